@@ -18,7 +18,7 @@ use crate::{
     output::{Destination, colours},
 };
 
-/// A source file that is larger is none.
+/// Maximum size of a source file, in bytes.
 const LARGEST_SOURCE: u64 = 1 << 26;
 
 /// Runs the command.
@@ -53,7 +53,7 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The lines of the source files that were found, and the names of those that were not.
+/// The lines of the source files found, and the names of the others.
 struct Sources {
     files: BTreeMap<String, Vec<String>>,
     missing: BTreeSet<String>,
@@ -82,8 +82,8 @@ impl Sources {
     }
 }
 
-/// Where a source file may be: where its name says, with its beginning replaced; below the folder that was
-/// named, by as much of its path as there is.
+/// Returns the possible paths of a source file: its name with a prefix replaced, the suffixes of its path in the
+/// folders of `--source-dir`, and its name.
 fn candidates(name: &str, command: &Annotate) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
     for (old, new) in &command.prefix {
@@ -110,7 +110,7 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Text without characters that would steer the terminal.
+/// Replaces control characters, which could affect the terminal.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|character| if character.is_control() && character != '\t' { '\u{fffd}' } else { character })

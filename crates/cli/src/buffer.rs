@@ -9,7 +9,7 @@ use hodo_intel_pt::{Config, Cpu, Filter};
 
 use crate::failure::Failure;
 
-/// What a raw buffer does not say of itself.
+/// Settings that a raw buffer doesn't contain.
 #[derive(Clone, Debug, Args)]
 pub struct Raw {
     /// Code of a raw buffer, on the host or in a guest: bytes of a file at an address
@@ -45,7 +45,7 @@ pub struct Raw {
     pub cpuid_0x15: Option<(u32, u32)>,
 }
 
-/// Where the code is that runs in virtual machines.
+/// Where the code of virtual machines is.
 #[derive(Clone, Debug, Args)]
 pub struct Guests {
     /// Code of guests: without a value what the hypervisor's process has at the same addresses, as perf means it;
@@ -73,7 +73,7 @@ pub struct Guests {
 /// The value of `--guest-code`.
 #[derive(Clone, Debug)]
 pub enum GuestCode {
-    /// None: the hypervisor's process has it.
+    /// No value: the hypervisor's process has the code.
     OfHost,
     /// Code of a raw buffer.
     Bytes(raw::Code),
@@ -87,13 +87,13 @@ impl FromStr for GuestCode {
     }
 }
 
-/// A filter that can be understood, as it was written.
+/// Checks that a filter can be parsed, and returns it unchanged.
 fn address_filter(text: &str) -> Result<String, hodo_intel_pt::FilterError> {
     text.parse::<Filter>().map(|_| text.to_owned())
 }
 
 impl Guests {
-    /// The bytes that are given, and whether guests run what the host's process has.
+    /// Returns the given bytes, and whether guests run the code of the hypervisor's process.
     fn code(&self) -> (Vec<raw::Code>, bool) {
         let mut bytes = Vec::new();
         let mut of_host = false;
@@ -106,7 +106,7 @@ impl Guests {
         (bytes, of_host)
     }
 
-    /// Where the code of a recording's guests is.
+    /// Returns where the code of a recording's guests is.
     pub fn files(&self) -> GuestFiles {
         GuestFiles {
             in_host: self.code().1,
@@ -118,7 +118,7 @@ impl Guests {
 }
 
 impl Raw {
-    /// The raw buffer `trace`, as the options describe it.
+    /// Returns the raw buffer `trace`, as described by the options.
     pub fn input(&self, trace: PathBuf, guests: &Guests) -> RawInput {
         fn owned<T: Clone>(owner: Owner, given: &[T]) -> impl Iterator<Item = (Owner, T)> {
             given.iter().map(move |given| (owner, given.clone()))
@@ -141,7 +141,7 @@ impl Raw {
         }
     }
 
-    /// Refuses options that do not go together.
+    /// Rejects options that can't be combined.
     pub fn check(&self, is_raw: bool, guests: &Guests) -> Result<(), Failure> {
         let (bytes, of_host) = guests.code();
         let of_raw = !self.code.is_empty()

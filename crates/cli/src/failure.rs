@@ -1,19 +1,19 @@
-//! How a command fails: a message and an exit code.
+//! Failures of commands: a message and an exit code.
 
 use std::{fmt, io, process::ExitCode};
 
 use hodo_engine::{OpenError, OpenErrorReason, Refusal};
 
-/// Input with errors or loss, under `--strict`.
+/// Exit code for input with errors or loss, with `--strict`.
 pub const LOSS: u8 = 1;
-/// Ctrl-C, as shells number it.
+/// Exit code for Ctrl-C, as in shells.
 pub const INTERRUPTED: u8 = 130;
-/// Wrong use.
+/// Exit code for wrong use.
 const USAGE: u8 = 2;
-/// Input that can't be read.
+/// Exit code for unreadable input.
 pub const UNREADABLE: u8 = 3;
 
-/// Why a command ends early.
+/// The reason for an early end of a command.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -21,17 +21,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The command was used wrongly.
+    /// Creates a failure for wrong use.
     pub fn usage(message: impl fmt::Display) -> Failure {
         Failure { message: message.to_string(), code: USAGE }
     }
 
-    /// An input can't be read, or something else that the command needs.
+    /// Creates a failure for unreadable input, or anything else that the command needs.
     pub fn unreadable(message: impl fmt::Display) -> Failure {
         Failure { message: message.to_string(), code: UNREADABLE }
     }
 
-    /// Says so and ends.
+    /// Prints the message and returns the exit code.
     pub fn report(self) -> ExitCode {
         eprintln!("hodo: {}", self.message);
         ExitCode::from(self.code)
@@ -56,7 +56,7 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// A failure to write, which is silent success where the reader went away.
+/// Converts an error of writing to a failure. A closed pipe counts as success.
 pub fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,4 +1,4 @@
-//! Functions, as the command line names them.
+//! Functions as named on the command line.
 
 use hodo_engine::{Experiment, FlowTrace, NthCalls};
 use hodo_model::{FunctionId, Names, Root};
@@ -19,15 +19,14 @@ pub struct RootArguments {
 }
 
 impl RootArguments {
-    /// The function, if one is named.
+    /// Returns the function or system call, if one is named.
     pub fn root(&self) -> Option<Root> {
         let function = self.function.clone().map(Root::Function);
         function.or_else(|| self.syscall.clone().map(Root::SystemCall))
     }
 }
 
-/// The one function that people call `name`: as it is in tables, or as the file has it, and with
-/// `@FILE` where several files have one.
+/// Returns the only function named `name`: as in tables, or as in the file, with `@FILE` if several files have one.
 pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failure> {
     const SHOWN: usize = 20;
     match experiment.modules.functions_named(name)[..] {
@@ -51,7 +50,7 @@ pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failur
     }
 }
 
-/// Refuses a root of call paths that no recording has.
+/// Rejects a root of call paths that is in no recording.
 pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure> {
     let found = experiment.with(|traces| {
         let mut alike = Vec::new();
@@ -75,7 +74,7 @@ pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure>
     Err(Failure::usage(format!("{what}{help}{alike}")))
 }
 
-/// The calls that `FUNC`, `FUNC#N` or `FUNC#N..M` names: all, the N-th, or the N-th to the M-th.
+/// Returns the calls named by `FUNC`, `FUNC#N` or `FUNC#N..M`: all, the N-th, or the N-th to the M-th.
 pub fn calls(text: &str, experiment: &FlowTrace<'_>) -> Result<NthCalls, Failure> {
     let wrong = || {
         Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! Commands on sessions that LTTng is recording.
+//! Commands on live LTTng sessions.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -21,10 +21,10 @@ use crate::{
     progress::Progress,
 };
 
-/// Bytes of packets that are counted at a time.
+/// Number of bytes of packets to count at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// The session that the input names, if it is one.
+/// Returns the session that the input names, if any.
 pub fn address(input: &Input) -> Result<Option<LiveAddress>, Failure> {
     let [file] = input.files.as_slice() else { return Ok(None) };
     let text = file.to_string_lossy();
@@ -55,7 +55,7 @@ fn reading(input: &Input) -> Result<EventReading, Failure> {
     Ok(EventReading { threads: input::threads(input), chunks: Chunks::Bytes(CHUNK), from, to })
 }
 
-/// `hodo script`: the events of a session as they come, or the sessions that there are.
+/// `hodo script`: prints the events of a session as they arrive, or lists the sessions.
 pub fn script(command: &Script, address: &LiveAddress) -> Result<ExitCode, Failure> {
     events::refuse_flow(&command.input)?;
     events::refuse_marks(command)?;
@@ -76,7 +76,7 @@ pub fn script(command: &Script, address: &LiveAddress) -> Result<ExitCode, Failu
     Ok(input::exit_code(&command.input, lossless))
 }
 
-/// The sessions of a relay daemon, as addresses that can be read.
+/// Lists the sessions of a relay daemon, as addresses to read.
 fn list(address: &LiveAddress, mut out: Destination) -> Result<ExitCode, Failure> {
     for session in live_sessions(address)? {
         let own = LiveAddress { session: Some((session.host, session.name)), ..address.clone() };
@@ -87,7 +87,7 @@ fn list(address: &LiveAddress, mut out: Destination) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// `hodo report count`: at the session's end or at Ctrl-C, and now and then where that is asked for.
+/// `hodo report count`: reports at the session's end or at Ctrl-C, and periodically if requested.
 pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failure> {
     if command.kind.as_deref() != Some("count") {
         return Err(Failure::usage("of software events there is `hodo report count` so far"));
@@ -124,13 +124,13 @@ pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failu
     Ok(input::exit_code(&command.input, lossless))
 }
 
-/// Draws a table over the one before.
+/// Draws a table over the previous one.
 fn redraw(table: &Table, command: &Report) -> Result<(), Failure> {
     clear(command)?;
     output::draw(table.clone(), &command.output)
 }
 
-/// Clears a terminal on which tables are drawn again and again.
+/// Clears a terminal on which tables are redrawn.
 fn clear(command: &Report) -> Result<(), Failure> {
     match command.refresh.is_some() && command.output.output.is_none() && io::stdout().is_terminal() {
         true => written(io::stdout().write_all(b"\x1b[H\x1b[2J")),

@@ -1,4 +1,4 @@
-//! Where output goes.
+//! Destinations of output.
 
 use std::{
     fs::{self, File, Permissions},
@@ -17,25 +17,25 @@ use crate::{
     failure::{Failure, written},
 };
 
-/// Bytes that are written at a time.
+/// Size of the write buffer, in bytes.
 const BUFFER: usize = 1 << 16;
 
-/// Standard output, or a file that is whole or absent.
+/// Standard output, or a file that is either complete or absent.
 pub enum Destination {
-    /// Standard output, or something that is written in place, such as a pipe or a device.
+    /// Standard output, or a file written in place, such as a pipe or a device.
     Stream(BufWriter<Box<dyn Write + Send>>),
-    /// A file, under another name until it is whole; gone if it never is.
+    /// A file, which has a temporary name until it is complete, and is deleted if it never is.
     File { writer: BufWriter<NamedTempFile>, path: PathBuf },
 }
 
 impl Destination {
-    /// Opens the file, or standard output where there is none.
+    /// Opens the file, or standard output if `path` is `None`.
     pub fn open(path: Option<&Path>) -> Result<Destination, Failure> {
         let Some(path) = path else {
             return Ok(Destination::Stream(BufWriter::with_capacity(BUFFER, Box::new(io::stdout()))));
         };
         let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", path.display()));
-        // A link stays, and what it points to is replaced; a device or a pipe is never replaced.
+        // A link stays, and its target is replaced. A device or a pipe is never replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             let file = File::options().write(true).open(&path).map_err(failed)?;
@@ -49,7 +49,7 @@ impl Destination {
         Ok(Destination::File { writer, path })
     }
 
-    /// Makes the output whole.
+    /// Completes the output.
     pub fn finish(self) -> Result<(), Failure> {
         written(match self {
             Destination::Stream(mut writer) => writer.flush(),
@@ -77,19 +77,19 @@ impl Write for Destination {
     }
 }
 
-/// The view that the command line asks for.
+/// Returns the view that the command line selects.
 pub fn view(output: &Output) -> &'static View {
     VIEWS.iter().find(|view| view.name == output.format).expect("the parser knows the names")
 }
 
-/// The names of the views that do something.
+/// Returns the names of the views that satisfy a condition.
 pub fn names(which: impl Fn(&View) -> bool) -> String {
     let names: Vec<&str> = VIEWS.iter().filter(|view| which(view)).map(|view| view.name).collect();
     names.join(", ")
 }
 
-/// Refuses what can't be drawn, before there is any work: more tables than one where each needs its own file, and
-/// bytes on a terminal.
+/// Rejects output that can't be drawn before any work is done: several tables in a view for one, and binary data on a
+/// terminal.
 pub fn check(tables: usize, output: &Output) -> Result<(), Failure> {
     let view = view(output);
     if tables > 1 && view.several.is_none() {
@@ -109,7 +109,7 @@ pub fn check(tables: usize, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How to draw, with at most this many rows of a table.
+/// Returns the options for drawing, with at most `limit` rows per table.
 pub fn options(limit: Option<u64>, output: &Output) -> hodo_views::Options {
     let terminal = output.output.is_none() && io::stdout().is_terminal();
     hodo_views::Options {
@@ -119,7 +119,7 @@ pub fn options(limit: Option<u64>, output: &Output) -> hodo_views::Options {
     }
 }
 
-/// Whether to use colours; `terminal` if that is where the output goes.
+/// Returns whether to use colours; `terminal` if the output is one.
 pub fn colours(output: &Output, terminal: bool) -> bool {
     match output.color {
         clap::ColorChoice::Always => true,
@@ -130,18 +130,18 @@ pub fn colours(output: &Output, terminal: bool) -> bool {
     }
 }
 
-/// Draws a table as the command line asks for it.
+/// Draws a table as the command line selects.
 pub fn draw(table: Table, output: &Output) -> Result<(), Failure> {
     draw_all(vec![table], output)
 }
 
-/// Draws tables of one reading as the command line asks for it.
+/// Draws the tables of one pass as the command line selects.
 pub fn draw_all(mut tables: Vec<Table>, output: &Output) -> Result<(), Failure> {
     check(tables.len(), output)?;
     let view = view(output);
     let several = view.several.filter(|_| tables.len() > 1);
     if several.is_some_and(|several| several.loss_once) {
-        // All tables of one reading miss the same.
+        // All tables of one pass have the same losses.
         tables.iter_mut().rev().skip(1).for_each(|table| table.loss.clear());
     }
     let limit = output.limit.or(several.and_then(|several| several.rows));
@@ -154,8 +154,8 @@ pub fn draw_all(mut tables: Vec<Table>, output: &Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Draws a table whose rows come in batches: `make` hands batches on while it gets `true`, and returns the table of the
-/// last rows; `None` where it was interrupted, which leaves no file.
+/// Draws a table whose rows arrive in batches. `make` passes batches to its argument while that returns `true`, and
+/// returns the table of the last rows, or `None` if interrupted, which leaves no file.
 pub fn draw_stream(
     heading: Heading,
     output: &Output,
@@ -187,7 +187,7 @@ pub fn draw_stream(
     Ok(())
 }
 
-/// Writes tables, at most so many rows of each, in a view that takes several or of which there is one.
+/// Writes tables, at most `limit` rows of each. The view must support several tables if there are several.
 pub fn write_all(
     tables: &[Table],
     limit: Option<u64>,

@@ -1,4 +1,4 @@
-//! `hodo plan`, `hodo fold` and `hodo merge`: one report by several processes or machines.
+//! `hodo plan`, `hodo fold` and `hodo merge`: one report computed by several processes or machines.
 
 use std::{
     env, fs,
@@ -21,16 +21,16 @@ use crate::{
     report,
 };
 
-/// A task as `hodo plan` prints it and `hodo fold --task` takes it.
+/// A task as printed by `hodo plan` and accepted by `hodo fold --task`.
 #[derive(Serialize, Deserialize)]
 struct Task {
-    /// The arguments of `hodo plan` that say what to fold.
+    /// The arguments of `hodo plan` that define what to fold.
     arguments: Vec<String>,
-    /// Which part, such as `1/4`.
+    /// The part, such as `1/4`.
     part: String,
-    /// About how many bytes of trace are in it.
+    /// Approximate number of bytes of trace in the part.
     bytes: u64,
-    /// By what the inputs are known again.
+    /// Identity of the inputs, to verify that they are the same.
     identity: String,
 }
 
@@ -55,7 +55,7 @@ pub fn plan(command: &Plan) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The arguments behind the name of the command, without those that name a part.
+/// Returns the arguments after the command's name, without those that name a part.
 fn arguments_of(all: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut arguments = all.skip(2);
@@ -69,7 +69,7 @@ fn arguments_of(all: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// The arguments of `hodo fold` that these of a task, or of a part, are.
+/// Parses the arguments of a task, or of a part, as those of `hodo fold`.
 fn parse(arguments: &[String], part: &str) -> Result<Box<Fold>, Failure> {
     let before = ["hodo", "fold", "--part", part, "-o", "-"].map(str::to_owned);
     let parsed = Arguments::try_parse_from(before.into_iter().chain(arguments.iter().cloned()));
@@ -123,7 +123,7 @@ fn write(part: &Part, path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens what is to be folded: threads are chosen from the whole.
+/// Opens the experiment to fold. Threads can only be selected from the whole.
 fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
     let Input { tid, pid, .. } = &what.input;
     if !(tid.is_empty() && pid.is_empty()) {

@@ -11,42 +11,42 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Tells how far long work is, and whether somebody asked to stop it.
+/// Shows the progress of long work, and records Ctrl-C.
 pub struct Progress {
     bar: ProgressBar,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Progress {
-    /// Of `total` bytes of trace; without a bar where `quiet`, or where standard error is no terminal.
+    /// Starts work on `total` bytes of trace, without a bar if `quiet` or if standard error is not a terminal.
     pub fn new(total: u64, quiet: bool) -> Progress {
         let bar = bar(total, quiet, "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
         let interrupted = Arc::new(AtomicBool::new(false));
-        // The second Ctrl-C ends the program at once, in case something does not look at the flag.
+        // The second Ctrl-C ends the program at once, in case some code doesn't check the flag.
         let _ =
             signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, interrupted.clone());
         let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone());
         Progress { bar, interrupted }
     }
 
-    /// `done` bytes are done; whether to go on.
+    /// Shows that `done` bytes are done. Returns whether to continue.
     pub fn set(&self, done: u64) -> bool {
         self.bar.set_position(done);
         !self.is_interrupted()
     }
 
-    /// Whether somebody pressed Ctrl-C.
+    /// Returns whether Ctrl-C was pressed.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Tells how far the search for packets is, once it takes longer than people like to wait.
+/// Shows the progress of the search for packets, if it takes noticeably long.
 pub struct Searching {
     bar: ProgressBar,
     since: Instant,
@@ -60,7 +60,7 @@ impl Searching {
         Searching { bar, since: Instant::now() }
     }
 
-    /// `done` bytes of `total` are done.
+    /// Shows that `done` bytes of `total` are done.
     pub fn set(&self, done: u64, total: u64) {
         if self.since.elapsed() > Searching::SILENT {
             self.bar.set_length(total);
@@ -75,7 +75,7 @@ impl Drop for Searching {
     }
 }
 
-/// A bar on a terminal; none where `quiet`, or where standard error is none.
+/// Creates a bar, hidden if `quiet` or if standard error is not a terminal.
 fn bar(total: u64, quiet: bool, template: &str) -> ProgressBar {
     let bar = match quiet || !io::stderr().is_terminal() {
         true => ProgressBar::hidden(),

@@ -1,10 +1,10 @@
-//! Numbers with units, as the command line writes them.
+//! Numbers with units on the command line.
 
 use hodo_model::Every;
 
 use crate::failure::Failure;
 
-/// How far samples lie apart: a number and a unit.
+/// Parses a sampling period: a number and a unit.
 pub fn every(text: &str) -> Result<Every, String> {
     let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let period = |digits: &str| digits.parse::<u64>().ok().filter(|&period| period > 0);
@@ -17,7 +17,7 @@ pub fn every(text: &str) -> Result<Every, String> {
     instructions.or_else(time).ok_or("expected a period such as 100ns, 1us, 10ms or 1000i".to_owned())
 }
 
-/// A time: a number and a unit.
+/// Parses a time: a number and a unit.
 pub fn interval(text: &str) -> Result<std::time::Duration, String> {
     let units = [("ms", 1), ("s", 1000), ("min", 60_000)];
     let found =
@@ -26,13 +26,13 @@ pub fn interval(text: &str) -> Result<std::time::Duration, String> {
     Ok(std::time::Duration::from_millis(u64::from(found.0) * found.1))
 }
 
-/// Two numbers with `..` between them.
+/// Parses a range: two numbers with `..` between them.
 pub fn instructions(text: &str) -> Result<std::ops::Range<u64>, String> {
     let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     range.filter(|range| range.start < range.end).ok_or("expected two numbers, such as 1000..2000".to_owned())
 }
 
-/// A number of bytes with an optional K, M or G.
+/// Parses a number of bytes with an optional K, M or G.
 pub fn size(text: &str) -> Result<u64, Failure> {
     let (digits, shift) = match text.strip_suffix(['K', 'k']) {
         Some(digits) => (digits, 10),

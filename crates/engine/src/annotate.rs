@@ -1,4 +1,4 @@
-//! One function, instruction by instruction, with how often each ran.
+//! Annotates one function: the execution count of each instruction.
 
 use std::collections::BTreeMap;
 
@@ -15,72 +15,72 @@ use crate::{FlowTrace, Losses, Reading, fold::fold};
 
 /// Longest x86 instruction, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;
-/// A function of more bytes is none; its end is not known.
+/// Bound on a function's size, in bytes; the end of a larger one is unknown.
 const LONGEST_FUNCTION: u64 = 1 << 24;
 
-/// A function with its counts.
+/// A function with its execution counts.
 #[derive(Debug, Serialize)]
 pub struct Annotation {
-    /// Its name.
+    /// Name of the function.
     pub function: String,
-    /// The name of its module.
+    /// Name of its module.
     pub module: String,
-    /// Instructions executed in it, without those of the functions that it called.
+    /// Instructions executed in it, without its callees.
     pub instructions: u64,
-    /// Nanoseconds spent in it, likewise.
+    /// Nanoseconds spent in it, without its callees.
     pub time_ns: u64,
-    /// Core cycles spent in it, likewise, where the trace counts them.
+    /// Core cycles spent in it, without its callees; `None` if the trace doesn't count cycles.
     pub cycles: Option<u64>,
-    /// Instructions per cycle, of those whose cycles are known.
+    /// Instructions per cycle, over the instructions with known cycles.
     pub ipc: Option<f64>,
-    /// The lines of source that its code was made from, in order of file and line.
+    /// Source lines of its code, sorted by file and line.
     pub lines: Vec<Line>,
-    /// Its instructions in order of address, also those that never ran.
+    /// Its instructions sorted by address, including those never executed.
     pub code: Vec<Instruction>,
 }
 
-/// A line of source.
+/// A source line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// The file, as the debugging information has it.
+    /// File name from the debug information.
     pub file: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Times that it ran.
+    /// Number of executions.
     pub executions: u64,
     /// Instructions executed.
     pub instructions: u64,
     /// Nanoseconds.
     pub time_ns: u64,
-    /// Core cycles, where the trace counts them.
+    /// Core cycles; `None` if the trace doesn't count cycles.
     pub cycles: Option<u64>,
-    /// Instructions per cycle, of those whose cycles are known.
+    /// Instructions per cycle, over the instructions with known cycles.
     pub ipc: Option<f64>,
 }
 
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Instruction {
-    /// Its address, as its module's symbols know it.
+    /// Address in its module's symbol table.
     pub address: u64,
-    /// Times that it ran.
+    /// Number of executions.
     pub executions: u64,
-    /// Times that it was taken, of a conditional branch that ran.
+    /// Number of times taken, for an executed conditional branch.
     pub taken: Option<u64>,
-    /// Times that it was not.
+    /// Number of times not taken, for an executed conditional branch.
     pub not_taken: Option<u64>,
     /// Nanoseconds.
     pub time_ns: u64,
-    /// Core cycles, where the trace counts them.
+    /// Core cycles; `None` if the trace doesn't count cycles.
     pub cycles: Option<u64>,
-    /// Itself, in AT&T syntax.
+    /// The instruction in AT&T syntax.
     pub instruction: String,
-    /// The index in [`Annotation::lines`] of its line, where one is known.
+    /// Index of its source line in [`Annotation::lines`], if known.
     pub line: Option<usize>,
 }
 
-/// Counts what ran of a function. `progress` is told the bytes that were decoded, and returns whether to
-/// go on.
+/// Counts the executions of a function's instructions. `progress` gets the number of decoded bytes and returns whether
+/// to continue.
 pub fn annotate(
     experiment: &FlowTrace<'_>,
     function: FunctionId,
@@ -136,7 +136,7 @@ pub fn annotate(
     (annotation, losses)
 }
 
-/// Core cycles, where the trace counts them, and the instructions that ran in those.
+/// Core cycles, if the trace counts them, and the instructions that ran in them.
 #[derive(Clone, Copy)]
 struct Cycles {
     cycles: Option<u64>,
@@ -151,7 +151,7 @@ impl Cycles {
         Cycles { cycles: (cycles > 0).then_some(cycles), instructions }
     }
 
-    /// Those of a part: none where the whole has none.
+    /// Returns the cycles of a part; `None` if the trace doesn't count cycles.
     fn of_part(self, cycles: u64, instructions: u64) -> Cycles {
         Cycles { cycles: self.cycles.map(|_| cycles), instructions }
     }
@@ -161,7 +161,7 @@ impl Cycles {
     }
 }
 
-/// Adds all instructions of the function, and the lines that they are of.
+/// Adds all instructions of the function and their source lines.
 fn list(
     experiment: &FlowTrace<'_>,
     function: FunctionId,
@@ -193,7 +193,7 @@ fn list(
         let branch = count.filter(|count| count.end == End::Conditional);
         let place = modules.line(function.module, address).map(|line| (line.file.to_owned(), line.line));
         if let Some((file, line)) = &place {
-            // What never ran has no counts.
+            // Code that never ran has no counts.
             lines.entry((file.clone(), *line)).or_insert_with(|| Line {
                 file: file.clone(),
                 line: *line,
@@ -227,7 +227,7 @@ fn list(
     annotation.lines = lines.into_values().collect();
 }
 
-/// The code of a module at an offset, from its file or from what was kept of it.
+/// Returns the code of a module at an offset, from its file or from the recording.
 fn bytes_at(experiment: &FlowTrace<'_>, module: u32, offset: u64) -> Vec<u8> {
     let file = experiment.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
     let at = usize::try_from(offset).unwrap_or(usize::MAX);

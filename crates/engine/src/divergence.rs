@@ -1,4 +1,4 @@
-//! Where two executions part: the first instruction that one runs and the other does not.
+//! Finds the first divergence of two executions: the first instruction that one executes and the other does not.
 //!
 //! ```text
 //! execution of A ─ digests of 65,536 instructions each ─┐
@@ -6,8 +6,8 @@
 //! execution of B ─ digests of 65,536 instructions each ─┘
 //! ```
 //!
-//! Memory is 8 bytes for 65,536 instructions, and those of one digest. An instruction is known by its module
-//! and its offset there, wherever that is mapped; so both sides have to run the same files.
+//! Memory use is 8 bytes per 65,536 instructions, plus the instructions compared in full. An instruction is identified
+//! by its module and the offset in it, independent of mappings; so both executions must use the same files.
 
 use std::{collections::BTreeMap, hash::Hasher, ops::Range};
 
@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FlowTrace, Module, NthCalls, Numbers, Reading, Refusal, Spans, fold::fold};
 
-/// Instructions of a digest.
+/// Number of instructions per digest.
 const BLOCK: u64 = 1 << 16;
 
-/// One execution of a function, found.
+/// One execution of a function.
 #[derive(Debug)]
 pub struct Execution<'x, 'f> {
     trace: &'x FlowTrace<'f>,
@@ -33,48 +33,48 @@ pub struct Execution<'x, 'f> {
     span: Range<u64>,
     /// The module of the function.
     module: u32,
-    /// Of each module, a number that depends on its content alone; on its name, where that is not known.
+    /// For each module, a hash of its content, or of its name if the content is unknown.
     modules: Vec<u64>,
 }
 
-/// An instruction of an execution.
+/// The place of an instruction in the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The function.
     pub function: String,
-    /// How far it lies behind the function's first instruction.
+    /// Offset from the function's first instruction.
     pub offset: u64,
-    /// File and line, where debugging information tells.
+    /// File and line, if the debug information has them.
     pub line: Option<String>,
     /// The module.
     pub module: String,
 }
 
-/// Where two executions part.
+/// The first divergence of two executions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// Instructions that both begin with.
+    /// Number of common instructions at the start.
     pub common: u64,
-    /// Instructions of each.
+    /// Number of instructions of each execution.
     pub instructions: [u64; 2],
-    /// The last in common: the branch. `None` where they have none in common.
+    /// The last common instruction, which is the branch; `None` if there is none.
     pub branch: Option<Place>,
-    /// Where each goes on; `None` where it ends.
+    /// Where each execution continues; `None` if it ends.
     pub next: [Option<Place>; 2],
 }
 
 impl Divergence {
-    /// Whether the executions are the same.
+    /// Returns whether the executions are equal.
     pub fn is_none(&self) -> bool {
         self.next == [None, None]
     }
 }
 
 impl<'x, 'f> Execution<'x, 'f> {
-    /// Finds an execution: of the first thread that has it.
+    /// Finds the execution in the first thread that has one.
     ///
     /// # Errors
-    /// That no thread has it.
+    /// No thread has the execution.
     pub fn find(
         trace: &'x FlowTrace<'f>,
         calls: &NthCalls,
@@ -96,10 +96,10 @@ impl<'x, 'f> Execution<'x, 'f> {
         Ok(Execution { trace, spans, numbers, span, module, modules })
     }
 
-    /// Refuses executions of programs that differ.
+    /// Checks that both executions use the same files.
     ///
     /// # Errors
-    /// Which file differs.
+    /// The file that differs.
     pub fn runs_the_same_files(&self, other: &Execution<'_, '_>) -> Result<(), Refusal> {
         let own = self.trace.modules.list().get(self.module as usize);
         let refused = |name: &str| {
@@ -133,7 +133,7 @@ impl<'x, 'f> Execution<'x, 'f> {
         all
     }
 
-    /// The instructions of a block, in order.
+    /// Returns the instructions of a block, in order.
     fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<Step> {
         let begin = self.span.start + block * BLOCK;
         let steps =
@@ -164,7 +164,7 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Where two executions part.
+/// Finds the first divergence of two executions.
 pub fn divergence(
     a: &Execution<'_, '_>,
     b: &Execution<'_, '_>,
@@ -176,7 +176,7 @@ pub fn divergence(
     let Some(block) = (0..blocks).find(|block| of_a.get(block) != of_b.get(block)) else {
         return Divergence { common: instructions[0], instructions, branch: None, next: [None, None] };
     };
-    // The last in common may be the last of the block before.
+    // The last common instruction may be the last one of the previous block.
     let steps = |execution: &Execution<'_, '_>, reading| {
         let mut steps = if block > 0 { execution.steps(block - 1, reading) } else { Vec::new() };
         steps.extend(execution.steps(block, reading));
@@ -193,7 +193,7 @@ pub fn divergence(
     }
 }
 
-/// An instruction: its index in the execution, and what it is.
+/// An executed instruction: its index in the execution, and its identity.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Step {
     index: u64,
@@ -202,7 +202,7 @@ struct Step {
     key: u64,
 }
 
-/// The instructions that an item has, with their numbers in the thread.
+/// Passes the instructions of an item to `each`, with their numbers in the thread.
 fn instructions(number: &mut u64, item: Item<'_>, modules: &[u64], mut each: impl FnMut(u64, Step)) {
     match item {
         Item::Flow(FlowEvent::Number(at)) => *number = at,
@@ -218,7 +218,7 @@ fn instructions(number: &mut u64, item: Item<'_>, modules: &[u64], mut each: imp
                 offset = offset.wrapping_add(u64::from(length));
                 *number += 1;
             }
-            // All lengths are there, unless the code itself is not.
+            // Lengths are missing only if the code itself is missing.
             *number += instructions - code.lengths.len() as u64;
         }
         _ => {}
@@ -232,10 +232,10 @@ fn add(sums: &mut BTreeMap<u64, u64>, others: BTreeMap<u64, u64>) {
     }
 }
 
-/// Digests of the blocks of an execution: sums of what each instruction and its index hash to, so that they add up in
-/// any order.
+/// Computes digests of an execution's blocks: sums of a hash of each instruction and its index, so the order of
+/// addition doesn't matter.
 struct Digests {
-    /// The numbers of its instructions in its thread.
+    /// Numbers of the execution's instructions in its thread.
     wanted: Range<u64>,
     modules: Vec<u64>,
 }
@@ -282,7 +282,7 @@ impl Analysis for Digests {
     }
 }
 
-/// The instructions with some numbers.
+/// Collects the instructions in a range of numbers.
 struct Steps {
     first: u64,
     wanted: Range<u64>,

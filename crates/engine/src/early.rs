@@ -1,27 +1,27 @@
-//! What a segment shows before its clock is told first.
+//! Buffers what a segment shows before its first timestamp.
 //!
-//! Where only a part of the times is wanted, the first time decides whether to look at it. PSB+ tells the time before
-//! anything runs, unless the packet is missing there; so this is rare, and short.
+//! If the selection is a time window, the first timestamp decides whether to keep it. PSB+ contains the time before
+//! anything runs, unless that packet is missing; so this is rare, and short.
 
 use std::mem;
 
 use hodo_model::{Code, FlowEvent};
 
-/// Most that is kept. A segment may be as long as the recording.
+/// Maximum number of buffered events. A segment may be as long as the recording.
 const MOST: usize = 1 << 18;
 
-/// What was seen before the first time.
+/// Events before the first timestamp.
 #[derive(Default)]
 pub(crate) struct Early {
-    /// Runs have no instructions here.
+    /// The events; runs are stored without their instructions.
     seen: Vec<FlowEvent<'static>>,
-    /// The lengths of the instructions of all runs.
+    /// Lengths of the instructions of all runs.
     lengths: Vec<u8>,
-    /// And their bytes.
+    /// Bytes of the instructions of all runs.
     bytes: Vec<u8>,
-    /// Instructions that ran since the first that is kept, asked for or not.
+    /// Instructions executed since the first buffered event, selected or not.
     ran: u64,
-    /// Instructions that were left out, because they were too many.
+    /// Instructions dropped because the buffer was full.
     left_out: u64,
 }
 
@@ -30,17 +30,17 @@ impl Early {
         self.seen.is_empty()
     }
 
-    /// Instructions that it holds, or was to hold.
+    /// Returns the number of instructions buffered or dropped.
     pub(crate) fn instructions(&self) -> u64 {
         self.lengths.len() as u64 + self.left_out
     }
 
-    /// Instructions that ran since the first that it holds.
+    /// Returns the number of instructions executed since the first buffered event.
     pub(crate) fn ran(&self) -> u64 {
         self.ran
     }
 
-    /// Instructions that it was to hold.
+    /// Returns the number of instructions dropped because the buffer was full.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -75,12 +75,12 @@ impl Early {
             self.lengths.clear();
             self.bytes.clear();
             self.ran = 0;
-            // What comes next does not follow from anything that is known.
+            // The next event doesn't follow from a known one.
             self.seen = vec![FlowEvent::Gap];
         }
     }
 
-    /// Tells what was seen, in order, and forgets it.
+    /// Drains the buffered events in order.
     pub(crate) fn tell(&mut self, mut take: impl FnMut(FlowEvent<'_>)) {
         let (mut lengths, mut bytes) = (&self.lengths[..], &self.bytes[..]);
         for seen in mem::take(&mut self.seen) {
@@ -106,33 +106,33 @@ impl Early {
     }
 }
 
-/// Lines that a segment gave before its first time. They stand in the text already, and are taken back if they lie
-/// outside of the times.
+/// Lines that a segment writes before its first timestamp. They are already in the text, and are truncated if they lie
+/// outside of the window.
 #[derive(Default)]
 pub(crate) struct EarlyLines {
-    /// Where they begin in the text, until the first time comes.
+    /// Where the lines begin in the text, until the first timestamp arrives.
     begin: Option<usize>,
-    /// Instructions among them, and those that were left out.
+    /// Instructions in these lines, and instructions dropped.
     instructions: u64,
     left_out: u64,
 }
 
 impl EarlyLines {
-    /// Most bytes of text that are kept.
+    /// Maximum size of these lines, in bytes.
     const MOST: usize = 64 << 20;
 
-    /// A segment begins, of which only a part may be wanted.
+    /// Begins a segment; `is_part` if only a window is selected.
     pub(crate) fn begin(&mut self, is_part: bool, text: &[u8]) {
         *self = EarlyLines { begin: is_part.then_some(text.len()), ..EarlyLines::default() };
     }
 
-    /// Whether the first time has not come, and the lines may have to be taken back.
+    /// Returns whether the first timestamp is still missing, so that the lines may have to be truncated.
     pub(crate) fn wait(&self) -> bool {
         self.begin.is_some()
     }
 
-    /// Whether to write the lines of instructions, though the time is not one to look at. Where there are too many
-    /// lines, they give way to this one.
+    /// Returns whether to write the lines of instructions before the first timestamp. Replaces the lines by `instead`
+    /// once they exceed the limit.
     #[cold]
     pub(crate) fn takes(&mut self, instructions: u64, text: &mut Vec<u8>, instead: &str) -> bool {
         let Some(begin) = self.begin else { return false };
@@ -147,7 +147,7 @@ impl EarlyLines {
         self.left_out == 0
     }
 
-    /// The first time came, and is one to look at or not; whether lines were taken back.
+    /// Handles the first timestamp, which is in the window if `is_wanted`. Returns whether lines were truncated.
     pub(crate) fn decide(&mut self, is_wanted: bool, text: &mut Vec<u8>) -> bool {
         let Some(begin) = self.begin.take() else { return false };
         if !is_wanted {
@@ -157,7 +157,8 @@ impl EarlyLines {
         !is_wanted
     }
 
-    /// Instructions that were left out at the end of a segment, as they were too many, or no time came.
+    /// Returns the number of instructions dropped at the end of a segment, because of the limit or because no timestamp
+    /// arrived.
     pub(crate) fn left_out(&self) -> u64 {
         if self.wait() { self.instructions } else { self.left_out }
     }

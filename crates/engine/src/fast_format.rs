@@ -1,16 +1,16 @@
-//! Numbers as text, of which there are billions.
+//! Fast formatting of numbers: output has billions of them.
 
-/// A number in decimal.
+/// Appends a number in decimal.
 #[inline]
 pub(crate) fn decimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Nine digits.
+/// Formats a number below 10⁹ as nine digits.
 #[inline]
 pub(crate) fn nine(nanos: u32) -> [u8; 9] {
-    // The lower eight all at once: two parts of four digits, each into two parts of two digits, each into two
-    // digits, by multiplications with rounded-up reciprocals that are exact for numbers as small.
+    // Computes the lower eight digits together: splits into two groups of four digits, then of two, then of one, with
+    // multiplications by rounded-up reciprocals that are exact for numbers of this size.
     let (first, eight) = (nanos / 100_000_000, u64::from(nanos % 100_000_000));
     let fours = (eight / 10_000) | (eight % 10_000) << 32;
     let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
@@ -22,10 +22,11 @@ pub(crate) fn nine(nanos: u32) -> [u8; 9] {
     digits
 }
 
-/// A number in hexadecimal with zeros before it, and how many these are; letters are small or, by `A`, capital.
+/// Formats a number as hexadecimal with leading zeros. Returns the digits and the number of leading zeros. `ten` is the
+/// letter for 10: `a` for lower case, `A` for upper case.
 #[inline]
 pub(crate) fn hexadecimal(number: u64, ten: u8) -> ([u8; 16], usize) {
-    // Eight digits at once, each in a byte of its own.
+    // Eight digits at once, one per byte.
     let eight = |number: u32| {
         let fours = u64::from(number & 0xffff) | u64::from(number >> 16) << 32;
         let twos = (fours | fours << 8) & 0x00ff_00ff_00ff_00ff;

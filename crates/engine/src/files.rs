@@ -1,4 +1,4 @@
-//! The files of an experiment, each mapped once for the experiment's life.
+//! The files of an experiment, each mapped once and for the experiment's lifetime.
 
 use std::{
     fs, io,
@@ -9,22 +9,22 @@ use std::{
 use hodo_bytes::Map;
 use hodo_formats::{Input, Part, Unpacked};
 
-/// Files that were opened. Grows only, so that what was borrowed from it stays.
+/// Opened files. Files are only added, so borrows of their bytes stay valid.
 #[derive(Debug, Default)]
 pub struct Files {
     maps: Maps,
     unpacked: Unpacked,
 }
 
-/// Those of them that are mapped.
+/// Mapped files.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
     first: OnceLock<Box<Opened>>,
 }
 
-/// What stands for standard input in the place of a file.
+/// The path that means standard input.
 const STANDARD_INPUT: &str = "-";
-/// The first file of a folder that perf recorded into; the others have a dot and a number behind it.
+/// The first file of a perf recording in a folder; the other names add a dot and a number.
 const FIRST_OF_FOLDER: &str = "data";
 
 #[derive(Debug)]
@@ -35,10 +35,10 @@ struct Opened {
 }
 
 impl Files {
-    /// The files of a recording: a file, a folder's, or standard input where the path is `-`.
+    /// Opens the files of a recording: a file, the files of a folder, or standard input if the path is `-`.
     ///
     /// # Errors
-    /// Whatever the system says when one of them can't be opened or mapped.
+    /// The system's error if a file can't be opened or mapped.
     pub fn recording(&self, path: &Path) -> io::Result<Input<'_>> {
         if !path.is_dir() {
             return Ok(Input::file(self.bytes(path)?, &self.unpacked));
@@ -64,10 +64,10 @@ impl Files {
         Ok(Input { parts, ..Input::file(self.bytes(&first)?, &self.unpacked) })
     }
 
-    /// The bytes of a file, or of standard input where the path is `-`; mapped the first time.
+    /// Returns the bytes of a file, or of standard input if the path is `-`. Maps the file on first use.
     ///
     /// # Errors
-    /// Whatever the system says when the file can't be opened or mapped.
+    /// The system's error if the file can't be opened or mapped.
     pub fn bytes(&self, path: &Path) -> io::Result<&[u8]> {
         if path == Path::new(STANDARD_INPUT) {
             return standard_input();
@@ -75,7 +75,7 @@ impl Files {
         self.maps.bytes(path)
     }
 
-    /// What is mapped.
+    /// Returns the mapped files.
     pub(crate) fn maps(&self) -> &Maps {
         &self.maps
     }
@@ -96,7 +96,7 @@ impl Maps {
         Ok(&opened.map)
     }
 
-    /// Gives the memory of these bytes back to the system until somebody looks at them again.
+    /// Returns the memory of these bytes to the system, which loads them again on the next access.
     pub(crate) fn release(&self, bytes: &[u8]) {
         let mut slot = &self.first;
         while let Some(opened) = slot.get() {
@@ -106,7 +106,7 @@ impl Maps {
     }
 }
 
-/// All of standard input. It can be read only once, whoever asks first.
+/// Returns all of standard input, which is read on first use.
 fn standard_input() -> io::Result<&'static [u8]> {
     static INPUT: OnceLock<Map> = OnceLock::new();
     match INPUT.get() {

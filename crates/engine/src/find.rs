@@ -1,4 +1,4 @@
-//! Where the files of the traced system are: at their paths, below another root, or by their build ids.
+//! Finds the files of the traced system: at their paths, below another root, or by build id.
 //!
 //! ```text
 //! code:   SYMFS/path ─► BUILD-ID-DIR/.build-id/xx/yyyy/elf
@@ -12,38 +12,38 @@ use hodo_symbols::debug_references;
 
 use crate::Files;
 
-/// Where files are looked for.
+/// Where to search for files.
 #[derive(Clone, Debug, Default)]
 pub struct FileSearchPaths {
-    /// The folder that the traced system's files lie below.
+    /// Root folder of the traced system's files.
     pub symfs: Option<PathBuf>,
     /// perf's cache of files by their build ids (perf-buildid-cache(1)).
     pub build_ids: Option<PathBuf>,
-    /// The folder that the recording lies in: what was copied along with it is there.
+    /// The recording's folder, which may contain copies of files.
     pub beside: Option<PathBuf>,
 }
 
-/// The bytes of a file that code was mapped from.
+/// A file that code was mapped from.
 #[derive(Debug, Default)]
 pub(crate) struct Found<'f> {
-    /// Its bytes; empty where they are not available.
+    /// Its bytes; empty if unavailable.
     pub(crate) bytes: &'f [u8],
-    /// Why they are not.
+    /// Why the bytes are unavailable.
     pub(crate) problem: Option<String>,
-    /// The separate file with its symbols and DWARF; empty where there is none, or no need.
+    /// The separate file with its symbols and DWARF; empty if there is none or none is needed.
     pub(crate) debug: &'f [u8],
-    /// The file that several debug files share; likewise.
+    /// The debug file shared by several files (`.gnu_debugaltlink`); empty if there is none or none is needed.
     pub(crate) shared: &'f [u8],
 }
 
-/// Whether a mapping's name is that of a file; anonymous memory and what the kernel provides have names
-/// such as `//anon` and `[vdso]`.
+/// Returns whether a mapping's name is that of a file. Anonymous memory and kernel-provided code have names such as
+/// `//anon` and `[vdso]`.
 pub(crate) fn is_file(name: &str) -> bool {
     !name.starts_with("//") && !name.starts_with('[') && !name.is_empty()
 }
 
 impl FileSearchPaths {
-    /// A path of the traced system, here.
+    /// Translates a path of the traced system to a path on this system.
     pub(crate) fn path(&self, of_system: &str) -> PathBuf {
         match &self.symfs {
             Some(root) => root.join(of_system.trim_start_matches('/')),
@@ -51,13 +51,13 @@ impl FileSearchPaths {
         }
     }
 
-    /// A file in perf's cache: `elf`, `vdso`, `kallsyms` or `debug`.
+    /// Returns the path of a file in perf's cache: `elf`, `vdso`, `kallsyms` or `debug`.
     pub(crate) fn cached(&self, build_id: &[u8], kind: &str) -> Option<PathBuf> {
         let cache = self.build_ids.as_ref().filter(|_| !build_id.is_empty())?;
         Some(cache.join(".build-id").join(by_build_id(build_id)).join(kind))
     }
 
-    /// A file that the traced program wrote at a path: there, or copied beside the recording.
+    /// Opens a file that the traced program wrote: at its path, or copied to the recording's folder.
     pub(crate) fn written<'f>(&self, files: &'f Files, path: &str) -> Result<(PathBuf, &'f [u8]), String> {
         let there = self.path(path);
         let name = Path::new(path).file_name();
@@ -70,7 +70,7 @@ impl FileSearchPaths {
         }
     }
 
-    /// The file that a mapping is of, and its debugging information.
+    /// Finds the file of a mapping, and its debug information.
     pub(crate) fn find<'f>(&self, files: &'f Files, mapping: &Mapping<'_>) -> Found<'f> {
         let name = String::from_utf8_lossy(mapping.name);
         let mut problem = "no file holds it".to_owned();
@@ -84,7 +84,7 @@ impl FileSearchPaths {
                     return Found { bytes, problem: None, debug, shared };
                 }
                 Ok(_) => problem = "the file is not the one that ran: its build id differs".to_owned(),
-                // That the cache does not have it either goes without saying.
+                // Report the path only: an entry in the cache is optional.
                 Err(error) if index == 0 && by_path.is_some() => {
                     problem = format!("{}: {error}", path.display());
                 }
@@ -94,7 +94,7 @@ impl FileSearchPaths {
         Found { problem: Some(problem), ..Found::default() }
     }
 
-    /// The separate debug file of a file, and the one that this shares with others.
+    /// Returns a file's separate debug file, and the debug file shared with others.
     pub(crate) fn debug<'f>(&self, files: &'f Files, path: &Path, bytes: &[u8]) -> (&'f [u8], &'f [u8]) {
         let references = debug_references(bytes);
         let own = references.build_id.as_slice();
@@ -108,7 +108,7 @@ impl FileSearchPaths {
             let sound = |bytes: &[u8]| crc32fast::hash(bytes) == *checksum;
             found = linked.filter(|(bytes, _)| sound(bytes)).map(|(bytes, path)| (path, bytes)).next();
         }
-        // A file with its own DWARF may share some of it too.
+        // A file with its own DWARF may also share some.
         let (path, debug) = found.unwrap_or((path.to_owned(), &[]));
         let references = if debug.is_empty() { references } else { debug_references(debug) };
         let shared = references.shared.and_then(|(name, id)| {
@@ -120,30 +120,31 @@ impl FileSearchPaths {
         (debug, shared.unwrap_or_default())
     }
 
-    /// Where distributions put the debug file of a build (gdb, "Separate Debug Files").
+    /// Returns the path where distributions install the debug file of a build (gdb, "Separate Debug Files").
     fn debug_of(&self, build_id: &[u8]) -> Option<PathBuf> {
         let name = format!("{}.debug", by_build_id(build_id).display());
         (!build_id.is_empty()).then(|| self.path("/usr/lib/debug/.build-id").join(name))
     }
 
-    /// Where the debug file may be that a file names: beside it, in `.debug`, below `/usr/lib/debug`.
+    /// Returns the possible paths of a file's `.gnu_debuglink`: in the same folder, in `.debug`, below
+    /// `/usr/lib/debug`.
     fn linked(&self, path: &Path, name: &str) -> Vec<PathBuf> {
         let Some(folder) = path.parent() else { return Vec::new() };
         let of_system = self.symfs.as_ref().and_then(|root| folder.strip_prefix(root).ok()).unwrap_or(folder);
         let global = self.path("/usr/lib/debug").join(of_system.strip_prefix("/").unwrap_or(of_system));
-        // A name that is a path would lead elsewhere.
+        // A name with a path could point outside of these folders.
         let name = Path::new(name).file_name().unwrap_or_default();
         vec![folder.join(name), folder.join(".debug").join(name), global.join(name)]
     }
 }
 
-/// Whether a file is of a build; build ids of old perf.data are cut or filled with zeros.
+/// Returns whether a file has a build id. Old perf.data truncates build ids or pads them with zeros.
 fn is_build(bytes: &[u8], build_id: &[u8]) -> bool {
     let own = debug_references(bytes).build_id;
     build_id.is_empty() || own.is_empty() || own.starts_with(build_id) || build_id.starts_with(&own)
 }
 
-/// `xx/yyyy`, the first byte of a build id and the others.
+/// Formats a build id as `xx/yyyy`: the first byte, and the others.
 fn by_build_id(build_id: &[u8]) -> PathBuf {
     let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (first, rest) = build_id.split_at(build_id.len().min(1));

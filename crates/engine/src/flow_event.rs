@@ -1,24 +1,24 @@
-//! What a flow shows, in the words of analyses.
+//! Converts decoder output to the analyses' types.
 
 use hodo_code::{Graph, Label, Labels, Terminator};
 use hodo_intel_pt::flow::{Executed, Step};
 use hodo_model::{Arrival, Code, End, FunctionId, Numbering, Run};
 
-/// A step, in the words of analyses.
+/// Converts a step to a run.
 #[inline]
 pub(crate) fn run(step: &Step) -> Run {
     let at = arrival(step.start, step.label());
     Run { at, instructions: step.instructions.into(), transfer: step.transfer, end: step.end }
 }
 
-/// Where code begins, in the words of analyses.
+/// Converts the start of a block to an arrival.
 #[inline]
 pub(crate) fn arrival(address: u64, label: Label) -> Arrival {
     let function = FunctionId { module: label.module, index: label.function };
     Arrival { address, function, place: label.place }
 }
 
-/// The functions of a graph by their numbers.
+/// The functions of a graph by number.
 pub(crate) struct OfGraph<'g, 'a, L>(pub(crate) &'g Graph<'a, L>);
 
 impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
@@ -32,7 +32,7 @@ impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
     }
 }
 
-/// What ran of a block, in the words of analyses.
+/// Converts the executed part of a block to code.
 #[inline]
 pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
     let block = executed.block;

@@ -1,4 +1,4 @@
-//! From the decoded flow of a trace stream to what its threads show.
+//! Converts the decoded flow of a trace stream to events of its threads.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{Graph, Labels};
@@ -13,28 +13,27 @@ use crate::{
     selection_filter::SelectionFilter,
 };
 
-/// From the flow of a track to what its threads show, as far as it is asked for.
+/// Converts the flow of a trace stream to events of its threads, as far as they are selected.
 pub(crate) struct FlowEventSink<'x, 'f, T> {
     taker: T,
     filter: SelectionFilter<'x, 'f>,
     clock: Option<PerfClock>,
-    /// The segment's clock was not told yet.
+    /// The segment has no timestamp yet.
     fresh: bool,
-    /// Whether what went on since the last time that is to be looked at was told; else it is told of the
-    /// thread where it is taken up again.
+    /// Whether the time window included the last timestamp. Outside of it, events are not reported.
     open: bool,
-    /// What happened before the segment's first time, which decides whether to look at it.
+    /// Events before the segment's first timestamp, which decides whether they are selected.
     early: Early,
-    /// Whether blocks are joined, for now.
+    /// Whether blocks are joined to runs, at present.
     joins: bool,
-    /// What ran since the last run that was told; of no instruction where nothing did.
+    /// The pending run; its instruction count is 0 if there is none.
     run: Run,
 }
 
-/// A run is told in parts where so many instructions ran.
+/// Instruction count at which a run is split.
 const LONG: u64 = 1 << 30;
 
-/// Nothing ran.
+/// No pending run.
 const NO_RUN: Run = Run {
     at: Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Unknown },
     instructions: 0,
@@ -79,7 +78,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// Adds what ran of a block to the run, which is told where it ends.
+    /// Appends the executed part of a block to the pending run, which is reported when it ends.
     #[inline]
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
@@ -93,7 +92,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// Begins a run, unless it goes on with the one before.
+    /// Starts a run, unless the block continues the pending one.
     #[inline]
     fn begin_run(&mut self, at: Arrival) {
         if self.run.instructions == 0 || self.run.at.function != at.function {
@@ -102,7 +101,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// Ends a run, if that is what its last block does; with a call, at this address.
+    /// Ends the run if its last block does. `end` returns the address after a call.
     #[inline]
     fn end_run(&mut self, transfer: Transfer, end: impl FnOnce() -> u64) {
         self.run.transfer = transfer;
@@ -114,7 +113,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// Tells what ran, if anything did.
+    /// Reports the pending run, if any.
     #[inline]
     fn tell_run(&mut self) {
         if self.run.instructions > 0 {
@@ -132,19 +131,19 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// Whether nothing stands between what runs and who takes it.
+    /// Returns whether executed code passes to the sink unfiltered.
     #[inline]
     fn is_direct(&self) -> bool {
         !self.fresh && self.open && self.filter.wanted && !self.filter.numbers_instructions()
     }
 
-    /// Whether the next time is not the first one, nor one that something begins with.
+    /// Returns whether the next timestamp neither is the first one nor begins anything.
     #[inline]
     fn goes_on(&self) -> bool {
         self.filter.now.is_some() && self.is_direct()
     }
 
-    /// The thread runs whose turn it is at the gate.
+    /// Switches the sink to the filter's current thread.
     fn resume_thread(&mut self) {
         self.taker.switch(self.filter.context, self.filter.now);
         if let Some(number) = self.filter.number() {
@@ -168,7 +167,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// The clock was told, where that may begin or end what is to be looked at.
+    /// Handles a timestamp that may open or close the window.
     fn time_anew(&mut self) {
         let was_open = std::mem::replace(&mut self.open, self.filter.open);
         let opens = self.open;
@@ -186,7 +185,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// The segment begins, or what is to be looked at does, and the clock was told.
+    /// Begins a segment or the window, at a known time.
     fn begin(&mut self) {
         if !self.open {
             self.early.clear();
@@ -220,8 +219,8 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         }
     }
 
-    /// Another thread runs: what ran until now ran until the clock as it stands. Threads change by the clock, so
-    /// nothing is early then.
+    /// Switches threads: the previous thread ran until the current time. Switches happen by time, so nothing is
+    /// buffered before the first timestamp then.
     fn switch(&mut self, context: u32) {
         let runs = !self.fresh;
         if runs {
@@ -299,7 +298,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         until: Option<Tsc>,
     ) {
         self.tell_run();
-        // A time may also be one that is not to be looked at.
+        // The timestamp may also be outside of the window.
         let goes_on = until.filter(|&until| self.goes_on() && self.filter.wants(until));
         let time = self.clock.zip(goes_on).map(|(clock, until)| clock.nanos(until));
         self.taker.take_function_runs(&OfGraph(graph), function_runs, time);
@@ -343,9 +342,9 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
     fn event(&mut self, event: Event) {
         self.tell_run();
         match event {
-            // Nearly all events.
+            // The most frequent event.
             Event::Time(now) => self.time(now),
-            // A segment is seen to begin with its first time.
+            // A segment starts for analyses at its first timestamp.
             Event::Cycles(count) if !self.fresh || !self.early.is_empty() => {
                 self.take(FlowEvent::Cycles(count))
             }

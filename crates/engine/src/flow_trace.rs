@@ -1,4 +1,4 @@
-//! One or more inputs, opened and ready to be decoded.
+//! An input, opened and ready to be decoded.
 
 use std::{
     fmt, io,
@@ -23,47 +23,47 @@ use crate::{
     process_history::ProcessHistory, segments::Decoded,
 };
 
-/// What to open.
+/// An input to open.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A file or a folder of one of the formats; `-` is standard input.
+    /// A file or a folder in one of the formats; `-` is standard input.
     File(PathBuf),
-    /// A raw buffer with its code.
+    /// A raw buffer and its code.
     Raw(RawInput),
 }
 
-/// A raw buffer of Intel PT, and the options that say what it is.
+/// A raw buffer of Intel PT, and the options that describe it.
 #[derive(Clone, Debug, Default)]
 pub struct RawInput {
     /// The buffer.
     pub trace: PathBuf,
-    /// Code as bytes of files.
+    /// Code in flat files.
     pub code: Vec<(raw::Owner, raw::Code)>,
-    /// Code as ELF files.
+    /// Code in ELF files.
     pub elf: Vec<(raw::Owner, raw::Elf)>,
     /// Processor and clock settings.
     pub config: Config,
 }
 
-/// How to open it.
+/// Options for opening an input.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where the traced system's files are looked for.
+    /// Where to search for the traced system's files.
     pub places: FileSearchPaths,
-    /// Files of its kernel.
+    /// Files of the traced system's kernel.
     pub kernel: KernelFiles,
     /// Where the code of its guests is.
     pub guests: GuestFiles,
-    /// Threads to look at; all where empty.
+    /// Threads to select; all if empty.
     pub tids: Vec<u32>,
-    /// Processes to look at; all where empty.
+    /// Processes to select; all if empty.
     pub pids: Vec<u32>,
-    /// Cycles a second of the clock of CTF traces that describe none.
+    /// Clock frequency in Hz for CTF traces that describe no clock.
     pub clock_frequency: Option<u64>,
 }
 
 impl Options {
-    /// The same, and what lies in the folder of the recording too.
+    /// Returns these options with the recording's folder added.
     fn beside(&self, input: &Input) -> Options {
         let mut options = self.clone();
         if let Input::File(path) = input {
@@ -74,7 +74,7 @@ impl Options {
     }
 }
 
-/// Times to look at: from the first on, before the second.
+/// A time window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First tick.
@@ -83,21 +83,21 @@ pub struct Window {
     pub to: Tsc,
 }
 
-/// An input that can't be opened.
+/// An error of opening an input.
 #[derive(Debug)]
 pub struct OpenError {
     /// The file.
     pub file: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: OpenErrorReason,
 }
 
 /// Why an input can't be opened.
 #[derive(Debug)]
 pub enum OpenErrorReason {
-    /// The system says so.
+    /// An error of the system.
     System(io::Error),
-    /// The format says so.
+    /// An error in the format.
     Format(Error),
 }
 
@@ -112,25 +112,25 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A recording with the code that it ran.
+/// A recording and the code that it ran.
 #[derive(Debug)]
 pub struct FlowTrace<'f> {
-    /// What the format read.
+    /// The content of the input.
     pub recording: Recording<'f>,
     /// Where the code comes from.
     pub modules: Modules<'f>,
-    /// The streams of trace, those that were asked for.
+    /// The selected streams of trace.
     pub tracks: Vec<TraceStream<'f>>,
-    /// The threads that the tracks show, by their contexts.
+    /// The threads of the streams, by context.
     pub threads: Vec<Thread>,
-    /// The threads of the recording, asked for or not, in order.
+    /// All threads of the recording, selected or not, sorted.
     pub present: Vec<Thread>,
-    /// Whether each of `threads` was asked for; a CPU's stream shows others too.
+    /// Whether each of `threads` is selected; a CPU's stream shows others too.
     wanted: Vec<bool>,
-    /// The guests whose code is known.
+    /// The guests with known code.
     pub(crate) guests: Vec<Guest>,
     pub(crate) spaces: Vec<AddressSpace<'f>>,
-    /// What decoding has shown so far.
+    /// Summary of what was decoded so far.
     pub(crate) decoded: Decoded,
 }
 
@@ -138,7 +138,7 @@ impl<'f> FlowTrace<'f> {
     /// Opens an input and the files that its code was mapped from.
     ///
     /// # Errors
-    /// An input that can't be opened or read at all; whatever is missing else is a loss.
+    /// An input that can't be opened or read at all. Anything else that is missing is a loss.
     pub fn open(files: &'f Files, input: &'f Input, options: &Options) -> Result<FlowTrace<'f>, OpenError> {
         let mut recording = match input {
             Input::File(path) => {
@@ -186,23 +186,23 @@ impl<'f> FlowTrace<'f> {
         })
     }
 
-    /// Whether any thread that was asked for has trace.
+    /// Returns whether any selected thread has trace.
     pub fn has_any(&self) -> bool {
         self.wanted.contains(&true)
     }
 
-    /// Whether the thread with this context was asked for.
+    /// Returns whether the thread with this context is selected.
     pub(crate) fn wants(&self, context: u32) -> bool {
         self.wanted.get(context as usize).is_some_and(|&wanted| wanted)
     }
 
-    /// Bytes of trace.
+    /// Returns the number of bytes of trace.
     pub fn bytes(&self) -> u64 {
         self.tracks.iter().map(TraceStream::bytes).sum()
     }
 
-    /// Why the flow was decoded and yet no instruction of it was found, for people; `None` where there are some, or
-    /// nothing was decoded.
+    /// Explains to the user why the flow was decoded without finding an instruction. `None` if there are instructions,
+    /// or nothing was decoded.
     pub fn nothing_decoded(&self) -> Option<String> {
         let reason = self.decoded.nothing()?;
         Some(match reason {
@@ -212,7 +212,7 @@ impl<'f> FlowTrace<'f> {
         })
     }
 
-    /// Everything cut into chunks, in the order of tracks and of time.
+    /// Cuts all streams into chunks, in the order of streams and of time.
     pub fn chunks(&self, size: ChunkSize) -> Vec<Chunk> {
         let mut left = self.bytes();
         let tracks = self.tracks.iter().enumerate();
@@ -224,12 +224,12 @@ impl<'f> FlowTrace<'f> {
         chunks.enumerate().map(|(index, chunk)| Chunk { index, ..chunk }).collect()
     }
 
-    /// The programs that ran, with nothing decoded of them yet.
+    /// Returns the programs that ran, with no code decoded yet.
     pub(crate) fn programs(&self) -> Vec<Program<'_, Modules<'f>>> {
         self.spaces.iter().map(|space| Program::new(space, &self.modules)).collect()
     }
 
-    /// What is missing from the recording itself, and where the recorder could not follow.
+    /// Returns the losses of the recording itself, and the programs that the recorder could not follow.
     pub fn recorded_losses(&self) -> Losses {
         let mut losses = Losses::default();
         self.recording.loss.iter().for_each(|loss| losses.add(loss.clone()));
@@ -248,7 +248,7 @@ impl<'f> FlowTrace<'f> {
         losses
     }
 
-    /// The same, as far as they lie in some times, or nobody knows when they happened.
+    /// Returns the [recorded losses](FlowTrace::recorded_losses) that are within a window or have no time.
     pub(crate) fn losses_in(&self, window: Option<Window>) -> Losses {
         let (Some(window), Some(clock)) = (window, self.recording.config.clock) else {
             return self.recorded_losses();
@@ -265,7 +265,7 @@ impl<'f> FlowTrace<'f> {
         losses
     }
 
-    /// The name that a thread had last.
+    /// Returns the last name of a thread.
     pub fn thread_name(&self, thread: Thread) -> Option<String> {
         let of_thread = self.recording.of_host().rev().filter(|sideband| sideband.thread == thread);
         of_thread
@@ -276,8 +276,8 @@ impl<'f> FlowTrace<'f> {
             .next()
     }
 
-    /// First and last tick of the recording, as far as its sideband and the TSC packets after the first and
-    /// last PSB of its tracks tell.
+    /// Returns the first and last tick of the recording, as far as known from its sideband and from the TSC packets
+    /// after the first and last PSB of its streams.
     pub fn span(&self) -> Option<(Tsc, Tsc)> {
         let runs = self.tracks.iter().flat_map(|track| &track.runs);
         let mut span: Option<(Tsc, Tsc)> = None;
@@ -300,7 +300,8 @@ impl<'f> FlowTrace<'f> {
         ticks.fold(span, |span, tick| span.map(|(from, to)| (from.min(tick), to.max(tick))))
     }
 
-    /// Why flow could not be followed, and since which byte of the file what was shown before it is doubtful.
+    /// Describes why the flow could not be followed, and from which byte of the file the flow before the gap is
+    /// doubtful.
     pub(crate) fn describe_gap(&self, gap: &Gap) -> String {
         let reason = self.describe(&gap.trouble);
         match gap.doubtful_since {
@@ -309,7 +310,7 @@ impl<'f> FlowTrace<'f> {
         }
     }
 
-    /// Why flow could not be followed, with the module's name where code is missing.
+    /// Describes why the flow could not be followed, with the module's name if code is missing.
     pub(crate) fn describe(&self, trouble: &Trouble) -> String {
         match trouble {
             Trouble::Code(Unreadable::MissingBytes(address, origin)) => {
@@ -333,10 +334,10 @@ impl<'f> FlowTrace<'f> {
     }
 }
 
-/// Segments that are asked for the time, where PSB+ does not tell it.
+/// Number of segments to search for a time if their PSB+ lacks it.
 const MOST_WITHOUT_TIME: usize = 64;
 
-/// The tick that the status packets after a PSB name.
+/// Returns the TSC in the status packets after a PSB.
 pub(crate) fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
     let mut packets = packet::Decoder::new(bytes, 0);
     while let Ok(Some(packet)) = packets.next_packet() {

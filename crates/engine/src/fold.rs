@@ -1,4 +1,4 @@
-//! Analyses over the chunks of an experiment.
+//! Folds analyses over the chunks of an experiment.
 
 use std::collections::BTreeMap;
 
@@ -16,40 +16,39 @@ use crate::{
 /// How to read an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
-    /// Threads that decode.
+    /// Number of threads that decode.
     pub threads: usize,
-    /// How much is decoded at a time.
+    /// How much to decode at a time.
     pub chunk_size: ChunkSize,
-    /// Times to look at; all where `None`.
+    /// Time window to select; everything if `None`.
     pub window: Option<Window>,
-    /// The numbers of the chunks' first instructions, for those who need them.
+    /// Numbers of the chunks' first instructions, if needed.
     pub numbers: Option<&'a Numbers>,
-    /// Parts of the threads to look at, which need numbers; all where `None`.
+    /// Parts of the threads to select, which need `numbers`; everything if `None`.
     pub spans: Option<&'a Spans>,
-    /// Whether what packets did is remembered, which is faster and changes no result.
+    /// Whether to memoize the effect of packets, which is faster and doesn't change any result.
     pub memo: bool,
 }
 
 impl Reading<'_> {
-    /// Whether what happened up to `now` is to be looked at.
+    /// Returns whether an event at `now` is in the window.
     pub(crate) fn wants(&self, now: Tsc) -> bool {
         self.window.is_none_or(|window| window.from <= now && now < window.to)
     }
 }
 
-/// A part of a thread's execution on one track.
+/// A part of a thread's execution on one stream.
 pub(crate) struct ThreadSlice<P> {
     pub(crate) context: u32,
-    /// Tick at which it began, where known.
+    /// Tick at which it began, if known.
     pub(crate) since: Option<Tsc>,
     pub(crate) partial: P,
 }
 
-/// The partials of some chunks: of each track, its stints in order.
+/// Partials of some chunks: for each stream, its thread slices in order.
 pub(crate) type Tracks<P> = BTreeMap<usize, Vec<ThreadSlice<P>>>;
 
-/// Folds an analysis over all tracks. `progress` is told the bytes that were decoded, and returns whether
-/// to go on.
+/// Folds an analysis over all streams. `progress` gets the number of decoded bytes and returns whether to continue.
 pub fn profile<A: FastFlow>(
     experiment: &FlowTrace<'_>,
     analysis: &A,
@@ -62,7 +61,7 @@ pub fn profile<A: FastFlow>(
     analysis.finish(threads, &whole).with_loss(losses.into_list())
 }
 
-/// What [`profile`] makes a table of: the state of each thread, and what is missing.
+/// Returns the input of [`profile`]'s table: the state of each thread, and the losses.
 pub(crate) fn fold<A: FastFlow>(
     experiment: &FlowTrace<'_>,
     analysis: &A,
@@ -104,7 +103,7 @@ pub(crate) fn fold_chunks<A: FastFlow>(
     (tracks, losses)
 }
 
-/// Adds the stints of a chunk to those of its track.
+/// Appends the thread slices of a chunk to those of its stream.
 pub(crate) fn join<P>(
     track: &mut Vec<ThreadSlice<P>>,
     stints: Vec<ThreadSlice<P>>,
@@ -124,7 +123,7 @@ pub(crate) fn join<P>(
     }
 }
 
-/// One state for each thread, whatever tracks it ran on.
+/// Merges the states of each thread over all streams that it ran on.
 pub(crate) fn by_thread<P>(
     experiment: &FlowTrace<'_>,
     tracks: Tracks<P>,
@@ -144,16 +143,16 @@ pub(crate) fn by_thread<P>(
     list.into_iter().map(whole).collect()
 }
 
-/// Takes in what threads show.
+/// Receives the events of threads.
 pub(crate) trait ThreadSink {
-    /// Something was seen of the thread with this context.
+    /// Receives an event of the thread with this context.
     fn take(&mut self, context: u32, seen: FlowEvent<'_>);
 
-    /// Whether it may be told of function runs, joined as far as they are of one function, in place of each block.
+    /// Whether the sink accepts function runs, joined as far as they are of one function, in place of blocks.
     const TAKES_FUNCTION_RUNS: bool;
 
-    /// Function runs were seen of the thread that runs, whose functions a source numbers (0 does not); and then this time,
-    /// if one is given.
+    /// Receives function runs of the current thread, whose functions are numbered by `functions` (0 is none), and then
+    /// the time, if any.
     fn take_function_runs(
         &mut self,
         functions: &impl Numbering,
@@ -161,40 +160,40 @@ pub(crate) trait ThreadSink {
         until: Option<Nanos>,
     );
 
-    /// Whether it may take paths in place of runs.
+    /// Returns whether the sink accepts paths in place of runs.
     fn takes_paths(&self) -> bool {
         true
     }
 
-    /// What runs mean to it depends on this, and on nothing else; `None` where they may not be a path.
+    /// Returns a number that determines what runs do to the sink; `None` if it needs the runs themselves.
     fn state(&mut self) -> Option<u32>;
 
-    /// Learns a path from a state: its number, and the state behind it.
+    /// Learns a path from a state: returns its number and the state after it.
     fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)>;
 
-    /// A path of the thread with this context was seen.
+    /// Receives a learned path of the thread with this context.
     fn take_path(&mut self, context: u32, path: u32);
 
-    /// Paths led to this state.
+    /// Sets the state after paths.
     fn resume(&mut self, _state: u32) {}
 
-    /// Nobody will name the paths and states so far any more.
+    /// Invalidates all numbers of paths and states so far.
     fn forget(&mut self);
 
-    /// The thread with this context runs from here on; at this tick, where it is known.
+    /// Switches to the thread with this context, at this tick if known.
     fn switch(&mut self, _context: u32, _since: Option<Tsc>) {}
 }
 
-/// Folds what threads show into stints of an analysis.
+/// Folds the events of threads into thread slices of an analysis.
 struct Folder<'a, A: FastFlow> {
     analysis: &'a A,
     stints: Vec<ThreadSlice<A::Partial>>,
-    /// What is remembered of paths, while no stint has it.
+    /// Memoized paths, while no thread slice has them.
     memory: A::Memory,
 }
 
 impl<A: FastFlow> Folder<'_, A> {
-    /// Lends what is remembered to the last stint, or takes it back.
+    /// Lends the memoized paths to the last thread slice, or takes them back.
     fn exchange(&mut self) {
         if let Some(stint) = self.stints.last_mut() {
             self.analysis.exchange(&mut stint.partial, &mut self.memory);

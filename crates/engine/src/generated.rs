@@ -1,7 +1,7 @@
-//! Code that run-time compilers make, as far as they tell themselves: jitdump files and perf maps.
+//! Code of run-time compilers, as described in jitdump files and perf maps.
 //!
-//! Addresses are used again and again, so each function that was ever made gets a place of its own in
-//! its module, one behind the other: that place, not the address, is the offset of its code's origin.
+//! Addresses are reused, so each function gets its own range in its module, in order of creation. The start of that
+//! range, not the address, is the offset of its code's origin.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,35 +11,35 @@ use std::{
 use hodo_code::{AddressSpace, Content, Origin};
 use hodo_symbols::{JitDump, JitRecordKind, Module, perf_map};
 
-/// Pieces of functions that lie over each other, for each function in a file: real ones need few, and
-/// what is beyond makes the file not worth its time.
+/// Budget per function for pieces of overlapping functions: real files need few, and a file beyond that is not worth
+/// its time.
 const PIECES: usize = 64;
 
-/// All functions that run-time compilers made.
+/// All functions of run-time compilers.
 #[derive(Debug, Default)]
 pub(crate) struct Generated<'f> {
-    /// Which function is where and when in each process, on the files' own clock.
+    /// The function at each address and time in each process, on the files' own clock.
     functions: BTreeMap<u32, AddressSpace<'f>>,
-    /// The code that jitdump files hold, in their order.
+    /// Code of jitdump files, in their order.
     loads: Vec<Load<'f>>,
 }
 
-/// A function's code becomes what is at its addresses.
+/// Code that is placed at an address range.
 #[derive(Clone, Debug)]
 pub(crate) struct Load<'f> {
     /// The process.
     pub(crate) pid: u32,
-    /// When, as the file says.
+    /// Time on the file's clock.
     pub(crate) time: u64,
-    /// The file's times are ticks of the time-stamp counter.
+    /// Whether the file's times are ticks of the time-stamp counter.
     pub(crate) in_ticks: bool,
-    /// The addresses.
+    /// The address range.
     pub(crate) range: Range<u64>,
-    /// The code and its place.
+    /// The code and its origin.
     pub(crate) content: Content<'f>,
 }
 
-/// Functions of a module, one behind the other.
+/// Functions of a module, one after the other.
 #[derive(Default)]
 struct Row<'f> {
     functions: Vec<(Range<u64>, &'f [u8])>,
@@ -60,8 +60,8 @@ impl<'f> Row<'f> {
 }
 
 impl<'f> Generated<'f> {
-    /// Reads a jitdump of a process, which becomes the module with this number. Gives its functions, and
-    /// what is wrong with the file.
+    /// Reads the jitdump of a process as the module numbered `module`. Returns its functions, and what is wrong with
+    /// the file.
     pub(crate) fn read_dump(
         &mut self,
         name: &str,
@@ -111,8 +111,8 @@ impl<'f> Generated<'f> {
         (row.module(name), problem)
     }
 
-    /// Reads a perf map of a process, which becomes the module with this number. It has no times: of
-    /// functions at one address the last is taken to have been there always.
+    /// Reads the perf map of a process as the module numbered `module`. A perf map has no times: the last of several
+    /// functions at one address is assumed to have been there from the start.
     pub(crate) fn read_map(
         &mut self,
         name: &str,
@@ -136,8 +136,8 @@ impl<'f> Generated<'f> {
         (row.module(name), None)
     }
 
-    /// Puts a function where it is from a time on; `None` where too much lies there already. A file
-    /// gains a budget with each function.
+    /// Places a function at a range from `time` on. Returns the remaining budget, which grows with each function, or
+    /// `None` if too many functions overlap.
     fn place(
         &mut self,
         pid: u32,
@@ -150,26 +150,25 @@ impl<'f> Generated<'f> {
         budget.saturating_add(PIECES).checked_sub(pieces)
     }
 
-    /// The function that is at an address at a time of the files' clock, and the address up to which
-    /// there is that one, or none.
+    /// Returns the function at an address at a time of the files' clock, and the address up to which the answer holds.
     pub(crate) fn at(&self, pid: u32, address: u64, time: u64) -> (Option<Origin>, u64) {
         let Some(functions) = self.functions.get(&pid) else { return (None, u64::MAX) };
         let found = functions.at(address, time).map(|(content, _)| content.origin);
         (found, functions.boundary(address))
     }
 
-    /// Whether some file tells of a process.
+    /// Returns whether a file describes a process.
     pub(crate) fn has(&self, pid: u32) -> bool {
         self.functions.contains_key(&pid)
     }
 
-    /// The code that jitdump files hold, in their order.
+    /// Returns the code of jitdump files, in their order.
     pub(crate) fn loads(&self) -> &[Load<'f>] {
         &self.loads
     }
 }
 
-/// Whether a mapping of this name is how a process tells that it writes a jitdump: `jit-PID.dump`.
+/// Returns whether a mapping's name marks a jitdump: `jit-PID.dump`. A process maps its jitdump so that tools find it.
 pub(crate) fn is_jitdump(name: &[u8]) -> bool {
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     let pid = file.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));

@@ -1,4 +1,4 @@
-//! The code of virtual machines: which guests there are, and the files of their kernels.
+//! The code of virtual machines: the guests, and the files of their kernels.
 //!
 //! ```text
 //! raw buffer:  --code (host and guest) or --guest-code ─────────────► mappings of the sideband
@@ -7,8 +7,8 @@
 //!              --guest-code ────────────────────────────────────────► what the hypervisor's process maps
 //! ```
 //!
-//! Names and meaning are those of perf (perf-script(1), perf-kvm(1)). Of a guest's user space a recording does not say
-//! which process runs, so that it stays a gap.
+//! Names and meaning are those of perf (perf-script(1), perf-kvm(1)). A recording doesn't contain which process runs in
+//! a guest's user space, so user space of guests is a gap.
 
 use std::{
     fs,
@@ -25,23 +25,23 @@ use crate::{
     modules::{Module, joined},
 };
 
-/// Where the code of guests is, as the user says.
+/// Where the code of guests is, as given by the user.
 #[derive(Clone, Debug, Default)]
 pub struct GuestFiles {
-    /// It is what the hypervisor's process has at the same addresses.
+    /// Whether it is what the hypervisor's process has at the same addresses.
     pub in_host: bool,
-    /// A folder with the root of each guest below the pid of the process that runs it.
+    /// A folder with the root of each guest, in a subfolder named by the pid of the process that runs it.
     pub mount: Option<PathBuf>,
     /// A copy of a guest's `/proc/kallsyms`.
     pub kallsyms: Option<PathBuf>,
-    /// A guest's kernel as it was linked.
+    /// A guest's kernel as linked.
     pub vmlinux: Option<PathBuf>,
 }
 
 /// The kernel of a guest.
 #[derive(Debug)]
 pub(crate) struct GuestKernel<'f> {
-    /// The process that runs the guest; any, where `None`.
+    /// The process that runs the guest; any if `None`.
     pub(crate) pid: Option<u32>,
     /// Its module.
     pub(crate) module: u32,
@@ -53,7 +53,7 @@ pub(crate) struct GuestKernel<'f> {
 const KERNEL: Range<u64> = 1 << 63..u64::MAX;
 
 impl<'f> GuestKernel<'f> {
-    /// Opens the kernels of all guests, those of a pid first; each with its module and that one's functions.
+    /// Opens the kernels of all guests, those with a pid first, each with its module and functions.
     pub(crate) fn open(
         files: &'f Files,
         guests: &GuestFiles,
@@ -85,7 +85,7 @@ impl<'f> GuestKernel<'f> {
         opened.collect()
     }
 
-    /// Its addresses.
+    /// Returns its address space.
     pub(crate) fn space(&self) -> AddressSpace<'f> {
         let mut space = AddressSpace::new();
         for &(address, bytes) in &self.code {
@@ -96,7 +96,7 @@ impl<'f> GuestKernel<'f> {
     }
 }
 
-/// The guests below a folder, in order of their pids, and the files of their kernels.
+/// Returns the guests in a folder, sorted by pid, and the files of their kernels.
 fn machines(folder: &Path) -> Vec<(u32, KernelFiles)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut machines: Vec<(u32, KernelFiles)> = entries

@@ -1,4 +1,4 @@
-//! Tables of an experiment in a store: which, and by what the store is known again.
+//! Writes tables of an experiment to a store, and identifies the store's inputs.
 
 use std::{
     fmt,
@@ -16,39 +16,39 @@ use hodo_store::{Error, Feed, Field, Kind, Schema, Shape, Writer};
 
 use crate::{Experiment, Refusal, Request, report};
 
-/// A report whose rows are intervals, and how they become records.
+/// A report whose rows are intervals, and how to convert them to records.
 struct Indexed {
     report: &'static str,
     view: &'static str,
-    /// The column by which lanes are told apart.
+    /// The column that identifies a lane.
     lane: &'static str,
-    /// What a lane is in.
+    /// The column with a lane's state.
     value: &'static str,
 }
 
-/// The reports that a store takes.
+/// The reports that a store contains.
 const INDEXED: &[Indexed] = &[Indexed { report: "states", view: "interval", lane: "tid", value: "state" }];
 const BEGIN: &str = "begin_ns";
 const DURATION: &str = "duration_ns";
-/// What was lost, in a table of its own.
+/// Name of the table of losses.
 const LOSSES: &str = "losses";
-/// Bytes of the beginning of each file that are part of an identity.
+/// Number of bytes at the start of each file that are part of the identity.
 const BEGINNING: u64 = 64 << 10;
 
-/// What a store is of: it holds for as long as the inputs are these.
+/// Identity of a store's inputs. A store is valid while its inputs have this identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// A name for a folder, from the paths of the inputs alone: a changed input replaces its store.
+    /// Folder name, derived only from the inputs' paths, so that a changed input replaces its store.
     pub name: String,
-    /// The files of the inputs, with their sizes, times of change and a checksum of their beginnings.
+    /// The files of the inputs, with their sizes, modification times and checksums of their first bytes.
     pub text: String,
 }
 
 impl Identity {
-    /// That of inputs, which are read with this clock.
+    /// Returns the identity of inputs that are read with this clock.
     ///
     /// # Errors
-    /// Where the system refuses to read an input.
+    /// The system's error if an input can't be read.
     pub fn of(inputs: &[PathBuf], clock_frequency: Option<u64>) -> io::Result<Identity> {
         let mut text = format!("hodo {}\n", env!("CARGO_PKG_VERSION"));
         text.extend(clock_frequency.map(|hertz| format!("clock {hertz}\n")));
@@ -63,7 +63,7 @@ impl Identity {
     }
 }
 
-/// A name of 64 bits for bytes: the hash FNV-1a, which is the same in all versions.
+/// Returns a 64-bit hash of bytes: FNV-1a, which is the same in all versions.
 fn fowler_noll_vo(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -88,12 +88,12 @@ fn describe(path: &Path, text: &mut String) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a store can't be made.
+/// Why a store can't be written.
 #[derive(Debug)]
 pub enum IndexError {
-    /// The traces have nothing that it takes.
+    /// The traces contain nothing for a store.
     Refused(Refusal),
-    /// It can't be written.
+    /// An error of the store.
     Store(Error),
 }
 
@@ -120,7 +120,7 @@ impl From<Refusal> for IndexError {
     }
 }
 
-/// The requests whose tables a store takes; each reads [`Experiment::work`] twice.
+/// Returns the requests for the tables of a store; each reads [`Experiment::work`] twice.
 pub fn indexed(threads: usize) -> Vec<Request> {
     let request = |indexed: &Indexed| {
         let selection = Selection { view: indexed.view.to_owned(), ..Selection::default() };
@@ -132,12 +132,12 @@ pub fn indexed(threads: usize) -> Vec<Request> {
 }
 
 impl Experiment {
-    /// Makes a store in a folder of the tables that [`indexed`] asks for. `progress` gets the bytes that were read so
-    /// far, and returns whether to go on; if it does not, the store is left cut short. Gives what is missing from it,
-    /// `None` where it was left.
+    /// Writes the tables of [`indexed`] to a store in a folder. `progress` gets the number of bytes read so far and
+    /// returns whether to continue; if not, the store stays incomplete and this returns `None`. Otherwise returns what
+    /// is missing from the store.
     ///
     /// # Errors
-    /// Where the traces have nothing for a store, or it can't be written.
+    /// The traces contain nothing for a store, or it can't be written.
     pub fn index(
         &self,
         folder: &Path,
@@ -189,7 +189,7 @@ impl Experiment {
     }
 }
 
-/// The kind of a column's cells; `None` for lists, which records have not.
+/// Returns the kind of a column's cells; `None` for lists, which records don't support.
 fn kind(of: Type) -> Option<Kind> {
     Some(match of {
         Type::Text | Type::Name => Kind::Name,
@@ -201,12 +201,12 @@ fn kind(of: Type) -> Option<Kind> {
     })
 }
 
-/// Rows of a table, on their way into a store.
+/// Converts rows of a table to records of a store.
 struct Rows {
     feed: Feed,
-    /// The places of the columns for begin, duration, lane and value.
+    /// Indexes of the columns for begin, duration, lane and value.
     places: [usize; 4],
-    /// Those of the others.
+    /// Indexes of the other columns.
     others: Vec<usize>,
     /// The first begin and the last end.
     span: (u64, u64),
@@ -261,7 +261,7 @@ impl Rows {
     }
 }
 
-/// A cell as a store has it.
+/// Converts a cell to its form in the store.
 fn number(feed: &mut Feed, cell: Cell<'_>) -> Result<Option<u64>, Error> {
     Ok(match cell {
         Cell::Null | Cell::List(_) => None,
@@ -273,7 +273,7 @@ fn number(feed: &mut Feed, cell: Cell<'_>) -> Result<Option<u64>, Error> {
     })
 }
 
-/// Losses as intervals: those whose place is not known lie somewhere in the span of all, and say so.
+/// Adds losses as intervals. A loss without a time gets the span of all records, and `has_place` is false.
 fn add_losses(writer: &Writer, losses: &[Loss], span: (u64, u64)) -> Result<(), Error> {
     let count = Field { unit: "count".to_owned(), ..Field::new("count", Kind::Integer) };
     let schema = Schema {

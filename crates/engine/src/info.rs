@@ -1,4 +1,4 @@
-//! What a recording holds, without decoding it.
+//! Describes a recording without decoding it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,38 +12,38 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{FlowTrace, Module};
 
-/// What a recording says of itself, and what of it is at hand. Serialises as one stable JSON object.
+/// Contents of a recording, and which of the files it needs are available. Serialises as one stable JSON object.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
     /// Name of the format, such as `perf.data`.
     pub format: String,
-    /// What the format found, in its order.
+    /// Facts that the format reports, in its order.
     #[serde(serialize_with = "as_object")]
     pub facts: Vec<(&'static str, String)>,
-    /// What ran the program.
+    /// What executed the program.
     pub engine: Engine,
     /// The trace's settings.
     pub config: Settings,
-    /// How ticks become nanoseconds; `None` where the recording does not say.
+    /// Conversion of ticks to nanoseconds; `None` if unknown.
     pub clock: Option<Clock>,
-    /// First and last time; `None` where the recording has no times.
+    /// First and last time; `None` if the recording has no times.
     pub span: Option<Span>,
     /// The streams of trace.
     pub streams: Vec<Stream>,
-    /// What code was mapped from, in the order in which it was first mapped.
+    /// The sources of code, in the order in which they were first mapped.
     pub modules: Vec<ModuleInfo>,
-    /// How many sideband records of each kind there are.
+    /// Number of sideband records of each kind.
     #[serde(serialize_with = "as_object")]
     pub sideband: Vec<(&'static str, u64)>,
-    /// Code that the recording itself keeps.
+    /// Code contained in the recording.
     pub kept_code: KeptCode,
-    /// What each thread really ran, by the emulator's count.
+    /// What each thread actually executed, as counted by the emulator.
     #[serde(serialize_with = "truth")]
     pub truth: Vec<Truth>,
-    /// What each virtual processor really ran, where a whole machine was recorded.
+    /// What each virtual processor actually executed, if a whole machine was recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpu_truth: Vec<CpuTruth>,
-    /// Programs that ran where no trace is made.
+    /// Programs that ran without being traced.
     #[serde(serialize_with = "untraced")]
     pub untraced: Vec<Untraced>,
     /// What is missing from the recording.
@@ -51,29 +51,29 @@ pub struct Info {
     pub loss: Vec<Loss>,
 }
 
-/// What ran the program.
+/// What executed the program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Engine {
-    /// Whether that was the emulated processor, whose time is virtual.
+    /// Whether it was the emulated processor, whose time is virtual.
     pub emulated: bool,
-    /// The emulator or the processor, where known.
+    /// Name of the emulator or the processor, if known.
     pub name: Option<String>,
-    /// Cycles in a second of the virtual clock; each instruction is one.
+    /// Frequency of the virtual clock in Hz; each instruction takes one cycle.
     pub frequency: Option<u64>,
 }
 
-/// Which packets are on, and what their reader needs to know.
+/// The enabled packets, and settings that the decoder needs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
     /// Family, model and stepping.
     pub cpu: Option<[u16; 3]>,
-    /// Which errata the decoder reckons with, and why, in a sentence.
+    /// The errata that the decoder takes into account, and why, in a sentence.
     pub errata: String,
-    /// TSC packets.
+    /// Whether TSC packets are enabled.
     pub tsc: bool,
-    /// MTC packets, one each `2^mtc_frequency` ticks of the crystal clock; `None` where they are off.
+    /// MTC packets are one per `2^mtc_frequency` ticks of the crystal clock; `None` if disabled.
     pub mtc_frequency: Option<u8>,
-    /// CYC packets.
+    /// Whether CYC packets are enabled.
     pub cyc: bool,
     /// Whether returns are compressed.
     pub return_compression: bool,
@@ -81,11 +81,11 @@ pub struct Settings {
     pub tsc_ctc_ratio: Option<(u32, u32)>,
     /// TSC frequency over bus frequency.
     pub max_nonturbo_ratio: Option<u8>,
-    /// Address filter, in perf's syntax; empty where there was none.
+    /// Address filter in perf's syntax; empty if there was none.
     pub filter: String,
 }
 
-/// Nanoseconds are `zero + (ticks × multiplier) >> shift`.
+/// Conversion of ticks: nanoseconds are `zero + (ticks × multiplier) >> shift`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Clock {
     /// Right shift after the multiplication.
@@ -99,34 +99,34 @@ pub struct Clock {
 /// Times on the recording's clock.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Span {
-    /// The first.
+    /// First time.
     pub begin_ns: u64,
-    /// The last.
+    /// Last time.
     pub end_ns: u64,
 }
 
 /// A stream of trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stream {
-    /// What people call it: `tid 12` or `cpu 3`.
+    /// Displayed name: `tid 12` or `cpu 3`.
     pub name: String,
-    /// The CPU, of a stream of a CPU.
+    /// The CPU, for a stream of a CPU.
     pub cpu: Option<u32>,
-    /// Process, of a stream of a thread.
+    /// The process, for a stream of a thread.
     pub pid: Option<u32>,
-    /// The thread.
+    /// The thread, for a stream of a thread.
     pub tid: Option<u32>,
-    /// The name that the thread had last.
+    /// Last name of the thread.
     pub command: Option<String>,
     /// Bytes of trace.
     pub bytes: u64,
-    /// Pieces in the file.
+    /// Number of pieces in the file.
     pub pieces: u64,
-    /// Places where bytes are known to be missing between pieces. Gaps in the flow show only when it is decoded.
+    /// Number of places with bytes known to be missing between pieces. Gaps in the flow show only when it is decoded.
     pub cuts: u64,
-    /// Segments that can be decoded each by itself: PSB packets.
+    /// Number of PSB packets. Each starts a segment that can be decoded independently.
     pub segments: u64,
-    /// Where the pieces lie in the file, in order: offset and length of each, in bytes.
+    /// Offset and length in bytes of each piece in the file, in order.
     pub ranges: Vec<(u64, u64)>,
 }
 
@@ -134,45 +134,45 @@ pub struct Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The file that ran, as its build id tells, or as far as can be told where there is none.
+    /// The executed file, as verified by its build id if it has one.
     File,
-    /// The recording keeps it.
+    /// The recording itself.
     Recording,
-    /// A list of names, for code that the recording keeps.
+    /// A list of names, for code contained in the recording.
     Names,
-    /// Nowhere: the file can't be opened, is another one, or there never was one.
+    /// None: the file can't be opened, is a different build, or never existed.
     Missing,
 }
 
-/// A file (or something with a name in brackets) that code was mapped from.
+/// A file that code was mapped from, or a pseudo-file with a name in brackets.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModuleInfo {
-    /// Its path, as the traced system named it.
+    /// Path in the traced system.
     pub name: String,
-    /// The build id that the recording has of it, in hexadecimal; empty where it has none.
+    /// Build id from the recording, in hexadecimal; empty if there is none.
     pub build_id: String,
     /// Whether it is kernel code.
     pub kernel: bool,
     /// Where its bytes come from.
     pub source: Source,
-    /// The addresses that it was mapped at, first and the one after the last, in any process.
+    /// The address ranges where it was mapped in any process: first address, and the one after the last.
     pub addresses: Vec<(u64, u64)>,
-    /// Functions with a name.
+    /// Number of functions with a name.
     pub symbols: u64,
     /// Why bytes or symbols are not available.
     pub problem: Option<String>,
 }
 
-/// How much code the recording itself keeps.
+/// Amount of code contained in the recording.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct KeptCode {
-    /// Pieces of it.
+    /// Number of pieces.
     pub ranges: u64,
-    /// Bytes of it.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// What a recording holds. Looks for PSBs in all of the trace, but decodes nothing.
+/// Describes a recording. Searches all of the trace for PSBs, but decodes nothing.
 pub fn info(experiment: &FlowTrace<'_>) -> Info {
     let recording = &experiment.recording;
     let mut facts = recording.facts.clone();
@@ -255,7 +255,7 @@ fn modules(experiment: &FlowTrace<'_>) -> Vec<ModuleInfo> {
     let mut kept: Vec<Range<u64>> =
         kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
     kept.sort_unstable_by_key(|range| range.start);
-    // Code of a mapping without a file is there if the recording keeps some that begins within it.
+    // Code of a mapping without a file is available if the recording contains some that begins within the mapping.
     let is_kept = |range: &Range<u64>| {
         let next = kept.get(kept.partition_point(|kept| kept.start < range.start));
         next.is_some_and(|next| next.start < range.end)
@@ -272,7 +272,7 @@ fn modules(experiment: &FlowTrace<'_>) -> Vec<ModuleInfo> {
             Source::Missing if module.ranges.iter().any(is_kept) => Source::Recording,
             source => source,
         };
-        // What there is of DWARF is of use only if it can be read.
+        // DWARF that can't be read is a problem.
         let unreadable = || experiment.modules.debug(index).err().filter(|_| source == Source::File);
         ModuleInfo {
             name: module.name.clone(),
@@ -330,7 +330,7 @@ fn sideband(experiment: &FlowTrace<'_>) -> Vec<(&'static str, u64)> {
     KINDS.into_iter().zip(counts).collect()
 }
 
-/// Pairs as one JSON object; blanks in names become underscores.
+/// Serialises pairs as one JSON object, with underscores for spaces in names.
 fn as_object<S: Serializer, V: Serialize>(pairs: &[(&str, V)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut object = serializer.serialize_map(Some(pairs.len()))?;
     for (name, value) in pairs {
@@ -375,7 +375,7 @@ fn untraced<S: Serializer>(untraced: &[Untraced], serializer: S) -> Result<S::Ok
     }))
 }
 
-/// The same members as in the JSON of tables.
+/// Serialises losses with the same members as in the JSON of tables.
 fn losses<S: Serializer>(losses: &[Loss], serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Row<'a> {

@@ -13,41 +13,41 @@ use hodo_symbols::{KernelEntry, Module, kallsyms, loaded_segments, symbol_addres
 
 use crate::{FileSearchPaths, Files};
 
-/// Files of the kernel that the user names.
+/// The kernel's files as named by the user.
 #[derive(Clone, Debug, Default)]
 pub struct KernelFiles {
     /// A copy of `/proc/kallsyms`.
     pub kallsyms: Option<PathBuf>,
-    /// A copy of `/proc/kcore`, as `perf record --kcore` makes it.
+    /// A copy of `/proc/kcore`, as made by `perf record --kcore`.
     pub kcore: Option<PathBuf>,
-    /// The kernel as it was linked.
+    /// The kernel as linked.
     pub vmlinux: Option<PathBuf>,
 }
 
-/// What is known of the kernel that was traced.
+/// The traced kernel's code and symbols.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel<'f> {
-    /// Bytes by the address at which they ran.
+    /// Code by run-time address.
     code: Vec<(u64, &'f [u8])>,
-    /// Functions by address.
+    /// Functions by run-time address.
     functions: Vec<(Range<u64>, &'f [u8])>,
-    /// The kernel as it was linked, whose addresses have to be moved.
+    /// The kernel as linked; its addresses must be shifted to those at run time.
     vmlinux: Option<&'f [u8]>,
-    /// What of the files can't be used.
+    /// Problems with the files.
     problems: Vec<String>,
-    /// The recording itself keeps the code that ran.
+    /// Whether the recording contains the code that ran.
     is_kept: bool,
-    /// What the kernel made at run time: the place of each in the row of all, by address and name.
+    /// Code that the kernel generated at run time: the offset in its module, by address and name.
     made: HashMap<(u64, &'f [u8]), u64>,
-    /// The code of BPF programs; none, where an address had several.
+    /// Code of BPF programs by address; `None` for an address with several programs.
     bpf: HashMap<u64, Option<&'f [u8]>>,
 }
 
-/// The symbols whose address is the offset of the kernel's own mapping (perf, `machine.c`).
+/// The symbols whose run-time address is the file offset of the kernel's own mapping (perf, `machine.c`).
 const REFERENCES: [&str; 2] = ["_stext", "_text"];
 
 impl<'f> Kernel<'f> {
-    /// Opens what the user names, what lies beside the recording, or what perf's cache has.
+    /// Opens the files named by the user, or else those in the recording's folder or in perf's cache.
     pub(crate) fn open(
         files: &'f Files,
         named: &KernelFiles,
@@ -79,8 +79,8 @@ impl<'f> Kernel<'f> {
         kernel
     }
 
-    /// The kernel of a guest, and its mapping, which no record tells of: its addresses are those of kallsyms, else
-    /// those that it was linked for.
+    /// Opens the kernel of a guest. No record contains its mapping, so this returns one too, with the addresses of
+    /// kallsyms or else those that it was linked for.
     pub(crate) fn of_guest(files: &'f Files, named: &KernelFiles) -> (Kernel<'f>, Mapping<'static>) {
         let mut kernel = Kernel::default();
         if let Some(bytes) = named.kcore.as_ref().and_then(|path| kernel.read(files, path)) {
@@ -144,7 +144,7 @@ impl<'f> Kernel<'f> {
         self.functions = entries.iter().map(|entry| (entry.address..entry.address, entry.name)).collect();
     }
 
-    /// The kernel may run elsewhere than it was linked for: a symbol tells how far.
+    /// Computes from a symbol how far the kernel's run-time addresses are from those it was linked for.
     fn place_vmlinux(&mut self, image: &Mapping<'_>) {
         let Some(vmlinux) = self.vmlinux else { return };
         let name = String::from_utf8_lossy(image.name);
@@ -174,22 +174,22 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// What is wrong with the files, for people.
+    /// Describes the problems with the files for the user.
     pub(crate) fn problem(&self) -> Option<String> {
         (!self.problems.is_empty()).then(|| self.problems.join("; "))
     }
 
-    /// Whether the recording itself keeps the code that ran.
+    /// Returns whether the recording contains the code that ran.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept
     }
 
-    /// Whether some of a range's code is known.
+    /// Returns whether any code of a range is known.
     pub(crate) fn has_code(&self, range: Range<u64>) -> bool {
         self.code(range).next().is_some()
     }
 
-    /// The known bytes of a range, and their addresses.
+    /// Returns the known bytes of a range, with their addresses.
     pub(crate) fn code(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &'f [u8])> {
         self.code.iter().filter_map(move |&(address, bytes)| {
             let end = address.saturating_add(bytes.len() as u64).min(range.end);
@@ -199,7 +199,7 @@ impl<'f> Kernel<'f> {
         })
     }
 
-    /// The functions of the image or of a module that lies at these ranges, by their run-time addresses.
+    /// Returns the functions of the image or of a module at these ranges, by run-time address.
     pub(crate) fn symbols(&self, name: &str, ranges: &[Range<u64>], image: &Mapping<'_>) -> Module {
         let within = |address: u64| ranges.iter().any(|range| range.contains(&address));
         if let (Some(vmlinux), true) = (self.vmlinux.filter(|_| is_image(image)), self.functions.is_empty()) {
@@ -221,7 +221,7 @@ impl<'f> Kernel<'f> {
         Module::of_functions(name, ranges, &functions)
     }
 
-    /// The functions of what the kernel made at run time.
+    /// Returns the functions that the kernel generated at run time.
     pub(crate) fn symbols_made(&self, name: &str, recording: &Recording<'f>) -> Module {
         let mut functions = Vec::new();
         let mut end = 0u64;
@@ -233,12 +233,12 @@ impl<'f> Kernel<'f> {
         Module::of_functions(name, std::slice::from_ref(&(0..end)), &functions)
     }
 
-    /// Whether the kernel made code at run time.
+    /// Returns whether the kernel generated code at run time.
     pub(crate) fn made_code(&self) -> bool {
         !self.made.is_empty()
     }
 
-    /// The place of something that the kernel made at run time, in its module; and its code, if known.
+    /// Returns the origin of code that the kernel generated at run time, and its bytes if known.
     pub(crate) fn made_origin(&self, symbol: &KernelSymbol<'f>, module: u32) -> (Origin, Option<&'f [u8]>) {
         let offset = self.made.get(&(symbol.address, symbol.name)).copied().unwrap_or(0);
         let code = self.bpf.get(&symbol.address).copied().flatten().filter(|_| symbol.bpf);
@@ -246,13 +246,13 @@ impl<'f> Kernel<'f> {
     }
 }
 
-/// The kernel's code that the recording keeps.
+/// Returns the kernel's code that the recording contains.
 fn kept<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r KeptCode<'f>> {
     let code = recording.emulated.iter().flat_map(|emulated| &emulated.code);
     code.filter(|code| code.pid == KeptCode::KERNEL)
 }
 
-/// What the kernel made at run time, in order of time.
+/// Returns the symbols of code that the kernel generated at run time, in order of time.
 fn made<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r KernelSymbol<'f>> {
     recording.of_host().filter_map(|sideband| match &sideband.kind {
         SidebandKind::KernelSymbol(symbol) if !symbol.dropped => Some(symbol),
@@ -260,7 +260,7 @@ fn made<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r Kernel
     })
 }
 
-/// The mappings of the kernel.
+/// Returns the mappings of the kernel.
 fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r Mapping<'f>> {
     recording.of_host().filter_map(|sideband| match &sideband.kind {
         SidebandKind::Map(mapping) if mapping.kernel => Some(mapping),
@@ -268,19 +268,19 @@ fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r Ma
     })
 }
 
-/// Whether a mapping is the kernel itself, and not one of its modules.
+/// Returns whether a mapping is the kernel itself, not one of its modules.
 pub(crate) fn is_image(mapping: &Mapping<'_>) -> bool {
     mapping.kernel && mapping.name.starts_with(b"[kernel.kallsyms]")
 }
 
-/// Folders with copies of the kernel's files: in the recording's, and in perf's cache.
+/// Returns the folders with copies of the kernel's files: in the recording's folder, and in perf's cache.
 fn copies(places: &FileSearchPaths, build_id: &[u8]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = places.beside.iter().map(|folder| folder.join("kcore_dir")).collect();
     if let Some(cache) = places.build_ids.as_ref().filter(|_| !build_id.is_empty()) {
         let name: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
         let of_build = fs::read_dir(cache.join("[kernel.kcore]").join(name)).into_iter().flatten();
         let mut of_build: Vec<PathBuf> = of_build.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        // Named by their times.
+        // The folders are named by time, so the last is the newest.
         of_build.sort();
         folders.extend(of_build.pop());
     }

@@ -1,14 +1,14 @@
 //! From files to results: opens inputs, plans chunks, folds them on all cores, merges in order.
 //!
 //! ```text
-//! paths ──Files──► bytes ──format──► Recording ──FlowTrace──► tracks, programs, modules
+//! paths ──Files──► bytes ──format──► Recording ──FlowTrace──► streams, programs, modules
 //!                                                                  │
-//!            Table ◄──finish── merged in order ◄──fold, on all cores── chunks of tracks
+//!            Table ◄──finish── merged in order ◄──fold, on all cores── chunks of streams
 //!
 //! folders ──Files──► metadata, streams ──ctf──► EventTraces ──slices of time──► text, JSON; counts
 //! ```
 //!
-//! Files are opened and threads are started here, and nowhere below.
+//! Only this crate opens files and starts threads; the crates below it do neither.
 
 pub mod events;
 

@@ -1,13 +1,13 @@
-//! What is missing, gathered so that a thousand like places are one line.
+//! Collects losses and counts similar ones together.
 
 use std::collections::BTreeMap;
 
 use hodo_model::{Cause, Loss};
 
-/// Kinds of loss that are told apart; what comes after is counted together.
+/// Number of kinds of loss to distinguish; later ones are counted together.
 const KINDS: usize = 1000;
 
-/// Losses by stream, cause and detail, in the order in which they were met first.
+/// Losses by stream, cause and detail, in the order of first occurrence.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
     list: Vec<Loss>,
@@ -15,7 +15,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Adds one to those of its kind, which keep the place and time of their first.
+    /// Adds a loss to its kind, which keeps the place and time of its first loss.
     pub fn add(&mut self, mut loss: Loss) {
         if self.list.len() >= KINDS {
             loss.detail = "and more".to_owned();
@@ -33,12 +33,12 @@ impl Losses {
         }
     }
 
-    /// All of them.
+    /// Returns all losses.
     pub fn into_list(self) -> Vec<Loss> {
         self.list
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether there is no loss.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The files that code was mapped from, their bytes and their functions.
+//! The files that code was mapped from, with their bytes and functions.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,30 +19,30 @@ use crate::{
     kernel::{Kernel, is_image},
 };
 
-/// A file that code was mapped from, or what stands for code that no file holds.
+/// A file that code was mapped from, or a pseudo-file for code without a file.
 #[derive(Debug)]
 pub struct Module<'f> {
-    /// The path as the traced system named it, or a name such as `[vdso]`.
+    /// Path in the traced system, or a name such as `[vdso]`.
     pub name: String,
-    /// The build id that the recording has of it; empty where it has none.
+    /// Build id from the recording; empty if there is none.
     pub build_id: Vec<u8>,
-    /// The file's bytes; empty where they are not available.
+    /// The file's bytes; empty if unavailable.
     pub bytes: &'f [u8],
     /// Where its code comes from.
     pub source: Source,
-    /// Why the bytes are not available, or their symbols can't be read.
+    /// Why the bytes are unavailable, or the symbols unreadable.
     pub problem: Option<String>,
-    /// The addresses that it was mapped at, in any process.
+    /// The address ranges where it was mapped in any process.
     pub(crate) ranges: Vec<Range<u64>>,
-    /// The file with its DWARF where that is another one, and the file that several such share.
+    /// The separate file with its DWARF, and the debug file shared by several files; empty if there is none.
     debug_files: [&'f [u8]; 2],
-    /// What DWARF says of it, once somebody asked.
+    /// Its DWARF sections, read on first use.
     debug: OnceLock<Debug<'f>>,
-    /// Its line tables, likewise.
+    /// Its line tables, read on first use.
     rows: OnceLock<Rows>,
 }
 
-/// The sections of the file and of the shared one; why there are none, else.
+/// The DWARF sections of the file and of the shared file, or why they can't be read.
 type Debug<'f> = Result<Option<(DebugSections<'f>, Option<DebugSections<'f>>)>, String>;
 
 impl<'f> Module<'f> {
@@ -61,24 +61,24 @@ impl<'f> Module<'f> {
     }
 }
 
-/// All modules of an experiment. Module 0 stands for code of which not even a mapping is known.
+/// All modules of an experiment. Module 0 stands for code without a known mapping.
 #[derive(Debug)]
 pub struct Modules<'f> {
     modules: Vec<Module<'f>>,
     symbols: Symbols,
     index: HashMap<(String, Vec<u8>), u32>,
-    /// The module of code that the recording itself keeps.
+    /// The module of code contained in the recording.
     kept: u32,
-    /// The module of code that the kernel made at run time.
+    /// The module of code that the kernel generated at run time.
     made: u32,
     generated: Generated<'f>,
     kernel: Kernel<'f>,
     guests: Vec<GuestKernel<'f>>,
 }
 
-/// Name of the module of code that the recording itself keeps.
+/// Name of the module of code contained in the recording.
 const KEPT: &str = "[generated code]";
-/// Name of the module of code that the kernel made at run time.
+/// Name of the module of code that the kernel generated at run time.
 const MADE: &str = "[kernel, generated code]";
 
 impl<'f> Modules<'f> {
@@ -124,7 +124,7 @@ impl<'f> Modules<'f> {
         modules
     }
 
-    /// These files are code as it lay in memory: that they are no ELF files is no problem.
+    /// Clears the problem of flat code files: these need not be ELF files.
     pub(crate) fn accept_flat<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         for name in names {
             let modules = self.modules.iter_mut();
@@ -133,7 +133,7 @@ impl<'f> Modules<'f> {
         }
     }
 
-    /// The kernels of guests, those of one process first.
+    /// Returns the kernels of guests, those with a pid first.
     pub(crate) fn guest_kernels(&self) -> &[GuestKernel<'f>] {
         &self.guests
     }
@@ -143,7 +143,7 @@ impl<'f> Modules<'f> {
         self.symbols.add(symbols)
     }
 
-    /// The kernel, or a module of it.
+    /// Opens the kernel or one of its modules.
     fn kernel_module(
         &self,
         mapping: &Mapping<'_>,
@@ -151,7 +151,7 @@ impl<'f> Modules<'f> {
         image: &Mapping<'_>,
     ) -> (Module<'f>, hodo_symbols::Module) {
         let name = String::from_utf8_lossy(mapping.name);
-        // perf puts the name of the symbol behind it that tells where the kernel lies.
+        // perf appends the name of the symbol that locates the kernel.
         let name = if is_image(mapping) { "[kernel.kallsyms]" } else { &*name };
         let known = ranges.iter().any(|range| self.kernel.has_code(range.clone())) || self.kernel.is_kept();
         let source = match known {
@@ -193,8 +193,8 @@ impl<'f> Modules<'f> {
         }
     }
 
-    /// Modules that no mapping names: code that the recording keeps, lists of names for it, and what the
-    /// kernel made.
+    /// Adds modules without a mapping: code contained in the recording, lists of names for it, and code that the kernel
+    /// generated.
     fn add_generated(&mut self, files: &'f Files, options: &Options, recording: &Recording<'f>) {
         let kept = || {
             let code = recording.emulated.iter().flat_map(|emulated| &emulated.code);
@@ -202,7 +202,7 @@ impl<'f> Modules<'f> {
         };
         let processes: BTreeSet<u32> = kept().map(|code| code.pid).collect();
         for pid in processes {
-            // A jitdump says the same, and when.
+            // A jitdump has the same names, with times.
             if self.generated.has(pid) {
                 continue;
             }
@@ -224,83 +224,83 @@ impl<'f> Modules<'f> {
         }
     }
 
-    /// All modules, in the order of their indexes.
+    /// Returns all modules by index.
     pub fn list(&self) -> &[Module<'f>] {
         &self.modules
     }
 
-    /// The module that a mapping is of.
+    /// Returns the module of a mapping.
     pub(crate) fn of(&self, mapping: &Mapping<'_>) -> u32 {
         let key = (String::from_utf8_lossy(mapping.name).into_owned(), mapping.build_id.to_vec());
         self.index.get(&key).copied().unwrap_or(0)
     }
 
-    /// Where code that the recording keeps at an address comes from, if it was found there at a time of
-    /// the clock that run-time compilers' files use; and how many bytes from there on come from there.
+    /// Returns the origin of code that the recording contains, at an address and at a time on the clock of run-time
+    /// compilers' files, and the number of bytes from there with that origin.
     pub(crate) fn of_kept(&self, pid: u32, address: u64, found: u64) -> (Origin, u64) {
         let (origin, end) = self.generated.at(pid, address, found);
         let kept = Origin { module: self.kept, offset: address };
         (origin.unwrap_or(kept), end.saturating_sub(address).max(1))
     }
 
-    /// The module of code that the recording keeps and that nothing names.
+    /// Returns the module of code that the recording contains and no file names.
     pub(crate) fn kept(&self) -> u32 {
         self.kept
     }
 
-    /// Whether a run-time compiler tells of a process.
+    /// Returns whether a file of a run-time compiler describes a process.
     pub(crate) fn tells_of(&self, pid: u32) -> bool {
         self.generated.has(pid)
     }
 
-    /// The code that run-time compilers say they made, in the order of their files.
+    /// Returns the code in the files of run-time compilers, in their order.
     pub(crate) fn loads(&self) -> &[Load<'f>] {
         self.generated.loads()
     }
 
-    /// The code of a mapping of the kernel: addresses, and what is there.
+    /// Returns the code of a kernel mapping, with its addresses.
     pub(crate) fn kernel_code(&self, range: Range<u64>, module: u32) -> Vec<(u64, Content<'f>)> {
         let content =
             |(address, bytes)| (address, Content { bytes, origin: Origin { module, offset: address } });
         self.kernel.code(range).map(content).collect()
     }
 
-    /// Where code that the kernel made comes from, and the code itself where it is known.
+    /// Returns the origin of code that the kernel generated, and its bytes if known.
     pub(crate) fn made_by_kernel(&self, symbol: &KernelSymbol<'f>) -> (Origin, Option<&'f [u8]>) {
         self.kernel.made_origin(symbol, self.made)
     }
 
-    /// The addresses at which the module of a mapping lies around an address.
+    /// Returns the mapped range of a module that contains an address.
     pub(crate) fn range_around(&self, module: u32, address: u64) -> Option<Range<u64>> {
         let module = self.modules.get(module as usize)?;
         module.ranges.iter().find(|range| range.contains(&address)).cloned()
     }
 
-    /// The address that a symbol table knows the code at `origin` by.
+    /// Returns the address of the code at `origin` in its module's symbol table.
     pub fn address(&self, origin: Origin) -> u64 {
         let module = self.symbols.modules().get(origin.module as usize);
         module.and_then(|module| module.address(origin.offset)).unwrap_or(origin.offset)
     }
 
-    /// The function of the code at `origin`, and how far behind the function's start that is.
+    /// Returns the function of the code at `origin`, and the offset from the function's start.
     pub fn function(&self, origin: Origin) -> (FunctionId, u64) {
         let address = self.address(origin);
         let id = self.symbols.function_at(origin.module, address);
         (id, address.wrapping_sub(self.symbols.function(id).start()))
     }
 
-    /// The address of a function, as its module's symbols know it.
+    /// Returns the address of a function in its module's symbol table.
     pub fn start(&self, function: FunctionId) -> u64 {
         self.symbols.function(function).start()
     }
 
-    /// The address after a function, likewise.
+    /// Returns the address after a function in its module's symbol table.
     pub(crate) fn end(&self, function: FunctionId) -> u64 {
         self.symbols.function(function).end()
     }
 
-    /// The functions with a name, which may be demangled or as the file has it, or an address such as
-    /// `0x1234`; and may end in `@` and the name of the module's file.
+    /// Returns the functions with a name. The name may be demangled or as in the file, or an address such as `0x1234`,
+    /// and may end in `@` and the name of the module's file.
     pub fn functions_named(&self, name: &str) -> Vec<FunctionId> {
         let found = self.named(name, None);
         match name.rsplit_once('@') {
@@ -321,7 +321,7 @@ impl<'f> Modules<'f> {
         functions.collect()
     }
 
-    /// Whether some function is a root of call paths; if none is, the names that are most like that of the root.
+    /// Checks that some function is a root of call paths. Otherwise returns the most similar names.
     pub fn find_root(&self, root: &Root) -> Result<(), Vec<String>> {
         const SHOWN: usize = 5;
         let mut alike: Vec<(f64, String)> = Vec::new();
@@ -342,14 +342,14 @@ impl<'f> Modules<'f> {
         Err(alike.into_iter().take(SHOWN).map(|(_, name)| name).collect())
     }
 
-    /// The place and length of a function in its module.
+    /// Returns the range of a function in its module.
     pub(crate) fn extent(&self, origin: Origin) -> Range<u64> {
         let module = self.symbols.modules().get(origin.module as usize);
         let function = module.map(|module| module.function(module.function_at(origin.offset)));
         function.map_or(0..0, |function| function.start()..function.end())
     }
 
-    /// How many functions of a module have a name.
+    /// Returns the number of a module's functions with a name.
     pub(crate) fn named_functions(&self, module: u32) -> u64 {
         self.symbols.modules().get(module as usize).map_or(0, |module| {
             let functions = (0..module.function_count()).map(|index| module.function(index));
@@ -357,13 +357,13 @@ impl<'f> Modules<'f> {
         })
     }
 
-    /// Inlined frames and source lines of a module, where its file has DWARF for them. Costs some
-    /// milliseconds each time.
+    /// Returns the inlined frames and source lines of a module, if its file has DWARF for them. Each call takes some
+    /// milliseconds.
     pub fn lines(&self, module: u32) -> Option<Lines<'_>> {
         self.debug(module).ok().flatten()
     }
 
-    /// The same, or why what there is can't be read.
+    /// Returns [`lines`](Modules::lines), or why the DWARF can't be read.
     pub(crate) fn debug(&self, module: u32) -> Result<Option<Lines<'_>>, String> {
         match self.sections(module) {
             Ok(Some((sections, shared))) => Lines::new(sections, shared.as_ref()).map(Some),
@@ -397,8 +397,8 @@ fn base_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, file)| file)
 }
 
-/// Whether people may call a function so: by its name in the file, or its demangled name with or without
-/// parameters.
+/// Returns whether `name` is an address or a name of the function: that in the file, or the demangled one with or
+/// without parameters.
 fn is_named(function: &hodo_symbols::Function<'_>, name: &str) -> bool {
     let address = name.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     if function.raw_name() == name || address == Some(function.start()) {
@@ -408,7 +408,7 @@ fn is_named(function: &hodo_symbols::Function<'_>, name: &str) -> bool {
     demangled == name || demangled.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
 }
 
-/// A file that code was mapped from.
+/// Opens a file that code was mapped from.
 fn file_module<'f>(
     files: &'f Files,
     options: &Options,
@@ -429,8 +429,7 @@ fn file_module<'f>(
     (module, symbols)
 }
 
-/// All mappings of the machine that was recorded on, and the processes that they are of; those of guests too, where
-/// they are known to be all.
+/// Returns all mappings of the recorded machine with their processes, and those of guests if all of these are known.
 fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = (u32, &'r Mapping<'f>)> {
     let of_guests = recording.guest_code == GuestCode::Mapped;
     let of_guests = recording.sideband.iter().filter(move |sideband| of_guests && sideband.guest.is_some());
@@ -440,7 +439,7 @@ fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = (u32, 
     })
 }
 
-/// The same addresses as ranges that are ascending and apart.
+/// Merges ranges to ascending, disjoint ones.
 pub(crate) fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, before| {

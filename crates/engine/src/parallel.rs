@@ -1,4 +1,4 @@
-//! Work on all cores, results in order.
+//! Parallel work with ordered results.
 
 use std::{
     cell::RefCell,
@@ -10,28 +10,28 @@ use std::{
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Work that may be done but not yet consumed, for each thread, in jobs as large as the largest; bounds the memory of
+/// Amount of work that may be started but not consumed, per thread, in units of the largest job. Bounds the memory of
 /// partial states.
 const IN_FLIGHT: u64 = 4;
 
-/// Parts of a result that may wait for their turn, for each job.
+/// Number of parts of a job's result that may wait to be consumed.
 const PARTS: usize = 2;
 
-/// How much one of so many threads is to take of what is `left`, within limits: much first, so that there are few
-/// results to be merged, and little last, so that all threads end together (Polychronopoulos and Kuck, "Guided
-/// self-scheduling", 1987).
+/// Returns how much of what is `left` one of `threads` threads takes next, within limits: large shares first, so that
+/// few results must be merged, and small shares last, so that all threads finish together (Polychronopoulos and Kuck,
+/// "Guided self-scheduling", 1987).
 pub(crate) fn share(left: u64, threads: usize, limits: RangeInclusive<u64>) -> u64 {
-    // Half of what each thread would do if they shared the rest.
+    // Half of an equal share of the rest.
     const HALVES: u64 = 2;
     (left / (HALVES * threads.max(1) as u64)).min(*limits.end()).max(*limits.start())
 }
 
-/// What a job has handed over.
+/// The results that a job has handed over.
 struct Delivery<R> {
-    /// The thread that does it.
+    /// The thread that runs the job.
     thread: usize,
     parts: VecDeque<R>,
-    /// There is no more to come.
+    /// Whether the job is done.
     complete: bool,
 }
 
@@ -41,11 +41,11 @@ impl<R> Delivery<R> {
     }
 }
 
-/// The jobs, which are started in their order.
+/// The jobs, which start in order.
 struct Plan {
-    /// The sizes of all jobs before each of them, and of all.
+    /// Prefix sums of the jobs' sizes, from 0 to the total.
     before: Vec<u64>,
-    /// How much may be started, but not consumed.
+    /// Size that may be started but not consumed.
     window: u64,
 }
 
@@ -68,14 +68,14 @@ impl Plan {
 struct Shared<R, C> {
     /// The next job to start.
     next: usize,
-    /// The job whose result is consumed next.
+    /// The next job whose result is consumed.
     due: usize,
     delivered: BTreeMap<usize, Delivery<R>>,
-    /// What consumes; `None` while a thread does so.
+    /// The consumer; `None` while a thread runs it.
     consume: Option<C>,
-    /// The consumer asked for no more, or somebody panicked.
+    /// Whether the consumer wants no more, or a thread panicked.
     stopped: bool,
-    /// Threads that wait for a change.
+    /// Number of threads that wait for a change.
     waiting: usize,
 }
 
@@ -91,7 +91,7 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
         }
     }
 
-    /// The next job to start, if not too much waits to be consumed.
+    /// Starts the next job, unless too much waits to be consumed.
     fn start(&mut self, plan: &Plan) -> Option<usize> {
         let waiting = |next: usize| plan.before[next] - plan.before[self.due];
         let job = Some(self.next).filter(|&next| next < plan.jobs() && waiting(next) < plan.window)?;
@@ -99,8 +99,8 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
         Some(job)
     }
 
-    /// The part that is due, with what consumes it, if both are there; where `only` a thread's own is asked for, if it
-    /// is of that thread.
+    /// Takes the next part to consume, with the consumer, if both are available. With `only`, takes it only if that
+    /// thread produced it.
     fn take(&mut self, only: Option<usize>) -> Option<(R, C)> {
         let delivery = self.delivered.get_mut(&self.due)?;
         if delivery.parts.is_empty() || only.is_some_and(|thread| delivery.thread != thread) {
@@ -110,7 +110,7 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
         delivery.parts.pop_front().map(|part| (part, consume))
     }
 
-    /// A part was consumed: whether to go on.
+    /// Puts the consumer back after it consumed a part; `go_on` if it wants more.
     fn consumed(&mut self, consume: C, go_on: bool) {
         self.consume = Some(consume);
         self.stopped |= !go_on;
@@ -121,7 +121,7 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
     }
 }
 
-/// Where threads meet.
+/// State shared by the threads.
 struct Exchange<R, C> {
     plan: Plan,
     shared: Mutex<Shared<R, C>>,
@@ -140,7 +140,7 @@ impl<R, C> Exchange<R, C> {
         now
     }
 
-    /// Something changed. Where nobody waits, nobody is told: that is a system call.
+    /// Notifies waiting threads, if any: notification is a system call.
     fn tell(&self, now: &Shared<R, C>) {
         if now.waiting > 0 {
             self.changed.notify_all();
@@ -148,15 +148,15 @@ impl<R, C> Exchange<R, C> {
     }
 }
 
-/// A thread, which works, and consumes what is due. What it found itself is still in its caches, so that comes before
-/// other work, and what others found after it.
+/// A thread, which runs jobs and consumes results. It prefers its own results, which are still in its caches, over new
+/// jobs, and these over results of other threads.
 struct Worker<'x, R, C> {
     exchange: &'x Exchange<R, C>,
     thread: usize,
 }
 
 impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
-    /// Consumes a part, while others work.
+    /// Consumes a part without holding the lock.
     fn consume<'n>(
         &'n self,
         now: MutexGuard<'n, Shared<R, C>>,
@@ -170,7 +170,7 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
         now
     }
 
-    /// The next job to start, once not too much waits to be consumed; `None` where all is consumed, or somebody stopped.
+    /// Returns the next job to start, once the limit permits; `None` if everything is consumed or a thread stopped.
     fn next_job(&self) -> Option<usize> {
         let plan = &self.exchange.plan;
         let mut now = self.exchange.lock();
@@ -188,7 +188,8 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
         None
     }
 
-    /// Delivers a part of a job's result, in its turn; whether to go on.
+    /// Delivers a part of a job's result, and waits while too many of its parts are pending. Returns whether to
+    /// continue.
     fn hand_over(&self, job: usize, part: R) -> bool {
         let mut now = self.deliver(job, part);
         loop {
@@ -206,7 +207,7 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
         }
     }
 
-    /// Delivers the last part.
+    /// Delivers the last part of a job's result.
     fn complete(&self, job: usize, part: R) {
         let mut now = self.deliver(job, part);
         now.delivered.get_mut(&job).expect("was delivered").complete = true;
@@ -220,7 +221,7 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
     }
 }
 
-/// Stops everybody when a thread unwinds, so that nobody waits for it.
+/// Stops all threads when one unwinds, so that none waits for it.
 struct StopOnPanic<'a, R, C>(&'a Exchange<R, C>);
 
 impl<R, C> Drop for StopOnPanic<'_, R, C> {
@@ -232,9 +233,8 @@ impl<R, C> Drop for StopOnPanic<'_, R, C> {
     }
 }
 
-/// Does `jobs` on `threads` threads, of which the caller's is one, each with its own `start`ed state, and hands the
-/// results to `consume` in the order of the jobs, one at a time, on any of these threads. `consume` returns whether to
-/// go on.
+/// Runs `jobs` on `threads` threads, including the caller's, each with its own `start`ed state. Passes the results to
+/// `consume` in the order of the jobs, one at a time, on any of these threads. `consume` returns whether to continue.
 pub(crate) fn in_order<J: Sync, W, R: Send>(
     jobs: &[J],
     threads: usize,
@@ -245,8 +245,9 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
     parts_in_order(jobs, |_| 1, threads, start, |state, job, _| work(state, job), consume);
 }
 
-/// The same for jobs of several sizes, of which one alone may give more than memory can hold: `work` may hand over
-/// parts of the result before it returns the last one, waits there for its turn, and learns whether to go on.
+/// Like [`in_order`], for jobs of different sizes, one of which may produce more than memory can hold. `work` may hand
+/// over parts of the result before it returns the last one; handing over waits until the part is due, and returns
+/// whether to continue.
 pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
     jobs: &[J],
     size: impl Fn(&J) -> u64,
@@ -283,15 +284,16 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
     });
 }
 
-/// The threads that work beside a caller's where there are so many in all. They stay: systems wake a thread that
-/// waits at once, but may let a new one wait for a processor.
+/// Returns a pool of `threads - 1` threads, to work beside the caller's. Pools are kept: the system wakes a waiting
+/// thread at once, but may let a new one wait for a processor.
 fn pool(threads: usize) -> Arc<ThreadPool> {
     static POOLS: Mutex<BTreeMap<usize, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let start = || {
         let pool = ThreadPoolBuilder::new().num_threads(threads - 1).build();
         let pool = pool.expect("the system has room for threads");
-        // A system may put a new thread behind the one that started it, until that waits for something.
+        // The system may queue a new thread on its creator's processor until that one blocks, so wait for all threads
+        // here.
         pool.broadcast(|_| ());
         Arc::new(pool)
     };
@@ -335,7 +337,7 @@ mod tests {
             shared.due = consumed;
             iter::from_fn(|| shared.start(&plan)).last()
         };
-        // As much as four large ones, so that more fits only behind the first.
+        // Four times the largest size may be in flight, so the last jobs wait for the first.
         assert_eq!(start_all(0), Some(103));
         assert_eq!(start_all(1), Some(104));
         assert_eq!(start_all(102), Some(105));
@@ -444,7 +446,7 @@ mod tests {
         let caller = thread::current().id();
         let work = |(): &mut (), _: &usize| {
             assert_ne!(thread::current().id(), caller, "enough");
-            // Else others may be done before the caller begins.
+            // Otherwise the other thread may finish before the caller begins.
             thread::sleep(std::time::Duration::from_millis(1));
         };
         in_order(&(0..10_000).collect::<Vec<_>>(), 2, || (), work, |()| true);

@@ -1,4 +1,4 @@
-//! From sideband to address spaces, and who ran when.
+//! Builds address spaces and thread schedules from sideband.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -18,25 +18,25 @@ use crate::{
     generated::{Load, is_jitdump},
 };
 
-/// The programs that ran: each process has one from its start, and another from each exec on.
+/// The programs that ran: each process has one from its start, and another from each exec.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessHistory<'f> {
     pub(crate) spaces: Vec<AddressSpace<'f>>,
-    /// From when on a process runs which program.
+    /// The programs of each process: start tick, and index of the address space.
     by_process: BTreeMap<u32, Vec<(Tsc, usize)>>,
-    /// Who made a process: its run-time compiler's code is the child's too.
+    /// Parent of each forked process. Code of the parent's run-time compiler is the child's too.
     parents: BTreeMap<u32, u32>,
-    /// What is the same in all of them.
+    /// The kernel's address space, shared by all programs.
     kernel: AddressSpace<'f>,
-    /// The index of each thread that some stream shows.
+    /// The index of each thread that a stream shows.
     contexts: HashMap<Thread, u32>,
-    /// The recording keeps the code that ran and that no file holds.
+    /// Whether the recording contains the executed code that is in no file.
     keeps_code: bool,
-    /// Functions of run-time compilers that were met, by program and place.
+    /// Functions of run-time compilers that already have their range, by program and origin.
     met: HashSet<(usize, Origin)>,
 }
 
-/// Code that becomes known at a time, in order of time.
+/// Code that becomes known at a certain time.
 enum Arrival<'f> {
     Kept(KeptCode<'f>),
     Loaded(Load<'f>),
@@ -62,7 +62,7 @@ impl<'f> ProcessHistory<'f> {
         programs
     }
 
-    /// The kernel is the same in all programs; to be called when nothing more is to come.
+    /// Adds the kernel to all programs. Must be called after the last record.
     pub(crate) fn share_kernel(&mut self) {
         let kernel = Arc::new(std::mem::take(&mut self.kernel));
         if !kernel.is_empty() {
@@ -70,12 +70,12 @@ impl<'f> ProcessHistory<'f> {
         }
     }
 
-    /// The guests whose code is known, those of one process first; to be called when all programs are there.
+    /// Returns the guests with known code, those with a pid first. Must be called after the last record.
     pub(crate) fn guests(&mut self, recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<Guest> {
         let mut guests = Vec::new();
         for kernel in modules.guest_kernels() {
             let code = self.add(kernel.space());
-            // A process that ran several programs may run its guest in any of them.
+            // A process may run its guest in any of its programs.
             let hosts = kernel.pid.map(|pid| self.by_process.get(&pid).map_or(&[][..], Vec::as_slice));
             match hosts {
                 Some(hosts) => {
@@ -123,7 +123,7 @@ impl<'f> ProcessHistory<'f> {
         }
     }
 
-    /// Code that the recording keeps, function by function.
+    /// Maps code contained in the recording, function by function.
     fn keep(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
         let found = code.found.map_or(u64::MAX - 1, |found| found.0);
         let compiler = self.compiler(code.pid, modules);
@@ -140,8 +140,8 @@ impl<'f> ProcessHistory<'f> {
         }
     }
 
-    /// Code of the kernel that the recording keeps. It belongs to what is mapped there: the image, a module, or
-    /// something that the kernel made.
+    /// Maps kernel code contained in the recording. Its origin is what is mapped there: the image, a module, or code
+    /// that the kernel generated.
     fn keep_kernel(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
         let (mut address, mut bytes) = (code.address, code.bytes);
         while !bytes.is_empty() {
@@ -155,8 +155,8 @@ impl<'f> ProcessHistory<'f> {
         }
     }
 
-    /// A function that is met for the first time takes over what it has in common with the one that was
-    /// at its addresses before: the recording keeps bytes only where they are other than before.
+    /// Relabels the range of a function on its first use: the recording omits bytes that equal those of the previous
+    /// function at the same address.
     fn meet(&mut self, pid: u32, address: u64, origin: Origin, at: u64, modules: &Modules<'f>) {
         let place = modules.extent(origin);
         let start = address.saturating_sub(origin.offset - place.start);
@@ -169,9 +169,9 @@ impl<'f> ProcessHistory<'f> {
         }
     }
 
-    /// The process whose run-time compiler made the code of a process: itself, or what it was forked from.
+    /// Returns the process whose run-time compiler generated the code of `pid`: itself, or an ancestor that forked it.
     fn compiler(&self, pid: u32, modules: &Modules<'f>) -> u32 {
-        /// Generations that are looked back.
+        /// Maximum number of generations to search.
         const DEPTH: usize = 64;
         let ancestors = std::iter::successors(Some(pid), |pid| self.parents.get(pid).copied());
         ancestors.take(DEPTH).find(|&pid| modules.tells_of(pid)).unwrap_or(pid)
@@ -184,7 +184,7 @@ impl<'f> ProcessHistory<'f> {
                 self.map_kernel(mapping, at, modules);
             }
             SidebandKind::Map(mapping) if is_jitdump(mapping.name) => {}
-            // What no file holds is kept as it ran by the emulated processor, and stays known.
+            // Code without a file is recorded as it ran on the emulated processor, and stays mapped.
             SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {}
             SidebandKind::Map(mapping) => map(self.space(pid, at), mapping, at, modules),
             SidebandKind::Fork { parent } if parent.pid != pid => {
@@ -197,7 +197,7 @@ impl<'f> ProcessHistory<'f> {
                 self.parents.remove(&pid);
             }
             SidebandKind::KernelSymbol(symbol) if !symbol.dropped => self.add_made(symbol, at, modules),
-            // What ran is kept, and when; the kernel says of a change before it is made.
+            // The recording contains the code that ran, with its time; the kernel reports a change before it makes it.
             SidebandKind::TextPoke(_) if self.keeps_code => {}
             SidebandKind::TextPoke(poke) => self.poke(poke, at),
             _ => {}
@@ -215,7 +215,7 @@ impl<'f> ProcessHistory<'f> {
         }
     }
 
-    /// The kernel made code: a BPF program, or something whose code is known from elsewhere.
+    /// Maps code that the kernel generated: a BPF program, or code known from another source.
     fn add_made(&mut self, symbol: &KernelSymbol<'f>, at: u64, modules: &Modules<'f>) {
         let (origin, code) = modules.made_by_kernel(symbol);
         let range = symbol.address..symbol.address.saturating_add(symbol.length);
@@ -233,7 +233,7 @@ impl<'f> ProcessHistory<'f> {
         self.kernel.relabel(range, origin, at);
     }
 
-    /// The kernel changed its code. What it was before is known by that, too.
+    /// Maps code that the kernel changed. The record also contains the code before the change.
     fn poke(&mut self, poke: &TextPoke<'f>, at: u64) {
         let there = self.kernel.at(poke.address, at).map(|(content, _)| content.origin);
         let origin = there.unwrap_or(Origin { module: 0, offset: poke.address });
@@ -245,13 +245,13 @@ impl<'f> ProcessHistory<'f> {
 
     fn start(&mut self, pid: u32, at: u64, space: AddressSpace<'f>) {
         let programs = self.by_process.entry(pid).or_default();
-        // The first program of a process was there before anything is known of it.
+        // The first program of a process ran before the first record.
         let since = if programs.is_empty() { 0 } else { at };
         programs.push((Tsc(since), self.spaces.len()));
         self.spaces.push(space);
     }
 
-    /// The address space that a process has now.
+    /// Returns the current address space of a process.
     fn space(&mut self, pid: u32, at: u64) -> &mut AddressSpace<'f> {
         if !self.by_process.contains_key(&pid) {
             self.start(pid, at, AddressSpace::new());
@@ -260,7 +260,8 @@ impl<'f> ProcessHistory<'f> {
         &mut self.spaces[index]
     }
 
-    /// Who runs on a stream from when on. Threads are contexts: indexes into `threads`, which grows.
+    /// Returns which thread runs on a stream from which tick on. Contexts are indexes into `threads`, to which new
+    /// threads are added.
     pub(crate) fn schedule(
         &mut self,
         stream: &Stream<'_>,
@@ -281,7 +282,7 @@ impl<'f> ProcessHistory<'f> {
         stints.flat_map(|(&(from, thread), to)| self.stints(thread, from, to, threads)).collect()
     }
 
-    /// The programs of a thread's process, which has one, between two ticks.
+    /// Returns the programs between two ticks of a thread's process, which must have one.
     fn stints(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
         let context = *self.contexts.entry(thread).or_insert_with(|| {
             threads.push(thread);
@@ -294,14 +295,15 @@ impl<'f> ProcessHistory<'f> {
     }
 }
 
-/// Nobody that is known.
+/// An unknown thread.
 const UNKNOWN: Thread = Thread { pid: 0, tid: 0 };
 
-/// Who runs on a CPU from when on, by the CPU's own sideband; begins at tick 0 and is never empty.
+/// Returns which thread runs on a CPU from which tick on, according to the CPU's own sideband. Begins at tick 0 and is
+/// never empty.
 ///
-/// A thread's stint begins when the one before it went: nothing of either is traced in between, or the
-/// kernel's code only, and the trace's clock may lag behind the record that says "in". A thread whose
-/// tracing begins while it runs has no such record.
+/// A thread's slice begins when the previous thread is switched out: in between, neither is traced, or only in the
+/// kernel, and the trace's clock may lag behind the switch-in record. A thread whose tracing starts while it runs has
+/// no switch-in record.
 fn switches<'s>(sideband: impl Iterator<Item = (u64, &'s Sideband<'s>)>) -> Vec<(Tsc, Thread)> {
     let mut switches: Vec<(Tsc, Thread)> = Vec::new();
     let mut left = None;
@@ -337,8 +339,8 @@ fn switches<'s>(sideband: impl Iterator<Item = (u64, &'s Sideband<'s>)>) -> Vec<
     switches
 }
 
-/// Code that becomes known beside the mappings, in order of time: nanoseconds, and ticks where the trace
-/// has any.
+/// Returns code that becomes known apart from mappings, in order of time: in nanoseconds, and in ticks if the trace has
+/// any.
 fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos, u64, Arrival<'f>)> {
     let clock = recording.config.clock;
     let tick = |time: Nanos| {
@@ -347,7 +349,7 @@ fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos,
     };
     let kept = recording.emulated.iter().flat_map(|emulated| &emulated.code);
     let kept = kept.map(|code| (code.time, tick(code.time), Arrival::Kept(*code)));
-    // What ran on the emulated processor is kept as it ran, and its time is another than the files'.
+    // Code of the emulated processor is recorded as it ran, with a time that is not on the files' clock.
     let loads = modules.loads().iter().filter(|_| recording.emulated.is_none());
     let loads = loads.map(|load| {
         let in_ticks = clock.filter(|_| load.in_ticks).map(|clock| clock.nanos(Tsc(load.time)));
@@ -391,7 +393,7 @@ mod tests {
         said(tid, SidebandKind::SwitchOut { preempted: false, next })
     }
 
-    /// Ticks and threads of the stints.
+    /// Returns the ticks and threads of the slices.
     fn shown(sideband: &[(u64, Sideband<'static>)]) -> Vec<(u64, u32)> {
         let switches = switches(sideband.iter().map(|(at, sideband)| (*at, sideband)));
         switches.into_iter().map(|(at, thread)| (at.0, thread.tid)).collect()
@@ -402,12 +404,12 @@ mod tests {
         let r#in = |tid| said(tid, SidebandKind::SwitchIn);
         assert_eq!(shown(&[]), [(0, 0)]);
         assert_eq!(shown(&[(5, r#in(7)), (9, out(7, None)), (20, r#in(8))]), [(0, 0), (5, 7), (9, 8)]);
-        // Who goes first was there from the start; the same thread again is no switch.
+        // The first thread to leave ran from the start. Switching to the same thread is no switch.
         assert_eq!(
             shown(&[(5, out(7, None)), (9, r#in(7)), (12, out(7, None)), (15, r#in(8))]),
             [(0, 7), (12, 8)]
         );
-        // The record that says "in" is lost, or says the same again.
+        // The switch-in record is missing, or redundant.
         assert_eq!(
             shown(&[(5, out(7, Some(8))), (9, out(8, Some(9))), (10, r#in(9))]),
             [(0, 7), (5, 8), (9, 9)]

@@ -1,4 +1,4 @@
-//! The decoding of a chunk, segment by segment.
+//! Decodes a chunk segment by segment.
 
 use std::{
     mem,
@@ -22,32 +22,31 @@ use crate::{
     trace_stream::Run,
 };
 
-/// Bytes after a segment that may belong to the PSB+ at its end, padding included.
+/// Number of bytes after a segment that may belong to the PSB+ at its end, including padding.
 const PSB_PLUS: u64 = 4096;
 
-/// A sink of one track's flow that is told where segments begin.
+/// A sink for the flow of one trace stream, segment by segment.
 pub trait TrackSink: Sink {
-    /// The segment that begins next has its PSB at this offset of the file.
+    /// Receives the file offset of the PSB of the next segment.
     fn segment_at(&mut self, _file_offset: u64) {}
 
-    /// A segment begins; the decoder starts anew, with the first context of the track.
+    /// Begins a segment. The decoder restarts, with the first context of the stream.
     fn begin_segment(&mut self);
 
-    /// The segment ends.
+    /// Ends the segment.
     fn end_segment(&mut self) {}
 
-    /// Instructions, or events, of the segment at hand that are left out of a part of the times because no clock told when they
-    /// ran.
+    /// Returns the number of instructions or events of the current segment that are excluded from a time window because
+    /// no timestamp dates them.
     fn untimed(&self) -> u64 {
         0
     }
 }
 
-/// Decodes all chunks on all cores, each with a sink of its own. What a sink gathered is handed to
-/// `consume` in the order of the chunks, and `progress` is told the bytes that were decoded so far; both
-/// tell whether to go on.
+/// Decodes all chunks on all cores, each with its own sink. Passes the sinks' results to `consume` in the order of the
+/// chunks, and the number of decoded bytes to `progress`; both return whether to continue.
 ///
-/// What a sink learns of paths is a memory that it is started with, and gives back in the end.
+/// `start` gets a memory of learned paths, which `finish` returns for later chunks.
 pub fn decode_all<S: TrackSink, M: Default, R: Send>(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
@@ -60,8 +59,8 @@ pub fn decode_all<S: TrackSink, M: Default, R: Send>(
     decode_chunks(experiment, &chunks, reading, start, |_| None, finish, consume, progress)
 }
 
-/// Decodes chunks in the order given; see [`decode_all`]. A sink that has gathered more than it wants to keep may
-/// give a `part` of it away before the chunk is done: `consume` gets the parts of a chunk one after the other.
+/// Decodes chunks in the given order; see [`decode_all`]. A sink may return a `part` of its result before the chunk is
+/// done, to limit its memory: `consume` gets the parts of a chunk one after the other.
 #[allow(clippy::too_many_arguments, reason = "each is a step of the same pipeline")]
 pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     experiment: &FlowTrace<'_>,
@@ -114,14 +113,14 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     losses
 }
 
-/// What the decoding of an experiment has shown so far, on whatever thread.
+/// Summary of the decoding of an experiment so far, by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
-    /// All chunks that were to be decoded were.
+    /// Whether all requested chunks are decoded.
     complete: AtomicBool,
-    /// Some instruction ran.
+    /// Whether any instruction ran.
     ran: AtomicBool,
-    /// What kept the flow from being followed first.
+    /// Cause of the first gap.
     first_gap: OnceLock<String>,
 }
 
@@ -130,28 +129,28 @@ impl Decoded {
         self.complete.store(true, Ordering::Relaxed);
     }
 
-    /// A segment ends.
+    /// Ends a segment, in which any instruction `ran` or none.
     fn end(&self, ran: bool) {
         if ran {
             self.ran.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The first loss of a chunk; chunks come in order.
+    /// Adds the first loss of a chunk. Chunks arrive in order.
     fn first_gap(&self, loss: Option<&Loss>) {
         if let Some(loss) = loss {
             self.first_gap.get_or_init(|| loss.detail.clone());
         }
     }
 
-    /// The first gap, where all was decoded and no instruction was found.
+    /// Returns the first gap if everything was decoded and no instruction was found.
     pub(crate) fn nothing(&self) -> Option<Option<&str>> {
         let [complete, ran] = [&self.complete, &self.ran].map(|flag| flag.load(Ordering::Relaxed));
         (complete && !ran).then_some(self.first_gap.get().map(String::as_str))
     }
 }
 
-/// Decodes a chunk. What can't be decoded is added to `losses`, and is told to the sink in its place.
+/// Decodes a chunk. What can't be decoded is added to `losses`, and reported to the sink at its position.
 fn decode<'x, 'f, S: TrackSink>(
     experiment: &'x FlowTrace<'f>,
     chunk: &Chunk,
@@ -165,7 +164,7 @@ fn decode<'x, 'f, S: TrackSink>(
     let run = &track.runs[chunk.run];
     let mut next = run.find_psb_within(chunk.span.clone());
     let first = run.first_psb();
-    // What lies before the first PSB is told where that is, or else at the beginning.
+    // Bytes before the first PSB are reported in the chunk of that PSB, or at the start if there is no PSB.
     let mut skipped = match (next, first) {
         (Some(next), Some(first)) if next == first => Some(first),
         (_, None) if chunk.span.start == 0 => Some(run.length()),
@@ -214,8 +213,8 @@ fn decode<'x, 'f, S: TrackSink>(
     }
 }
 
-/// Whether nothing of a segment, which `bytes` begin with, can lie in the times to look at: it begins after
-/// them, or even the double of its duration ends before them (estimates between two PSBs may run ahead).
+/// Returns whether a segment at the start of `bytes` lies outside of the window: it begins after the window, or even
+/// twice its duration ends before the window (estimates between two PSBs may run ahead).
 fn is_outside(bytes: &[u8], length: usize, reading: Reading<'_>) -> bool {
     let (Some(window), None) = (reading.window, reading.numbers) else { return false };
     let Some(begin) = tsc_after(bytes) else { return false };
@@ -224,23 +223,24 @@ fn is_outside(bytes: &[u8], length: usize, reading: Reading<'_>) -> bool {
         || end.is_some_and(|end| end.0.saturating_add(end.0.saturating_sub(begin.0)) < window.from.0)
 }
 
-/// Puts the gaps of a segment into the file and on the clock.
+/// Converts the gaps of a segment to file offsets and nanoseconds.
 struct Located<'x, 'f, S, G> {
     experiment: &'x FlowTrace<'f>,
     chunk: &'x Chunk,
-    /// Position of the segment in its run.
+    /// Position of the segment in its contiguous range.
     start: u64,
     losses: &'x mut Losses,
     sink: &'x mut S,
-    /// Gives away what the sink has gathered, if that is much.
+    /// Hands over the sink's result so far, if it is large.
     give: &'x mut G,
     reading: Reading<'x>,
-    /// Some instruction ran.
+    /// Whether any instruction ran.
     ran: bool,
 }
 
 impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
-    /// The bytes before the first PSB of a run can't be decoded: where a packet begins is not known.
+    /// Reports the bytes before the first PSB of a contiguous range: they can't be decoded because no packet boundary
+    /// is known.
     fn skip_to_psb(&mut self, bytes: u64, until: Option<Tsc>) {
         let start = mem::replace(&mut self.start, 0);
         let trouble = Trouble::Missing;
@@ -248,7 +248,7 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
         self.start = start;
     }
 
-    /// The same gap, with offsets in the file for its places.
+    /// Returns the gap with file offsets.
     fn in_file(&self, gap: Gap) -> Gap {
         let run: &Run<'_> = &self.experiment.tracks[self.chunk.track].runs[self.chunk.run];
         let offset = |at: u64| run.file_offset(self.start + at);
@@ -260,7 +260,7 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
         }
     }
 
-    /// Adds a gap to the losses, as far as it lies in the times to look at.
+    /// Adds a gap to the losses, if it is in the window.
     fn lose(&mut self, gap: &Gap) {
         let is_outside = self.reading.window.is_some_and(|window| {
             gap.since.is_some_and(|since| since >= window.to)
@@ -285,7 +285,7 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
 }
 
 impl<S: TrackSink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
-    /// Adds what the sink leaves out of the segment, which has a length, to the losses.
+    /// Adds the instructions of the segment that the sink excludes to the losses. `length` is that of the segment.
     fn lose_untimed(&mut self, length: u64) {
         let instructions = self.sink.untimed();
         if instructions == 0 {

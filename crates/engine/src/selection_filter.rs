@@ -1,4 +1,4 @@
-//! Which part of what a track shows is asked for: threads, times, calls.
+//! Filters the flow of a trace stream by threads, times and calls.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -10,25 +10,25 @@ use crate::{
     segments::{TrackSink, decode_all},
 };
 
-/// A part of a thread's execution on one track, within a chunk.
+/// A part of a thread's execution on one stream, within a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadSlice {
     pub(crate) context: u32,
-    /// The first tick that is known in it.
+    /// Its first known tick.
     pub(crate) since: Option<Tsc>,
-    /// Instructions in it.
+    /// Number of instructions in it.
     pub(crate) instructions: u64,
 }
 
-/// Of each chunk's stints the number of the first instruction in its thread, counted from 0 as far as flow
-/// is known.
+/// For each thread slice of each chunk, the number of its first instruction in its thread, counted from 0 as far as
+/// flow is known.
 ///
-/// Numbers depend on nothing but the recording, so what is chosen by them does not depend on chunks.
+/// Numbers depend only on the recording, so a selection by number doesn't depend on chunks.
 #[derive(Debug)]
 pub struct Numbers {
     /// By the index of the chunk.
     chunks: Vec<Vec<u64>>,
-    /// Numbers hold for these chunks only.
+    /// The chunk size for which the numbers hold.
     chunk_size: ChunkSize,
 }
 
@@ -39,19 +39,19 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// How many there are.
+    /// Returns the number of spans.
     pub fn len(&self) -> usize {
         self.by_context.values().map(Vec::len).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no spans.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Numbers the instructions of each thread: a round of decoding. `progress` is told the bytes that were
-/// decoded, and returns whether to go on.
+/// Numbers the instructions of each thread, in a decoding pass. `progress` gets the number of decoded bytes and returns
+/// whether to continue.
 pub fn numbers(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
@@ -73,7 +73,7 @@ pub fn numbers(
         },
         progress,
     );
-    // A thread may move from CPU to CPU; the sort is stable, so what has no time stays where it was.
+    // A thread may migrate between CPUs. The sort is stable, so slices without a time keep their place.
     stints.sort_by_key(|(_, _, stint)| stint.since);
     let mut chunks: Vec<Vec<u64>> = lengths.into_iter().map(|length| vec![0; length]).collect();
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
@@ -85,7 +85,7 @@ pub fn numbers(
     Numbers { chunks, chunk_size: reading.chunk_size }
 }
 
-/// Counts the instructions of stints.
+/// Counts the instructions of thread slices.
 struct Counter<'x, 'f>(SelectionFilter<'x, 'f>);
 
 impl TrackSink for Counter<'_, '_> {
@@ -109,24 +109,24 @@ impl Sink for Counter<'_, '_> {
     }
 }
 
-/// Follows a track's threads and clock, and tells what of them is asked for.
+/// Follows the threads and the clock of a stream, and decides what is selected.
 pub(crate) struct SelectionFilter<'x, 'f> {
     pub(crate) experiment: &'x FlowTrace<'f>,
     reading: Reading<'x>,
-    /// The context that each segment begins with.
+    /// The context at the start of each segment.
     first: u32,
     pub(crate) context: u32,
-    /// The thread is one to look at.
+    /// Whether the current thread is selected.
     pub(crate) wanted: bool,
-    /// The tick that this segment told last.
+    /// The last timestamp in this segment.
     pub(crate) now: Option<Tsc>,
-    /// The time is one to look at.
+    /// Whether that timestamp is in the window.
     pub(crate) open: bool,
-    /// The stints so far, the current one last.
+    /// The thread slices so far, the current one last.
     stints: Vec<ThreadSlice>,
-    /// Numbers of the first instructions of this chunk's stints, where they are known.
+    /// Numbers of the first instructions of this chunk's thread slices, if known.
     starts: &'x [u64],
-    /// Spans of the thread to look at, those that are over left out.
+    /// Selected spans of the thread, without those already passed.
     spans: Option<&'x [Range<u64>]>,
 }
 
@@ -157,14 +157,14 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
         filter
     }
 
-    /// A segment begins, and its thread and clock are to be told anew.
+    /// Begins a segment, with unknown time and the first thread.
     pub(crate) fn begin_segment(&mut self) {
         self.now = None;
         self.open = self.reading.window.is_none();
         self.switch(self.first);
     }
 
-    /// The thread with this context runs.
+    /// Switches to the thread with this context.
     pub(crate) fn switch(&mut self, context: u32) {
         if !self.stints.is_empty() && self.context == context {
             return;
@@ -176,7 +176,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
         self.spans = self.reading.spans.map(spans);
     }
 
-    /// The clock stands at `now`.
+    /// Advances the clock to `now`.
     #[inline]
     pub(crate) fn time(&mut self, now: Tsc) {
         self.now = Some(now);
@@ -185,18 +185,18 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
         stint.since = stint.since.or(Some(now));
     }
 
-    /// Whether only a part of the times is to be looked at.
+    /// Returns whether only a time window is selected.
     pub(crate) fn is_part(&self) -> bool {
         self.reading.window.is_some()
     }
 
-    /// Whether what happened up to a time is to be looked at.
+    /// Returns whether an event at `now` is in the window.
     #[inline]
     pub(crate) fn wants(&self, now: Tsc) -> bool {
         self.reading.wants(now)
     }
 
-    /// Whether the numbers of instructions matter.
+    /// Returns whether the numbers of instructions are needed.
     #[inline]
     pub(crate) fn numbers_instructions(&self) -> bool {
         self.reading.spans.is_some() || self.reading.numbers.is_some()
@@ -207,13 +207,13 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
         self.stints.last_mut().expect("a gate is made with a stint")
     }
 
-    /// The number of the next instruction in its thread, where it is known.
+    /// Returns the number of the next instruction in its thread, if known.
     pub(crate) fn number(&self) -> Option<u64> {
         let stint = self.stints.len() - 1;
         self.starts.get(stint).map(|start| start + self.stints[stint].instructions)
     }
 
-    /// Instructions ran, whether asked for or not; whether they lie in a span to look at.
+    /// Counts executed instructions, selected or not. Returns whether they are in a selected span.
     #[inline]
     pub(crate) fn ran(&mut self, instructions: u64) -> bool {
         let inside = self.spans.is_none() || self.is_in_span();

@@ -1,4 +1,4 @@
-//! What threads show, each in order of time, whatever CPUs they ran on.
+//! Calls of threads, each thread in order of time over all CPUs.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,21 +18,21 @@ use crate::{
     flow_trace::tsc_after, fold::ThreadSink, segments::decode_chunks, selection_filter::SelectionFilter,
 };
 
-/// What a thread showed without interruption.
+/// Calls of a thread without interruption.
 struct ThreadSlice {
     context: u32,
     since: Option<Tsc>,
     part: Part,
-    /// Whether anything was seen in it.
+    /// Whether it contains any event.
     seen: bool,
 }
 
-/// Room of parts that were consumed, for those to come.
+/// Buffers of consumed parts, for reuse.
 #[derive(Default)]
 struct Spares(Mutex<Vec<Spare>>);
 
 impl Spares {
-    /// Most that are kept.
+    /// Maximum number of buffers.
     const MOST: usize = 16;
 
     fn take(&self) -> Spare {
@@ -47,29 +47,30 @@ impl Spares {
     }
 }
 
-/// What was seen of calls in a chunk, kept for the thread that goes on with it.
+/// Collects the calls in a chunk, for the thread that merges them in order.
 struct Gathered<'s> {
-    /// Room of parts that were consumed.
+    /// Buffers of consumed parts.
     spares: &'s Spares,
-    /// Whether it is told where calls begin.
+    /// Whether to report where calls begin.
     begins: bool,
     stints: Vec<ThreadSlice>,
-    /// What is remembered of paths, while no stint has it.
+    /// Memoized paths, while no thread slice has them.
     paths: Paths,
 }
 
 impl Gathered<'_> {
-    /// More than most chunks show, so that only what would take much memory has to wait for its turn.
+    /// Size from which a part is handed over early: larger than most chunks, so that only exceptional ones wait until
+    /// they are due.
     const MUCH: usize = 1 << 16;
 
-    /// Lends what is remembered to the last stint, or takes it back.
+    /// Lends the memoized paths to the last thread slice, or takes them back.
     fn exchange(&mut self) {
         if let Some(stint) = self.stints.last_mut() {
             stint.part.exchange(&mut self.paths);
         }
     }
 
-    /// What the thread showed so far, once it is much.
+    /// Returns the calls so far once they exceed [`Self::MUCH`].
     #[inline]
     fn part(&mut self) -> Option<Vec<ThreadSlice>> {
         let [ThreadSlice { context, since, part, seen }] = &mut self.stints[..] else { return None };
@@ -147,14 +148,14 @@ impl ThreadSink for Gathered<'_> {
     }
 }
 
-/// Whether threads share streams, as they do in recordings of CPUs.
+/// Returns whether threads share streams, as in per-CPU recordings.
 fn shared_streams(experiment: &FlowTrace<'_>) -> bool {
     experiment.tracks.iter().any(|track| track.thread.is_none())
 }
 
-/// Hands what each thread shows of calls to `consume`, in order: one stream after the other where each is of one
-/// thread, else the stints of all CPUs in order of time. `begins` tells whether it is to be told where calls begin.
-/// `consume` and `progress` tell whether to go on.
+/// Passes the calls of each thread to `consume` in order: stream by stream if each stream is of one thread, else the
+/// thread slices of all CPUs in order of time. `begins`: whether to report where calls begin. `consume` and `progress`
+/// return whether to continue.
 fn in_time(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
@@ -170,7 +171,7 @@ fn in_time(
         starts = timed.iter().map(|&(start, _)| start).skip(1).collect();
         chunks = timed.into_iter().map(|(_, chunk)| chunk).collect();
     }
-    // What later chunks may still be earlier than waits; the number keeps what has no time in its place.
+    // A slice waits while later chunks may contain an earlier one. The number keeps slices without a time in place.
     let mut waiting: BTreeMap<(Option<Tsc>, u64), ThreadSlice> = BTreeMap::new();
     let (mut number, spares) = (0, Spares::default());
     let mut consume = |stint: ThreadSlice| {
@@ -213,29 +214,29 @@ fn in_time(
     )
 }
 
-/// How much is decoded at a time for what is told in order: so little that what a chunk gives stays in the cache until
-/// it is consumed. A byte of trace may become hundreds of bytes of text.
+/// Chunk size for ordered output: small enough that a chunk's result stays in the cache until it is consumed. A byte of
+/// trace may become hundreds of bytes of text.
 pub const CHUNKS_IN_ORDER: ChunkSize = ChunkSize::Bytes(1 << 14);
 
-/// Takes in the calls of threads.
+/// Receives the calls of threads.
 pub trait CallSink {
-    /// Whether it wants to know where calls begin before they end.
+    /// Returns whether to report where calls begin.
     fn begins(&self) -> bool;
 
-    /// The calls of the thread with this context follow.
+    /// Switches to the calls of the thread with this context.
     fn thread(&mut self, context: u32);
 
-    /// A call of that thread begins or ends.
+    /// Receives the begin or end of a call of the current thread.
     fn moment(&mut self, moment: Moment);
 
-    /// Whether it wants more.
+    /// Returns whether to continue.
     fn goes_on(&mut self) -> bool {
         true
     }
 }
 
-/// Tells of the calls of all threads: thread by thread where each has a stream of its own, else in order of time.
-/// `progress` is told the bytes that were decoded, and returns whether to go on.
+/// Reports the calls of all threads: thread by thread if each has its own stream, else in order of time. `progress`
+/// gets the number of decoded bytes and returns whether to continue.
 pub fn calls<S: CallSink + Send>(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
@@ -249,7 +250,7 @@ pub fn calls<S: CallSink + Send>(
         reading,
         sink.begins(),
         |context, part| {
-            // A thread of a stream of its own ends with it.
+            // A thread with its own stream ends with the stream.
             if !shared && !threads.contains_key(&context) {
                 let before = std::mem::take(&mut threads);
                 before.into_values().for_each(|calls| calls.end(&mut |moment| sink.moment(moment)));
@@ -270,7 +271,7 @@ pub fn calls<S: CallSink + Send>(
     losses
 }
 
-/// The chunks, each with a time that nothing in it or in later chunks of its track is before.
+/// Returns the chunks, each with a lower bound for the times in it and in later chunks of its stream.
 fn with_starts(experiment: &FlowTrace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
     let (mut track, mut start) = (usize::MAX, Tsc(0));
     let mut starts = Vec::with_capacity(chunks.len());
@@ -287,17 +288,17 @@ fn with_starts(experiment: &FlowTrace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chun
     starts
 }
 
-/// Which calls of a function.
+/// Selects calls of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NthCalls {
     /// The function.
     pub function: FunctionId,
-    /// Which calls of it by each thread, counted from 1 in the order in which they begin.
+    /// The numbers of its calls in each thread, counted from 1 in the order of their begins.
     pub numbers: RangeInclusive<u64>,
 }
 
 impl NthCalls {
-    /// Why a trace that has none of these calls is refused.
+    /// Explains that the trace contains none of these calls.
     pub fn never_made(&self, experiment: &FlowTrace<'_>) -> Refusal {
         let name = experiment.modules.names(self.function).0;
         Refusal(match (*self.numbers.start(), *self.numbers.end()) {
@@ -309,8 +310,8 @@ impl NthCalls {
     }
 }
 
-/// Finds when each thread ran some calls of a function: from its first instruction to its return, with all
-/// that it called. `progress` is told the bytes that were decoded, and returns whether to go on.
+/// Finds when each thread executed the selected calls of a function: from the first instruction to the return, callees
+/// included. `progress` gets the number of decoded bytes and returns whether to continue.
 pub fn find_calls(
     experiment: &FlowTrace<'_>,
     calls: &NthCalls,
@@ -345,7 +346,7 @@ pub fn find_calls(
 struct Finder {
     calls: NthCalls,
     begun: u64,
-    /// Numbers of the first instructions of those that were chosen and have not ended.
+    /// Numbers of the first instructions of the selected calls that have not ended.
     open: Vec<u64>,
     found: Vec<std::ops::Range<u64>>,
 }
@@ -357,7 +358,7 @@ impl Finder {
 
     fn moment(&mut self, moment: &Moment) {
         match moment {
-            // What ran already when the trace began, or after a gap, was not called there.
+            // A function that is already running at the start of the trace or after a gap is not called there.
             Moment::Begin { function, entry, before, .. }
                 if *function == self.calls.function && *entry != FrameEntry::Root =>
             {
@@ -376,7 +377,7 @@ impl Finder {
         }
     }
 
-    /// Calls within calls are part of these.
+    /// Returns the spans of the calls; nested calls are part of the outer ones.
     fn into_spans(mut self) -> Vec<std::ops::Range<u64>> {
         self.found.sort_by_key(|span| span.start);
         self.found.dedup_by(|next, before| {

@@ -1,4 +1,4 @@
-//! One stream of trace bytes, cut into chunks that can be decoded each by itself.
+//! One stream of trace bytes, cut into chunks that can be decoded independently.
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
@@ -8,62 +8,62 @@ use memchr::memmem;
 
 use crate::parallel::share;
 
-/// Pieces that follow each other without a gap. Positions count bytes from the first piece's start.
+/// A contiguous range: pieces without a gap between them. Positions count bytes from the first piece's start.
 #[derive(Clone, Debug)]
 pub(crate) struct Run<'f> {
     pieces: Vec<Piece<'f>>,
     /// Position of each piece, and of the end.
     starts: Vec<u64>,
-    /// Position of the first PSB, once somebody asked.
+    /// Position of the first PSB, searched on first use.
     first_psb: OnceLock<Option<u64>>,
 }
 
-/// A stream of the recording.
+/// A trace stream of the recording.
 #[derive(Clone, Debug)]
 pub struct TraceStream<'f> {
-    /// What people call it: `tid 12` or `cpu 3`.
+    /// Displayed name: `tid 12` or `cpu 3`.
     pub name: String,
-    /// The thread, of a stream of one thread.
+    /// The thread, for a stream of one thread.
     pub thread: Option<Thread>,
-    /// The CPU, of a stream of a CPU.
+    /// The CPU, for a stream of a CPU.
     pub cpu: Option<u32>,
-    /// Who runs from when on; the context is an index into the experiment's threads.
+    /// Which thread runs from which tick on. The context is an index into the experiment's threads.
     pub(crate) schedule: Vec<Switch>,
     pub(crate) runs: Vec<Run<'f>>,
 }
 
-/// A part of a track, of about as many bytes as asked for: the segments that begin in it.
+/// A part of a stream, of about the requested size: the segments that begin in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its place among all chunks.
+    /// Index among all chunks.
     pub(crate) index: usize,
-    /// Index of the track.
+    /// Index of the stream.
     pub track: usize,
-    /// Index of the run in the track.
+    /// Index of the contiguous range in the stream.
     pub(crate) run: usize,
-    /// Positions in the run.
+    /// Positions in the contiguous range.
     pub(crate) span: Range<u64>,
 }
 
 impl Chunk {
-    /// Bytes of trace in it.
+    /// Returns the number of bytes of trace in it.
     pub fn bytes(&self) -> u64 {
         self.span.end - self.span.start
     }
 }
 
-/// How much of a trace is decoded at a time.
+/// How much of a trace to decode at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkSize {
-    /// About so many bytes.
+    /// About this number of bytes.
     Bytes(u64),
-    /// For so many threads a share of what is left: each chunk has a state of its own, which begins without a call
-    /// stack and is merged, so there are few; and small ones come last, so that all threads end together.
+    /// A share of what is left, for this number of threads. Each chunk has its own state, which begins without a call
+    /// stack and must be merged, so chunks are few; the last ones are small, so that all threads finish together.
     Shares(usize),
 }
 
 impl ChunkSize {
-    /// Bytes of the next chunk where so many are left.
+    /// Returns the size of the next chunk if `left` bytes are left.
     fn next(self, left: u64) -> u64 {
         const SMALLEST: u64 = 1 << 19;
         const LARGEST: u64 = 1 << 23;
@@ -92,12 +92,12 @@ impl<'f> TraceStream<'f> {
         TraceStream { name, thread: stream.thread, cpu: stream.cpu, schedule, runs }
     }
 
-    /// Bytes of trace.
+    /// Returns the number of bytes of trace.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(Run::length).sum()
     }
 
-    /// Its bytes in parts of at least `size`, each from a PSB to another one.
+    /// Returns the bytes in parts of at least `size`, each from one PSB to another.
     pub fn parts(&self, size: u64) -> impl Iterator<Item = Cow<'f, [u8]>> {
         self.runs.iter().flat_map(move |run| {
             let mut next = run.first_psb();
@@ -109,7 +109,7 @@ impl<'f> TraceStream<'f> {
         })
     }
 
-    /// Cuts the track into chunks, with so many bytes `left` of this and of later tracks.
+    /// Cuts the stream into chunks. This and later streams have `left` bytes.
     pub(crate) fn chunks(&self, track: usize, size: ChunkSize, mut left: u64) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         for (run, of) in self.runs.iter().enumerate() {
@@ -141,18 +141,18 @@ impl<'f> Run<'f> {
         self.starts[self.starts.len() - 1]
     }
 
-    /// Index of the piece that holds `position`.
+    /// Returns the index of the piece that contains `position`.
     fn piece_at(&self, position: u64) -> usize {
         self.starts.partition_point(|&start| start <= position).saturating_sub(1).min(self.pieces.len() - 1)
     }
 
-    /// Offset in the file of the byte at `position`.
+    /// Returns the file offset of the byte at `position`.
     pub(crate) fn file_offset(&self, position: u64) -> u64 {
         let index = self.piece_at(position);
         self.pieces[index].file_offset + (position - self.starts[index])
     }
 
-    /// The bytes of a span, borrowed where they lie in one piece.
+    /// Returns the bytes of a span, borrowed if they are in one piece.
     pub(crate) fn bytes(&self, span: Range<u64>) -> Cow<'f, [u8]> {
         let mut index = self.piece_at(span.start);
         let within = |index: usize| {
@@ -172,33 +172,33 @@ impl<'f> Run<'f> {
         Cow::Owned(joined)
     }
 
-    /// Position of the first PSB.
+    /// Returns the position of the first PSB.
     pub(crate) fn first_psb(&self) -> Option<u64> {
         *self.first_psb.get_or_init(|| self.find_psb(0))
     }
 
-    /// Positions of all PSBs.
+    /// Returns the positions of all PSBs.
     pub(crate) fn psbs(&self) -> impl Iterator<Item = u64> {
         std::iter::successors(self.find_psb(0), |at| self.find_psb(at + PSB.len() as u64))
     }
 
-    /// Position of the first PSB that begins at or after `from`.
+    /// Returns the position of the first PSB that begins at or after `from`.
     pub(crate) fn find_psb(&self, from: u64) -> Option<u64> {
         self.find_psb_within(from..self.length())
     }
 
-    /// Position of the first PSB that begins in `span`; nothing far behind its end is looked at.
+    /// Returns the position of the first PSB that begins in `span`, without reading far beyond its end.
     pub(crate) fn find_psb_within(&self, span: Range<u64>) -> Option<u64> {
         let size = PSB.len() as u64;
         let mut at = self.find_pattern(span.clone())?;
-        // See `packet::find_psb`; here the run may go on in the next piece.
+        // See `packet::find_psb`; here the repeated bytes may continue in the next piece.
         while *self.bytes(at + size..(at + size + 2).min(self.length())) == PSB[..2] {
             at += 2;
         }
         Some(at).filter(|&at| at < span.end)
     }
 
-    /// Position of the first sixteen bytes that look like a PSB and begin in a span.
+    /// Returns the position of the first sixteen bytes in a span that look like a PSB.
     fn find_pattern(&self, span: Range<u64>) -> Option<u64> {
         let overlap = PSB.len() as u64 - 1;
         let mut from = span.start;
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!((many[0], many.iter().sum()), (8 << 20, 100 << 20u64));
         assert!(many.is_sorted_by(|one, next| one >= next) && many[many.len() - 1] <= 1 << 19);
         assert!(shares(16, 100 << 20).len() > many.len());
-        // One thread waits for no other.
+        // A single thread needs no small chunks.
         assert_eq!(shares(1, 20 << 20), [8 << 20, 8 << 20, 4 << 20]);
     }
 

@@ -1,5 +1,5 @@
-//! Parts that somebody forged: their sum is right, their content is not what was folded. They are refused, or make
-//! some table; nothing else happens.
+//! Forged parts: the checksum is right, the content is not what was folded. They are rejected or give some table, and
+//! never cause a panic.
 
 use std::{
     any::Any,
@@ -14,7 +14,7 @@ use hodo_engine::{
 use hodo_model::{Edge, Parameters, Period, Selection};
 use proptest::prelude::*;
 
-/// What a file with a part begins with, and the length of its sum.
+/// Size of the header of a part file, including the checksum.
 const BEFORE: usize = "hodo part\n".len() + 4;
 
 fn experiment(input: &str) -> Experiment {
@@ -36,14 +36,14 @@ fn request(reports: Vec<&'static dyn AnyReport>) -> Request {
     Request { chunking, ..Request::of(reports, Parameters { period, ..Parameters::default() }) }
 }
 
-/// Where two parts of a whole begin to differ, but for their numbers: what is before says what they are parts of.
+/// Returns where two parts of a whole first differ, apart from their numbers. The bytes before describe the whole.
 fn differ_from([one, other]: &[Vec<u8>; 2]) -> usize {
     let mut pairs = (BEFORE..).zip(one[BEFORE..].iter().zip(&other[BEFORE..]));
     let mut differs = || pairs.find(|(_, (one, other))| one != other).map_or(BEFORE, |(place, _)| place);
     differs().max(differs())
 }
 
-/// A part with some bytes changed from a place on, and the sum that it then has.
+/// Changes some bytes of a part from `from` on, and updates the checksum.
 fn forged(part: &[u8], from: usize, edits: &[(prop::sample::Index, u8)]) -> Vec<u8> {
     let mut forged = part.to_vec();
     for (place, byte) in edits {
@@ -54,7 +54,7 @@ fn forged(part: &[u8], from: usize, edits: &[(prop::sample::Index, u8)]) -> Vec<
     forged
 }
 
-/// How many forged parts were so near to right ones that tables were made of them.
+/// Returns how many forged parts were valid enough to give tables.
 fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
     let (experiment, request) = (experiment(input), request(reports.clone()));
     let parts = ["1/2", "2/2"].map(|portion| {
@@ -67,7 +67,7 @@ fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
     let views = reports.iter().flat_map(|report| report.description().views);
     let views: Vec<&str> = views.copied().chain([""]).collect();
     let (from, taken) = (differ_from(&parts), Cell::new(0));
-    // Parts of control flow refer to themselves in many more ways, and are small.
+    // Parts of control flow contain more internal references, and are small.
     let of_flow = reports.iter().any(is_of_flow);
     let number = if of_flow { 400 } else { 100 };
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(number) };
@@ -88,7 +88,7 @@ fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
             let why = panic.downcast_ref::<&str>();
             !of_flow && why.is_some_and(|why| why.starts_with("attempt to "))
         };
-        // Sums of forged numbers of events wrap in what people run.
+        // Sums of forged event counts wrap in release builds.
         catch_unwind(AssertUnwindSafe(merged)).or_else(|panic| match wraps(&panic) {
             true => Ok(()),
             false => Err(TestCaseError::fail("a panic")),
@@ -99,13 +99,13 @@ fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
     taken.get()
 }
 
-/// Whether a report is about control flow.
+/// Returns whether a report is about control flow.
 fn is_of_flow(report: &&'static dyn AnyReport) -> bool {
     let run = report.make(&Parameters::default());
     run.analysis().interest().flow != hodo_model::FlowInterest::None
 }
 
-/// The reports about control flow, and those about events.
+/// Returns the reports about control flow, and those about events.
 fn by_kind() -> [Vec<&'static dyn AnyReport>; 2] {
     let (flow, events): (Vec<_>, Vec<_>) = reports().iter().map(|report| &**report).partition(is_of_flow);
     [flow, events]

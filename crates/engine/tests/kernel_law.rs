@@ -1,4 +1,4 @@
-//! The law for kernel events on the traces among the fixtures: cut anywhere, merged in any grouping.
+//! The law for kernel events on the fixtures' traces: cutting anywhere and merging in any grouping changes no result.
 
 use std::{
     cell::RefCell,
@@ -27,14 +27,14 @@ use proptest::{prelude::*, test_runner::TestRunner};
 #[path = "../../analyses/tests/law/tables.rs"]
 mod law;
 
-/// Keeps all events, and the names that they refer to.
+/// Collects all events, and the names that they refer to.
 struct Keeper {
     period: Period,
     events: Mutex<Vec<Records>>,
     names: Mutex<Vec<String>>,
 }
 
-/// More fields than any kind has.
+/// More fields than any kind of event has.
 const FIELDS: usize = 13;
 
 impl Analysis for Keeper {
@@ -43,7 +43,7 @@ impl Analysis for Keeper {
     fn interest(&self) -> Interest<'_> {
         const { assert!(FIELDS > kernel::field::entry::ALL) };
         let places: &'static [usize] = Vec::leak((0..FIELDS).collect());
-        // Entries and exits come as they are where somebody does not ask for calls as a whole.
+        // Entries and exits are separate events unless an analysis requests whole system calls.
         let all = VOCABULARY.iter().filter(|words| words.kind != Kind::Syscall);
         let all = Vec::leak(all.map(|words| (words.kind, &places[..words.fields.len()])).collect());
         Interest::events(all).with_period(Some(&self.period))
@@ -90,14 +90,14 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
     (keeper.events.into_inner().unwrap().into(), keeper.names.into_inner().unwrap())
 }
 
-/// An analysis of events that a report makes, and the views whose tables it makes.
+/// An analysis of events, and the views of a report that it serves.
 struct OfEvents {
     name: String,
     run: Box<dyn AnyRun>,
     views: Vec<&'static str>,
 }
 
-/// Every analysis of events, each once.
+/// Returns every analysis of events once.
 fn all() -> Vec<OfEvents> {
     let mut all: Vec<OfEvents> = Vec::new();
     for report in reports() {
@@ -126,7 +126,7 @@ fn holds(
     OfEvents { name, run: analysis, views }: &OfEvents,
     (events, names): &(RefCell<Vec<Records>>, Vec<String>),
 ) {
-    // A part of the trace, so that many plans take no longer than few of all of it.
+    // Uses a part of the trace, so that many plans take no longer than a few plans for all of it.
     let plan = (
         any::<prop::sample::Index>(),
         1usize..400,
@@ -139,7 +139,7 @@ fn holds(
         let mut events = events.borrow_mut();
         let start = start.index(events.len());
         let end = (start + length).min(events.len());
-        // Fibonacci hashing: a number for each place that looks random.
+        // Fibonacci hashing: a pseudo-random number for each position.
         let cut = |place: usize| {
             let hash = (seed ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (hash >> 11) as f64 / (1u64 << 53) as f64 <= share
@@ -179,7 +179,7 @@ fn of_perf() {
     holds_for_all("perf/events.data");
 }
 
-/// `Files` asks for entries and exits, so that beside it nobody gets calls as a whole.
+/// `Files` requests entries and exits, so the other analyses get these in place of whole system calls.
 #[test]
 fn calls_as_a_whole_change_nothing() {
     let asks = |analysis: &dyn AnyAnalysis| {
@@ -210,7 +210,7 @@ fn calls_as_a_whole_change_nothing() {
     }
 }
 
-/// The fixtures that hold software events.
+/// Returns the fixtures that contain software events.
 fn fixtures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let inside = |name: &str| fs::read_dir(folder.join(name)).unwrap().map(|entry| entry.unwrap().path());

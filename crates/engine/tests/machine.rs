@@ -1,5 +1,5 @@
-//! A recording of a machine: a stream for each CPU, the kernel's code in the recording, and threads that take the
-//! processor from each other while the kernel runs and is traced.
+//! A recording of a whole machine: one stream per CPU, kernel code in the recording, and context switches in traced
+//! kernel code.
 
 use std::{
     fs::File,
@@ -25,8 +25,8 @@ const USER: u64 = 0x1000;
 const FIRST: Thread = Thread { pid: 7, tid: 7 };
 const SECOND: Thread = Thread { pid: 8, tid: 8 };
 
-/// Both programs lie at the same address: a NOP and SYSCALL, and two NOPs and SYSCALL. The kernel is a NOP and
-/// SYSRET; later, two NOPs and SYSRET.
+/// Both programs have the same address: a NOP and SYSCALL, and two NOPs and SYSCALL. The kernel is a NOP and SYSRET;
+/// later, two NOPs and SYSRET.
 const CODE: [(u32, u64, u64, &[u8]); 4] = [
     (KeptCode::KERNEL, 1000, KERNEL, &[0x90, 0x48, 0x0f, 0x07]),
     (FIRST.pid, 1000, USER, &[0x90, 0x0f, 0x05]),
@@ -42,12 +42,12 @@ fn trace() -> Vec<u8> {
     encoder.set_cr3(0x5000, 1000, &mut Vec::new());
     encoder.synchronize(None, 1000, out);
     encoder.enable(USER, 1000, out);
-    // SYSCALL of the first program; the kernel gives the processor to the second one, and returns to it.
+    // SYSCALL of the first program. The kernel switches to the second program and returns to user space.
     encoder.indirect(KERNEL, 1000, out);
     encoder.set_clock(2500, out);
     encoder.set_cr3(0x6000, 2500, out);
     encoder.indirect(USER, 2500, out);
-    // SYSCALL of the second; here the kernel's code is another one.
+    // SYSCALL of the second program, after the kernel's code changed.
     encoder.set_clock(5500, out);
     encoder.indirect(KERNEL, 5500, out);
     encoder.indirect(USER, 5500, out);

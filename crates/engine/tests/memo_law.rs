@@ -1,5 +1,4 @@
-//! The law: remembering what packets did changes no result, however a recording is cut and whatever is wrong
-//! with it.
+//! The law: memoizing the effect of packets changes no result, however a recording is cut or damaged.
 
 use std::{fs, path::PathBuf};
 
@@ -12,7 +11,7 @@ use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
 
-/// Everything that is told of a recording with or without a memo.
+/// Returns all results of a recording, with or without a memo.
 fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usize, memo: bool) -> String {
     let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf"));
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -56,7 +55,7 @@ proptest! {
     ) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf/");
         let mut recording = fs::read(format!("{folder}{}", RECORDINGS[which])).unwrap();
-        // The trace is what most of the bytes behind the middle are.
+        // Most bytes of the second half are trace.
         let half = recording.len() / 2;
         for (place, byte) in damage {
             let place = half + place.index(half);

@@ -1,5 +1,5 @@
-//! The law: a part of the times shows in every report what it shows of them in a full listing of instructions, however
-//! the recording is cut, and also where the clock is told late in a segment.
+//! The law: every report of a time window agrees with the window's part of a full listing of instructions, however the
+//! recording is cut, and even if the first timestamp of a segment is late.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -22,8 +22,7 @@ fn recording(name: &str) -> Vec<u8> {
     fs::read(format!("{}/../../fixtures/perf/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// In each segment, of which there is a number, the clock (TSC and TMA) is told so many packets behind PSB+. Gives
-/// the times that are told so.
+/// Delays the clock packets (TSC and TMA) of each segment by a number of packets after PSB+. Returns the times in them.
 fn delay_clocks(recording: &mut [u8], packets: &[usize]) -> Vec<Tsc> {
     let (mut from, mut clocks) = (0, Vec::new());
     for &packets in packets {
@@ -36,7 +35,7 @@ fn delay_clocks(recording: &mut [u8], packets: &[usize]) -> Vec<Tsc> {
                 Ok(Some(Packet::Tsc(tsc))) => clocks.push(Tsc(tsc)),
                 Ok(Some(Packet::Tma { .. })) => clock = decoder.position(),
                 Ok(Some(Packet::PsbEnd)) => behind = Some(0),
-                // The recording's own clock goes on, and so do its packets, up to the next PSB.
+                // The segment is too short, so its clock packets stay in place.
                 Ok(Some(Packet::Psb)) | Ok(None) | Err(_) => break,
                 Ok(Some(_)) => behind = behind.map(|count| count + 1),
             }
@@ -70,7 +69,7 @@ const WHOLE: Reading<'_> = Reading {
     memo: false,
 };
 
-/// A listing of instructions: the time of each, as far as it is known, and function and offset.
+/// Lists the instructions: the time of each, if known, and its function and offset.
 fn listing(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<(Option<Nanos>, String)> {
     let mut text = Vec::new();
     let fields = [Field::Time, Field::Sym];
@@ -84,8 +83,8 @@ fn listing(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<(Option<Nano
     text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
 }
 
-/// What of a full listing lies in some times. What ran before its segment's clock was told, which is one of `clocks`,
-/// ran when it was.
+/// Returns the part of a full listing that is in a window. Instructions before their segment's first timestamp, one of
+/// `clocks`, count as executed at that time.
 fn cut(
     experiment: &FlowTrace<'_>,
     all: &[(Option<Nanos>, String)],
@@ -109,7 +108,7 @@ fn cut(
     inside
 }
 
-/// How often each function of a listing ran: the inlined ones where source is in question.
+/// Counts the instructions of each function in a listing: of the innermost inlined function if `inlined`.
 fn by_function(symbols: &[String], inlined: bool) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for symbol in symbols {
@@ -120,7 +119,7 @@ fn by_function(symbols: &[String], inlined: bool) -> BTreeMap<String, u64> {
     counts
 }
 
-/// The sum of a column for each function.
+/// Sums a column by function.
 fn sums(table: &Table, column: &str) -> BTreeMap<String, u64> {
     let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
     let (function, column) = (place("function"), place(column));
@@ -137,10 +136,10 @@ fn table<A: FastFlow>(experiment: &FlowTrace<'_>, analysis: &A, reading: Reading
     profile(experiment, analysis, reading, |_| true)
 }
 
-/// Holds every report of a part of the times against the full listing; gives the instructions in it.
+/// Compares every report of a window with the full listing. Returns the number of instructions in the window.
 fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> usize {
     let mut recording = recording(name);
-    // With the clock late in every segment the recording does not say when it begins.
+    // Late timestamps in every segment hide the recording's first time, so read it before.
     let (first, last) = with_experiment(&recording, |experiment| experiment.span().unwrap());
     let clocks = delay_clocks(&mut recording, late);
     with_experiment(&recording, |experiment| {
@@ -185,7 +184,7 @@ proptest! {
     }
 }
 
-/// Everything that is told of a recording, in which nothing is left out.
+/// Returns all results of a recording.
 fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
     let mut told = Vec::new();
     let numbers = hodo_engine::numbers(experiment, reading, |_| true);
@@ -209,7 +208,7 @@ fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
     told
 }
 
-/// With all times the reports are those of the whole recording, in every mode, and not because there is nothing.
+/// A window of all times gives the same results as the whole recording in every mode, and these are not empty.
 #[test]
 fn all_times_are_the_whole_recording() {
     let window = Some(Window { from: Tsc(0), to: Tsc(u64::MAX) });
@@ -233,12 +232,12 @@ fn all_times_are_the_whole_recording() {
     }
 }
 
-/// Where no clock is told in a segment, what ran in it is in no part of the times, and is counted as lost.
+/// Instructions in a segment without clock packets are in no window, and count as a loss.
 #[test]
 fn what_has_no_time_is_a_loss() {
     let mut recording = recording("tiny.data");
     let psb = find_psb(&recording).unwrap() + PSB.len();
-    // TSC and TMA of the only segment give way to padding; no PSB+ comes behind it.
+    // Replaces TSC and TMA of the only segment by padding. No PSB+ follows.
     recording[psb..psb + 15].fill(0);
     with_experiment(&recording, |experiment| {
         let untimed = listing(experiment, WHOLE).iter().filter(|(time, _)| time.is_none()).count();

@@ -1,10 +1,11 @@
-//! What we write as CTF 1.8, read by babeltrace2: whatever we read can be exported, and others read it.
+//! Our CTF 1.8 output, read by babeltrace2: every trace that we read can be exported, and other tools can read the
+//! export.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::run::{Folder, hodo};
 
-/// The lines that babeltrace2 shows of a trace, an event each.
+/// Returns the lines that babeltrace2 prints for a trace, one per event.
 #[track_caller]
 fn babeltrace(trace: &str, of: &str) -> Vec<String> {
     let mut command = Command::new("babeltrace2");
@@ -17,7 +18,7 @@ fn babeltrace(trace: &str, of: &str) -> Vec<String> {
     String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect()
 }
 
-/// The times and names of our events, in the form of babeltrace2's.
+/// Returns the times and names of our events, in babeltrace2's form.
 fn ours(input: &str) -> Vec<(Option<i64>, String)> {
     let script = hodo(&["script", "--events", "--format", "jsonl", "-q", input]).fine();
     let events = script.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -26,7 +27,7 @@ fn ours(input: &str) -> Vec<(Option<i64>, String)> {
     named.map(|event| (event["ts"].as_i64(), last_word(event["name"].as_str().unwrap()))).collect()
 }
 
-/// A line of babeltrace2: seconds in brackets, where there are times, and the name before a colon.
+/// Parses a line of babeltrace2: seconds in brackets, if the trace has times, and the name before a colon.
 fn theirs(line: &str) -> (Option<i64>, String) {
     let (time, rest) = match line.strip_prefix('[').and_then(|line| line.split_once("] ")) {
         Some((time, rest)) => (Some(time), rest),
@@ -37,12 +38,12 @@ fn theirs(line: &str) -> (Option<i64>, String) {
         let (seconds, nanos) = time.split_once('.').unwrap();
         sign * (seconds.parse::<i64>().unwrap() * 1_000_000_000 + nanos.parse::<i64>().unwrap())
     });
-    // Names hold colons too; behind them come fields, or nothing.
+    // Names may contain colons too; fields or nothing follow the name.
     let name = rest.split(": ").next().unwrap_or(rest).trim_end_matches(':');
     (nanos, name.rsplit(' ').next().unwrap_or(name).to_owned())
 }
 
-/// Exports a trace and compares what babeltrace2 reads of that with what we read of the trace.
+/// Exports a trace, and compares the events that babeltrace2 reads with ours.
 #[track_caller]
 fn check(input: &str, of: &str) {
     let folder = Folder::new();
@@ -50,7 +51,7 @@ fn check(input: &str, of: &str) {
     hodo(&["export", "--to", "ctf", "-q", "-o", &output, input]).fine();
     let (mut our, mut their) = (ours(input), Vec::new());
     their.extend(babeltrace(&output, of).iter().map(|line| theirs(line)));
-    // Events of one time have no order.
+    // Events of the same time have no order.
     our.sort();
     their.sort();
     assert_eq!(our, their, "{of}");
@@ -87,7 +88,7 @@ fn a_board_is_read_as_babeltrace2_reads_it() {
     }
 }
 
-/// A trace of some shape: what its packets and events begin with, and how many streams and classes of events it has.
+/// The shape of a trace: headers and contexts, and the number of stream and event classes.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     /// Members of the packet header.
@@ -97,9 +98,9 @@ struct Shape {
     /// Members of the event header.
     event: &'static str,
     clock: &'static str,
-    /// Ids of the classes of events; without an id in headers, of one.
+    /// Ids of the event classes; only one if headers have no id.
     ids: &'static [u8],
-    /// Id of the class of streams.
+    /// Id of the stream class.
     stream: Option<u8>,
 }
 
@@ -134,7 +135,7 @@ impl Shape {
         )
     }
 
-    /// Two packets of two events, or one where nothing says how long it is.
+    /// Returns two packets of two events, or one packet if nothing contains its size.
     fn stream(&self, class: u8) -> Vec<u8> {
         let count = if self.context.contains("_size") { 2 } else { 1 };
         (0..count).flat_map(|number| self.packet(class, number)).collect()
@@ -191,7 +192,7 @@ impl Shape {
     }
 }
 
-/// Types and names of members.
+/// Parses the types and names of members.
 fn members(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     text.split(';').filter_map(|member| member.trim().split_once(' '))
 }
@@ -222,7 +223,7 @@ const EVENTS: &[&str] =
 
 const CLOCKS: &[&str] = &["", "clock { name = c; freq = 500000000; offset_s = 3; };"];
 
-/// Of so many shapes, one is tried: all of them take a minute. No number of members is a multiple of it.
+/// Every n-th shape is tested, because all of them take a minute. No member list has a length divisible by this number.
 const STEP: usize = 5;
 
 #[test]

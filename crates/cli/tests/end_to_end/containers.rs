@@ -1,4 +1,4 @@
-//! The same trace in every container that perf writes: the same instructions.
+//! A trace gives the same instructions in every container that perf writes.
 
 use std::{fs, io::Write, path::Path};
 
@@ -14,13 +14,13 @@ fn fixture(name: &str) -> String {
     fixtures.join(name).to_string_lossy().into_owned()
 }
 
-/// The command that prints the instructions of a recording with their threads.
+/// Returns the arguments that print the instructions of a recording with their threads.
 fn script(path: &str) -> Vec<String> {
     let symfs = fixture("symfs");
     ["script", "--insns", "--fields", "tid,ip", "--symfs", &symfs, path].map(str::to_owned).to_vec()
 }
 
-/// The instructions without the names of streams.
+/// Returns the instructions without the names of streams.
 fn instructions(ran: Ran) -> Vec<String> {
     assert_eq!(ran.stderr, "");
     ran.fine().stdout.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -81,7 +81,7 @@ fn a_thread_that_moves_between_cpus_keeps_its_instructions() {
         let mut script = script(path);
         script[3] = "time,tid,ip".to_owned();
         let mut lines = instructions(hodo(&script));
-        // CPUs come one after the other; within a CPU the order is that of the lines.
+        // CPUs are printed one after the other, and lines of one CPU in order.
         lines.sort_by_key(|line| line.split(' ').next().map(str::to_owned));
         lines
     };

@@ -1,5 +1,4 @@
-//! A real recording, cut short and with bytes changed: whatever can be read is reported, and the rest
-//! is counted.
+//! A real recording, truncated and corrupted: everything readable is reported, and the rest is counted as loss.
 
 use std::{fs, sync::LazyLock};
 
@@ -12,18 +11,18 @@ use crate::{
     run::{Folder, Ran, hodo},
 };
 
-/// A recording with several PSBs, beside the program that it shows.
+/// A recording with several PSBs, and the folder with its program.
 struct Recording {
     folder: Folder,
     bytes: Vec<u8>,
-    /// Where the trace lies in the file.
+    /// Range of the trace in the file.
     trace: std::ops::Range<usize>,
     instructions: u64,
 }
 
 const ROUNDS: u32 = 12_000;
 
-/// PSB packets, by which the trace is found.
+/// The PSB packet, which locates the trace.
 const PSB: [u8; 16] =
     [0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82];
 
@@ -93,7 +92,7 @@ fn a_gap_is_located_and_the_trace_behind_it_read() {
     let Some(recording) = &*RECORDING else { return };
     let mut bytes = recording.bytes.clone();
     let middle = recording.trace.start + recording.trace.len() / 2;
-    // No packet begins with these.
+    // No packet begins with these bytes.
     bytes[middle..middle + 32].fill(0xd9);
     let table = recording.report("gap.data", &bytes);
     let read = instructions(&table);
@@ -113,21 +112,21 @@ fn a_gap_is_located_and_the_trace_behind_it_read() {
     assert_eq!(recording.run("gap.data", &bytes, &["script", "--insns", "--strict"]).code, 1);
 }
 
-/// A change to a recording.
+/// A change to a recording. Positions are fractions of the file.
 #[derive(Clone, Debug)]
 enum Damage {
-    /// Everything from here on is gone, as a share of the file.
+    /// Truncates the file.
     Cut(f64),
-    /// A byte has other bits.
+    /// Flips bits of a byte.
     Flip(f64, u8),
-    /// Some bytes are gone from the middle.
+    /// Removes some bytes.
     Remove(f64, usize),
-    /// Some bytes are zero.
+    /// Zeroes some bytes.
     Zero(f64, usize),
 }
 
 fn damage() -> impl Strategy<Value = Damage> {
-    // Half of it where headers, sideband and the ends of sections are.
+    // Half of it hits headers, sideband and the ends of sections.
     let place = || prop_oneof![0.0..1.0, 0.0..0.1f64, 0.98..1.0f64];
     prop_oneof![
         place().prop_map(Damage::Cut),
@@ -165,7 +164,7 @@ const COMMANDS: [&[&str]; 6] = [
     &["script", "--packets"],
 ];
 
-/// A few cases, because each starts `hodo` three times; `PROPTEST_CASES` for more.
+/// Few cases, because each starts `hodo` three times; set `PROPTEST_CASES` for more.
 fn config() -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases: 48, ..config } }
@@ -174,7 +173,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// A panic ends with 101, and a hang fails too.
+    /// A panic exits with 101; a hang fails too.
     #[test]
     fn damage_ends_as_the_contract_says(
         damages in prop::collection::vec(damage(), 1..4),
@@ -189,7 +188,7 @@ proptest! {
         prop_assert!([0, 3].contains(&report.code), "{:?}", report);
         let lost = report.code == 0 && !losses(&report.json()).is_empty();
         prop_assert_eq!(strict.code, if lost { 1 } else { report.code }, "{:?}", strict);
-        // All commands read it, or none does.
+        // Either all commands can read it, or none.
         prop_assert_eq!(other.code, report.code, "{:?}: {:?}", command, other);
         for ran in [&report, &other] {
             let says_where = ran.stderr.contains("damaged.data: offset 0x");

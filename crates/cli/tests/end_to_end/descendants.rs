@@ -1,4 +1,4 @@
-//! Processes that outlive the command that is recorded.
+//! Processes that outlive the recorded command.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,7 @@ use crate::{
     run::{Folder, command, hodo},
 };
 
-/// Far longer than anything here takes.
+/// Far longer than any test here takes.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 #[track_caller]
@@ -31,14 +31,14 @@ fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     panic!("{what}: never");
 }
 
-/// A recording that goes on, in a process group of its own.
+/// A running recording, in its own process group.
 struct Recording {
     folder: Folder,
     child: Child,
 }
 
 impl Recording {
-    /// Records a script of the shell, in which `DIR` is the folder.
+    /// Records a shell script, in which `DIR` is replaced by the folder.
     fn start(options: &[&str], script: &str) -> Recording {
         let folder = Folder::new();
         let (out, script) = (folder.file("perf.data"), script.replace("DIR", &folder.file("")));
@@ -52,25 +52,25 @@ impl Recording {
         fs::read_to_string(self.folder.file("log")).expect("UTF-8")
     }
 
-    /// The process that wrote its number into a file of the folder.
+    /// Returns the process that wrote its pid to a file in the folder.
     fn process(&self, name: &str) -> Pid {
         let path = self.folder.file(name);
         let number = until(name, || fs::read_to_string(&path).ok()?.trim().parse().ok());
         Pid::from_raw(number).expect("a process's number")
     }
 
-    /// Comes back when hodo says that it waits.
+    /// Waits until hodo reports that it waits.
     fn wait_for_wait(&self) {
         until("the line that says so", || self.log().contains("Ctrl-C").then_some(()));
     }
 
-    /// The exit code of hodo.
+    /// Returns hodo's exit code.
     fn code(&mut self) -> i32 {
         let status = until("the end", || self.child.try_wait().expect("it is our child"));
         status.code().unwrap_or_else(|| panic!("{status}: {}", self.log()))
     }
 
-    /// The table of functions, of which all that the emulated processor counted is shown.
+    /// Returns the table of functions, after a check that it contains all instructions that the emulator counted.
     fn table(&self) -> Value {
         let recording = self.folder.file("perf.data");
         let info = hodo(&["info", "--format", "json", &recording]).fine().json();
@@ -82,7 +82,7 @@ impl Recording {
     }
 }
 
-/// Nothing goes on behind a test that failed.
+/// No process outlives a failed test.
 impl Drop for Recording {
     fn drop(&mut self) {
         let number =
@@ -134,7 +134,8 @@ fn a_late_child_that_is_killed_keeps_what_it_ran() {
     }
 }
 
-/// A daemon is cut where it is when the user ends the wait; what it does afterwards it does unseen and in silence.
+/// A daemon's recording ends where it is when the user ends the wait. The daemon continues untraced and without
+/// messages.
 #[test]
 fn a_daemon_is_cut_when_the_user_ends_the_wait() {
     if !can_record() {

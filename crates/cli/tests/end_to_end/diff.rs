@@ -1,4 +1,4 @@
-//! `hodo diff`, of programs of which everything is known.
+//! `hodo diff` of known programs.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ fn diff(arguments: &[&str]) -> Ran {
     hodo(&[&["diff", "-q"], arguments].concat())
 }
 
-/// The rows of a table of JSON, as objects.
+/// Returns the rows of a JSON table as objects.
 fn rows(table: &Value) -> Vec<Value> {
     let columns = table["columns"].as_array().unwrap();
     let object = |row: &Value| {
@@ -30,7 +30,7 @@ fn row<'r>(rows: &'r [Value], function: &str) -> &'r Value {
     rows.iter().find(|row| row["function"] == function).unwrap_or_else(|| panic!("{function}: {rows:?}"))
 }
 
-/// Compiles a program of the lab, and records it under another name. Of `slowpath` the first requests do.
+/// Compiles a program of the lab, and records it under another name. Uses fewer requests of `slowpath`.
 fn build(folder: &Folder, source: &str, options: &[&str], name: &str, arguments: &[&str]) -> String {
     let program = folder.file(name);
     let path = format!("{}/../../lab/workloads/{source}", env!("CARGO_MANIFEST_DIR"));
@@ -64,7 +64,7 @@ fn a_recording_does_not_differ_from_itself() {
     assert_eq!(parted[1]["summary"]["common_instructions"], main["instructions"]);
 }
 
-/// The emulated processor counts too: what differs is what it counted more.
+/// The difference equals that of the emulator's own counts.
 #[test]
 fn what_differs_is_what_ran_more() {
     if !can_record() {
@@ -93,7 +93,7 @@ fn what_differs_is_what_ran_more() {
     assert!(text.starts_with("grown\n") && !text.contains("\nshrunk\n"), "{text}");
 }
 
-/// `slowpath` answers requests, of which one in some hundreds has to rehash the table first: `insert` branches there.
+/// `slowpath` answers requests. One in some hundreds must rehash the table first: `insert` branches there.
 #[test]
 fn the_first_divergence_is_the_planted_branch() {
     if !can_record() {
@@ -119,7 +119,7 @@ fn the_first_divergence_is_the_planted_branch() {
         found.push(json);
     }
     assert_eq!(found[0], found[1]);
-    // All that one ran more is in its rows.
+    // The difference is that of the instruction counts of the two calls.
     let of = |nth: &str| {
         let call = format!("handle_request#{nth}");
         table("functions", &["--call", &call], &recording).0["instructions"].as_f64().unwrap()
@@ -143,7 +143,7 @@ fn two_builds_of_a_program_can_be_read() {
     assert!(markdown.stdout.contains("`handle_request;insert"), "{}", markdown.stdout);
     let json = diff(&["--per", "handle_request", "--format", "json", &old, &new]).fine().json();
     assert_eq!(json["summary"]["a_executions"], 40);
-    // Functions of both builds are each in one row, and all instructions of an execution are in some row or the same.
+    // A function in both builds has one row, and the rows contain all instructions of an execution.
     let all = rows(&json);
     let delta: f64 = all.iter().map(|row| row["delta_instructions"].as_f64().unwrap()).sum();
     let whole = json["summary"]["delta_instructions"].as_f64().unwrap();
@@ -152,7 +152,7 @@ fn two_builds_of_a_program_can_be_read() {
     assert!(parted.code == 2 && parted.stderr.contains("not the same file"), "{parted:?}");
 }
 
-/// A function that one build calls and the other has inlined is said to be inlined there.
+/// A function that one build calls and the other inlines is reported as inlined there.
 #[test]
 fn inlined_functions_are_said_to_be_inlined() {
     if !can_record() {
@@ -288,7 +288,7 @@ fn row_of<'r>(rows: &'r [Value], call: &str) -> &'r Value {
     rows.iter().find(|row| row["call"] == call).unwrap()
 }
 
-/// What a side lost is said with the side, and is an error under --strict.
+/// A side's loss is reported with the side, and is an error with --strict.
 #[test]
 fn what_a_side_lost_is_said() {
     if !can_record() {
@@ -325,7 +325,7 @@ fn what_a_side_lost_is_said() {
     assert!([0, 3].contains(&ran.code) && !ran.stderr.contains("panicked"), "{ran:?}");
 }
 
-/// Executions that part late: behind several of the pieces that are held against each other.
+/// Executions that diverge late, after several digests.
 #[test]
 fn a_late_divergence_is_found() {
     if !can_record() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::run::{Folder, hodo};
 
-/// A clock of nanoseconds from 1970, packets with times, events with a thread in their context.
+/// A clock that counts nanoseconds from 1970, packets with times, and events with a thread in their context.
 pub(crate) const METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; uuid = \"00010203-0405-0607-0809-0a0b0c0d0e0f\"; };
 env { hostname = \"host\"; };
@@ -22,7 +22,7 @@ event { id = 1; name = \"a:one\"; fields := struct { integer { size = 8; base = 
 event { id = 2; name = \"b:two\"; fields := struct { enum : u8 { LOW = 1, HIGH = 2 } level; }; };
 ";
 
-/// A packet of a CPU, with what was discarded so far.
+/// Returns a packet of a CPU, with the number of events discarded so far.
 pub(crate) fn packet(cpu: u8, number: u8, times: (u64, u64), discarded: u8, events: &[&[u8]]) -> Vec<u8> {
     let events = events.concat();
     let mut bytes: Vec<u8> = [times.0, times.1].iter().flat_map(|time| time.to_le_bytes()).collect();
@@ -32,7 +32,7 @@ pub(crate) fn packet(cpu: u8, number: u8, times: (u64, u64), discarded: u8, even
     bytes
 }
 
-/// A trace of two CPUs, and what a reader must not stumble over.
+/// Writes a trace of two CPUs, and files that a reader must ignore.
 fn write(folder: &Path) {
     fs::create_dir_all(folder.join("index")).unwrap();
     fs::write(folder.join("metadata"), METADATA).unwrap();
@@ -56,7 +56,7 @@ fn a_stream_that_stands_where_events_do_is_found() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
     let plain = script(folder.path(), &[]);
-    // Packets are looked for by metadata without what looks like a block of an event.
+    // The search for packets uses reduced metadata, without the text that looks like an event block.
     let hidden = METADATA.replace("stream {", "/*\nevent {\n*/ stream {");
     fs::write(folder.path().join("metadata"), hidden).unwrap();
     assert_eq!(script(folder.path(), &[]), plain);
@@ -181,7 +181,7 @@ fn counts_and_what_is_in_a_trace() {
     assert_eq!(trace["streams"][0]["events_lost"], 3);
     let info = hodo(&["info", input]).fine().stdout;
     assert!(info.contains("event classes"));
-    // Facts 28 and 29: what was made of files that are of no use is told.
+    // Facts 28 and 29: the trace's notes mention unusable files and their consequences.
     assert!(info.contains("cpu_0: the index of this file was not used"), "{info}");
     assert!(hodo(&["report", "count", input]).fine().stderr.contains("hodo: cpu_0: the index"));
 }
@@ -193,7 +193,7 @@ fn fact_26_folders_with_one_uuid_are_one_trace() {
     write(&folder.path().join("two"));
     let input = folder.path().to_str().unwrap();
     let table = hodo(&["report", "count", "--format", "json", input]).fine().json();
-    // Without ids of streams, each file is one.
+    // Without stream ids, each file is a stream.
     assert_eq!((&table["summary"]["events"], &table["summary"]["streams"]), (&12.into(), &4.into()));
 }
 
@@ -202,7 +202,7 @@ fn what_lies_outside_of_the_time_is_not_read() {
     let folder = Folder::new();
     let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
     let mut stream = fs::read(whole.join("stream")).unwrap();
-    // Events of the first of its packets, of 445 bytes.
+    // Overwrites events in the first packet, which has 445 bytes.
     stream[120..440].fill(0xff);
     folder.write("metadata", &fs::read(whole.join("metadata")).unwrap());
     folder.write("stream", &stream);

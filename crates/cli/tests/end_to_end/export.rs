@@ -1,4 +1,4 @@
-//! Traces written anew.
+//! Traces exported as CTF.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::run::{Folder, hodo};
 
-/// Traces in the folder of fixtures, with how many events they have and how many were lost.
+/// Fixtures, with their numbers of events and of lost events.
 const FIXTURES: &[(&str, u64, u64)] = &[
     ("barectf3.1", 976, 19),
     ("board", 6996, 0),
@@ -21,7 +21,7 @@ fn fixture(name: &str) -> String {
     path.into_os_string().into_string().unwrap()
 }
 
-/// All events, without the names of the traces, which are those of their folders.
+/// Returns all events, without the names of the traces, which are those of their folders.
 fn events(input: &str, arguments: &[&str]) -> Vec<String> {
     let script = hodo(&[&["script", "--format", "jsonl", "-q"], arguments, &[input]].concat()).fine().stdout;
     let nameless = |line: &str| {
@@ -68,11 +68,11 @@ fn what_is_wanted_is_what_is_written() {
     }
 }
 
-/// What ftrace and perf recorded, in the folder of fixtures.
+/// Fixtures recorded by ftrace and perf.
 const TRACERS: &[&str] = &["../ftrace/small-6.dat", "../ftrace/small-7.dat", "../perf/events.data"];
 
-/// Whether the fields of an event are those of what was written of it. Only CTF has lengths and names that are
-/// empty; CTF 1.8 has arrays of bytes for blobs.
+/// Returns whether an event's fields equal those of its export. Only CTF has length fields and empty names; CTF 1.8 has
+/// arrays of bytes in place of blobs.
 fn same_fields(original: &Value, written: &Value) -> bool {
     let (Value::Object(original), Value::Object(written)) = (original, written) else { return false };
     let same = |name: &str, value: &Value| match (original.get(name), value) {
@@ -88,7 +88,7 @@ fn same_fields(original: &Value, written: &Value) -> bool {
     written.iter().all(|(name, value)| same(name, value)) && original.keys().all(is_there)
 }
 
-/// Whether an event is the same as what was written of it.
+/// Returns whether an event equals its export.
 fn same_event(original: &str, written: &str) -> bool {
     let [original, written] =
         [original, written].map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap());

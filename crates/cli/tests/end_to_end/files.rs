@@ -1,4 +1,4 @@
-//! Where a program's file and its debugging information are found: functions keep their names, lines their numbers.
+//! Finding a program's file and its debug information: functions keep their names, and lines their numbers.
 
 use std::{
     fs,
@@ -11,13 +11,13 @@ use crate::{
     run::{Folder, command, wait},
 };
 
-/// Runs a tool that has to succeed.
+/// Runs a tool, which must succeed.
 fn tool(name: &str, arguments: &[&str]) {
     let ran = Command::new(name).args(arguments).stderr(Stdio::null()).status();
     assert!(ran.is_ok_and(|status| status.success()), "{name} {arguments:?}");
 }
 
-/// A recorded program in a folder of its own, and its build id in hexadecimal.
+/// A recorded program in its own folder, and its build id in hexadecimal.
 struct Recorded {
     folder: Folder,
     program: String,
@@ -43,20 +43,20 @@ impl Recorded {
         Some(Recorded { folder, program, recording, build_id })
     }
 
-    /// Takes the debugging information and the symbols out of the program, into a file of its own.
+    /// Moves the debug information and the symbols from the program to a separate file.
     fn strip(&self, debug: &str) {
         fs::create_dir_all(Path::new(debug).parent().expect("a folder")).expect("a folder");
         tool("objcopy", &["--only-keep-debug", &self.program, debug]);
         tool("strip", &[&self.program]);
     }
 
-    /// `xx/yyyy` of the build id.
+    /// Returns the build id as `xx/yyyy`.
     fn by_build_id(&self) -> String {
         let (first, rest) = self.build_id.split_at(2);
         format!("{first}/{rest}")
     }
 
-    /// What `hodo report KIND` prints, with perf's cache of files in this folder.
+    /// Returns the output of `hodo report KIND`, with perf's cache of files in this folder.
     fn report(&self, kind: &str, options: &[&str]) -> String {
         let arguments = [&["report", kind, "--format", "csv"], options, &[&self.recording]].concat();
         let mut command = command(&arguments);
@@ -82,7 +82,7 @@ fn a_debug_file_beside_the_program_is_found_by_its_link() {
     recorded.knows(&[], false);
     tool("objcopy", &[&format!("--add-gnu-debuglink={debug}"), &recorded.program]);
     recorded.knows(&[], true);
-    // One that was built at another time has another checksum.
+    // A file of another build has another checksum.
     fs::write(&debug, [fs::read(&debug).expect("the file"), vec![0]].concat()).expect("a file");
     recorded.knows(&[], false);
 }
@@ -110,7 +110,7 @@ fn perfs_cache_has_the_program_and_its_debug_file() {
     recorded.strip(&format!("{cache}/debug"));
     fs::rename(&recorded.program, format!("{cache}/elf")).expect("the program moves");
     recorded.knows(&[], true);
-    // A file of another build is not taken for it.
+    // A file of another build is rejected.
     fs::copy("/bin/true", format!("{cache}/elf")).expect("a file");
     recorded.knows(&[], false);
 }

@@ -1,4 +1,4 @@
-//! Guests: traces of virtual machines, and where their code is found.
+//! Guests: traces of virtual machines, and the search for their code.
 
 use std::{fs, io, process::Command};
 
@@ -20,10 +20,10 @@ use crate::{
 
 const ROUNDS: u32 = 5;
 
-/// Where a guest's kernel lies.
+/// Address of a guest's kernel.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
-/// The trace of a run in a guest.
+/// Returns the trace of a run in a guest.
 fn guest_trace(base: u64) -> Vec<u8> {
     trace_with(base, ROUNDS, &[Packet::Pip { cr3: 0x1234000, non_root: true }])
 }
@@ -32,7 +32,7 @@ fn lines(base: u64) -> String {
     program::lines(&program::addresses(base, ROUNDS))
 }
 
-/// The last line says that nothing was decoded, and names an option.
+/// Asserts that the last line reports that nothing was decoded, and names an option.
 #[track_caller]
 fn nothing(ran: &Ran, option: &str) {
     let last = ran.stderr.lines().last().unwrap_or_default();
@@ -59,7 +59,7 @@ fn code_of_a_raw_buffer_is_that_of_a_guest_too() {
         let ran = script(&[options, &["--strict"]].concat()).fine();
         assert_eq!(ran.stdout, lines(0x1000), "{options:?}");
     }
-    // What is the host's alone is no guest's.
+    // Code for the host only is not used for a guest.
     nothing(&script(&["--host-code", &right]).fine(), "--guest-code=FILE@ADDRESS");
     let buffer = folder.write("elf.pt", &guest_trace(program::ENTRY));
     let elf = folder.write("program", &program::elf(&program::code(ROUNDS), [1; 20]));
@@ -72,7 +72,7 @@ fn code_of_a_raw_buffer_is_that_of_a_guest_too() {
 /// The process that runs the guest.
 const HYPERVISOR: Thread = Thread { pid: 77, tid: 77 };
 
-/// A recording of a hypervisor's process that maps a program, and runs a guest at `base`.
+/// Writes a recording of a hypervisor's process that maps a program, and runs a guest at `base`.
 fn recording(folder: &Folder, program: &str, base: u64) -> String {
     let setup = Setup {
         config: intel_pt_config::BRANCH,
@@ -115,7 +115,7 @@ fn code_of_a_guest_is_in_the_process_of_its_hypervisor() {
     assert_eq!(ran.stdout, lines(program::ENTRY));
 }
 
-/// Where the code begins in the files of kernels below.
+/// Offset of the code in the kernel files below.
 const TEXT: u64 = program::ENTRY - program::LOADED_AT;
 
 #[test]
@@ -141,7 +141,7 @@ fn the_kernel_of_a_guest_is_below_the_pid_of_its_hypervisor() {
     nothing(&hodo(&["script", "--insns", "--guestmount", &other, &recording]).fine(), "--guestmount");
 }
 
-/// A kernel that was linked for another address than the one where it ran: kallsyms says where that is.
+/// A kernel that ran at another address than it was linked for: kallsyms contains the run-time address.
 #[test]
 fn the_kernel_of_a_guest_is_placed_by_its_symbols() {
     let folder = Folder::new();

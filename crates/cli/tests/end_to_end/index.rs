@@ -1,4 +1,4 @@
-//! `hodo index`: a store of a trace, and what `hodo info` says of it.
+//! `hodo index`: a store of a trace, and its description by `hodo info`.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::run::{Folder, command, hodo, wait};
 
-/// A copy of a trace of the fixtures, which may be changed.
+/// Copies a trace of the fixtures, to be changed.
 fn trace(folder: &Folder) -> String {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/lttng2.13-kernel");
     let copy = folder.file("trace");
@@ -46,7 +46,7 @@ fn a_store_has_the_intervals_that_the_report_has() {
     assert!(text.contains(&store) && text.contains("states"), "{text}");
 }
 
-/// Holds a store against the rows of the report.
+/// Compares a store with the rows of the report.
 #[track_caller]
 fn check(store: &str, report: &Value) {
     let store = Store::open(Path::new(store)).unwrap();
@@ -78,7 +78,7 @@ fn check(store: &str, report: &Value) {
     found.sort();
     assert!(found.len() > 100);
     assert_eq!(found, expected);
-    // A picture counts each of them once.
+    // A picture counts each record once.
     let (first, last) = table.span().unwrap();
     let picture = table.slices((first, last + 1), Lanes::All, 2, &Budget::default()).unwrap();
     let records: usize = picture

@@ -1,4 +1,4 @@
-//! Code that a run-time compiler makes, with the names that it leaves behind.
+//! Code of a run-time compiler, with the names in the compiler's files.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -9,8 +9,8 @@ use crate::{
     run::{Folder, hodo},
 };
 
-/// Records the small compiler of the lab with the file that it writes, and gives how many instructions
-/// ran of the functions that are of that file, by name.
+/// Records the lab's small compiler with the file that it writes. Returns the instruction count of each function of
+/// that file.
 fn run(kind: &str, module: &str) -> Option<BTreeMap<String, u64>> {
     if !can_record() {
         return None;
@@ -57,7 +57,7 @@ fn a_jitdump_names_each_function_at_its_time() {
     assert_eq!(counts, expected(&[("double", 6), ("sum", 15), ("quick", 14)]));
 }
 
-/// A perf map has no times: the last function at an address stands for all that ran there.
+/// A perf map has no times: the last function at an address gets everything that ran there.
 #[test]
 fn a_perf_map_names_by_address_alone() {
     let Some(counts) = run("map", "perf-") else { return };

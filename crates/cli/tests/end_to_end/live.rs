@@ -1,4 +1,4 @@
-//! Sessions that LTTng is recording, read from its relay daemon.
+//! Live LTTng sessions, read from LTTng's relay daemon.
 
 use std::{
     collections::HashSet,
@@ -19,10 +19,10 @@ use crate::run::{command, hodo, wait};
 
 const THREADS: u64 = 4;
 const EVENTS: u64 = 100_000;
-/// Far more than anything here takes on a busy machine.
+/// Far longer than any test here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// LTTng's daemons of our own, which end with the test.
+/// LTTng daemons of this test, which end with it.
 pub(crate) struct Lttng {
     pub(crate) folder: TempDir,
     ports: [u16; 3],
@@ -38,7 +38,7 @@ impl Drop for Lttng {
     }
 }
 
-/// A command that does not run as root: the daemons of root are the machine's own.
+/// Returns a command that does not run as root: root's daemons are the machine's own.
 fn unprivileged(program: &OsStr, home: &Path) -> Command {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     let mut command = match is_root {
@@ -109,7 +109,7 @@ impl Lttng {
         format!("net://127.0.0.1:{}", self.ports[2])
     }
 
-    /// A session, by its address.
+    /// Returns the address of a session.
     fn session(&self, name: &str) -> String {
         let list = hodo(&["script", &self.address()]).fine().stdout;
         let line = list.lines().find(|line| line.contains(&format!("/{name} ")));
@@ -127,7 +127,7 @@ impl Lttng {
     }
 }
 
-/// A port whose first connection ends after so many bytes, and whose others lead to another port.
+/// Returns a port whose first connection ends after `bytes` bytes. All connections are forwarded to `port`.
 fn unreliable(port: u16, bytes: u64) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -153,7 +153,7 @@ fn read(address: &str, file: &Path) -> Child {
     command(&["script", "--format", "jsonl", "-q", address]).stdout(out).spawn().expect("hodo starts")
 }
 
-/// Each event of each thread, once.
+/// Asserts that each event of each thread is there once.
 #[track_caller]
 fn check(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
@@ -177,7 +177,7 @@ fn sessions_are_read_while_they_are_recorded_and_nothing_is_missing_or_twice() {
     ["one", "two"].into_iter().for_each(|name| lttng.record(name));
     let (one, two) = (lttng.session("one"), lttng.session("two"));
     let file = |name: &str| lttng.folder.path().join(name);
-    // This connection is lost amid a packet, and made anew.
+    // This connection breaks within a packet, and is opened again.
     let port = unreliable(lttng.ports[2], 300_000);
     let whole = read(&one.replace(&lttng.ports[2].to_string(), &port.to_string()), &file("one"));
     let mut killed = read(&two, &file("killed"));
@@ -188,11 +188,11 @@ fn sessions_are_read_while_they_are_recorded_and_nothing_is_missing_or_twice() {
     killed.wait().unwrap();
     let restarted = read(&two, &file("two"));
     assert!(traced.wait().unwrap().success());
-    // A session that ends before the connection is made anew is gone.
+    // A session that ends before the viewer reconnects is gone.
     until("a third of the events", || fs::metadata(file("one")).is_ok_and(|file| file.len() > 20_000_000));
     lttng.lttng("stop one");
     lttng.lttng("stop two");
-    // A third viewer is refused while another reads; what is there is told of a session that is not.
+    // A third viewer is refused while another one reads. The error for an unknown session lists the existing ones.
     assert!(hodo(&["script", &format!("{two}x")]).stderr.contains("no such session; there are"));
     lttng.lttng("destroy --no-wait one");
     lttng.lttng("destroy --no-wait two");

@@ -1,4 +1,4 @@
-//! The program as people start it: arguments in, output and exit codes out.
+//! End-to-end tests of the program: arguments in, output and exit codes out.
 
 mod babeltrace;
 mod containers;

@@ -1,10 +1,10 @@
-//! What a trace tells beside the flow.
+//! Events beside the flow.
 
 use hodo_intel_pt::packet::{IpPayload, Packet, Tnt};
 
 use crate::run::{Folder, hodo};
 
-/// `nop; ptwrite eax; jz .; syscall`, traced with everything that stands beside its flow.
+/// Returns `nop; ptwrite eax; jz .; syscall` and a trace of it with events of all kinds.
 fn traced(folder: &Folder) -> (String, String) {
     let code = folder.write("code.bin", &[0x90, 0xf3, 0x0f, 0xae, 0xe0, 0x74, 0xf9, 0x0f, 0x05]);
     let packets = [

@@ -1,4 +1,4 @@
-//! Where output goes: files that are whole or absent, pipes whose reader goes away, limits, formats.
+//! Output: files that are complete or absent, closed pipes, limits, formats.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ use crate::{
     run::{Folder, command, hodo, wait},
 };
 
-/// A raw buffer with its code, as arguments.
+/// Returns arguments for a raw buffer with its code.
 fn input(folder: &Folder, rounds: u32) -> Vec<String> {
     let buffer = folder.write("trace.pt", &raw::trace(0x1000, rounds));
     let code = folder.write("code.bin", &program::code(rounds));
@@ -33,7 +33,7 @@ fn a_file_is_whole_or_absent() {
     let names = folder.names();
     assert!(hodo(&arguments(&["script", "--insns", "-o", &out], &input)).fine().stdout.is_empty());
     assert_eq!(fs::read_to_string(&out).unwrap(), program::lines(&program::addresses(0x1000, 10)));
-    // Readable for whom the umask lets, as any other new file.
+    // The umask applies, as for any other new file.
     let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&out), mode(&folder.write("new", b"")));
     fs::remove_file(folder.file("new")).unwrap();
@@ -47,7 +47,7 @@ fn a_file_is_whole_or_absent() {
 #[test]
 fn an_interrupted_run_leaves_no_file() {
     let folder = Folder::new();
-    // So many that they take a while to write.
+    // Enough instructions to take a while.
     let input = input(&folder, 3_000_000);
     let out = folder.file("out.txt");
     let child = command(&arguments(&["script", "--insns", "--chunk-size", "1K", "-o", &out], &input)).spawn();
@@ -104,7 +104,7 @@ fn a_reader_that_goes_away_is_no_error() {
         let ran = wait(child).expect("it ends").fine();
         assert!(ran.stderr.is_empty(), "{words:?}: {ran:?}");
     }
-    // Output so short that it only meets the closed pipe when it ends.
+    // Output so short that it meets the closed pipe only at the end.
     for words in [&["report", "functions"][..], &["info"], &["report", "--list"], &["completions", "bash"]] {
         let short = if words.contains(&"functions") || words == ["info"] { &input[..] } else { &[] };
         let (reader, writer) = std::io::pipe().unwrap();

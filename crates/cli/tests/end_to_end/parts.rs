@@ -1,4 +1,4 @@
-//! What processes fold by themselves is, merged, what one makes of the whole.
+//! Parts folded by separate processes and merged equal the result of a single process.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn trace() -> String {
     folder.to_str().unwrap().to_owned()
 }
 
-/// The names of reports, and whether they are about control flow, as `report --list` has them.
+/// Returns the names of the reports in `report --list`, and whether they are about control flow.
 fn reports() -> Vec<(String, bool)> {
     let list = hodo(&["report", "--list"]).fine().stdout;
     let line = |line: &str| {
@@ -22,13 +22,13 @@ fn reports() -> Vec<(String, bool)> {
     list.lines().filter_map(line).filter(|(name, _)| !needs_more.contains(&name.as_str())).collect()
 }
 
-/// The names of reports about events that `all` has.
+/// Returns the names of the event reports in `all`.
 fn analyses() -> Vec<String> {
     let of_events = reports().into_iter().filter(|(name, is_of_flow)| !is_of_flow && name != "count");
     of_events.map(|(name, _)| name).collect()
 }
 
-/// Folds a part; its file.
+/// Folds a part and returns its file.
 fn fold(folder: &Folder, analysis: &str, part: &str, more: &[&str]) -> String {
     let file = folder.file(&format!("{}.part", part.replace('/', "-of-")));
     let fixed = ["fold", "-q", "--analysis", analysis, "--part", part, "-o", &file, "--chunk-size", "16K"];
@@ -80,7 +80,7 @@ fn what_to_show_is_chosen_when_parts_are_merged() {
     assert_eq!(kinds.collect::<Vec<_>>(), ["count", "cpu"]);
 }
 
-/// Numbers in a column of a table.
+/// Sums a column of a table.
 fn sum(table: &serde_json::Value, column: &str) -> u64 {
     let columns = table["columns"].as_array().unwrap();
     let place = columns.iter().position(|found| found["name"] == column).unwrap();
@@ -155,8 +155,8 @@ fn recording() -> [String; 2] {
     ["tiny.data", "symfs"].map(|name| folder.join(name).to_str().unwrap().to_owned())
 }
 
-/// Every report, of control flow and of events, in processes of their own: tasks as `hodo plan` prints them, merged as
-/// a chain and as a tree.
+/// Every report, of control flow and of events, in separate processes: tasks as printed by `hodo plan`, merged as a
+/// chain and as a tree.
 #[test]
 fn tasks_of_a_plan_are_the_whole_merged_as_a_chain_and_as_a_tree() {
     let ([recording, symfs], trace) = (recording(), trace());
@@ -204,7 +204,7 @@ fn a_task_of_an_input_that_changed_is_refused() {
     assert!(ran.code == 2 && ran.stderr.contains("no task that `hodo plan` printed"), "{ran:?}");
 }
 
-/// One experiment of a recording of control flow and a trace of the kernel.
+/// One experiment with a recording of control flow and a kernel trace.
 #[test]
 fn control_flow_and_kernel_events_are_read_in_one_command() {
     let ([recording, symfs], trace) = (recording(), trace());

@@ -1,4 +1,4 @@
-//! `hodo report paths`: call paths, of a function's executions or all.
+//! `hodo report paths`: all call paths, or those of a function's executions.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn sum(rows: &[Value], column: &str) -> u64 {
     rows.iter().map(|row| row[column].as_u64().unwrap()).sum()
 }
 
-/// The paths of folded text and their numbers.
+/// Returns the paths and numbers in folded output.
 fn folded(arguments: &[&str], recording: &str) -> Vec<(String, u64)> {
     let text = hodo(&[&["report", "paths", "--format", "folded"], arguments, &[recording]].concat()).fine();
     let split = |line: &str| {
@@ -87,7 +87,7 @@ fn a_root_that_is_not_there_is_said() {
     }
 }
 
-/// The functions that do system calls are known by their names, as the kernel gives them.
+/// The functions that implement system calls are identified by the kernel's naming scheme.
 #[test]
 fn paths_of_a_system_call_begin_at_the_function_that_does_it() {
     if !can_record() {

@@ -1,4 +1,4 @@
-//! Periods between any two sorts of events.
+//! Periods between any two kinds of events.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn periods_of_interrupts_are_what_the_analysis_of_interrupts_tells() {
         let soft = periods(&trace, &[&soft[..], &["--group", "vec"]].concat());
         assert_eq!(soft["summary"]["total_ns"], irq["summary"]["soft_ns"]);
         let rows = irq["rows"].as_array().unwrap().iter().filter(|row| row[0] == "soft");
-        // Kind, number and name there, the group here; then the same figures.
+        // Kind, number and name there, the group here; the figures are the same.
         let theirs: Vec<_> = rows.map(|row| (row[1].to_string(), row[3].clone(), row[4].clone())).collect();
         let rows = soft["rows"].as_array().unwrap().iter();
         let ours: Vec<_> =
@@ -43,7 +43,7 @@ fn one_event_ends_a_period_and_begins_another() {
         &[&switch[..], &["--match", "next_tid=prev_tid,cpu", "--group", "next_comm"]].concat(),
     );
     let cpu = hodo(&["report", "cpu", "-q", "--format", "json", &trace]).fine().json();
-    // The analysis of CPU use also counts who ran before the first switch and after the last.
+    // The analysis of CPU use also counts time before the first switch and after the last.
     let (ran, busy) = (&ran["summary"]["total_ns"], &cpu["summary"]["busy_ns"]);
     assert!(ran.as_u64().unwrap() > 0 && ran.as_u64() <= busy.as_u64(), "{ran} {busy}");
 }

@@ -1,4 +1,4 @@
-//! CTF traces that say little of themselves, or nothing that can be read.
+//! CTF traces with little metadata, or with nothing readable.
 
 use std::{fs, path::Path};
 
@@ -8,13 +8,13 @@ const TYPES: &str = "/* CTF 1.8 */
 typealias integer { size = 8; } := u8; typealias integer { size = 32; } := u32;
 trace { major = 1; minor = 8; byte_order = le; };
 ";
-/// As Zephyr writes it: no clock, no packets, a time and an id before each event.
+/// The form in which Zephyr writes: no clock, no packets, a time and an id before each event.
 const ZEPHYR: &str = "stream { event.header := struct { u32 timestamp; u8 id; }; };
 event { name = thread_switched_in; id = 0x10; fields := struct { u32 thread_id; }; };
 event { name = isr_enter; id = 0x1b; };
 ";
 
-/// A folder with metadata and one stream, and its path.
+/// Writes a folder with metadata and one stream, and returns it with its path.
 fn trace(metadata: &str, stream: &[u8]) -> (Folder, String) {
     let folder = Folder::new();
     folder.write("metadata", format!("{TYPES}{metadata}").as_bytes());
@@ -23,7 +23,7 @@ fn trace(metadata: &str, stream: &[u8]) -> (Folder, String) {
     (folder, path)
 }
 
-/// Three events, of which the last comes after the counter has wrapped.
+/// Returns three events; the counter wraps before the last.
 fn zephyr() -> Vec<u8> {
     let event = |time: u32, id: u8, fields: &[u8]| [&time.to_le_bytes()[..], &[id], fields].concat();
     [event(100, 0x10, &[7, 0, 0, 0]), event(250, 0x1b, &[]), event(50, 0x1b, &[])].concat()
@@ -43,7 +43,7 @@ fn times_without_a_clock_are_nanoseconds_unless_the_command_line_says_otherwise(
     let (slower, note) = times(&["--clock-frequency", "1000000"]);
     assert_eq!(slower, [100_000, 250_000, 4_294_967_346_000]);
     assert_eq!(note, "");
-    // Spans of time are of use, too.
+    // Time windows work, too.
     assert_eq!(times(&["-q", "--time", "0%-50%"]).0, [100, 250]);
     assert_eq!(times(&["-q", "--time", "+0.0000001,"]).0, [250, 4_294_967_346]);
     let info = hodo(&["info", &path]).fine().stdout;
@@ -93,7 +93,7 @@ fn a_trace_of_which_nothing_can_be_read_is_no_success() {
         (unknown.clone(), 3),
         ([good.clone(), bad].concat(), 0),
         ([unknown, good].concat(), 0),
-        // An empty packet is as it should be.
+        // An empty packet is valid.
         ([&0xC1FC_1FC1_u32.to_le_bytes()[..], &64u32.to_le_bytes()].concat(), 0),
         (Vec::new(), 0),
     ] {

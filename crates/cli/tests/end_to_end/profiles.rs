@@ -1,4 +1,4 @@
-//! Counts by block and line, samples, and parts of a recording, of programs of which everything is known.
+//! Counts by block and line, samples, and parts of a recording, for known programs.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::{
     run::{Folder, hodo},
 };
 
-/// A table of a recording, with its rows as objects.
+/// Returns the summary and the rows of a report, with rows as objects.
 pub(crate) fn table(kind: &str, options: &[&str], recording: &str) -> (Value, Vec<Value>) {
     let json = hodo(&[&["report", kind, "--format", "json"], options, &[recording]].concat()).fine().json();
     let columns = json["columns"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn blocks_of_a_known_program() {
     let (summary, rows) = table("blocks", &["--strict"], &recording);
     let executed = program::addresses(program::ENTRY, ROUNDS);
     assert_eq!(summary["instructions"], executed.len());
-    // Whatever pieces the trace cuts the program into, each instruction runs as often as it did.
+    // However the trace splits the program into blocks, each instruction keeps its count.
     for (offset, taken, not_taken) in [(13, ROUNDS / 2, ROUNDS.div_ceil(2)), (18, ROUNDS - 1, 1)] {
         let ends_there = |row: &&Value| {
             let address = row["address"].as_u64().unwrap();
@@ -82,7 +82,7 @@ fn samples_are_as_many_as_fit() {
         let sum: u64 = rows.iter().map(|row| row["self_samples"].as_u64().unwrap()).sum();
         assert_eq!(sum, instructions / period, "{period}");
     }
-    // What a part of the recording shows are samples of the whole.
+    // Samples of parts of the recording add up to those of the whole.
     let samples = |span: &str| {
         let (summary, _) = table("functions", &["--every", "7i", "--time", span], &recording);
         summary["samples"].as_u64().unwrap()
@@ -214,7 +214,7 @@ fn instructions_per_cycle() {
         let (summary, rows) = table(kind, &[], &recording);
         let (instructions, cycles) =
             (summary["instructions"].as_u64().unwrap(), summary["cycles"].as_u64().unwrap());
-        // What ran before the first count of cycles has none.
+        // Instructions before the first cycle count have no cycles.
         assert!(cycles <= instructions && cycles > instructions - 50, "{kind}: {summary}");
         assert!((summary["ipc"].as_f64().unwrap() - 1.0).abs() < 0.01, "{kind}: {summary}");
         assert!(rows.iter().all(|row| row["cycles"].as_u64().is_some()), "{kind}: {rows:?}");

@@ -1,4 +1,4 @@
-//! A program of which everything is known: a loop around a call and a branch that alternates.
+//! A known program: a loop around a call and a branch that alternates.
 
 /// ```text
 ///  0      mov ecx, ROUNDS
@@ -25,7 +25,7 @@ pub(crate) fn code(rounds: u32) -> Vec<u8> {
     code
 }
 
-/// The address of every instruction that runs, where the code lies at `base`.
+/// Returns the address of every executed instruction of the code at `base`.
 pub(crate) fn addresses(base: u64, rounds: u32) -> Vec<u64> {
     let mut offsets = vec![0];
     for round in (1..=rounds).rev() {
@@ -37,19 +37,19 @@ pub(crate) fn addresses(base: u64, rounds: u32) -> Vec<u64> {
     offsets.into_iter().map(|offset| base + offset).collect()
 }
 
-/// The conditional branches, and the returns, which all go where their calls said: whether taken.
+/// Returns whether each conditional branch is taken; a return counts as taken, because each goes to its call.
 pub(crate) fn branches(rounds: u32) -> Vec<bool> {
     (1..=rounds).rev().flat_map(|round| [true, round % 2 == 0, round > 1]).collect()
 }
 
-/// Lines of `hodo script --insns --fields ip`.
+/// Returns the lines of `hodo script --insns --fields ip`.
 pub(crate) fn lines(addresses: &[u64]) -> String {
     addresses.iter().map(|address| format!("{address:x}\n")).collect()
 }
 
-/// Where [`elf`] is loaded.
+/// Address at which [`elf`] is loaded.
 pub(crate) const LOADED_AT: u64 = 0x40_0000;
-/// Where its code begins.
+/// Address of its code.
 pub(crate) const ENTRY: u64 = LOADED_AT + CODE_OFFSET;
 
 const HEADER_SIZE: u64 = 64;
@@ -58,12 +58,12 @@ const NOTE_OFFSET: u64 = HEADER_SIZE + 2 * SEGMENT_SIZE;
 const NOTE_SIZE: u64 = 36;
 const CODE_OFFSET: u64 = 224;
 
-/// A static ELF executable of this code, with a build id.
+/// Returns a static ELF executable of this code, with a build id.
 pub(crate) fn elf(code: &[u8], build_id: [u8; 20]) -> Vec<u8> {
     elf_at(LOADED_AT, code, build_id)
 }
 
-/// The same, loaded at another address.
+/// Like [`elf`], loaded at another address.
 pub(crate) fn elf_at(loaded_at: u64, code: &[u8], build_id: [u8; 20]) -> Vec<u8> {
     let whole = CODE_OFFSET + code.len() as u64;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();

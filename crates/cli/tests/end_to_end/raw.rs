@@ -1,4 +1,4 @@
-//! Raw buffers of Intel PT, made here packet by packet.
+//! Raw buffers of Intel PT, encoded packet by packet.
 
 use hodo_intel_pt::packet::{IpPayload, Packet, Tnt};
 
@@ -7,15 +7,15 @@ use crate::{
     run::{Folder, hodo},
 };
 
-/// Rounds between two PSBs.
+/// Number of rounds between two PSBs.
 const PERIOD: usize = 1000;
 
-/// The trace of a whole run of [`program::code`] that is loaded at `base`.
+/// Returns the trace of a whole run of [`program::code`] loaded at `base`.
 pub(crate) fn trace(base: u64, rounds: u32) -> Vec<u8> {
     trace_with(base, rounds, &[])
 }
 
-/// The same with more packets in each PSB+.
+/// Like [`trace`], with `status` packets added to each PSB+.
 pub(crate) fn trace_with(base: u64, rounds: u32, status: &[Packet]) -> Vec<u8> {
     let mode = Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false };
     let ip = |address: u64| IpPayload::Sext48(address & 0xffff_ffff_ffff);
@@ -51,7 +51,7 @@ fn instructions_of_a_raw_buffer() {
     assert_eq!(ran.fine().stdout, program::lines(&program::addresses(program::ENTRY, 5)));
 }
 
-/// A raw buffer says nothing of threads: it shows thread 0, as a CPU's stream without switches does.
+/// A raw buffer has no information on threads: it shows thread 0, like a CPU's stream without switches.
 #[test]
 fn only_threads_that_were_asked_for() {
     let folder = Folder::new();
@@ -98,7 +98,7 @@ fn packets_of_a_raw_buffer() {
     assert!(shown.starts_with("00000000: 02 82 02 82 "), "{shown}");
 }
 
-/// What `hodo script --packets` shows of bytes, without the bytes themselves.
+/// Returns the output of `hodo script --packets`, without the packets' bytes.
 fn packets(bytes: &[u8], options: &[&str]) -> Vec<String> {
     let folder = Folder::new();
     let buffer = folder.write("trace.pt", bytes);
@@ -114,7 +114,7 @@ fn packets(bytes: &[u8], options: &[&str]) -> Vec<String> {
 fn packets_go_on_at_a_psb_inside_a_cut_packet() {
     let psb = Packet::Psb.encode().to_vec();
     let whole = [&psb[..], &[0x02, 0x23]].concat();
-    // Of an MNT of eleven bytes the first three are there.
+    // The first three bytes of an MNT, which has eleven.
     let bytes = [&whole[..], &[0x02, 0xc3, 0x88], &whole, &[0x02, 0x23]].concat();
     let expected = [
         "PSB",
@@ -125,7 +125,7 @@ fn packets_go_on_at_a_psb_inside_a_cut_packet() {
         "PSBEND",
     ];
     assert_eq!(packets(&bytes, &[]), expected);
-    // The same where a chunk ends there.
+    // The same at the end of a chunk.
     let mut many = Vec::new();
     for _ in 0..200 {
         many.extend_from_slice(&bytes[..whole.len() + 3]);
@@ -154,7 +154,7 @@ fn packets_heed_the_errata_of_the_processor() {
 #[test]
 fn an_address_filter_says_where_tracing_ended() {
     let folder = Folder::new();
-    // nop; jmp +2; hlt; hlt; nop; ret: the jump leaves the filter, and SKL014 takes its IP.
+    // nop; jmp +2; hlt; hlt; nop; ret: the jump leaves the filter, and erratum SKL014 omits its IP.
     let code = folder.write("code.bin", &[0x90, 0xeb, 0x02, 0xf4, 0xf4, 0x90, 0xc3]);
     let mode = Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false };
     let ip = IpPayload::Sext48(0x1000);
@@ -170,7 +170,7 @@ fn an_address_filter_says_where_tracing_ended() {
         assert_eq!(ran.stdout, "1000\n1001\n", "{filter}");
     }
     assert_eq!(script(&["--cpu", "6/61/4", "--strict"]).fine().stdout, "1000\n1001\n1005\n1006\n");
-    // With the erratum, and without the filter, either branch may be the last.
+    // With the erratum and without the filter, either branch may be the last.
     let ran = script(&["--cpu", "6/94/3"]).fine();
     assert!(ran.stdout.starts_with("1000\n1001\n# gap ") && ran.stderr.contains("--filter"), "{ran:?}");
 }
@@ -193,7 +193,7 @@ fn no_instruction_at_all_is_said_last() {
         let ran = hodo(&[what, &["--pt", &empty]].concat()).fine();
         assert!(ran.stderr.contains("no instruction was decoded"), "{ran:?}");
     }
-    // What decodes no flow says nothing of it.
+    // A command that decodes no flow doesn't report missing instructions.
     let ran = hodo(&["script", "--packets", "--pt", &buffer]).fine();
     assert!(ran.stderr.is_empty(), "{ran:?}");
 }
@@ -235,7 +235,7 @@ fn info_says_of_a_raw_buffer_what_is_so() {
         "{shown}"
     );
     assert!(!shown.contains("ELF") && shown.contains("  file\n"), "{shown}");
-    // Gaps in the flow are known to who decodes it.
+    // Gaps in the flow are known only after decoding.
     assert!(!shown.contains("gaps"), "{shown}");
     assert!(info(&[]).contains("does not name"));
 }

@@ -1,4 +1,4 @@
-//! Programs that are recorded on the emulated processor, and what the recordings tell.
+//! Programs recorded on the emulated processor, and reports of the recordings.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{
     run::{Folder, Ran, hodo},
 };
 
-/// Whether programs can be recorded here; says so if not.
+/// Returns whether programs can be recorded here; prints a message if not.
 pub(crate) fn can_record() -> bool {
     let found = Command::new("qemu-x86_64").arg("--version").output().is_ok();
     if !found {
@@ -18,7 +18,7 @@ pub(crate) fn can_record() -> bool {
     found
 }
 
-/// A program of ours in this folder.
+/// Builds the known program in this folder.
 pub(crate) fn build(folder: &Folder, rounds: u32, build_id: u8) -> String {
     let path = folder.write("program", &program::elf(&program::code(rounds), [build_id; 20]));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
@@ -33,7 +33,7 @@ pub(crate) fn record(folder: &Folder, options: &[&str], command: &[&str]) -> (St
     (out, ran)
 }
 
-/// Several processes, libraries, system calls.
+/// A command with several processes, libraries and system calls.
 const PROCESSES: [&str; 3] = ["sh", "-c", "ls / | wc -l; true; exit 7"];
 
 pub(crate) fn report(arguments: &[&str], recording: &str) -> Value {
@@ -91,7 +91,7 @@ fn the_span_of_each_instruction_holds_its_time() {
         let (mut earliest, mut latest, mut widths) = (i64::MIN, i64::MAX, Vec::new());
         for (number, line) in (0i64..).zip(script.stdout.lines()) {
             let (from, to) = line.split(' ').next().unwrap().split_once("..").unwrap();
-            // When the first instruction ran, by what is said of this one.
+            // Bounds for the time of the first instruction, derived from this one.
             let (from, to) = (nanoseconds(from), nanoseconds(to));
             earliest = earliest.max(from.map_or(i64::MIN, |from| from - number));
             latest = latest.min(to.map_or(i64::MAX, |to| to - number));
@@ -134,7 +134,7 @@ fn totals_are_those_of_the_emulated_processor() {
     assert_eq!(table["summary"]["calls"], all("calls"));
 }
 
-/// Functions written at run time, again at the same address, and code that changes itself.
+/// Functions generated at run time, some at the same address, and self-modifying code.
 #[test]
 fn code_that_no_file_holds_is_followed() {
     if !can_record() {
@@ -251,7 +251,7 @@ fn a_program_that_is_gone_is_named() {
     assert!(text.contains("No such file"), "{text}");
     assert!(hodo(&["script", "--insns", &recording]).fine().stdout.starts_with("# gap "));
 
-    // It is found again below another root.
+    // The program is found below another root.
     let below = folder.path().join("root").join(program.trim_start_matches('/'));
     fs::create_dir_all(below.parent().unwrap()).unwrap();
     fs::write(below, bytes).unwrap();
@@ -291,7 +291,7 @@ fn spans_of_time_add_up() {
     let parts: Vec<u64> = ["0%-25%", "25%-60%", "60%-100%"].map(instructions).to_vec();
     assert_eq!(parts.iter().sum::<u64>(), program::addresses(0, 30_000).len() as u64, "{parts:?}");
     assert!(parts.iter().all(|&part| part > 0), "{parts:?}");
-    // One instruction is one nanosecond of virtual time, told every 8 ticks of the crystal clock.
+    // One instruction is one nanosecond of virtual time; timestamps are 8 ticks of the crystal clock apart.
     let some = instructions("+10us,+60us");
     assert!(some.abs_diff(50_000) <= 2 * 320, "{some}");
 }

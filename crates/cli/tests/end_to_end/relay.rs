@@ -1,4 +1,4 @@
-//! Sessions of a relay daemon that answers what it may, but not what is convenient. LTTng's own is in `live.rs`.
+//! Sessions of a relay daemon whose answers are valid but inconvenient. LTTng's own daemon is tested in `live.rs`.
 
 use std::{
     io::{self, Read, Write},
@@ -15,24 +15,24 @@ use crate::{
     run::hodo,
 };
 
-/// Ids of streams.
+/// Stream ids.
 const METADATA_STREAM: u64 = 1;
 const DATA_STREAM: u64 = 2;
-/// More requests than a viewer has reason for: then the daemon hangs up.
+/// More requests than a viewer needs; then the daemon closes the connection.
 const MOST_REQUESTS: u32 = 300;
 
-/// What a daemon does of what it may.
+/// Optional behaviour of a daemon.
 #[derive(Clone, Copy, Default)]
 struct Habits {
-    /// The most bytes of a packet in an answer; the first answer has none.
+    /// Maximum number of bytes of a packet in an answer; the first answer has none.
     most: Option<usize>,
-    /// How often the viewer asks for new streams before there is a packet.
+    /// Number of times the viewer must request new streams before there is a packet.
     streams_first: u32,
-    /// The first packet is not there any more.
+    /// Whether the first packet is already deleted.
     is_gone: bool,
 }
 
-/// A relay daemon of one session with a stream of data, and how many requests it got.
+/// A relay daemon with one session of one data stream, and the number of requests to it.
 struct Relay {
     address: String,
     requests: Arc<AtomicU32>,
@@ -46,7 +46,7 @@ impl Relay {
         let relay = Relay { address, requests: Arc::clone(&requests) };
         thread::spawn(move || {
             let mut daemon = Daemon { habits, packets, at: 0, asked_for_streams: 0, sent: 0, requests };
-            // It serves one viewer. Those that come again find nobody.
+            // Serves one viewer; later connections fail.
             let (viewer, _) = listener.accept().unwrap();
             drop(listener);
             let _ = daemon.serve(viewer);
@@ -58,10 +58,10 @@ impl Relay {
 struct Daemon {
     habits: Habits,
     packets: Vec<Vec<u8>>,
-    /// The packet whose index comes next.
+    /// The packet of the next index request.
     at: usize,
     asked_for_streams: u32,
-    /// Answers with bytes of packets, and metadata.
+    /// Number of answers with packet bytes or metadata.
     sent: u32,
     requests: Arc<AtomicU32>,
 }
@@ -74,7 +74,7 @@ fn words(numbers: &[u32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
 }
 
-/// Text in a field of so many bytes.
+/// Returns text in a field of `size` bytes.
 fn text(text: &str, size: usize) -> Vec<u8> {
     let mut field = text.as_bytes().to_vec();
     field.resize(size, 0);
@@ -117,7 +117,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Where the next packet is: all of them lie one after the other.
+    /// Returns the position of the next packet. Packets are contiguous.
     fn next_index(&mut self) -> Vec<u8> {
         let Some(packet) = self.packets.get(self.at) else {
             return [wide(&[0; 7]), words(&[3, 0])].concat();
@@ -129,7 +129,7 @@ impl Daemon {
     }
 
     fn packet(&mut self, body: &[u8]) -> Vec<u8> {
-        /// Flag of answers: the session got streams.
+        /// Flag of answers: the session has new streams.
         const NEW_STREAMS: u32 = 2;
         if self.asked_for_streams < self.habits.streams_first {
             return words(&[3, 0, NEW_STREAMS]);
@@ -152,7 +152,7 @@ fn packets() -> Vec<Vec<u8>> {
     vec![first, packet(0, 1, (50, 60), 0, &[&[2, 55, 8, 1]])]
 }
 
-/// The names of the events that a viewer shows, its exit code, its messages, and the requests that it made.
+/// Returns the names of the events that a viewer prints, its exit code, its messages, and its number of requests.
 fn view(habits: Habits) -> (String, i32, String, u32) {
     let relay = Relay::start(habits, packets());
     let ran = hodo(&["script", "--events", "--format", "jsonl", "-q", &relay.address]);

@@ -1,4 +1,4 @@
-//! Starts `hodo` and keeps what it says.
+//! Runs `hodo` and keeps its output.
 
 use std::{
     ffi::OsStr,
@@ -13,10 +13,10 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Far more than any of these runs takes; a run that takes longer hangs.
+/// Far longer than any run takes; a longer run hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -25,27 +25,27 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// The run, which has to have ended well.
+    /// Asserts that the run succeeded.
     #[track_caller]
     pub(crate) fn fine(self) -> Ran {
         assert_eq!(self.code, 0, "{self:?}");
         self
     }
 
-    /// The JSON that was printed.
+    /// Parses the printed JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// The program that is tested, with the emulated processor that was built for it.
+/// Returns a command for the tested program, with the emulated processor built for it.
 pub(crate) fn command<A: AsRef<OsStr>>(arguments: &[A]) -> Command {
     let hodo = Path::new(env!("CARGO_BIN_EXE_hodo"));
     let mut command = Command::new(hodo);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if std::env::var_os("HODO_EMULATOR").is_none() {
-        // Cargo builds it beside the libraries that `hodo` is linked with.
+        // Cargo builds the emulator in the folder of `hodo`'s libraries.
         command.env("HODO_EMULATOR", hodo.with_file_name("deps").join("libhodo_emulator.so"));
     }
     command
@@ -58,7 +58,7 @@ pub(crate) fn hodo<A: AsRef<OsStr>>(arguments: &[A]) -> Ran {
     wait(command(arguments).spawn().expect("hodo starts")).unwrap_or_else(|| panic!("{shown:?} hangs"))
 }
 
-/// How a run ends; `None` if it does not.
+/// Waits for the result of a run; `None` if it hangs.
 pub(crate) fn wait(child: Child) -> Option<Ran> {
     let process = rustix::process::Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
@@ -73,7 +73,7 @@ pub(crate) fn wait(child: Child) -> Option<Ran> {
     Some(Ran { code, stdout: text(output.stdout), stderr: text(output.stderr) })
 }
 
-/// A folder that goes away with the test.
+/// A folder that is deleted with the test.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -85,19 +85,19 @@ impl Folder {
         self.0.path().canonicalize().expect("the folder is there")
     }
 
-    /// The path of a file in it, as an argument.
+    /// Returns the path of a file in it, as an argument.
     pub(crate) fn file(&self, name: &str) -> String {
         self.path().join(name).into_os_string().into_string().expect("a path of UTF-8")
     }
 
-    /// A file in it with these bytes.
+    /// Writes a file in it.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.file(name);
         fs::write(&path, bytes).expect("the file can be written");
         path
     }
 
-    /// What files are in it.
+    /// Returns the sorted names of the files in it.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path()).expect("the folder is there");
         let name = |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();

@@ -1,4 +1,4 @@
-//! Tables as files of Arrow and Parquet, read by programs that others wrote; and as Markdown.
+//! Tables as Arrow and Parquet files, read by other programs; and as Markdown.
 
 use std::{path::Path, process::Command};
 
@@ -9,13 +9,13 @@ use crate::{
     run::{Folder, hodo},
 };
 
-/// A trace of the fixtures.
+/// Returns the path of a fixture.
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
     path.to_string_lossy().into_owned()
 }
 
-/// What pyarrow, polars and DuckDB find in the files of a table.
+/// Returns what pyarrow, polars and DuckDB read from the files of a table.
 fn read(arrow: &str, parquet: &str) -> Map<String, Value> {
     let target =
         Path::new(env!("CARGO_BIN_EXE_hodo")).ancestors().nth(2).expect("a folder that is built into");
@@ -29,7 +29,7 @@ fn read(arrow: &str, parquet: &str) -> Map<String, Value> {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The table of a report in JSON, and what others find in its files.
+/// Returns the table of a report in JSON, and what other programs read from its files.
 fn table(report: &[&str], folder: &Folder) -> (Value, Map<String, Value>) {
     let of_format = |format: &str, file: &str| {
         let file = folder.file(file);
@@ -42,7 +42,7 @@ fn table(report: &[&str], folder: &Folder) -> (Value, Map<String, Value>) {
     (json, read(&of_format("arrow", "table.arrow"), &of_format("parquet", "table.parquet")))
 }
 
-/// Checks that all readers find the names and the rows of the JSON, and pyarrow the units and these types.
+/// Asserts that all readers get the names and rows of the JSON, and that pyarrow gets the units and these types.
 #[track_caller]
 fn check(report: &[&str], types: &[(&str, &str)]) {
     let folder = Folder::new();
@@ -76,7 +76,7 @@ fn check(report: &[&str], types: &[(&str, &str)]) {
     }
 }
 
-/// How pyarrow calls the type of names.
+/// pyarrow's name for the type of names.
 const NAME: &str = "dictionary<values=string, indices=int32, ordered=0>";
 
 /// Names of a table whose rows leave as they settle: an Arrow file can't replace a dictionary, so they are text there.

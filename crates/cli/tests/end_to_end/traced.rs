@@ -1,4 +1,4 @@
-//! What a software tracer costs: a program with LTTng's tracepoints beside the same program without.
+//! The cost of a software tracer: a program with LTTng tracepoints against the same program without.
 
 use std::{path::Path, process::Command};
 
@@ -8,20 +8,20 @@ use crate::{
     run::{command, hodo},
 };
 
-/// How often each configuration is recorded.
+/// Number of recordings of each configuration.
 const REPETITIONS: usize = 5;
 const CALLS: u64 = 1000;
 
-/// A recording, and what the emulated processor counted.
+/// A recording, and the emulator's own counts.
 struct Recorded {
     file: String,
     /// Instructions of all threads.
     all: f64,
-    /// Of the first one.
+    /// Instructions of the main thread.
     main: f64,
 }
 
-/// Records a program as the user whose session daemon runs.
+/// Records a program as the user of the session daemon.
 fn record(lttng: &Lttng, program: &Path, name: &str, calls: u64) -> Recorded {
     let file = lttng.folder.path().join(name).to_str().unwrap().to_owned();
     let calls = calls.to_string();
@@ -39,7 +39,7 @@ fn record(lttng: &Lttng, program: &Path, name: &str, calls: u64) -> Recorded {
     let mut recording = lttng.command(usual.get_program());
     recording.args(usual.get_args()).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
     recording.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    // QEMU's user mode itself fails where a process with LTTng's threads exits, which is behind all that is measured.
+    // QEMU's user mode fails when a process with LTTng's threads exits, which is after the measured part.
     recording.status().expect("hodo starts");
     let info = hodo(&["info", "--format", "json", &file]).fine().json();
     let (mut all, mut main) = (0.0, 0.0);
@@ -79,12 +79,12 @@ fn what_a_tracepoint_costs_is_exact_and_stable() {
     let extra: Vec<f64> = with.iter().map(|with| delta(&["--per", "step"], &without, with)).collect();
     let (least, most) =
         (extra.iter().copied().fold(f64::MAX, f64::min), extra.iter().copied().fold(0.0, f64::max));
-    // An event is written, not only asked whether it is to be.
+    // The program writes the event, and doesn't only check whether it is enabled.
     assert!(least > 500.0 && most <= least * 1.01, "{extra:?}");
     for with in &with {
         assert_eq!(delta(&[], &without, with), with.all - without.all, "the emulated processor's own count");
     }
-    // The processor counts the same for each call: what a thousand more calls cost with tracepoints, and without.
+    // The emulator's count per call agrees: the cost of a thousand more calls, with tracepoints minus without.
     let more = |program: &Path, name: &str, fewer: &Recorded| {
         let twice = record(&lttng, program, name, 2 * CALLS);
         (twice.main - fewer.main) / CALLS as f64

@@ -1,4 +1,4 @@
-//! Events of ftrace and of perf, as files and as questions in one vocabulary.
+//! Events of ftrace and of perf, as files and in one vocabulary of analyses.
 
 use std::{fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ fn fixture(name: &str) -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
 }
 
-/// Lines of JSON.
+/// Returns the lines of JSON.
 fn events(name: &str, arguments: &[&str]) -> Vec<Value> {
     let file = fixture(name);
     let script = ["script", "--events", "-q", "--format", "jsonl", &file];
@@ -18,7 +18,7 @@ fn events(name: &str, arguments: &[&str]) -> Vec<Value> {
     ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// How many events there are.
+/// Returns the number of events.
 fn count(name: &str, arguments: &[&str]) -> u64 {
     let file = fixture(name);
     let report = ["report", "count", "-q", "--format", "json", &file];
@@ -61,7 +61,7 @@ fn one_question_is_for_every_tracer() {
         assert_eq!(count(file, &["--event", "syscall_entry_openat"]), opened, "{file}");
         assert_eq!(count(file, &["--event", "sys_enter_openat"]), opened, "{file}");
         let cpus = ["0", "1"].map(|cpu| count(file, &["--cpu-list", cpu]));
-        // perf does not note the CPU with all events.
+        // perf doesn't record the CPU of every event.
         assert!(cpus[0] > 0 && cpus[1] > 0 && cpus[0] + cpus[1] <= count(file, &[]), "{file}: {cpus:?}");
         let first = events(file, &["--limit", "1"]);
         let tid = first[0]["context"]["tid"].as_i64().or(first[0]["context"]["common_pid"].as_i64()).unwrap();
@@ -101,7 +101,7 @@ fn recording_with_ftrace_says_what_it_lacks() {
     let record = ["record", "--engine", "ftrace", "-o", output.to_str().unwrap()];
     let ran = hodo(&[&record[..], &["-e", "sched", "--", "true"]].concat());
     if ran.code != 0 {
-        // Neither root nor tracefs: what to do is said.
+        // Without root or tracefs, the error contains the remedy.
         assert!(ran.stderr.contains("root"), "{ran:?}");
         return;
     }
@@ -113,7 +113,7 @@ fn recording_with_ftrace_says_what_it_lacks() {
     assert!(ran.stderr.contains("available_events"), "{ran:?}");
 }
 
-/// The rows of a report, as objects.
+/// Returns the rows of a report as objects.
 fn report(file: &str, arguments: &[&str]) -> Vec<Value> {
     let common = ["-q", "--format", "jsonl", file];
     let ran = hodo(&[&["report"], arguments, &common].concat()).fine();
@@ -166,14 +166,14 @@ fn what_ftrace_and_perf_record_is_analysed() {
         let ran = record.args(["--", "cat", &fixture("README.md")]).output();
         ran.is_ok_and(|ran| ran.status.success())
     };
-    // On a busy machine a kernel may have no room for all events, and says so; that is not what is tested here.
+    // On a busy machine the kernel may lose events and report that; this test needs a recording without loss.
     let is_whole = |file: &str| {
         let lost = report(file, &["count", "--by", "stream"]);
         lost.iter().all(|row| row["events_lost"] == 0 && row["packets_lost"] == 0)
     };
     let record = |by: &dyn Fn() -> bool, file: &str| (0..5).any(|_| by() && is_whole(file));
     let recorded = [(&by_ftrace as &dyn Fn() -> bool, &ftrace), (&by_perf, &perf)];
-    // Where neither is allowed to record, there is nothing to see.
+    // Without permission to record, there is nothing to test.
     for (_, file) in recorded.into_iter().filter(|(by, file)| record(by, file)) {
         let of_cat = ["--comm", "cat"];
         let bytes = fs::metadata(fixture("README.md")).unwrap().len();
@@ -190,7 +190,7 @@ fn what_ftrace_and_perf_record_is_analysed() {
         hodo(&["export", "--to", "ctf", "-q", "-o", &written, file]).fine();
         assert_eq!(report(&written, &["cpu"]), report(file, &["cpu"]));
         let metadata = fs::read_to_string(format!("{written}/metadata")).unwrap();
-        // babeltrace2 2.0 reads no arrays in the contexts of events, only in that of the stream.
+        // babeltrace2 2.0 doesn't read arrays in event contexts, only in the stream's event context.
         let of_stream = metadata.split("\nevent {").next().unwrap();
         assert_eq!(of_stream.contains("_callchain["), file == &perf);
     }

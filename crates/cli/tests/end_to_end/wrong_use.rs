@@ -1,4 +1,4 @@
-//! Wrong use ends with 2, input that can't be read with 3, and the message says what helps.
+//! Wrong use exits with 2 and unreadable input with 3, and the message contains the remedy.
 
 use crate::{
     raw,

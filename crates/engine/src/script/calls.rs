@@ -1,4 +1,4 @@
-//! Each call, indented by depth, in the manner of ftrace's function graph.
+//! Writes each call, indented by depth, in the style of ftrace's function graph.
 
 use std::io::Write;
 
@@ -16,17 +16,17 @@ use crate::{
     fast_format::{decimal, nine},
 };
 
-/// How calls are written.
+/// Output format of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFormat {
-    /// A line where a call begins and one where it ends; one for both where nothing happens between.
+    /// One line where a call begins and one where it ends; a single line if nothing happens in between.
     Text,
-    /// A JSON object for each call, when it ends.
+    /// One JSON object per call, when it ends.
     JsonLines,
 }
 
-/// Writes the calls of all threads to `out`, at most `limit` lines: thread by thread where each has a stream
-/// of its own, else in order of time.
+/// Writes the calls of all threads to `out`, at most `limit` lines: thread by thread if each has its own stream, else
+/// in order of time.
 pub fn calls(
     experiment: &FlowTrace<'_>,
     format: CallFormat,
@@ -55,24 +55,24 @@ struct Writer<'x, 'f> {
     experiment: &'x FlowTrace<'f>,
     format: CallFormat,
     lines: Lines<'x>,
-    /// Lines that are not written yet.
+    /// Lines not yet written.
     text: Vec<u8>,
     names: FxHashMap<FunctionId, Name>,
-    /// A call that began last, whose line waits for whether it ends at once.
+    /// The last call that began, whose line depends on whether it ends at once.
     open: Option<(usize, FunctionId, FrameEntry, Option<Nanos>)>,
-    /// The thread.
+    /// The current thread.
     context: Option<u32>,
     tid: u32,
 }
 
-/// The name of a function as it is written.
+/// The name of a function in its output forms.
 struct Name {
     text: String,
-    /// That, and the module's, as members of a JSON object.
+    /// Names of the function and of the module as members of a JSON object.
     members: [Box<[u8]>; 2],
 }
 
-/// Lines that are gathered before they are written.
+/// Number of bytes to gather before writing.
 const GATHERED: usize = 1 << 16;
 
 impl CallSink for Writer<'_, '_> {
@@ -123,7 +123,7 @@ impl CallSink for Writer<'_, '_> {
 }
 
 impl Writer<'_, '_> {
-    /// Writes the lines that were gathered.
+    /// Writes the gathered lines.
     fn flush(&mut self) {
         self.lines.write(&self.text);
         self.text.clear();
@@ -150,8 +150,8 @@ impl Writer<'_, '_> {
         self.line((time, took, Some(call.instructions)), call.depth, around, call.function);
     }
 
-    /// A line of text: columns of a time, a duration in nanoseconds and a number of instructions, and the name of a
-    /// function with what stands before and behind it.
+    /// Appends a line of text: columns with a time, a duration in nanoseconds and an instruction count, then the
+    /// function's name between `before` and `behind`.
     fn line(
         &mut self,
         (time, took, instructions): (Option<Nanos>, Option<u64>, Option<u64>),
@@ -182,7 +182,7 @@ impl Writer<'_, '_> {
         [before, name, behind, "\n"].iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
     }
 
-    /// A JSON object; its members are in order of their names.
+    /// Appends a JSON object with its members sorted by name.
     fn object(&mut self, call: &Call) {
         let Writer { text, names, experiment, tid, .. } = self;
         let [function, module] = &name(names, experiment, call.function).members;
@@ -206,7 +206,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The name of a function, which is looked up once.
+/// Returns the name of a function, which is looked up once.
 fn name<'n>(
     names: &'n mut FxHashMap<FunctionId, Name>,
     experiment: &FlowTrace<'_>,
@@ -226,7 +226,7 @@ fn nanoseconds(text: &mut Vec<u8>, time: Option<Nanos>) {
     }
 }
 
-/// How a function was entered, where not by a call.
+/// Returns the mark for how a function was entered if not by a call.
 fn arrow(entry: FrameEntry) -> &'static str {
     match entry {
         FrameEntry::Root | FrameEntry::Call => "",
@@ -235,20 +235,20 @@ fn arrow(entry: FrameEntry) -> &'static str {
     }
 }
 
-/// Blanks before the name of a call; recursion that goes deeper is not moved further to the right.
+/// Returns the number of blanks before a call's name; deep recursion is not indented further.
 fn indent(depth: usize) -> usize {
     const DEEPEST: usize = 100;
     2 * depth.min(DEEPEST)
 }
 
-/// Appends text behind so many blanks that both are as wide as that.
+/// Appends text, right-aligned in `width` columns.
 #[inline]
 fn right(out: &mut Vec<u8>, text: &str, width: usize) {
     out.resize(out.len() + width.saturating_sub(text.len()), b' ');
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a span of time with a unit that suits it, in twelve columns.
+/// Appends a duration with a suitable unit, in twelve columns.
 fn duration(out: &mut Vec<u8>, nanos: u64) {
     const WIDTH: usize = 12;
     let mut digits = itoa::Buffer::new();

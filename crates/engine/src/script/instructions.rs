@@ -1,4 +1,4 @@
-//! Each executed instruction, a line each.
+//! Writes each executed instruction on a line.
 
 use std::{collections::HashMap, fmt::Write as _, io::Write, mem, str::FromStr};
 
@@ -18,13 +18,14 @@ use crate::{
     selection_filter::SelectionFilter,
 };
 
-/// What a line tells of an instruction.
+/// A column of an instruction's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The time of the last clock packet before the packet that tells of it, in seconds. It ran not later than
-    /// the next one; it may have run earlier, as branches wait in the processor for their packet.
+    /// The time of the last clock packet before the packet that reports the instruction, in seconds. The instruction
+    /// ran at the latest at the next clock packet; it may have run earlier, because branches wait in the processor for
+    /// their packet.
     Time,
-    /// The times between which it ran, `from..to` in seconds: branches wait in the processor for their packet.
+    /// Lower and upper bound of its time, `from..to` in seconds: branches wait in the processor for their packet.
     Span,
     /// The CPU of its stream.
     Cpu,
@@ -34,11 +35,11 @@ pub enum Field {
     Tid,
     /// The address.
     Ip,
-    /// The function and how far behind its start, after the functions inlined there, innermost first.
+    /// The function and the offset in it, after the functions inlined there, innermost first.
     Sym,
     /// The instruction itself, in AT&T syntax.
     Insn,
-    /// File and line.
+    /// Source file and line.
     Srcline,
 }
 
@@ -65,8 +66,8 @@ impl FromStr for Field {
     }
 }
 
-/// Writes the fields of every executed instruction to `out`, at most `limit` lines; a line `# gap …` where
-/// the flow is interrupted.
+/// Writes the fields of every executed instruction to `out`, at most `limit` lines, with a line `# gap …` where the
+/// flow is interrupted.
 pub fn instructions(
     experiment: &FlowTrace<'_>,
     fields: &[Field],
@@ -92,17 +93,17 @@ struct InstructionSink<'x, 'f> {
     formatter: GasFormatter,
     disassembly: String,
     lines: HashMap<u32, Option<SourceLines<'x>>>,
-    /// What these fields are at places that were met.
+    /// Cached text of these fields by origin.
     symbols: HashMap<Origin, Box<[u8]>>,
     source_lines: HashMap<Origin, Box<[u8]>>,
     paths: Paths,
 }
 
-/// The lines of paths that run again and again.
+/// Memoized lines of repeated paths.
 #[derive(Default)]
 struct Paths {
     text: Vec<u8>,
-    /// Where the paths end; each begins where the one before ends.
+    /// Ends of the paths in `text`; each begins at the end of the previous one.
     ends: Vec<usize>,
 }
 
@@ -146,7 +147,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             Field::Pid => self.number(thread.map(|thread| u64::from(thread.pid))),
             Field::Cpu => self.number(self.cpu.map(u64::from)),
             Field::Time => self.text.extend_from_slice(self.time.as_bytes()),
-            // Without a clock no span would ever be known.
+            // Without a clock, the span would stay open forever.
             Field::Span if self.filter.experiment.recording.config.clock.is_none() => {
                 self.text.extend_from_slice(b"-..-");
             }
@@ -171,7 +172,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         }
     }
 
-    /// The inlined frames at an instruction, innermost first, and the function that holds them all.
+    /// Returns the inlined frames at an instruction, innermost first, and the function that contains them.
     fn frames(&mut self, origin: Origin) -> Vec<Frame> {
         let modules = &self.filter.experiment.modules;
         let lines = self.lines.entry(origin.module).or_insert_with(|| modules.lines(origin.module));
@@ -188,7 +189,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         self.text.extend_from_slice(&self.source_lines[&origin]);
     }
 
-    /// Function and offset, behind the functions that were inlined there.
+    /// Appends function and offset, after the functions inlined there.
     fn symbol(&mut self, origin: Origin) {
         if !self.symbols.contains_key(&origin) {
             let frames = self.frames(origin);
@@ -218,7 +219,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         }
     }
 
-    /// Whether to write what came before the first time, which may be taken back.
+    /// Returns whether to write lines before the first timestamp, which may have to be truncated.
     #[cold]
     fn takes_early(&mut self, instructions: u64) -> bool {
         const INSTEAD: &str = "# gap too many instructions ran before the first time\n";
@@ -235,7 +236,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     }
 }
 
-/// Addresses as in the other fields: lower-case, without padding.
+/// Formats addresses as in the other fields: lower case, without padding.
 fn formatter() -> GasFormatter {
     let mut formatter = GasFormatter::new();
     formatter.options_mut().set_uppercase_hex(false);
@@ -248,10 +249,10 @@ fn origin(address: u64, executed: &Executed<'_>) -> Origin {
     found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
 }
 
-/// Appends the addresses of instructions one after another, by their lengths, a line each.
+/// Appends the addresses of consecutive instructions, given by their lengths, one per line.
 #[inline]
 fn lines(text: &mut Vec<u8>, mut address: u64, lengths: &[u8]) {
-    // All digits but two, which are mostly those of the instruction before, and zeros behind them.
+    // All digits but the last two, mostly the same as for the previous instruction, followed by zeros.
     let (mut page, mut high, mut zeros) = (0, [0; 16], 16);
     for &length in lengths {
         if address >> 8 != page {
@@ -263,7 +264,7 @@ fn lines(text: &mut Vec<u8>, mut address: u64, lengths: &[u8]) {
         if page == 0 {
             text.extend_from_slice(&end[usize::from(address < 16)..]);
         } else {
-            // As many bytes each time, since these are copied without a call.
+            // Copies a constant number of bytes, which needs no call.
             text.extend_from_slice(&high);
             text.truncate(text.len() - zeros);
             text.extend_from_slice(end);
@@ -272,7 +273,7 @@ fn lines(text: &mut Vec<u8>, mut address: u64, lengths: &[u8]) {
     }
 }
 
-/// The last two digits of a line, and its end.
+/// The last two digits of a line and its line feed, for each byte.
 static ENDS: [[u8; 3]; 256] = {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut all = [[0, 0, b'\n']; 256];
@@ -284,7 +285,7 @@ static ENDS: [[u8; 3]; 256] = {
     all
 };
 
-/// Appends the addresses of the instructions of blocks, a line each.
+/// Appends the addresses of the blocks' instructions, one per line.
 fn addresses<L: Labels>(text: &mut Vec<u8>, blocks: &[Step], graph: &Graph<'_, L>) {
     for step in blocks {
         lines(text, step.start, graph.lengths(graph.block(step.block)));
@@ -330,7 +331,7 @@ impl TrackSink for InstructionSink<'_, '_> {
 impl Sink for InstructionSink<'_, '_> {
     const TAKES_BLOCKS: bool = true;
 
-    /// Lines that tell nothing but addresses are the same each time.
+    /// Lines that contain only addresses are the same each time.
     #[inline]
     fn takes_paths(&self) -> bool {
         self.fields == [Field::Ip]

@@ -1,4 +1,4 @@
-//! What a trace tells beside the flow, a line each: values of PTWRITE, power states, interrupts and the like.
+//! Writes events beside the flow, one per line: PTWRITE values, power states, interrupts and the like.
 
 use std::io::Write;
 
@@ -12,15 +12,15 @@ use crate::{
     Chunk, FlowTrace, Reading, early::EarlyLines, segments::TrackSink, selection_filter::SelectionFilter,
 };
 
-/// Which of them to write.
+/// The kind of events to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marks {
     /// The operands of PTWRITE.
     PtWrite,
     /// MWAIT, power entry and exit, stops of execution, changes of the core-to-bus ratio.
     Power,
-    /// All others: interrupts, transactions, modes, address spaces, values of PEBS, triggers, switches of
-    /// threads, where tracing goes on and off, gaps.
+    /// All others: interrupts, transactions, modes, address spaces, PEBS values, triggers, thread switches, starts and
+    /// ends of tracing, gaps.
     Rest,
 }
 
@@ -40,17 +40,17 @@ impl Marks {
     }
 }
 
-/// How to write them.
+/// Output format of these events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkFormat {
-    /// Time, CPU, process and thread, what happened, and the function where the address is known.
+    /// Time, CPU, process and thread, the event, and the function if the address is known.
     Text,
-    /// An object a line: `ts` in nanoseconds, `stream`, `pid`, `tid`, `name`, `fields`, `symbol`.
+    /// One object per line: `ts` in nanoseconds, `stream`, `pid`, `tid`, `name`, `fields`, `symbol`.
     JsonLines,
 }
 
-/// Writes what each track tells beside the flow to `out`, at most `limit` lines: track by track, and in the
-/// order of execution in each.
+/// Writes the events beside the flow to `out`, at most `limit` lines: stream by stream, and in order of execution in
+/// each.
 pub fn marks(
     experiment: &FlowTrace<'_>,
     marks: Marks,
@@ -78,9 +78,9 @@ struct MarkSink<'x, 'f> {
     track: usize,
     marks: Marks,
     format: MarkFormat,
-    /// The last instructions lay in a span to look at.
+    /// Whether the last instructions were in a selected span.
     inside: bool,
-    /// Where the last block begins and ends, and where its code comes from.
+    /// Start and end of the last block, and the origin of its code.
     last: Option<(u64, u64, Origin)>,
     text: Vec<u8>,
     early: EarlyLines,
@@ -106,7 +106,7 @@ impl MarkSink<'_, '_> {
                 value => json!({ "value": value }),
             };
             match event {
-                // The thread stands beside it; the decoder's own number for it means nothing to others.
+                // The thread is already in the line; the decoder's context number has no meaning outside.
                 Event::Switch(_) => object["fields"] = json!({}),
                 Event::Gap(gap) => object["fields"]["reason"] = experiment.describe(&gap.trouble).into(),
                 _ => {}
@@ -131,7 +131,7 @@ impl MarkSink<'_, '_> {
         self.text.extend_from_slice(format!("{time} {cpu} {thread} {what}\n").as_bytes());
     }
 
-    /// `function+0x12`, where the address lies in the block that ran last.
+    /// Returns `function+0x12` if the address is in the last executed block.
     fn symbol(&self, ip: Option<u64>) -> Option<String> {
         let (start, end, origin) = self.last?;
         let ip = ip.filter(|ip| (start..end).contains(ip))?;

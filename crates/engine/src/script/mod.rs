@@ -1,7 +1,6 @@
-//! What happened, in order, as text.
+//! Writes what happened, in order, as text.
 //!
-//! Chunks are turned into text on all cores and written in order, so what is written depends on nothing
-//! but the input.
+//! All cores format chunks, whose text is written in order, so the output depends only on the input.
 
 mod calls;
 mod instructions;
@@ -26,37 +25,37 @@ use crate::{
     segments::{TrackSink, decode_chunks},
 };
 
-/// The outcome of a script.
+/// The outcome of writing.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What is missing from it.
+    /// What is missing from the output.
     pub losses: Losses,
-    /// Whether writing failed, or everything was written.
+    /// Whether everything was written, or the error.
     pub written: io::Result<()>,
 }
 
-/// Text of a chunk that is written before the chunk is done, once there is so much of it. A segment may be as long
-/// as the recording, and its text a hundred times as long.
+/// Size in bytes from which a chunk's text is written before the chunk is done. A segment may be as long as the
+/// recording, and its text a hundred times as long.
 const PART: usize = 1 << 20;
 
-/// Turns what a chunk shows into lines.
+/// Formats the events of a chunk as lines.
 trait TextSink: TrackSink {
-    /// What it learned of paths, which goes from sink to sink.
+    /// Memoized paths, which are passed from sink to sink.
     type Memory: Default;
 
-    /// Takes over what was learned, and leaves what it learned itself.
+    /// Swaps the memoized paths.
     fn exchange(&mut self, _memory: &mut Self::Memory) {}
 
-    /// The lines so far.
+    /// Returns the lines so far.
     fn text(&mut self) -> &mut Vec<u8>;
 
-    /// Whether nothing is left to be filled in.
+    /// Returns whether no line waits for a value.
     fn is_complete(&self) -> bool {
         true
     }
 }
 
-/// Turns each chunk into text and writes that in the order of the chunks, at most `limit` lines.
+/// Formats each chunk and writes the text in the order of the chunks, at most `limit` lines.
 fn write_chunks<S: TextSink>(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
@@ -92,7 +91,7 @@ fn write_chunks<S: TextSink>(
 /// Writes whole lines up to a limit, and nothing more after an error.
 pub(crate) struct Lines<'w> {
     out: &'w mut (dyn Write + Send),
-    /// Lines that may still be written; `None` for all.
+    /// Number of lines that may still be written; `None` for all.
     left: Option<u64>,
     pub(crate) result: io::Result<()>,
 }
@@ -102,19 +101,19 @@ impl<'w> Lines<'w> {
         Lines { out, left: limit, result: Ok(()) }
     }
 
-    /// Whether more would be written.
+    /// Returns whether more lines would be written.
     pub(crate) fn want_more(&self) -> bool {
         self.result.is_ok() && self.left != Some(0)
     }
 
-    /// Lets the reader of the lines see what was written so far.
+    /// Flushes the output.
     pub(crate) fn flush(&mut self) {
         if self.result.is_ok() {
             self.result = self.out.flush();
         }
     }
 
-    /// Writes as many of the lines as may be.
+    /// Writes as many of the lines as the limit permits.
     pub(crate) fn write(&mut self, text: &[u8]) {
         if !self.want_more() {
             return;

@@ -1,4 +1,4 @@
-//! Each packet, a line each.
+//! Writes each packet on a line.
 
 use std::{io::Write, mem, ops::Range};
 
@@ -7,8 +7,8 @@ use hodo_intel_pt::packet::{self, Packet};
 use super::{Lines, Outcome, PART};
 use crate::{Chunk, FlowTrace, Reading, parallel::parts_in_order, trace_stream::Run};
 
-/// Writes every packet to `out`, at most `limit` lines: its offset in the file, its bytes, and the packet as
-/// text. Bytes that are no packet show as such, up to the next PSB, and so does a packet that a PSB cuts.
+/// Writes every packet to `out`, at most `limit` lines: its file offset, its bytes, and the packet as text. Bytes that
+/// are no packet are shown as such, up to the next PSB, as is a packet cut off by a PSB.
 pub fn packets(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
@@ -37,7 +37,7 @@ pub fn packets(
     Outcome { losses: experiment.recorded_losses(), written: lines.result }
 }
 
-/// The packets between the first PSB of a chunk and the first PSB after it.
+/// Returns the packets from the first PSB of a chunk to the first PSB after the chunk, as text.
 fn text(experiment: &FlowTrace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
     let track = &experiment.tracks[chunk.track];
     let run = &track.runs[chunk.run];
@@ -56,8 +56,8 @@ fn text(experiment: &FlowTrace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -
     show(experiment, run, first..end, text, hand_over)
 }
 
-/// Shows packets from a PSB up to another one, or to the end. Gives the last lines back, those before in parts as
-/// large as [`PART`].
+/// Formats packets from one PSB to another, or to the end. Returns the last lines; hands over those before in parts of
+/// [`PART`] bytes.
 fn show(
     experiment: &FlowTrace<'_>,
     run: &Run<'_>,
@@ -65,7 +65,7 @@ fn show(
     mut text: Vec<u8>,
     hand_over: &dyn Fn(Vec<u8>) -> bool,
 ) -> Vec<u8> {
-    // The PSB at the end belongs to the bytes, so that a packet which it cuts shows as such.
+    // Include the PSB at the end, so that a packet cut off by it is shown as such.
     let size = packet::PSB.len();
     let bytes = run.bytes(span.start..(span.end + size as u64).min(run.length()));
     let end = (span.end - span.start) as usize;
@@ -90,7 +90,7 @@ fn show(
                 let bytes = &bytes[at..packets.position()];
                 let raw: String = bytes.iter().map(|byte| format!("{byte:02x} ")).collect();
                 match packet {
-                    // What the packet decoder takes for padding, as it says nothing.
+                    // The packet decoder reports bytes without a meaning as padding.
                     Packet::Pad if bytes.len() > 1 => {
                         format!("{offset:08x}: {raw:48} # TMA and a byte that mean nothing (erratum SKZ84)\n")
                     }

@@ -1,4 +1,4 @@
-//! What the kernel said of processes, a line each.
+//! Writes sideband records, one per line.
 
 use std::{fmt, io::Write};
 
@@ -7,8 +7,8 @@ use hodo_formats::recording::{Mapping, Sideband, SidebandKind, Thread};
 use super::{Lines, Outcome};
 use crate::{FlowTrace, Reading};
 
-/// Writes every sideband record to `out`, at most `limit` lines, in order of time: when, on which CPU, whom it
-/// is about, and what happened. A `-` stands for what the record does not say.
+/// Writes every sideband record to `out`, at most `limit` lines, in order of time: time, CPU, thread, and event. A `-`
+/// stands for a missing value.
 pub fn sideband(
     experiment: &FlowTrace<'_>,
     reading: Reading,
@@ -97,7 +97,7 @@ fn map(mapping: &Mapping<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "map {address:#x}+{length:#x} from {file_offset:#x} of {}", String::from_utf8_lossy(name))
 }
 
-/// A process and thread as perf prints them; the kernel is process -1.
+/// Formats a process and thread like perf; the kernel is process -1.
 struct Id(Thread);
 
 impl fmt::Display for Id {

@@ -1,38 +1,39 @@
-//! The times between which an instruction ran.
+//! Computes bounds for the time at which an instruction ran.
 //!
 //! ```text
 //! clock ─ packet ─ clock ─ ── ─ clock ─ packet ─ clock
-//!   └ what this packet tells ran not before ┘       └ and not after this
+//!   └ lower bound for the packet's branches ┘       └ upper bound
 //! ```
 //!
-//! A packet is sent when its last branch retires, so what the next one tells ran after that: not before the clock
-//! that stands before the packet, or times it (CYC). But a TNT packet may have been forced out by a packet close
-//! behind it, long after its last branch (SDM, "Packet Generation Scenarios"): of those that no clock packet parts
-//! only the first has a bound of its own. By CYC packets the bounds are as good as the measured rate of cycles.
+//! A packet is sent when its last branch retires, so the branches of the next packet ran later: not before the clock
+//! packet that precedes the first packet, or the CYC that times it. But a TNT packet may be forced out by the packet
+//! after it, long after its last branch (SDM, "Packet Generation Scenarios"): of a TNT packet and those that follow
+//! without a clock packet in between, only the first has a bound of its own. With CYC packets the bounds are as good as
+//! the measured cycle rate.
 
 use std::io::Write;
 
 use hodo_clock::Nanos;
 use hodo_intel_pt::flow::PacketKind;
 
-/// Follows the bounds, and writes them into lines whose end is not known yet.
+/// Tracks the bounds, and writes them into lines whose upper bound is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Span {
     now: Option<Nanos>,
-    /// What the packet at hand tells ran not before this.
+    /// Lower bound for the current packet's branches.
     since: Option<Nanos>,
-    /// What the next one tells ran not before this.
+    /// Lower bound for the next packet's branches.
     next_since: Option<Nanos>,
-    /// The packet at hand is a TNT, and no clock packet came since.
+    /// Whether the current packet is a TNT without a clock packet after it.
     tnt: bool,
-    /// The last packet told the time alone.
+    /// Whether the last packet was a clock packet.
     clock: bool,
-    /// Where in the text the end of a span is to be written.
+    /// Positions in the text where an upper bound is missing.
     open: Vec<usize>,
 }
 
 impl Span {
-    /// What follows is told by another packet.
+    /// Advances to the next packet.
     #[inline]
     pub(super) fn packet(&mut self, kind: PacketKind) {
         self.clock = kind == PacketKind::Clock;
@@ -47,24 +48,24 @@ impl Span {
         self.next_since = self.now;
     }
 
-    /// The flow goes on after a gap: at once with the packet at hand.
+    /// Resumes after a gap, with the current packet.
     pub(super) fn gap(&mut self) {
         (self.since, self.next_since, self.tnt) = (self.now, self.now, false);
     }
 
-    /// Whether the end of each span was written.
+    /// Returns whether all upper bounds are written.
     pub(super) fn is_complete(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Appends the beginning of a span.
+    /// Appends a lower bound.
     pub(super) fn begin(&mut self, text: &mut Vec<u8>) {
         write(self.since, text);
         text.extend_from_slice(b"..");
         self.open.push(text.len());
     }
 
-    /// The clock stands at `now`: what was told so far ran not later.
+    /// Advances the clock to `now`, the upper bound of the open spans.
     pub(super) fn time(&mut self, now: Nanos, text: &mut Vec<u8>) {
         self.close(Some(now), text);
         self.now = Some(now);
@@ -73,12 +74,12 @@ impl Span {
         }
     }
 
-    /// No clock tells when what was told so far ran at the latest.
+    /// Ends the open spans without an upper bound.
     pub(super) fn end(&mut self, text: &mut Vec<u8>) {
         self.close(None, text);
     }
 
-    /// The lines with spans that are open are taken back.
+    /// Forgets the open spans, whose lines were truncated.
     pub(super) fn forget(&mut self) {
         self.open.clear();
     }
@@ -110,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Told by a list of packets, each followed by a line, and of times.
+    /// Formats the spans of a list of packets, each with a line, and of times.
     fn spans(steps: &[(Option<PacketKind>, Option<u64>)]) -> String {
         let (mut span, mut text) = (Span::default(), Vec::new());
         for &(packet, time) in steps {
