@@ -38,6 +38,8 @@ pub enum Command {
     Script(Chosen<Script>),
     /// Tables: exact profiles by function or by call path
     Report(Chosen<Report>),
+    /// How long from here to there: percentiles, histogram, the worst ones and what they did
+    Latency(Chosen<Latency>),
     /// Tasks of a report, a line of JSON each, for `hodo fold --task`
     Plan(Chosen<Plan>),
     /// Part of a report: folds a part of the inputs, for `hodo merge`; parts may be folded on other machines
@@ -368,7 +370,7 @@ impl PeriodArguments {
 }
 
 /// A pattern of names with an optional condition.
-fn edge(text: &str) -> Result<Edge, String> {
+pub fn edge(text: &str) -> Result<Edge, String> {
     let edge = Edge::parse(text);
     match edge.condition.is_empty() {
         true => Ok(edge),
@@ -377,13 +379,15 @@ fn edge(text: &str) -> Result<Edge, String> {
 }
 
 /// A field, or two with `=` between them.
-fn matched(text: &str) -> Result<(String, String), String> {
+pub fn matched(text: &str) -> Result<(String, String), String> {
     let (begin, end) = text.split_once('=').unwrap_or((text, text));
     match begin.is_empty() || end.is_empty() {
         true => Err("expected FIELD or FIELD=OTHER, such as next_tid=prev_tid".to_owned()),
         false => Ok((begin.to_owned(), end.to_owned())),
     }
 }
+
+pub use crate::latency::arguments::Latency;
 
 /// What is folded in parts.
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod failure;
 mod function;
 mod info;
 mod input;
+mod latency;
 mod live;
 mod output;
 mod parts;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Info(command) => info::run(command),
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
+        Command::Latency(command) => latency::run(command),
         Command::Plan(command) => parts::plan(command),
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),

@@ -136,7 +136,7 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
 
 fn parameters(what: &crate::arguments::What) -> Result<Parameters, Failure> {
     let selection = Selection { view: what.by.clone().unwrap_or_default(), ..Selection::default() };
-    Ok(Parameters { selection, every: what.every, period: what.period.period()?, alone: false })
+    Ok(Parameters { selection, every: what.every, period: what.period.period()?, ..Parameters::default() })
 }
 
 fn request(what: &crate::arguments::What, experiment: &Experiment) -> Result<Request, Failure> {

@@ -11,6 +11,7 @@
 //! Files are opened and threads are started here, and nowhere below.
 
 pub mod events;
+pub mod latency;
 
 mod annotate;
 mod early;

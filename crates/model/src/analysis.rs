@@ -148,6 +148,8 @@ pub struct FinishContext<'a> {
     pub base: Option<&'a AnyPartial>,
     /// Functions and lines of the code that ran.
     pub sources: &'a dyn Sources,
+    /// Of control flow, the process and the thread of each partial, in their order.
+    pub flow_threads: &'a [(u32, u32)],
 }
 
 impl<'a> FinishContext<'a> {
@@ -157,7 +159,15 @@ impl<'a> FinishContext<'a> {
         threads: &'a Threads,
         sources: &'a dyn Sources,
     ) -> FinishContext<'a> {
-        FinishContext { names: &[], span: Default::default(), selection, threads, base: None, sources }
+        FinishContext {
+            names: &[],
+            span: Default::default(),
+            selection,
+            threads,
+            base: None,
+            sources,
+            flow_threads: &[],
+        }
     }
 
     /// The partial of [`Interest::base`], of a type that the analysis knows.

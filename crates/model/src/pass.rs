@@ -158,7 +158,7 @@ impl<'a> Pass<'a> {
         earlier
     }
 
-    /// The tables of the whole, made on so many threads.
+    /// The tables of the whole, made by so many workers.
     pub fn finish(
         &self,
         whole: States,
@@ -166,11 +166,12 @@ impl<'a> Pass<'a> {
         span: (Nanos, Nanos),
         selection: &Selection,
         sources: &dyn Sources,
-        threads: usize,
+        workers: usize,
     ) -> Vec<Table> {
-        let of = FinishContext { names, span, selection, threads: &whole.threads, base: None, sources };
+        let (threads, flow_threads) = (&whole.threads, &[][..]);
+        let of = FinishContext { names, span, selection, threads, base: None, sources, flow_threads };
         let families = self.families(whole.partials);
-        let threads = threads.min(families.len());
+        let workers = workers.min(families.len());
         let families = Mutex::new(families.into_iter());
         let next = || families.lock().unwrap_or_else(PoisonError::into_inner).next();
         let tables = Mutex::new(BTreeMap::new());
@@ -181,7 +182,7 @@ impl<'a> Pass<'a> {
             }
         };
         thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            (1..workers).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         tables.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Analysis, FastFlow, Period, Selection};
+use crate::{Analysis, FastFlow, Intervals, Period, Selection};
 
 /// How far samples lie apart.
 ///
@@ -29,12 +29,14 @@ pub struct Takes {
     pub period: bool,
     /// `--event` and `--where`: single events can be left out.
     pub events: bool,
+    /// What intervals are of.
+    pub intervals: bool,
 }
 
 impl Takes {
     /// None of it.
     pub const NOTHING: Takes =
-        Takes { threads: false, cpus: false, every: false, period: false, events: false };
+        Takes { threads: false, cpus: false, every: false, period: false, events: false, intervals: false };
     /// Threads, and the CPUs that they ran on.
     pub const THREADS_AND_CPUS: Takes = Takes { threads: true, cpus: true, ..Takes::NOTHING };
     /// Threads.
@@ -52,6 +54,8 @@ pub struct Parameters {
     pub every: Option<Every>,
     /// The period to measure.
     pub period: Option<Period>,
+    /// What intervals are of.
+    pub intervals: Option<Intervals>,
     /// Whether no other view or choice will be asked of the partial: a cheaper analysis with the same table will do.
     pub alone: bool,
 }

@@ -139,10 +139,19 @@ fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<FlowEvent<'_>>])
 
 /// The table of some threads.
 fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
-    let (selection, names) = (Selection::default(), &[]);
+    // The view that says most, of those that have it.
+    let (selection, names) = (Selection { view: "executions".to_owned(), ..Selection::default() }, &[]);
     let (known, span) = (Threads::default(), Default::default());
-    let of =
-        FinishContext { names, span, selection: &selection, threads: &known, base: None, sources: &Numbers };
+    let (selection, threads_of) = (&selection, &[(7, 7)][..]);
+    let of = FinishContext {
+        names,
+        span,
+        selection,
+        threads: &known,
+        base: None,
+        sources: &Numbers,
+        flow_threads: threads_of,
+    };
     analysis.finish(threads, &of)
 }
 
