@@ -387,7 +387,7 @@ pub fn matched(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub use crate::latency::arguments::Latency;
+pub use crate::latency::arguments::{Latency, QuestionArguments};
 
 /// What is folded in parts.
 #[derive(Debug, Args)]
@@ -403,6 +403,9 @@ pub struct What {
     pub every: Option<Every>,
     #[command(flatten)]
     pub period: PeriodArguments,
+    /// What intervals `latency` is of, as of `hodo latency`
+    #[command(flatten)]
+    pub question: QuestionArguments,
     #[command(flatten)]
     pub input: Input,
 }

@@ -1,33 +1,14 @@
 //! Functions, as the command line names them.
 
-use hodo_engine::{FlowTrace, NthCalls};
-use hodo_model::{FunctionId, Names};
+use hodo_engine::{FlowTrace, NthCalls, latency};
+use hodo_model::FunctionId;
 
 use crate::failure::Failure;
 
 /// The one function that people call `name`: as it is in tables, or as the file has it, and with
 /// `@FILE` where several files have one.
 pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failure> {
-    const SHOWN: usize = 20;
-    match experiment.modules.functions_named(name)[..] {
-        [function] => Ok(function),
-        [] => Err(Failure::usage(format!(
-            "no function `{name}` in the programs of the recording; `hodo report functions` lists them"
-        ))),
-        ref several => {
-            let lines = several.iter().take(SHOWN).map(|&function| {
-                let (name, module) = experiment.modules.names(function);
-                let address = experiment.modules.start(function);
-                format!("\n  {name}@{module} at {address:#x}")
-            });
-            let more = if several.len() > SHOWN { "\n  …" } else { "" };
-            let list = lines.collect::<String>() + more;
-            Err(Failure::usage(format!(
-                "{} functions are called `{name}`; write NAME@FILE, or 0xADDRESS@FILE:{list}",
-                several.len()
-            )))
-        }
-    }
+    Ok(latency::function(experiment, name)?)
 }
 
 /// The calls that `FUNC`, `FUNC#N` or `FUNC#N..M` names: all, the N-th, or the N-th to the M-th.

@@ -71,6 +71,13 @@ pub enum Nesting {
     Last,
 }
 
+impl Intervals {
+    /// Whether they are of software events, and not of control flow.
+    pub fn are_of_events(&self) -> bool {
+        matches!(self, Intervals::Period(_) | Intervals::Syscalls(_) | Intervals::Interrupts(_))
+    }
+}
+
 /// What intervals are of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Intervals {
@@ -89,4 +96,8 @@ pub enum Intervals {
     },
     /// From one software event to another.
     Period(Period),
+    /// System calls with a name, of a kernel's events.
+    Syscalls(String),
+    /// Runs of the handler of the interrupt with a number, of a kernel's events.
+    Interrupts(u32),
 }

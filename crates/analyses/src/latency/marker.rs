@@ -119,7 +119,9 @@ fn instruction(text: &str) -> Result<Pattern, Wrong> {
     if (prefix, name.as_str()) == (Some(Prefix::Rep), "nop") {
         return Ok(Pattern { prefix: None, mnemonic: "pause".to_owned(), operands: Vec::new() });
     }
-    if name != "*" && !Mnemonic::values().any(|known| is_called(known, &name)) {
+    let is_known = |name: &str| Mnemonic::values().any(|known| is_called(known, name));
+    let bare = name.strip_suffix(['b', 'w', 'l', 'q']);
+    if name != "*" && !is_known(&name) && !bare.is_some_and(is_known) {
         let near = nearest(&name);
         let hint =
             if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };

@@ -27,6 +27,17 @@ struct Early {
     mark: Mark,
 }
 
+/// What lies between the markers of a whole thread, in the order of its ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Between {
+    /// From where to where, and how each ended.
+    pub(super) found: Vec<(Mark, Mark, Ended)>,
+    /// Markers that have no other half.
+    pub(super) unmatched: u64,
+    /// How often a begin was passed, and an end.
+    pub(super) passed: [u64; 2],
+}
+
 /// What some part of a thread shows of markers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
@@ -174,24 +185,26 @@ impl Partial {
         self
     }
 
-    /// What lies between the markers of a whole thread, in the order of its ends, and how many have no other half.
-    pub(super) fn close(self, nesting: Nesting) -> (Vec<(Mark, Mark, Ended)>, u64) {
-        let (mut open, mut found, mut unmatched) = (Vec::new(), Vec::new(), 0);
+    /// What lies between the markers of a whole thread.
+    pub(super) fn close(self, nesting: Nesting) -> Between {
+        let (mut open, mut between) = (Vec::new(), Between::default());
         for Hit { kinds, mark } in self.hits {
             if kinds & GAP != 0 {
-                found.extend(open.drain(..).map(|begin| (begin, mark, Ended::Lost)));
+                between.found.extend(open.drain(..).map(|begin| (begin, mark, Ended::Lost)));
             }
             if kinds & TO != 0 {
+                between.passed[1] += 1;
                 match open.pop() {
-                    Some(begin) => found.push((begin, mark, Ended::Returned)),
-                    None => unmatched += 1,
+                    Some(begin) => between.found.push((begin, mark, Ended::Returned)),
+                    None => between.unmatched += 1,
                 }
             }
             if kinds & FROM != 0 {
+                between.passed[0] += 1;
                 match nesting {
-                    Nesting::First if !open.is_empty() => unmatched += 1,
+                    Nesting::First if !open.is_empty() => between.unmatched += 1,
                     Nesting::Last if !open.is_empty() => {
-                        unmatched += 1;
+                        between.unmatched += 1;
                         open[0] = mark;
                     }
                     _ => open.push(mark),
@@ -199,7 +212,7 @@ impl Partial {
             }
         }
         let end = self.clocks.mark();
-        found.extend(open.into_iter().map(|begin| (begin, end, Ended::Cut)));
-        (found, unmatched)
+        between.found.extend(open.into_iter().map(|begin| (begin, end, Ended::Cut)));
+        between
     }
 }

@@ -155,8 +155,17 @@ fn fits(pattern: &Pattern, instruction: &Instruction) -> bool {
         Some(Prefix::Repne) => instruction.has_repne_prefix(),
         Some(Prefix::Lock) => instruction.has_lock_prefix(),
     };
-    let named = pattern.mnemonic == "*" || is_called(instruction.mnemonic(), &pattern.mnemonic);
+    let named = pattern.mnemonic == "*"
+        || is_called(instruction.mnemonic(), &pattern.mnemonic)
+        || is_written(instruction, &pattern.mnemonic);
     prefix && named && (pattern.operands.is_empty() || has_operands(pattern, instruction))
+}
+
+/// Whether an instruction is written with a mnemonic, which may tell its size, as `incq`.
+fn is_written(instruction: &Instruction, mnemonic: &str) -> bool {
+    let mut text = String::new();
+    GasFormatter::new().format_mnemonic(instruction, &mut text);
+    text.split_whitespace().last() == Some(mnemonic)
 }
 
 fn has_operands(pattern: &Pattern, instruction: &Instruction) -> bool {
@@ -213,6 +222,8 @@ mod tests {
                 && is("mov %rax,%cr3", &write_cr3)
                 && !is("mov %cr3, *", &write_cr3)
         );
+        let increments = [0x48, 0xff, 0x05, 0, 0, 0, 0];
+        assert!(is("incq *", &increments) && is("inc", &increments) && !is("incl", &increments));
         assert!(is("mov", &write_cr3) && !is("mov *", &write_cr3) && is("*", &write_cr3));
     }
 

@@ -11,6 +11,7 @@
 
 mod executions;
 mod functions;
+mod kernel;
 mod library;
 mod mark;
 mod marker;
@@ -20,16 +21,21 @@ mod periods;
 mod summary;
 mod tables;
 
+use std::sync::Arc;
+
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Description, FastFlow, FinishContext, FlowInterest, FunctionRun, Interest, Intervals, Item,
-    Maker, Marker, Nesting, Numbering, Parameters, Report, Start, Table, Takes, kernel::Threads,
+    Analysis, Description, FastFlow, FinishContext, FlowInterest, FunctionId, FunctionRun, Interest,
+    Intervals, Item, Maker, Marker, Nesting, Numbering, Parameters, Report, Start, Table, Takes,
+    kernel::Threads,
 };
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::{
     executions::{Done, Which},
     mark::Mark,
+    marks::Between,
     matcher::{Cache, Matcher},
     periods::Periods,
     tables::Found,
@@ -84,7 +90,7 @@ impl Ended {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// Process and thread, as `PID/TID`; of events what fields matched.
-    pub thread: String,
+    pub thread: Arc<str>,
     /// Which of the thread's it is, counted from 1 in the order in which they begin.
     pub number: u64,
     /// When it began, in nanoseconds, where a clock tells.
@@ -98,7 +104,7 @@ pub struct Interval {
     /// The number of its first instruction in the thread.
     pub first: Option<u64>,
     /// Who called the function; of events, the group.
-    pub caller: String,
+    pub caller: Arc<str>,
     /// On which CPU it began, where that is known.
     pub cpu: Option<u64>,
     /// How many executions of the same function are below it.
@@ -111,24 +117,26 @@ impl Interval {
     fn between(begin: &Mark, end: &Mark, ended: Ended) -> Interval {
         let (from, until) = (begin.time(), end.time());
         Interval {
-            thread: String::new(),
+            thread: Arc::default(),
             number: 0,
             begin: from,
             time: from.zip(until).map(|(from, until)| until.saturating_sub(from)),
             instructions: Some(end.before.saturating_sub(begin.before)),
             cycles: begin.cycles_until(end),
             first: Some(begin.before),
-            caller: String::new(),
+            caller: Arc::default(),
             cpu: None,
             level: 0,
             ended,
         }
     }
 
-    fn of(done: &Done, of: &FinishContext<'_>) -> Interval {
+    fn of(done: &Done, names: &mut FxHashMap<FunctionId, Arc<str>>, of: &FinishContext<'_>) -> Interval {
         let caller = match done.ended {
-            Ended::Begun => String::new(),
-            _ => of.functions().names(done.caller).0,
+            Ended::Begun => Arc::default(),
+            _ => Arc::clone(
+                names.entry(done.caller).or_insert_with(|| of.functions().names(done.caller).0.into()),
+            ),
         };
         let level = done.level.into();
         Interval { caller, level, ..Interval::between(&done.begin, &done.end, done.ended) }
@@ -156,6 +164,8 @@ impl Report for LatencyReport {
             Some(Intervals::Function(function)) => maker.fast(Executions { which: Which::One(*function) }),
             Some(Intervals::Markers { from, to, nesting }) => maker.fast(Marked::new(from, to, *nesting)),
             Some(Intervals::Period(period)) => maker.analysis(Periods { period: period.clone() }),
+            Some(Intervals::Syscalls(name)) => maker.analysis(kernel::Syscalls { name: name.clone() }),
+            Some(Intervals::Interrupts(number)) => maker.analysis(kernel::Interrupts { number: *number }),
         }
     }
 }
@@ -194,11 +204,11 @@ impl Analysis for Executions {
 
     fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let Which::One(function) = self.which else { return functions::table(threads, of) };
-        let mut found = Found::default();
+        let (mut found, mut names) = (Found::default(), FxHashMap::default());
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions += thread.instructions();
             let (done, _) = thread.close(self.which);
-            found.add(index, of, done.iter().map(|done| Interval::of(done, of)));
+            found.add(index, of, done.iter().map(|done| Interval::of(done, &mut names, of)));
         }
         found.subject = of.functions().names(function).0;
         found.table(of)
@@ -265,8 +275,10 @@ impl Analysis for Marked {
         let mut found = Found::default();
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions += thread.instructions();
-            let (between, unmatched) = thread.close(self.nesting);
+            let Between { found: between, unmatched, passed: [from, to] } = thread.close(self.nesting);
             found.unmatched += unmatched;
+            let passed = found.passed.get_or_insert([0; 2]);
+            *passed = [passed[0] + from, passed[1] + to];
             let interval = |(begin, end, ended): &(Mark, Mark, Ended)| Interval::between(begin, end, *ended);
             found.add(index, of, between.iter().map(interval));
         }

@@ -78,14 +78,14 @@ impl Analysis for Periods {
             (begun.0, key, end, &begun.1, begun.2).cmp(&(since.0, other, until, &since.1, since.2))
         });
         let interval = |((key, (begin, group, cpu), end), number): ((String, Begun, Nanos), u64)| Interval {
-            thread: key,
+            thread: key.into(),
             number,
             begin: Some(begin.0),
             time: Some(end.0.saturating_sub(begin.0)),
             instructions: None,
             cycles: None,
             first: None,
-            caller: group,
+            caller: group.into(),
             cpu: Some(cpu.into()),
             level: 0,
             ended: Ended::Returned,

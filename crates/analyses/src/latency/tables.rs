@@ -1,8 +1,14 @@
 //! Tables of intervals.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use hodo_model::{Column, FinishContext, Shape, Summary, Table, Unit, Value};
+use hodo_model::{
+    Column, FinishContext, Shape, Summary, Table, Unit, Value,
+    table::{Cell, TableBuilder, cells},
+};
 
 use super::{
     Ended, Interval,
@@ -49,6 +55,8 @@ pub(super) struct Found {
     pub(super) instructions: u64,
     /// The function, if they are of one.
     pub(super) subject: String,
+    /// Of markers, how often a begin was passed, and an end.
+    pub(super) passed: Option<[u64; 2]>,
 }
 
 impl Found {
@@ -59,12 +67,12 @@ impl Found {
         of: &FinishContext<'_>,
         intervals: impl Iterator<Item = Interval>,
     ) {
-        let name = match of.flow_threads.get(thread) {
-            Some((pid, tid)) => format!("{pid}/{tid}"),
-            None => thread.to_string(),
+        let name: Arc<str> = match of.flow_threads.get(thread) {
+            Some((pid, tid)) => format!("{pid}/{tid}").into(),
+            None => thread.to_string().into(),
         };
         let begin = self.intervals.len();
-        self.intervals.extend(intervals.map(|interval| Interval { thread: name.clone(), ..interval }));
+        self.intervals.extend(intervals.map(|interval| Interval { thread: Arc::clone(&name), ..interval }));
         let own = &mut self.intervals[begin..];
         own.sort_by_key(|interval| (interval.first, std::cmp::Reverse(interval.instructions)));
         for (interval, number) in own.iter_mut().zip(1..) {
@@ -75,7 +83,10 @@ impl Found {
     /// The table of the view that was chosen.
     pub(super) fn table(self, of: &FinishContext<'_>) -> Table {
         let view = of.selection.view.as_str();
-        let summary = summary(&self.intervals, self.unmatched, self.instructions, &self.subject);
+        let mut summary = summary(&self.intervals, self.unmatched, self.instructions, &self.subject);
+        if let Some([from, to]) = self.passed {
+            summary.splice(0..0, [("from_passed", from.into()), ("to_passed", to.into())]);
+        }
         match Grouping::ALL.into_iter().find(|(name, _)| *name == view) {
             Some((_, grouping)) => grouped(summary, &self.intervals, grouping),
             None if view == "executions" => executions(summary, &self.intervals),
@@ -188,60 +199,68 @@ fn executions(summary: Summary, intervals: &[Interval]) -> Table {
         Column::integer("level", Unit::Count).secondary(),
         Column::name("ended"),
     ];
-    let row = |interval: &Interval| -> Vec<Value> {
-        vec![
-            interval.thread.as_str().into(),
-            interval.number.into(),
-            interval.begin.into(),
-            interval.time.into(),
-            interval.instructions.into(),
-            interval.cycles.into(),
-            interval.first.into(),
-            interval.caller.as_str().into(),
-            interval.cpu.into(),
-            interval.level.into(),
-            interval.ended.name().into(),
-        ]
-    };
-    Table::new(
-        NAME,
-        Shape::Counters,
-        summary,
-        columns,
-        intervals.iter().map(row).collect::<Vec<Vec<Value>>>(),
-    )
+    let mut table = TableBuilder::new(NAME, Shape::Counters, columns);
+    let integer = |value: Option<u64>| value.map_or(Cell::Null, Cell::Integer);
+    for interval in intervals {
+        table.row([
+            Cell::Text(&interval.thread),
+            Cell::Integer(interval.number),
+            integer(interval.begin),
+            integer(interval.time),
+            integer(interval.instructions),
+            integer(interval.cycles),
+            integer(interval.first),
+            Cell::Text(&interval.caller),
+            integer(interval.cpu),
+            Cell::Integer(interval.level),
+            Cell::Text(interval.ended.name()),
+        ]);
+    }
+    table.finish(summary)
 }
 
 /// The intervals that the view `executions` shows; `None` of another table.
 pub fn of_table(table: &Table) -> Option<Vec<Interval>> {
-    let text = |value: &Value| match value {
-        Value::Text(text) => Some(text.to_string()),
-        _ => None,
-    };
-    let number = |value: &Value| match value {
-        Value::Integer(number) => Some(*number),
-        _ => None,
-    };
-    let interval = |row: Vec<Value>| {
-        let [thread, order, begin, time, instructions, cycles, first, caller, cpu, level, ended] = &row[..]
-        else {
-            return None;
-        };
-        Some(Interval {
-            thread: text(thread)?,
-            number: number(order)?,
-            begin: number(begin),
-            time: number(time),
-            instructions: number(instructions),
-            cycles: number(cycles),
-            first: number(first),
-            caller: text(caller)?,
-            cpu: number(cpu),
-            level: number(level)?,
-            ended: Ended::of_name(&text(ended)?)?,
-        })
-    };
-    table.rows().into_iter().map(interval).collect()
+    let mut intervals = Vec::with_capacity(table.row_count());
+    let mut names: BTreeSet<Arc<str>> = BTreeSet::new();
+    for batch in table.batches() {
+        let columns = cells(batch);
+        for row in 0..batch.num_rows() {
+            let text = |place: usize| match columns.get(place)?.cell(row) {
+                Cell::Text(text) => Some(text),
+                _ => None,
+            };
+            let number = |place: usize| match columns.get(place)?.cell(row) {
+                Cell::Integer(number) => Some(number),
+                _ => None,
+            };
+            let ended = Ended::of_name(text(10)?)?;
+            intervals.push(Interval {
+                thread: shared(&mut names, text(0)?),
+                number: number(1)?,
+                begin: number(2),
+                time: number(3),
+                instructions: number(4),
+                cycles: number(5),
+                first: number(6),
+                caller: shared(&mut names, text(7)?),
+                cpu: number(8),
+                level: number(9)?,
+                ended,
+            });
+        }
+    }
+    Some(intervals)
+}
+
+/// A name, of which there is one text.
+fn shared(names: &mut BTreeSet<Arc<str>>, name: &str) -> Arc<str> {
+    if let Some(known) = names.get(name) {
+        return Arc::clone(known);
+    }
+    let name: Arc<str> = name.into();
+    names.insert(Arc::clone(&name));
+    name
 }
 
 /// Spans of time into which all is cut, at most.
@@ -255,8 +274,8 @@ pub fn grouped(summary: Summary, intervals: &[Interval], grouping: Grouping) -> 
     let mut groups: BTreeMap<(u64, &str), Vec<Interval>> = BTreeMap::new();
     for interval in intervals {
         let key = match grouping {
-            Grouping::Thread => Some((0, interval.thread.as_str())),
-            Grouping::Caller => Some((0, interval.caller.as_str())),
+            Grouping::Thread => Some((0, &*interval.thread)),
+            Grouping::Caller => Some((0, &*interval.caller)),
             Grouping::Cpu => interval.cpu.map(|cpu| (cpu, "")),
             Grouping::Time => interval.begin.map(|begin| (first + (begin - first) / width * width, "")),
         };

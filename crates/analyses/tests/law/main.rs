@@ -10,8 +10,8 @@ mod tables;
 use hodo_analyses::latency;
 use hodo_model::{
     Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FunctionId, Interest,
-    Intervals, Item, Maker, Marker, Nesting, Parameters, Plain, Report, Selection, Start, Table, Visitor,
-    kernel::Threads,
+    Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Plain, Report, Selection, Start, Table,
+    Visitor, kernel::Threads,
 };
 use proptest::prelude::ProptestConfig;
 
@@ -55,6 +55,9 @@ fn questions() -> Vec<Option<Intervals>> {
         between(vec![marker("nop; nop")], vec![marker("pop; clc; stc")], Nesting::Nested),
         between(vec![marker("push")], vec![marker("nop"), marker("clc; nop; push; pop")], Nesting::First),
         between(places, vec![Marker::Exit(function), marker("nop")], Nesting::Last),
+        Some(Intervals::Period(Period::default())),
+        Some(Intervals::Syscalls("read".to_owned())),
+        Some(Intervals::Interrupts(1)),
         between(vec![marker("stc; nop")], vec![marker("stc; nop")], Nesting::Nested),
     ]
 }

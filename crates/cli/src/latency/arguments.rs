@@ -35,6 +35,38 @@ pub enum Bins {
     Log,
 }
 
+/// From where to where.
+#[derive(Debug, Args)]
+pub struct QuestionArguments {
+    /// Executions of this function, from call to return: its name, or NAME@FILE where several files have one
+    #[arg(long, value_name = "FUNC", group = "what_intervals")]
+    pub function: Option<String>,
+    /// Every function, by what its tail costs: what the slowest 1 % of its executions ran beyond its median
+    #[arg(long, group = "what_intervals")]
+    pub functions: bool,
+    /// From this marker
+    #[arg(long, value_name = "MARKER", group = "what_intervals", requires = "to")]
+    pub from: Option<String>,
+    /// To that one
+    #[arg(long, value_name = "MARKER", requires = "from")]
+    pub to: Option<String>,
+    /// From one marker to another of the pair with this name, such as malloc; `--pair list` lists them
+    #[arg(long, value_name = "NAME", group = "what_intervals")]
+    pub pair: Option<String>,
+    /// Pairs of your own: a TOML file with a table for each, which has `from`, `to`, and if need be `nesting` and `help`
+    #[arg(long, value_name = "FILE")]
+    pub pairs: Option<PathBuf>,
+    /// System calls with this name, of a trace of software events
+    #[arg(long, value_name = "NAME", group = "what_intervals")]
+    pub syscall: Option<String>,
+    /// The handler of the interrupt with this number, of a trace of software events
+    #[arg(long, value_name = "NUMBER", group = "what_intervals")]
+    pub irq: Option<u32>,
+    /// Which begin an end belongs to, where several went before [default: nested, or what the pair says]
+    #[arg(long, value_name = "RULE", value_enum)]
+    pub nesting: Option<NestingChoice>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Markers:
   cli   'pushf; pop; cli'   'mov *, %cr3'   'lock cmpxchg'   instructions that run one after the other
@@ -53,33 +85,8 @@ Examples:
   hodo latency --irq 30 ./my-trace
   hodo latency --from event:irq_handler_entry --to event:irq_handler_exit --match irq,cpu ./my-trace")]
 pub struct Latency {
-    /// Executions of this function, from call to return: its name, or NAME@FILE where several files have one
-    #[arg(long, value_name = "FUNC", group = "question")]
-    pub function: Option<String>,
-    /// Every function, by what its tail costs: what the slowest 1 % of its executions ran beyond its median
-    #[arg(long, group = "question")]
-    pub functions: bool,
-    /// From this marker
-    #[arg(long, value_name = "MARKER", group = "question", requires = "to")]
-    pub from: Option<String>,
-    /// To that one
-    #[arg(long, value_name = "MARKER", requires = "from")]
-    pub to: Option<String>,
-    /// From one marker to another of the pair with this name, such as malloc; `--pair list` lists them
-    #[arg(long, value_name = "NAME", group = "question")]
-    pub pair: Option<String>,
-    /// Pairs of your own: a TOML file with a table for each, which has `from`, `to`, and if need be `nesting` and `help`
-    #[arg(long, value_name = "FILE")]
-    pub pairs: Option<PathBuf>,
-    /// System calls with this name, of a trace of software events
-    #[arg(long, value_name = "NAME", group = "question")]
-    pub syscall: Option<String>,
-    /// The handler of the interrupt with this number, of a trace of software events
-    #[arg(long, value_name = "NUMBER", group = "question")]
-    pub irq: Option<u32>,
-    /// Which begin an end belongs to, where several went before [default: nested, or what the pair says]
-    #[arg(long, value_name = "RULE", value_enum)]
-    pub nesting: Option<NestingChoice>,
+    #[command(flatten)]
+    pub question: QuestionArguments,
     /// Events only: these fields of both ends have the same values; FIELD=OTHER where their names differ; `cpu` is the CPU
     #[arg(long = "match", value_name = "FIELD,…", value_delimiter = ',', value_parser = crate::arguments::matched)]
     pub matched: Vec<(String, String)>,

@@ -1,7 +1,7 @@
 //! `hodo latency`.
 
 pub mod arguments;
-mod question;
+pub mod question;
 mod tables;
 
 use std::{
@@ -35,15 +35,19 @@ const MOST_TREES: usize = 20_000;
 
 /// Runs the command.
 pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
-    if let Some(list) = question::pair_list(command)? {
+    if let Some(list) = question::pair_list(&command.question)? {
         written(io::stdout().write_all(list.as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let question = Question::of(command)?;
+    let Some(question) = Question::of(&command.question, &command.matched)? else {
+        return Err(Failure::usage(
+            "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME or --irq NUMBER; see `hodo latency --help`",
+        ));
+    };
     check(command, &question)?;
     let of_events = question.is_of_events();
     let experiment = input::experiment(&command.input, Needs { flow: !of_events, events: of_events })?;
-    let view = view(command, &question);
+    let view = view(command);
     let selection = Selection { view: view.to_owned(), ..Selection::default() };
     let intervals = Some(question.resolve(&experiment)?);
     let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
@@ -59,8 +63,11 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
     if !command.input.quiet {
         outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
     }
+    if !command.input.quiet {
+        never(&outcome.tables).iter().for_each(|note| eprintln!("hodo: {note}"));
+    }
     let code = input::exit_code_of(&command.input, &experiment, lossless);
-    match has_details(command, &question) {
+    match has_details(command) {
         true => details(command, &experiment, &request, outcome)
             .map(|done| if done { code } else { INTERRUPTED.into() }),
         false => output::draw_all(outcome.tables, &command.output).map(|()| code),
@@ -68,29 +75,43 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
 }
 
 /// Whether single executions are looked at.
-fn has_details(command: &Latency, question: &Question) -> bool {
+fn has_details(command: &Latency) -> bool {
     let is_shown = ["text", "json", "markdown"].contains(&command.output.format.as_str());
-    command.by.is_none() && is_shown && !matches!(question, Question::Functions)
+    command.by.is_none() && is_shown && !command.question.functions
 }
 
 /// The view of the report that is needed.
-fn view(command: &Latency, question: &Question) -> &'static str {
+fn view(command: &Latency) -> &'static str {
     let known = ["thread", "caller", "cpu", "time", "executions"];
     match &command.by {
         Some(by) => known.into_iter().find(|known| known == by).unwrap_or_default(),
-        None if has_details(command, question) => "executions",
+        None if has_details(command) => "executions",
         None => "",
     }
+}
+
+/// What to say of what never happened.
+fn never(tables: &[Table]) -> Vec<String> {
+    let is_zero = |table: &Table, name| matches!(table.figure(name), Some(hodo_model::Value::Integer(0)));
+    let sides = [("from_passed", "--from"), ("to_passed", "--to"), ("count", "it")];
+    let told = sides.into_iter().filter(|(name, _)| tables.iter().any(|table| is_zero(table, name)));
+    let text = |(name, side): (&str, &str)| match name {
+        "count" => "nothing was measured: no interval is complete".to_owned(),
+        _ => format!(
+            "the marker of {side} never occurs; `hodo script --insns --fields ip,sym,insn` shows what ran"
+        ),
+    };
+    told.map(text).collect()
 }
 
 /// Refuses what does not go together.
 fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
     let single = command.outliers.is_some() || command.nth.is_some() || command.compare;
     let wrong = match () {
-        () if matches!(question, Question::Functions) && (single || command.by.is_some()) => {
+        () if command.question.functions && (single || command.by.is_some()) => {
             "--functions is about all of them; --by, --outliers, --nth and --compare are about one, with --function"
         }
-        () if single && !has_details(command, question) => {
+        () if single && !has_details(command) => {
             "--outliers, --nth and --compare are for --format text, json or markdown, without --by"
         }
         () if single && (command.input.time.is_some() || command.input.call.is_some()) => {
@@ -241,10 +262,10 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
             "time_ns": interval.time,
             "instructions": interval.instructions,
             "cycles": interval.cycles,
-            "thread": interval.thread,
+            "thread": &*interval.thread,
             "number": interval.number,
             "first_instruction": interval.first,
-            "caller": interval.caller,
+            "caller": &*interval.caller,
             "ended": interval.ended.name(),
         });
         let node = |node: &latency::CallNode| {

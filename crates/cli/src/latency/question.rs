@@ -6,31 +6,35 @@ use hodo_engine::{
     Experiment, Traces,
     latency::{self, MarkerError, Named, NamedPair},
 };
-use hodo_model::{Edge, Intervals, Nesting, Period};
+use hodo_model::{Intervals, Nesting, Period};
 
-use super::arguments::{Latency, NestingChoice};
+use super::arguments::{NestingChoice, QuestionArguments};
 use crate::failure::Failure;
 
 /// A question whose names nobody has looked up yet.
 pub enum Question {
-    Functions,
+    /// There are none.
+    Known(Intervals),
     Function(String),
-    Markers { from: Vec<Named>, to: Vec<Named>, nesting: Nesting },
-    Period(Period),
+    Markers {
+        from: Vec<Named>,
+        to: Vec<Named>,
+        nesting: Nesting,
+    },
 }
 
 /// What a software event is written with.
 const EVENT: &str = "event:";
 
 impl Question {
-    /// What the command line asks; `None` where it only asks for the list of pairs, which is then a text.
-    pub fn of(command: &Latency) -> Result<Question, Failure> {
-        let nesting = command.nesting.map(nesting);
-        let question = match command {
-            Latency { functions: true, .. } => Question::Functions,
-            Latency { function: Some(name), .. } => Question::Function(name.clone()),
-            Latency { pair: Some(name), .. } => {
-                let all = pairs(command)?;
+    /// What the command line asks, if it asks anything; `matched` are fields of both ends of software events.
+    pub fn of(asked: &QuestionArguments, matched: &[(String, String)]) -> Result<Option<Question>, Failure> {
+        let nesting = asked.nesting.map(nesting);
+        let question = match asked {
+            QuestionArguments { functions: true, .. } => Question::Known(Intervals::Functions),
+            QuestionArguments { function: Some(name), .. } => Question::Function(name.clone()),
+            QuestionArguments { pair: Some(name), .. } => {
+                let all = pairs(asked)?;
                 let Some(pair) = all.iter().find(|pair| pair.name == *name) else {
                     return Err(Failure::usage(format!(
                         "--pair: no pair is called `{name}`:\n{}",
@@ -40,55 +44,31 @@ impl Question {
                 let NamedPair { from, to, .. } = pair.clone();
                 Question::Markers { from, to, nesting: nesting.unwrap_or(pair.nesting) }
             }
-            Latency { from: Some(from), to: Some(to), .. } => {
-                between(command, from, to, nesting.unwrap_or_default())?
+            QuestionArguments { from: Some(from), to: Some(to), .. } => {
+                between((from, to), nesting.unwrap_or_default(), matched)?
             }
-            Latency { syscall: Some(name), .. } => {
-                let edge =
-                    |kind: &str| Edge { pattern: format!("syscall_{kind}_{name}"), condition: String::new() };
-                let (begin, end) = (edge("entry"), edge("exit"));
-                let tid = ("tid".to_owned(), "tid".to_owned());
-                let matched = if command.matched.is_empty() { vec![tid] } else { command.matched.clone() };
-                Question::Period(Period { begin, end, matched, group: Vec::new() })
+            QuestionArguments { syscall: Some(name), .. } => {
+                Question::Known(Intervals::Syscalls(name.clone()))
             }
-            Latency { irq: Some(number), .. } => {
-                let edge = |kind: &str| Edge {
-                    pattern: format!("irq_handler_{kind}"),
-                    condition: format!("irq == {number}"),
-                };
-                let cpu = ("cpu".to_owned(), "cpu".to_owned());
-                Question::Period(Period {
-                    begin: edge("entry"),
-                    end: edge("exit"),
-                    matched: vec![cpu],
-                    group: Vec::new(),
-                })
-            }
-            _ => {
-                return Err(Failure::usage(
-                    "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME or --irq NUMBER; see `hodo latency --help`",
-                ));
-            }
+            QuestionArguments { irq: Some(number), .. } => Question::Known(Intervals::Interrupts(*number)),
+            _ => return Ok(None),
         };
-        match question {
-            Question::Period(_) => Ok(question),
-            _ if !command.matched.is_empty() => {
-                Err(Failure::usage("--match is for software events: event:NAME"))
-            }
-            _ => Ok(question),
+        let is_period = matches!(question, Question::Known(Intervals::Period(_)));
+        match matched.is_empty() || is_period {
+            true => Ok(Some(question)),
+            false => Err(Failure::usage("--match is for software events: event:NAME")),
         }
     }
 
     /// Whether it is about software events.
     pub fn is_of_events(&self) -> bool {
-        matches!(self, Question::Period(_))
+        matches!(self, Question::Known(known) if known.are_of_events())
     }
 
     /// The same with the functions and places of the inputs.
     pub fn resolve(&self, experiment: &Experiment) -> Result<Intervals, Failure> {
         let (from, to, nesting) = match self {
-            Question::Functions => return Ok(Intervals::Functions),
-            Question::Period(period) => return Ok(Intervals::Period(period.clone())),
+            Question::Known(known) => return Ok(known.clone()),
             Question::Function(name) => {
                 let function = |traces: &Traces<'_>| -> Result<_, Failure> {
                     Ok(latency::function(only(traces)?, name)?)
@@ -122,14 +102,23 @@ fn nesting(choice: NestingChoice) -> Nesting {
     }
 }
 
-fn between(command: &Latency, from: &str, to: &str, nesting: Nesting) -> Result<Question, Failure> {
+fn between(
+    (from, to): (&str, &str),
+    nesting: Nesting,
+    matched: &[(String, String)],
+) -> Result<Question, Failure> {
     match (from.trim().strip_prefix(EVENT), to.trim().strip_prefix(EVENT)) {
         (Some(begin), Some(end)) => {
             let edge = |option: &str, text: &str| {
                 crate::arguments::edge(text).map_err(|why| Failure::usage(format!("{option}: {why}")))
             };
             let (begin, end) = (edge("--from", begin)?, edge("--to", end)?);
-            Ok(Question::Period(Period { begin, end, matched: command.matched.clone(), group: Vec::new() }))
+            Ok(Question::Known(Intervals::Period(Period {
+                begin,
+                end,
+                matched: matched.to_vec(),
+                group: Vec::new(),
+            })))
         }
         (None, None) => {
             let wrong = |option| move |error: MarkerError| Failure::usage(format!("{option}: {error}"));
@@ -142,9 +131,9 @@ fn between(command: &Latency, from: &str, to: &str, nesting: Nesting) -> Result<
 }
 
 /// The pairs of the user's file, and those that ship, unless the user's have their names.
-fn pairs(command: &Latency) -> Result<Vec<NamedPair>, Failure> {
+fn pairs(asked: &QuestionArguments) -> Result<Vec<NamedPair>, Failure> {
     let mut pairs = Vec::new();
-    if let Some(path) = &command.pairs {
+    if let Some(path) = &asked.pairs {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = fs::read_to_string(path).map_err(|error| Failure::unreadable(failed(&error)))?;
         pairs = latency::user_pairs(&text).map_err(|error| Failure::usage(failed(&error)))?;
@@ -154,9 +143,9 @@ fn pairs(command: &Latency) -> Result<Vec<NamedPair>, Failure> {
 }
 
 /// The list of pairs that `--pair list` asks for.
-pub fn pair_list(command: &Latency) -> Result<Option<String>, Failure> {
-    let asks = command.pair.as_deref() == Some("list");
-    asks.then(|| pairs(command).map(|pairs| list(&pairs))).transpose()
+pub fn pair_list(asked: &QuestionArguments) -> Result<Option<String>, Failure> {
+    let asks = asked.pair.as_deref() == Some("list");
+    asks.then(|| pairs(asked).map(|pairs| list(&pairs))).transpose()
 }
 
 fn list(pairs: &[NamedPair]) -> String {

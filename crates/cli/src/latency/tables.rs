@@ -8,7 +8,8 @@ use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 /// Percentiles of what is measured, a measure a row.
 pub fn percentiles(summary: Summary, intervals: &[Interval]) -> Table {
     let mut columns = vec![Column::name("measure")];
-    columns.extend(PERCENTILES.map(|(name, _)| Column::integer(name, Unit::Count)));
+    let heading = |name| if name == "p99_9" { "p99.9" } else { name };
+    columns.extend(PERCENTILES.map(|(name, _)| Column::integer(heading(name), Unit::Count)));
     columns.push(Column::integer("total", Unit::Count));
     let row = |measure: Measure| -> Option<Vec<Value>> {
         let sorted = measure.sorted(intervals);
@@ -75,13 +76,13 @@ pub fn outliers(intervals: &[&Interval]) -> Table {
     ];
     let row = |interval: &&Interval| -> Vec<Value> {
         vec![
-            interval.thread.as_str().into(),
+            (&*interval.thread).into(),
             interval.number.into(),
             interval.begin.into(),
             interval.time.into(),
             interval.instructions.into(),
             interval.cycles.into(),
-            interval.caller.as_str().into(),
+            (&*interval.caller).into(),
             interval.ended.name().into(),
         ]
     };
@@ -117,7 +118,7 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
         ]
     });
     let summary = vec![
-        ("thread", interval.thread.as_str().into()),
+        ("thread", (&*interval.thread).into()),
         ("number", interval.number.into()),
         ("begin_ns", interval.begin.into()),
         ("time_ns", interval.time.into()),
@@ -132,7 +133,7 @@ pub fn compared(slow: usize, typical: &Interval, compared: &Compared) -> Table {
     let mut summary: Summary = vec![
         ("slow_executions", (slow as u64).into()),
         ("typical_number", typical.number.into()),
-        ("typical_thread", typical.thread.as_str().into()),
+        ("typical_thread", (&*typical.thread).into()),
         ("typical_instructions", typical.instructions.into()),
         ("typical_time_ns", typical.time.into()),
     ];

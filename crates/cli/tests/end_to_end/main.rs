@@ -9,6 +9,7 @@ mod export;
 mod files;
 mod guests;
 mod jitted;
+mod latency;
 mod live;
 mod marks;
 mod output;
