@@ -47,9 +47,17 @@ enum Item {
     /// An execution ended whose begin is known.
     Done(Done),
     /// Execution arrived at a frame below those that are known.
-    Arrive(Box<(Edge, Arrival)>, Mark),
+    Arrive(Box<Arrived>, Mark),
     /// All that was open has ended as far as is known.
     Forget(Mark),
+}
+
+/// How execution came to a frame, and whether that was from outside of what is traced.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Arrived {
+    edge: Edge,
+    at: Arrival,
+    entered: bool,
 }
 
 /// What is noted of a frame.
@@ -102,6 +110,8 @@ struct Watcher<'p> {
     below: Below,
     at: Mark,
     ended: Ended,
+    /// Whether execution came from outside of what is traced, as it does where a signal handler is over.
+    entered: bool,
     level: &'p mut u32,
     items: &'p mut Vec<Item>,
     waiting: &'p mut Vec<Done>,
@@ -122,7 +132,12 @@ impl Watch<Note> for Watcher<'_> {
             return;
         }
         *self.level = self.level.saturating_sub(u32::from(self.which != Which::Each));
-        let ended = if is_root { Ended::Begun } else { self.ended };
+        let is_over = self.entered && matches!(frame.entry, Entry::Interrupt | Entry::Tail);
+        let ended = match self.ended {
+            _ if is_root => Ended::Begun,
+            Ended::Unwound if is_over => Ended::Returned,
+            ended => ended,
+        };
         let Note { begin, caller } = frame.note;
         let (end, function, level) = (self.at, frame.function, *self.level);
         let done = Done { begin, end, function, caller, level, ended };
@@ -226,8 +241,9 @@ impl Partial {
     #[inline(always)]
     fn run(&mut self, which: Which, edge: Edge, at: &Arrival) {
         let mark = self.clocks.mark();
-        if let Err(edge) = self.arrive(which, Below::Unknown, edge, at, mark) {
-            self.items.push(Item::Arrive(Box::new((edge, *at)), mark));
+        let arrived = Arrived { edge, at: *at, entered: edge == Edge::Enter };
+        if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
+            self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
         }
     }
 
@@ -236,26 +252,21 @@ impl Partial {
     /// # Errors
     /// What the edge is to frames that are not known; the frame that was arrived at is then the oldest.
     #[inline(always)]
-    fn arrive(
-        &mut self,
-        which: Which,
-        below: Below,
-        edge: Edge,
-        at: &Arrival,
-        mark: Mark,
-    ) -> Result<(), Edge> {
+    fn arrive(&mut self, which: Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), Edge> {
+        let &Arrived { edge, at, entered } = arrived;
         let Partial { stack, level, items, waiting, .. } = self;
-        let mut watcher = Watcher { which, below, at: mark, ended: how(edge, at), level, items, waiting };
-        let arrived = match stack.is_empty() {
+        let ended = how(edge, &at);
+        let mut watcher = Watcher { which, below, at: mark, ended, entered, level, items, waiting };
+        let known = match stack.is_empty() {
             true => Err(edge),
-            false => arrive(stack, &mut watcher, below, edge, &At::of(at)),
+            false => arrive(stack, &mut watcher, below, edge, &At::of(&at)),
         };
-        if arrived.is_err() {
+        if known.is_err() {
             let is_asked = which == Which::One(at.function) && below == Below::Nothing;
             *watcher.level += u32::from(is_asked);
             stack.push(Frame::root(at.function, Note { begin: mark, caller: at.function }));
         }
-        arrived
+        known
     }
 
     /// Nothing is known of the stack any more.
@@ -269,7 +280,8 @@ impl Partial {
 
     fn leave_all(&mut self, which: Which, below: Below, at: Mark, ended: Ended) {
         let Partial { stack, level, items, waiting, .. } = self;
-        cut(stack, &mut Watcher { which, below, at, ended, level, items, waiting }, 0);
+        let entered = false;
+        cut(stack, &mut Watcher { which, below, at, ended, entered, level, items, waiting }, 0);
     }
 
     /// A clock was read.
@@ -325,12 +337,12 @@ impl Partial {
                     let level = done.level.saturating_add(self.level);
                     self.items.push(Item::Done(Done { begin, end, level, ..done }));
                 }
-                Item::Arrive(arrival, mark) => {
-                    let ((edge, at), mark) = (*arrival, behind(mark));
+                Item::Arrive(arrived, mark) => {
+                    let (Arrived { edge, at, entered }, mark) = (*arrived, behind(mark));
                     let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
-                    let arrived = self.arrive(which, below, edge, &at, mark);
-                    if let (Err(edge), Below::Unknown) = (arrived, below) {
-                        self.items.push(Item::Arrive(Box::new((edge, at)), mark));
+                    let arrived = Arrived { edge, at, entered: entered || edge == Edge::Enter };
+                    if let (Err(edge), Below::Unknown) = (self.arrive(which, below, &arrived, mark), below) {
+                        self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
                     }
                 }
                 Item::Forget(mark) => self.forget(which, below, behind(mark)),
@@ -366,5 +378,58 @@ impl Partial {
             Item::Arrive(..) | Item::Forget(_) => None,
         });
         (done.collect(), whole.sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_model::{Code, End};
+
+    use super::*;
+
+    fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
+        let address = u64::from(index) * 100 + u64::from(place == Place::Middle);
+        let at = Arrival { address, function: FunctionId { module: 1, index }, place };
+        let (lengths, bytes, end) = (&[][..], &[][..], End::Next);
+        let code = Code { offset: at.address, since: 0, lengths, bytes, bits: 64, end, target: 0 };
+        FlowEvent::Run { at, instructions, code }
+    }
+
+    /// Instructions and ends of the executions of function 2.
+    fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, Ended)> {
+        let which = Which::One(FunctionId { module: 1, index: 2 });
+        let mut partial = Partial::unknown();
+        seen.iter().for_each(|seen| partial.fold(which, seen));
+        let (done, _) = partial.close(which);
+        done.iter().map(|done| (done.end.before - done.begin.before, done.ended)).collect()
+    }
+
+    #[test]
+    fn executions_end_as_the_stack_says() {
+        let call = FlowEvent::Call { return_address: 101 };
+        let before = [run(1, Place::Entry, 5), call, run(2, Place::Entry, 7)];
+        let ends = |behind: &[FlowEvent<'static>]| executions(&[&before, behind].concat());
+        let back = run(1, Place::Middle, 3);
+        assert_eq!(ends(&[FlowEvent::Return, back]), [(7, Ended::Returned)]);
+        // A tail call is part of what jumps.
+        assert_eq!(ends(&[run(3, Place::Entry, 4), FlowEvent::Return, back]), [(11, Ended::Returned)]);
+        assert_eq!(ends(&[FlowEvent::IndirectJump, back]), [(7, Ended::Unwound)]);
+        assert_eq!(ends(&[FlowEvent::Gap, back]), [(7, Ended::Lost)]);
+        assert_eq!(ends(&[]), [(7, Ended::Cut)]);
+        let recursion = [FlowEvent::Call { return_address: 201 }, run(2, Place::Entry, 1), FlowEvent::Return];
+        let ended = ends(&[&recursion[..], &[run(2, Place::Middle, 2), FlowEvent::Return, back]].concat());
+        assert_eq!(ended, [(1, Ended::Returned), (10, Ended::Returned)]);
+        assert_eq!(executions(&[run(2, Place::Middle, 3), FlowEvent::Return, back]), [(3, Ended::Begun)]);
+    }
+
+    #[test]
+    fn a_signal_handler_is_over_where_the_interrupted_code_goes_on() {
+        let outside = [FlowEvent::Leave { next: None }, FlowEvent::Enter];
+        let begin = [&[run(1, Place::Entry, 5)], &outside[..], &[run(2, Place::Entry, 7)]].concat();
+        let trampoline = [FlowEvent::Return, run(3, Place::Middle, 2)];
+        let over = [&begin[..], &trampoline, &outside, &[run(1, Place::Middle, 3)]].concat();
+        assert_eq!(executions(&over), [(9, Ended::Returned)]);
+        let jumps = [&begin[..], &[FlowEvent::IndirectJump, run(1, Place::Middle, 3)]].concat();
+        assert_eq!(executions(&jumps), [(7, Ended::Unwound)]);
     }
 }
