@@ -80,7 +80,7 @@ impl Add for Sum {
     fn add(&mut self, later: Sum) {
         self.time.add(later.time);
         self.instructions.add(later.instructions);
-        self.incomplete += later.incomplete;
+        self.incomplete = self.incomplete.saturating_add(later.incomplete);
     }
 }
 
@@ -316,7 +316,7 @@ impl Partial {
     fn sum(&mut self, done: &Done) {
         let sum = self.sums.entry(done.function).or_default();
         if !done.ended.is_complete() {
-            sum.incomplete += 1;
+            sum.incomplete = sum.incomplete.saturating_add(1);
             return;
         }
         sum.instructions.see(done.end.before.saturating_sub(done.begin.before));

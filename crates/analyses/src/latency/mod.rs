@@ -151,7 +151,7 @@ impl Report for LatencyReport {
     fn description(&self) -> &Description {
         &Description {
             name: "latency",
-            help: "how long each function took, the heaviest tails first; `hodo latency` asks about one of them",
+            help: "exact counts of executions of functions, the heaviest tails first; `hodo latency` asks about one",
             views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
             takes: Takes { intervals: true, ..Takes::NOTHING },
             in_all: false,
@@ -206,7 +206,7 @@ impl Analysis for Executions {
         let Which::One(function) = self.which else { return functions::table(threads, of) };
         let (mut found, mut names) = (Found::default(), FxHashMap::default());
         for (index, thread) in threads.into_iter().enumerate() {
-            found.instructions += thread.instructions();
+            found.instructions = found.instructions.saturating_add(thread.instructions());
             let (done, _) = thread.close(self.which);
             found.add(index, of, done.iter().map(|done| Interval::of(done, &mut names, of)));
         }
@@ -274,7 +274,7 @@ impl Analysis for Marked {
     fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let mut found = Found::default();
         for (index, thread) in threads.into_iter().enumerate() {
-            found.instructions += thread.instructions();
+            found.instructions = found.instructions.saturating_add(thread.instructions());
             let Between { found: between, unmatched, passed: [from, to] } = thread.close(self.nesting);
             found.unmatched += unmatched;
             let passed = found.passed.get_or_insert([0; 2]);

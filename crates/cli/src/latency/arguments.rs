@@ -62,6 +62,9 @@ pub struct QuestionArguments {
     /// The handler of the interrupt with this number, of a trace of software events
     #[arg(long, value_name = "NUMBER", group = "what_intervals")]
     pub irq: Option<u32>,
+    /// From one software event to the next of another kind: 'BEGIN -> END', each a name or a pattern, and what its fields meet
+    #[arg(long, value_name = "PERIOD", group = "what_intervals")]
+    pub period: Option<String>,
     /// Which begin an end belongs to, where several went before [default: nested, or what the pair says]
     #[arg(long, value_name = "RULE", value_enum)]
     pub nesting: Option<NestingChoice>,
@@ -83,7 +86,7 @@ Examples:
   hodo latency --pair malloc perf.data
   hodo latency --function insert --by executions --format csv perf.data
   hodo latency --irq 30 ./my-trace
-  hodo latency --from event:irq_handler_entry --to event:irq_handler_exit --match irq,cpu ./my-trace")]
+  hodo latency --period 'irq_handler_entry -> irq_handler_exit' --match irq,cpu ./my-trace")]
 pub struct Latency {
     #[command(flatten)]
     pub question: QuestionArguments,

@@ -41,7 +41,7 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
     }
     let Some(question) = Question::of(&command.question, &command.matched)? else {
         return Err(Failure::usage(
-            "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME or --irq NUMBER; see `hodo latency --help`",
+            "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME, --irq NUMBER or --period 'BEGIN -> END'; see `hodo latency --help`",
         ));
     };
     check(command, &question)?;
@@ -207,7 +207,8 @@ fn trees(
         let first = interval.first?;
         Some((pid.parse().ok()?, tid.parse().ok()?, first..first + interval.instructions?))
     };
-    let spans: Vec<_> = asked.iter().filter_map(span).collect();
+    let spans: Option<Vec<_>> = asked.iter().map(span).collect();
+    let spans = spans.expect("executions of control flow say whose they are, and which instructions");
     experiment.with(|traces| {
         let flow = only(traces)?;
         let chunk_size = match request.chunking {

@@ -47,6 +47,14 @@ impl Question {
             QuestionArguments { from: Some(from), to: Some(to), .. } => {
                 between((from, to), nesting.unwrap_or_default(), matched)?
             }
+            QuestionArguments { period: Some(period), .. } => {
+                let Some((begin, end)) = period.split_once("->") else {
+                    return Err(Failure::usage(format!(
+                        "--period {period}: expected 'BEGIN -> END', two events"
+                    )));
+                };
+                Question::Known(Intervals::Period(of_events((begin, end), matched)?))
+            }
             QuestionArguments { syscall: Some(name), .. } => {
                 Question::Known(Intervals::Syscalls(name.clone()))
             }
@@ -108,18 +116,7 @@ fn between(
     matched: &[(String, String)],
 ) -> Result<Question, Failure> {
     match (from.trim().strip_prefix(EVENT), to.trim().strip_prefix(EVENT)) {
-        (Some(begin), Some(end)) => {
-            let edge = |option: &str, text: &str| {
-                crate::arguments::edge(text).map_err(|why| Failure::usage(format!("{option}: {why}")))
-            };
-            let (begin, end) = (edge("--from", begin)?, edge("--to", end)?);
-            Ok(Question::Known(Intervals::Period(Period {
-                begin,
-                end,
-                matched: matched.to_vec(),
-                group: Vec::new(),
-            })))
-        }
+        (Some(begin), Some(end)) => Ok(Question::Known(Intervals::Period(of_events((begin, end), matched)?))),
         (None, None) => {
             let wrong = |option| move |error: MarkerError| Failure::usage(format!("{option}: {error}"));
             let (from, to) =
@@ -128,6 +125,14 @@ fn between(
         }
         _ => Err(Failure::usage("--from and --to: both are software events (event:NAME), or neither is")),
     }
+}
+
+/// From one software event to another.
+fn of_events((begin, end): (&str, &str), matched: &[(String, String)]) -> Result<Period, Failure> {
+    let edge = |text: &str| {
+        crate::arguments::edge(text.trim()).map_err(|why| Failure::usage(format!("{text}: {why}")))
+    };
+    Ok(Period { begin: edge(begin)?, end: edge(end)?, matched: matched.to_vec(), group: Vec::new() })
 }
 
 /// The pairs of the user's file, and those that ship, unless the user's have their names.

@@ -170,6 +170,10 @@ fn interrupts_and_system_calls_of_kernel_traces() {
             let found = latency(&["--irq", &row[1].to_string()], &trace);
             let summary = &found["summary"];
             assert_eq!([&summary["count"], &summary["time_total_ns"]], [&row[3], &row[4]], "{row}");
+            let condition =
+                format!("irq_handler_entry where irq == {0} -> irq_handler_exit where irq == {0}", row[1]);
+            let same = latency(&["--period", &condition, "--match", "irq,cpu"], &trace);
+            assert_eq!(same["summary"]["time_total_ns"], row[4], "{row}");
             compared += 1;
         }
     }
