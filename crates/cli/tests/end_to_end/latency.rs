@@ -179,3 +179,23 @@ fn interrupts_and_system_calls_of_kernel_traces() {
     }
     assert!(compared > 10, "{compared}");
 }
+
+#[test]
+fn what_a_gap_cuts_is_in_no_percentile() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    planted(&folder, "10", "10");
+    let program = folder.file("planted");
+    let (recording, ran) = record(&folder, &["--overflow", "150000..150500"], &[&program, "20000", "1000"]);
+    ran.fine();
+    let whole = &latency(&["--from", "entry:main", "--to", "exit:main"], &recording)["summary"];
+    // The end has lost its begin.
+    assert_eq!(["count", "incomplete", "unmatched"].map(|name| whole[name].as_u64().unwrap()), [0, 1, 1]);
+    assert!(whole.get("instructions_max").is_none(), "{whole}");
+    let each = &latency(&["--function", "serve"], &recording)["summary"];
+    let counted = each["count"].as_u64().unwrap();
+    assert!((19_900..20_000).contains(&counted), "{each}");
+    assert!(SLOW.map(serde_json::Value::from).contains(&each["instructions_max"]), "{each}");
+}
