@@ -148,6 +148,12 @@ impl Durations {
         all.into_iter().map(split)
     }
 
+    /// Lengths above one, each to 1/128 of itself, and how many are about as long.
+    pub(crate) fn above(&self, bound: u64) -> impl Iterator<Item = (u64, u64)> {
+        let length = |(bucket, count)| (middle(bucket).max(self.min).min(self.max), count);
+        self.buckets().map(length).filter(move |(length, _)| *length > bound)
+    }
+
     /// Adds the durations of `others`.
     pub(crate) fn join(&mut self, others: &Durations) {
         if others.count == 0 {

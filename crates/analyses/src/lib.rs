@@ -12,6 +12,7 @@ pub mod count;
 pub mod cpu;
 pub mod io;
 pub mod irq;
+pub mod latency;
 pub mod lost;
 pub mod memory;
 pub mod mnemonics;
@@ -54,6 +55,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
     visitor.visit(&mnemonics::MNEMONICS);
+    visitor.visit(&latency::LatencyReport);
     visitor.visit(&count::CountReport);
     visitor.visit(&periods::PeriodsReport);
     visitor.visit(&cpu::CpuReport);

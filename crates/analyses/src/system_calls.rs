@@ -174,6 +174,24 @@ impl Sums for WithLongest {
     }
 }
 
+/// A call: how long it took, when it began, where it ended, whose it was, and its name.
+pub(crate) type EachCall = (u64, Nanos, u32, Thread, u32);
+
+/// Each call.
+impl Sums for Vec<EachCall> {
+    type Arguments = ();
+
+    #[inline]
+    fn see(&mut self, length: u64, entry: Entry<()>, exit: Exit) {
+        self.push((length, entry.time, exit.cpu, exit.thread, exit.name));
+    }
+
+    fn add(&mut self, later: Self, threads: &Threads) {
+        let known = |(length, begin, cpu, thread, name)| (length, begin, cpu, threads.known(thread), name);
+        self.extend(later.into_iter().map(known));
+    }
+}
+
 /// Durations and results of calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OfName {

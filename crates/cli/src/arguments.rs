@@ -42,6 +42,8 @@ pub enum Command {
     Report(Chosen<Report>),
     /// Findings in plain sentences, worst first, each with the command that shows its evidence
     Explain(Chosen<Explain>),
+    /// How long from here to there: percentiles, histogram, the worst ones and what they did
+    Latency(Chosen<Latency>),
     /// Tasks of a report, a line of JSON each, for `hodo fold --task`
     Plan(Chosen<Plan>),
     /// Part of a report: folds a part of the inputs, for `hodo merge`; parts may be folded on other machines
@@ -430,7 +432,7 @@ impl PeriodArguments {
 }
 
 /// A pattern of names with an optional condition.
-fn edge(text: &str) -> Result<Edge, String> {
+pub fn edge(text: &str) -> Result<Edge, String> {
     let edge = Edge::parse(text);
     match edge.condition.is_empty() {
         true => Ok(edge),
@@ -439,13 +441,15 @@ fn edge(text: &str) -> Result<Edge, String> {
 }
 
 /// A field, or two with `=` between them.
-fn matched(text: &str) -> Result<(String, String), String> {
+pub fn matched(text: &str) -> Result<(String, String), String> {
     let (begin, end) = text.split_once('=').unwrap_or((text, text));
     match begin.is_empty() || end.is_empty() {
         true => Err("expected FIELD or FIELD=OTHER, such as next_tid=prev_tid".to_owned()),
         false => Ok((begin.to_owned(), end.to_owned())),
     }
 }
+
+pub use crate::latency::arguments::{Latency, QuestionArguments};
 
 /// What is folded in parts.
 #[derive(Debug, Args)]
@@ -461,6 +465,9 @@ pub struct What {
     pub every: Option<Every>,
     #[command(flatten)]
     pub period: PeriodArguments,
+    /// What intervals `latency` is of, as of `hodo latency`
+    #[command(flatten)]
+    pub question: QuestionArguments,
     #[command(flatten)]
     pub input: Input,
 }

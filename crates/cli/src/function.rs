@@ -1,6 +1,6 @@
 //! Functions as named on the command line.
 
-use hodo_engine::{Experiment, FlowTrace, NthCalls};
+use hodo_engine::{Experiment, FlowTrace, NthCalls, latency};
 use hodo_model::{FunctionId, Names, Root};
 
 use crate::failure::Failure;
@@ -28,26 +28,7 @@ impl RootArguments {
 
 /// Returns the only function named `name`: as in tables, or as in the file, with `@FILE` if several files have one.
 pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failure> {
-    const SHOWN: usize = 20;
-    match experiment.modules.functions_named(name)[..] {
-        [function] => Ok(function),
-        [] => Err(Failure::usage(format!(
-            "no function `{name}` in the programs of the recording; `hodo report functions` lists them"
-        ))),
-        ref several => {
-            let lines = several.iter().take(SHOWN).map(|&function| {
-                let (name, module) = experiment.modules.names(function);
-                let address = experiment.modules.start(function);
-                format!("\n  {name}@{module} at {address:#x}")
-            });
-            let more = if several.len() > SHOWN { "\n  …" } else { "" };
-            let list = lines.collect::<String>() + more;
-            Err(Failure::usage(format!(
-                "{} functions are called `{name}`; write NAME@FILE, or 0xADDRESS@FILE:{list}",
-                several.len()
-            )))
-        }
-    }
+    Ok(latency::function(experiment, name)?)
 }
 
 /// Rejects a root of call paths that is in no recording.

@@ -14,6 +14,7 @@ mod function;
 mod index;
 mod info;
 mod input;
+mod latency;
 mod live;
 mod output;
 mod parts;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
         Command::Explain(command) => explain::run(command),
+        Command::Latency(command) => latency::run(command),
         Command::Plan(command) => parts::plan(command),
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),

@@ -16,6 +16,7 @@ use crate::{
     arguments::{Arguments, Command, Fold, Input, Merge, Plan},
     failure::{Failure, INTERRUPTED, LOSS, written},
     input,
+    latency::question::Question,
     output::{self, Destination},
     progress::Progress,
     report,
@@ -131,16 +132,27 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
     }
     let reports = report::named(&what.analysis);
     input::unopened(&what.input, None, reports.clone(), parameters(what)?)?.check()?;
-    input::experiment(&what.input, report::needs(&reports))
+    let mut needs = report::needs(&reports);
+    needs.events |= question(what)?.is_some_and(|question| question.is_of_events());
+    input::experiment(&what.input, needs)
+}
+
+/// What intervals are asked for.
+fn question(what: &crate::arguments::What) -> Result<Option<Question>, Failure> {
+    let is_of_intervals = what.analysis.iter().any(|name| name == "latency");
+    let matched = if is_of_intervals { &what.period.matched[..] } else { &[] };
+    Question::of(&what.question, matched)
 }
 
 fn parameters(what: &crate::arguments::What) -> Result<Parameters, Failure> {
     let selection = Selection { view: what.by.clone().unwrap_or_default(), ..Selection::default() };
-    Ok(Parameters { selection, every: what.every, period: what.period.period()?, alone: false })
+    Ok(Parameters { selection, every: what.every, period: what.period.period()?, ..Parameters::default() })
 }
 
 fn request(what: &crate::arguments::What, experiment: &Experiment) -> Result<Request, Failure> {
-    input::request(&what.input, None, report::named(&what.analysis), parameters(what)?, experiment)
+    let intervals = question(what)?.map(|question| question.resolve(experiment)).transpose()?;
+    let parameters = Parameters { intervals, ..parameters(what)? };
+    input::request(&what.input, None, report::named(&what.analysis), parameters, experiment)
 }
 
 /// `hodo merge`.

@@ -42,6 +42,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
         },
         every: command.every,
         period: command.period.period()?,
+        intervals: None,
         alone: reports.len() == 1,
     };
     // What is wrong with the request is said before anything is opened.

@@ -71,7 +71,7 @@ pub(crate) fn fold<A: FastFlow>(
     let chunks = experiment.chunks(reading.chunk_size);
     let (tracks, losses) = fold_chunks(experiment, analysis, &chunks, reading, progress);
     let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
-    (by_thread(experiment, tracks, merge), losses)
+    (by_thread(experiment, tracks, merge).into_iter().map(|(_, partial)| partial).collect(), losses)
 }
 
 /// Folds some chunks.
@@ -123,22 +123,22 @@ pub(crate) fn join<P>(
     }
 }
 
-/// Merges the states of each thread over all streams that it ran on.
+/// Merges the states of each thread over all streams that it ran on. Returns each with the thread's context.
 pub(crate) fn by_thread<P>(
     experiment: &FlowTrace<'_>,
     tracks: Tracks<P>,
     merge: impl Fn(P, P) -> P,
-) -> Vec<P> {
+) -> Vec<(u32, P)> {
     let mut threads: BTreeMap<u32, Vec<ThreadSlice<P>>> = BTreeMap::new();
     for stint in tracks.into_values().flatten().filter(|stint| experiment.wants(stint.context)) {
         threads.entry(stint.context).or_default().push(stint);
     }
     let mut list: Vec<_> = threads.into_iter().collect();
     list.sort_by_key(|&(context, _)| experiment.threads.get(context as usize).copied());
-    let whole = |(_, mut stints): (u32, Vec<ThreadSlice<P>>)| {
+    let whole = |(context, mut stints): (u32, Vec<ThreadSlice<P>>)| {
         stints.sort_by_key(|stint| stint.since);
         let partials = stints.into_iter().map(|stint| stint.partial);
-        partials.reduce(&merge).expect("a thread has a stint")
+        (context, partials.reduce(&merge).expect("a thread has a stint"))
     };
     list.into_iter().map(whole).collect()
 }

@@ -11,6 +11,7 @@
 //! Only this crate opens files and starts threads; the crates below it do neither.
 
 pub mod events;
+pub mod latency;
 
 mod annotate;
 mod divergence;

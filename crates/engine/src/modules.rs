@@ -6,6 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
+use hodo_analyses::latency;
 use hodo_code::{Content, Label, Labels, Origin};
 use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_model::{FunctionId, Names, Place, Root, SourceLine, Sources};
@@ -342,6 +343,57 @@ impl<'f> Modules<'f> {
         Err(alike.into_iter().take(SHOWN).map(|(_, name)| name).collect())
     }
 
+    /// The functions whose name is what a pattern with `*` for any text says, demangled or as the file has it; which may
+    /// end in `@` and the name of the module's file.
+    pub fn functions_like(&self, pattern: &str) -> Vec<FunctionId> {
+        let (names, file) =
+            pattern.rsplit_once('@').map_or((pattern, None), |(names, file)| (names, Some(file)));
+        let is_like = |function: &hodo_symbols::Function<'_>| {
+            latency::is_like(&function.name(), names) || latency::is_like(function.raw_name(), names)
+        };
+        self.all_functions(file).filter(|(_, function)| is_like(function)).map(|(id, _)| id).collect()
+    }
+
+    /// Names of functions that differ least from one.
+    pub fn functions_near(&self, name: &str) -> Vec<String> {
+        const SHOWN: usize = 3;
+        let names = self.all_functions(None).map(|(_, function)| function.name().into_owned());
+        latency::nearest_of(name, names, SHOWN)
+    }
+
+    /// All functions, of the modules whose file has a name, if one is given.
+    fn all_functions(
+        &self,
+        file: Option<&str>,
+    ) -> impl Iterator<Item = (FunctionId, hodo_symbols::Function<'_>)> {
+        let modules = self.symbols.modules().iter().zip(0..);
+        let in_file = move |module: &str| file.is_none_or(|file| base_name(module) == file);
+        modules.filter(move |(module, _)| in_file(module.name())).flat_map(|(module, index)| {
+            let id = move |at| FunctionId { module: index, index: at };
+            (1..module.function_count()).map(move |at| (id(at), module.function(at)))
+        })
+    }
+
+    /// The modules and offsets in their files at which code of a line of source begins, of the files whose path ends in
+    /// `file`.
+    pub fn places_of_line(&self, file: &str, line: u32) -> Vec<(u32, u64)> {
+        let modules = self.symbols.modules().iter().zip(0..);
+        let places = modules.flat_map(|(module, index)| {
+            let addresses = self.rows(index).map_or_else(Vec::new, |rows| rows.begins_of(file, line));
+            let offsets = addresses.into_iter().filter_map(|address| module.offset(address));
+            offsets.map(|offset| (index, offset)).collect::<Vec<_>>()
+        });
+        places.collect()
+    }
+
+    /// The line table of a module.
+    fn rows(&self, module: u32) -> Option<&Rows> {
+        Some(self.modules.get(module as usize)?.rows.get_or_init(|| {
+            let sections = self.sections(module).as_ref().ok().and_then(Option::as_ref);
+            sections.map(|(sections, _)| Rows::read(sections)).unwrap_or_default()
+        }))
+    }
+
     /// Returns the range of a function in its module.
     pub(crate) fn extent(&self, origin: Origin) -> Range<u64> {
         let module = self.symbols.modules().get(origin.module as usize);
@@ -488,11 +540,7 @@ impl Sources for Modules<'_> {
     }
 
     fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>> {
-        let found = self.modules.get(module as usize)?;
-        let rows = found.rows.get_or_init(|| {
-            let sections = self.sections(module).as_ref().ok().and_then(Option::as_ref);
-            sections.map(|(sections, _)| Rows::read(sections)).unwrap_or_default()
-        });
+        let rows = self.rows(module)?;
         let (file, line, begins) = rows.at(address)?;
         (line > 0).then_some(SourceLine { file, line, begins })
     }

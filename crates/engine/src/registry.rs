@@ -158,10 +158,15 @@ impl FlowPartial {
     ) -> Table {
         let threads = Threads::default();
         let merge = |earlier, later| analysis.merge(earlier, later, &threads);
-        analysis.finish(
-            by_thread(experiment, self.tracks, merge),
-            &FinishContext::without_events(selection, &threads, &experiment.modules),
-        )
+        let (contexts, partials): (Vec<u32>, Vec<AnyPartial>) =
+            by_thread(experiment, self.tracks, merge).into_iter().unzip();
+        let thread = |&context: &u32| {
+            let thread = experiment.threads.get(context as usize);
+            thread.map_or((0, 0), |thread| (thread.pid, thread.tid))
+        };
+        let flow_threads: Vec<(u32, u32)> = contexts.iter().map(thread).collect();
+        let of = FinishContext::without_events(selection, &threads, &experiment.modules);
+        analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, ..of })
     }
 
     /// The partial as bytes.

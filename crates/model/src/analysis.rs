@@ -152,6 +152,8 @@ pub struct FinishContext<'a> {
     pub base: Option<&'a AnyPartial>,
     /// Functions and source lines of executed code.
     pub sources: &'a dyn Sources,
+    /// Of control flow, the process and the thread of each partial, in their order.
+    pub flow_threads: &'a [(u32, u32)],
 }
 
 impl<'a> FinishContext<'a> {
@@ -161,7 +163,15 @@ impl<'a> FinishContext<'a> {
         threads: &'a Threads,
         sources: &'a dyn Sources,
     ) -> FinishContext<'a> {
-        FinishContext { names: &[], span: Default::default(), selection, threads, base: None, sources }
+        FinishContext {
+            names: &[],
+            span: Default::default(),
+            selection,
+            threads,
+            base: None,
+            sources,
+            flow_threads: &[],
+        }
     }
 
     /// The partial of [`Interest::base`], downcast to its type.

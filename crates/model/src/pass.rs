@@ -182,11 +182,12 @@ impl<'a> Pass<'a> {
         span: (Nanos, Nanos),
         selection: &Selection,
         sources: &dyn Sources,
-        threads: usize,
+        workers: usize,
     ) -> Vec<Table> {
-        let of = FinishContext { names, span, selection, threads: &whole.threads, base: None, sources };
+        let (threads, flow_threads) = (&whole.threads, &[][..]);
+        let of = FinishContext { names, span, selection, threads, base: None, sources, flow_threads };
         let families = self.families(whole.partials);
-        let threads = threads.min(families.len());
+        let workers = workers.min(families.len());
         let families = Mutex::new(families.into_iter());
         let next = || families.lock().unwrap_or_else(PoisonError::into_inner).next();
         let tables = Mutex::new(BTreeMap::new());
@@ -197,7 +198,7 @@ impl<'a> Pass<'a> {
             }
         };
         thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            (1..workers).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         tables.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()

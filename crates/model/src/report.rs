@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Analysis, FastFlow, Period, Selection};
+use crate::{Analysis, FastFlow, Intervals, Period, Selection};
 
 /// The interval between samples.
 ///
@@ -31,12 +31,21 @@ pub struct Takes {
     pub events: bool,
     /// `--function` and `--syscall`: its rows can begin at the executions of a function.
     pub root: bool,
+    /// What intervals are of.
+    pub intervals: bool,
 }
 
 impl Takes {
     /// No options.
-    pub const NOTHING: Takes =
-        Takes { threads: false, cpus: false, every: false, period: false, events: false, root: false };
+    pub const NOTHING: Takes = Takes {
+        threads: false,
+        cpus: false,
+        every: false,
+        period: false,
+        events: false,
+        root: false,
+        intervals: false,
+    };
     /// Filters by thread and by CPU.
     pub const THREADS_AND_CPUS: Takes = Takes { threads: true, cpus: true, ..Takes::NOTHING };
     /// Filters by thread.
@@ -54,6 +63,8 @@ pub struct Parameters {
     pub every: Option<Every>,
     /// The period to measure.
     pub period: Option<Period>,
+    /// What intervals are of.
+    pub intervals: Option<Intervals>,
     /// Whether the partial serves this view and selection only. A cheaper analysis with the same table will do then.
     pub alone: bool,
 }

@@ -141,6 +141,15 @@ impl Module {
         let segment = executable.or_else(|| self.segments.iter().find(holds))?;
         Some(segment.address.wrapping_add(file_offset).wrapping_sub(segment.file_offset))
     }
+
+    /// The offset in the file of the code at an address; `None` where no executable segment holds it.
+    pub fn offset(&self, address: u64) -> Option<u64> {
+        let holds = |s: &&Segment| {
+            s.executable && (s.address..s.address.saturating_add(s.file_size)).contains(&address)
+        };
+        let segment = self.segments.iter().find(holds)?;
+        Some(address - segment.address + segment.file_offset)
+    }
 }
 
 impl<'a> Function<'a> {

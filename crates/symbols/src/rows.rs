@@ -89,6 +89,25 @@ impl Rows {
         Ok(())
     }
 
+    /// The addresses at which statements of a line begin that other code stands before, of the files whose path ends in
+    /// `file`, in order.
+    pub fn begins_of(&self, file: &str, line: u32) -> Vec<u64> {
+        let is_file =
+            |own: &str| own.strip_suffix(file).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+        let is_own: Vec<bool> = self.files.iter().map(|own| is_file(own)).collect();
+        let is_line = |row: &Row| row.line == line && is_own.get(row.file as usize) == Some(&true);
+        let mut addresses = Vec::new();
+        let mut before = None;
+        for row in &self.rows {
+            if is_line(row) && row.statement && !before.is_some_and(is_line) {
+                addresses.push(row.address);
+            }
+            before = Some(row);
+        }
+        addresses.dedup();
+        addresses
+    }
+
     /// File and line of the code at an address, and whether a statement begins there.
     pub fn at(&self, address: u64) -> Option<(&str, u32, bool)> {
         let end = self.rows.partition_point(|row| row.address <= address);

@@ -23,7 +23,7 @@ impl Report for CountReport {
             name: "count",
             help: "software events: how many of each name, and how many were lost",
             views: &["event", "stream", "time"],
-            takes: Takes { threads: true, cpus: true, every: true, period: false, events: true, root: false },
+            takes: Takes { threads: true, cpus: true, every: true, events: true, ..Takes::NOTHING },
             in_all: false,
         }
     }

@@ -139,13 +139,18 @@ fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<FlowEvent<'_>>])
 
 /// The table of some threads.
 fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
-    finish_selected(analysis, threads, &Selection::default())
+    // The view that says most, of those that have it.
+    let selection = Selection { view: "executions".to_owned(), ..Selection::default() };
+    finish_selected(analysis, threads, &selection)
 }
 
 /// The table of some threads, of what is selected.
 fn finish_selected<A: Analysis>(analysis: &A, threads: Vec<A::Partial>, selection: &Selection) -> Table {
     let (known, span) = (Threads::default(), Default::default());
-    let of = FinishContext { names: &[], span, selection, threads: &known, base: None, sources: &Numbers };
+    let flow_threads = &[(7, 7)][..];
+    let sources = &Numbers;
+    let of =
+        FinishContext { names: &[], span, selection, threads: &known, base: None, sources, flow_threads };
     analysis.finish(threads, &of)
 }
 

@@ -7,9 +7,11 @@ mod events;
 mod flow;
 mod tables;
 
+use hodo_analyses::latency;
 use hodo_model::{
-    Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, Interest, Item,
-    Maker, Parameters, Plain, Report, Selection, Start, Table, Visitor, kernel::Threads,
+    Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FunctionId, Interest,
+    Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Plain, Report, Selection, Start, Table,
+    Visitor, kernel::Threads,
 };
 use proptest::prelude::ProptestConfig;
 
@@ -29,10 +31,35 @@ fn parameters<R: Report>(report: &R) -> Vec<Parameters> {
     for every in every {
         for (view, alone) in views.iter().flat_map(|&view| [(view, false), (view, true)]) {
             let selection = Selection { view: view.to_owned(), ..Selection::default() };
-            all.push(Parameters { selection, every, period: None, alone });
+            let parameters = Parameters { selection, every, alone, ..Parameters::default() };
+            let questions = if about.takes.intervals { questions() } else { vec![None] };
+            all.extend(questions.into_iter().map(|intervals| Parameters { intervals, ..parameters.clone() }));
         }
     }
     all
+}
+
+/// Questions about intervals of control flow.
+fn questions() -> Vec<Option<Intervals>> {
+    let marker = |text: &str| match &latency::parse(text).unwrap()[0] {
+        latency::Named::Instructions(sequence) => Marker::Instructions(sequence.clone()),
+        other => panic!("{other:?}"),
+    };
+    let between =
+        |from: Vec<Marker>, to: Vec<Marker>, nesting| Some(Intervals::Markers { from, to, nesting });
+    let function = FunctionId { module: 1, index: 2 };
+    let places = vec![Marker::Address(12), Marker::Entry(function), Marker::Code { module: 1, offset: 33 }];
+    vec![
+        None,
+        Some(Intervals::Function(function)),
+        between(vec![marker("nop; nop")], vec![marker("pop; clc; stc")], Nesting::Nested),
+        between(vec![marker("push")], vec![marker("nop"), marker("clc; nop; push; pop")], Nesting::First),
+        between(places, vec![Marker::Exit(function), marker("nop")], Nesting::Last),
+        Some(Intervals::Period(Period::default())),
+        Some(Intervals::Syscalls("read".to_owned())),
+        Some(Intervals::Interrupts(1)),
+        between(vec![marker("stc; nop")], vec![marker("stc; nop")], Nesting::Nested),
+    ]
 }
 
 /// Checks that tables are the same for every cut.
@@ -170,7 +197,7 @@ impl<W: Work> Visitor for Each<W> {
             let view = about_view(report, &parameters);
             let known = groups
                 .iter_mut()
-                .find(|(known, first, _)| *known == partial && first.every == parameters.every);
+                .find(|(known, first, _)| *known == partial && is_same_question(first, &parameters));
             match known {
                 Some((.., views)) if views.contains(&view) => {}
                 Some((.., views)) => views.push(view),
@@ -179,6 +206,11 @@ impl<W: Work> Visitor for Each<W> {
         }
         groups.iter().for_each(|(_, parameters, views)| self.0.work(report, views, parameters));
     }
+}
+
+/// Whether parameters ask the same but for the view.
+fn is_same_question(one: &Parameters, other: &Parameters) -> bool {
+    one.every == other.every && one.intervals == other.intervals
 }
 
 /// The view of some parameters, with the lifetime of the report.

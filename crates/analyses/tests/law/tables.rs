@@ -98,7 +98,8 @@ fn streamed(
     let selection = Selection::default();
     let span = span(events);
     let (threads, sources) = (whole.threads(), &NoSources);
-    let of = FinishContext { names, span, selection: &selection, threads, base: None, sources };
+    let of =
+        FinishContext { names, span, selection: &selection, threads, base: None, sources, flow_threads: &[] };
     let mut rows = heading.builder();
     let mut states: Option<States> = None;
     for (later, until) in parts {

@@ -12,6 +12,7 @@ mod files;
 mod guests;
 mod index;
 mod jitted;
+mod latency;
 mod live;
 mod marks;
 mod output;

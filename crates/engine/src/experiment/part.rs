@@ -12,7 +12,7 @@ use std::{fmt, ops::RangeInclusive};
 
 use hodo_formats::events::Trace;
 use hodo_model::{
-    AnyPartial, Every, Loss, Parameters, Period, Selection,
+    AnyPartial, Every, Intervals, Loss, Parameters, Period, Selection,
     kernel::Threads,
     pass::{Packed, Pass},
 };
@@ -95,6 +95,7 @@ struct Origin {
     view: String,
     every: Option<Every>,
     period: Option<Period>,
+    intervals: Option<Intervals>,
     /// The times, as text.
     times: String,
     /// The chunks, as text.
@@ -232,6 +233,7 @@ impl Origin {
             view: parameters.selection.view.clone(),
             every: parameters.every,
             period: parameters.period.clone(),
+            intervals: parameters.intervals.clone(),
             times: format!("{:?}", request.times),
             chunks: format!("{:?}", request.chunking),
             names: events.map_or_else(Vec::new, |events| events.names.clone()),
@@ -246,11 +248,19 @@ impl Origin {
             (self.view != other.view, "--by"),
             (self.every != other.every, "--every"),
             (self.period != other.period, "what periods are"),
+            (self.intervals != other.intervals, "what intervals are"),
             (self.times != other.times, "--time or --call"),
             (self.chunks != other.chunks, "--chunk-size"),
             (self.names != other.names, "the names of events"),
         ];
         differences.into_iter().find_map(|(differs, what)| differs.then_some(what))
+    }
+
+    /// What was asked.
+    fn parameters(&self) -> Parameters {
+        let selection = Selection { view: self.view.clone(), ..Selection::default() };
+        let (every, period, intervals) = (self.every, self.period.clone(), self.intervals.clone());
+        Parameters { selection, every, period, intervals, alone: false }
     }
 
     /// The analyses that were folded.
@@ -262,8 +272,7 @@ impl Origin {
     fn made_for(&self, selection: &Selection) -> Result<Analyses, PartError> {
         let known = |name: &String| report(name).ok_or_else(|| PartError::Partial(name.clone()));
         let reports = self.reports.iter().map(known).collect::<Result<Vec<&'static dyn AnyReport>, _>>()?;
-        let (every, period) = (self.every, self.period.clone());
-        let parameters = Parameters { selection: selection.clone(), every, period, alone: false };
+        let parameters = Parameters { selection: selection.clone(), ..self.parameters() };
         Ok(Request::of(reports, parameters).analyses())
     }
 }
@@ -361,8 +370,7 @@ impl Part {
 
     /// What was asked when it was folded.
     pub fn parameters(&self) -> Parameters {
-        let selection = Selection { view: self.origin.view.clone(), ..Selection::default() };
-        Parameters { selection, every: self.origin.every, period: self.origin.period.clone(), alone: false }
+        self.origin.parameters()
     }
 
     /// How its inputs were named. They have to be opened for tables of control flow, whose functions have names there.

@@ -200,7 +200,7 @@ impl Request {
     /// # Errors
     /// What can't be asked of which report.
     pub fn check(&self) -> Result<(), Refusal> {
-        let Parameters { selection, every, period, .. } = &self.parameters;
+        let Parameters { selection, every, period, intervals, .. } = &self.parameters;
         let any_thread = selection.tids.is_empty() && selection.pids.is_empty() && selection.comms.is_empty();
         for about in self.reports.iter().map(|report| report.description()) {
             let (name, takes) = (about.name, about.takes);
@@ -227,6 +227,9 @@ impl Request {
                 }
                 () if selection.root.is_some() && !takes.root => {
                     format!("--function and --syscall are for `hodo report paths`, not for `{name}`")
+                }
+                () if intervals.is_some() && !takes.intervals => {
+                    format!("--function, --from and --to are for `hodo latency`, not for `{name}`")
                 }
                 () if period.is_none() && takes.period => {
                     "which periods? --begin EVENT and --end EVENT say so: see `hodo report --help`".to_owned()

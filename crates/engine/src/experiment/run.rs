@@ -1,7 +1,7 @@
 //! Running a request: on all traces, in this process.
 
 use hodo_model::{
-    AnyAnalysis, AnyPartial, FinishContext, FlowInterest, NoSources, Selection, Table,
+    AnyAnalysis, AnyPartial, FinishContext, FlowInterest, Intervals, NoSources, Selection, Table,
     kernel::{Threads, VOCABULARY},
     pass::{Pass, interest},
     vocabulary,
@@ -103,7 +103,11 @@ pub(super) fn check_events(traces: &Traces<'_>, request: &Request) -> Result<(),
     if traces.events.traces.is_empty() {
         return Ok(());
     }
-    let period = request.parameters.period.as_ref();
+    let of_intervals = match &request.parameters.intervals {
+        Some(Intervals::Period(period)) => Some(period),
+        _ => None,
+    };
+    let period = request.parameters.period.as_ref().or(of_intervals);
     if let Some(why) = period.and_then(|period| no_such_period(&traces.events, period)) {
         return Err(Refusal(why));
     }

@@ -89,7 +89,15 @@ impl Experiment {
                 &mut losses,
                 |folded, names, done| {
                     let base = None;
-                    let of = FinishContext { names, span, selection, threads, base, sources: &NoSources };
+                    let of = FinishContext {
+                        names,
+                        span,
+                        selection,
+                        threads,
+                        base,
+                        sources: &NoSources,
+                        flow_threads: &[],
+                    };
                     let until = folded.span().1;
                     pass.settle(&mut folded.states, until, &of, &mut builder);
                     while let Some(batch) = builder.full_batch() {

@@ -1,0 +1,435 @@
+//! Executions of functions, from call to return as the call stack says.
+//!
+//! A part begins with a stack that is not known. What happens above the oldest frame that is known is told at once;
+//! what reaches below it waits in [`Item`]s for the parts before, which [`Partial::merge`] puts together.
+
+use std::mem;
+
+use hodo_clock::Nanos;
+use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Place};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Ended,
+    mark::{Clocks, Mark, Of, Reading},
+};
+use crate::{
+    durations::{Add, Durations, add_all},
+    spare_stack::SpareCapacityStack,
+    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+};
+
+/// Which functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// One, of which each execution is kept.
+    One(FunctionId),
+    /// All, of which sums are kept.
+    Each,
+}
+
+/// An execution that ended.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Done {
+    pub(super) begin: Mark,
+    pub(super) end: Mark,
+    pub(super) function: FunctionId,
+    pub(super) caller: FunctionId,
+    /// Executions of the same function below it.
+    pub(super) level: u32,
+    pub(super) ended: Ended,
+}
+
+/// What a part tells of frames that began before, in order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Item {
+    /// An execution ended whose begin is known.
+    Done(Done),
+    /// Execution arrived at a frame below those that are known.
+    Arrive(Box<Arrived>, Mark),
+    /// All that was open has ended as far as is known.
+    Forget(Mark),
+}
+
+/// How execution came to a frame, and whether that was from outside of what is traced.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Arrived {
+    edge: Edge,
+    at: Arrival,
+    entered: bool,
+}
+
+/// What is noted of a frame.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Note {
+    begin: Mark,
+    caller: FunctionId,
+}
+
+/// Executions of a function together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Sum {
+    pub(super) time: Durations,
+    pub(super) instructions: Durations,
+    /// Executions that began or ended outside of what was recorded.
+    pub(super) incomplete: u64,
+}
+
+impl Add for Sum {
+    fn add(&mut self, later: Sum) {
+        self.time.add(later.time);
+        self.instructions.add(later.instructions);
+        self.incomplete = self.incomplete.saturating_add(later.incomplete);
+    }
+}
+
+/// What some part of a thread shows of executions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Partial {
+    clocks: Clocks,
+    items: Vec<Item>,
+    /// Known frames; the oldest is the one that was arrived at last.
+    stack: SpareCapacityStack<Frame<Note>>,
+    edge: Edge,
+    /// Executions of the one function that are open, above the oldest frame.
+    level: u32,
+    /// By function, where all are asked for.
+    pub(super) sums: FxHashMap<FunctionId, Sum>,
+    /// Executions that wait for the clock, where all are asked for.
+    #[serde(skip)]
+    waiting: Vec<Done>,
+    /// Items before these have their times, and their cycles.
+    #[serde(skip)]
+    told: [usize; 2],
+}
+
+/// Takes in where frames begin and end.
+struct Watcher<'p> {
+    which: Which,
+    below: Below,
+    at: Mark,
+    ended: Ended,
+    /// Whether execution came from outside of what is traced, as it does where a signal handler is over.
+    entered: bool,
+    level: &'p mut u32,
+    items: &'p mut Vec<Item>,
+    waiting: &'p mut Vec<Done>,
+}
+
+impl Watch<Note> for Watcher<'_> {
+    #[inline(always)]
+    fn enter(&mut self, from: &Frame<Note>, function: FunctionId, _: Entry, _: Option<Back>) -> Note {
+        *self.level += u32::from(self.which == Which::One(function));
+        Note { begin: self.at, caller: from.function }
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, frame: &Frame<Note>) {
+        let is_root = frame.entry == Entry::Root;
+        let is_asked = self.which == Which::Each || self.which == Which::One(frame.function);
+        if !is_asked || is_root && self.below == Below::Unknown {
+            return;
+        }
+        *self.level = self.level.saturating_sub(u32::from(self.which != Which::Each));
+        let is_over = self.entered && matches!(frame.entry, Entry::Interrupt | Entry::Tail);
+        let ended = match self.ended {
+            _ if is_root => Ended::Begun,
+            Ended::Unwound if is_over => Ended::Returned,
+            ended => ended,
+        };
+        let Note { begin, caller } = frame.note;
+        let (end, function, level) = (self.at, frame.function, *self.level);
+        let done = Done { begin, end, function, caller, level, ended };
+        match self.which {
+            Which::One(_) => self.items.push(Item::Done(done)),
+            Which::Each => self.waiting.push(done),
+        }
+    }
+}
+
+/// How frames end that are left over an edge to an arrival.
+#[inline(always)]
+fn how(edge: Edge, at: &Arrival) -> Ended {
+    match edge {
+        Edge::Gap => Ended::Lost,
+        Edge::Indirect | Edge::Enter if at.place == Place::Middle => Ended::Unwound,
+        Edge::UnwindBelow => Ended::Unwound,
+        _ => Ended::Returned,
+    }
+}
+
+impl Partial {
+    pub(super) fn unknown() -> Partial {
+        Partial {
+            clocks: Clocks::default(),
+            items: Vec::new(),
+            stack: SpareCapacityStack::default(),
+            edge: Edge::Unknown,
+            level: 0,
+            sums: FxHashMap::default(),
+            waiting: Vec::new(),
+            told: [0; 2],
+        }
+    }
+
+    /// Instructions of the part.
+    pub(super) fn instructions(&self) -> u64 {
+        self.clocks.instructions
+    }
+
+    /// Whether it holds together.
+    pub(super) fn is_sound(&self, which: Which) -> bool {
+        let is_asked = |frame: &&Frame<Note>| which == Which::One(frame.function);
+        stack::is_sound(&self.stack)
+            && self
+                .stack
+                .iter()
+                .enumerate()
+                .all(|(index, frame)| (frame.entry == Entry::Root) == (index == 0))
+            && self.stack.iter().skip(1).filter(is_asked).count() == self.level as usize
+    }
+
+    /// Takes in what is seen next.
+    #[inline]
+    pub(super) fn fold(&mut self, which: Which, seen: &FlowEvent<'_>) {
+        match *seen {
+            FlowEvent::Run { at, instructions, .. } => {
+                let edge = mem::replace(&mut self.edge, Edge::Flow);
+                self.run(which, edge, &at);
+                self.clocks.instructions += instructions;
+            }
+            FlowEvent::Gap => self.forget(which, Below::Unknown, self.clocks.mark()),
+            FlowEvent::Skip { instructions } => {
+                if self.edge != Edge::Gap {
+                    self.forget(which, Below::Unknown, self.clocks.mark());
+                }
+                self.clocks.instructions += instructions;
+            }
+            FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
+                let mut clocks = mem::take(&mut self.clocks);
+                clocks.fold(seen, |reading| self.tell(reading));
+                self.clocks = clocks;
+            }
+            FlowEvent::Number(_) => {}
+            _ => self.edge = self.edge.then(Edge::of(seen)),
+        }
+    }
+
+    /// Takes in function runs that follow each other, and what the last instruction of each was; and then a time.
+    #[inline]
+    pub(super) fn fold_function_runs(
+        &mut self,
+        which: Which,
+        functions: &impl Numbering,
+        function_runs: &[FunctionRun],
+        until: Option<Nanos>,
+    ) {
+        let mut edge = self.edge;
+        for run in FunctionRun::runs(function_runs, functions) {
+            self.run(which, edge, &run.at);
+            self.clocks.instructions += run.instructions;
+            edge = Edge::after(&run);
+        }
+        self.edge = edge;
+        if let Some(until) = until {
+            let reading = self.clocks.time(until);
+            self.tell(&reading);
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self, which: Which, edge: Edge, at: &Arrival) {
+        let mark = self.clocks.mark();
+        let arrived = Arrived { edge, at: *at, entered: edge == Edge::Enter };
+        if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
+            self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
+        }
+    }
+
+    /// Moves the stack over an edge.
+    ///
+    /// # Errors
+    /// What the edge is to frames that are not known; the frame that was arrived at is then the oldest.
+    #[inline(always)]
+    fn arrive(&mut self, which: Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), Edge> {
+        let &Arrived { edge, at, entered } = arrived;
+        let Partial { stack, level, items, waiting, .. } = self;
+        let ended = how(edge, &at);
+        let mut watcher = Watcher { which, below, at: mark, ended, entered, level, items, waiting };
+        let known = match stack.is_empty() {
+            true => Err(edge),
+            false => arrive(stack, &mut watcher, below, edge, &At::of(&at)),
+        };
+        if known.is_err() {
+            let is_asked = which == Which::One(at.function) && below == Below::Nothing;
+            *watcher.level += u32::from(is_asked);
+            stack.push(Frame::root(at.function, Note { begin: mark, caller: at.function }));
+        }
+        known
+    }
+
+    /// Nothing is known of the stack any more.
+    fn forget(&mut self, which: Which, below: Below, at: Mark) {
+        self.leave_all(which, below, at, Ended::Lost);
+        if below == Below::Unknown {
+            self.items.push(Item::Forget(at));
+        }
+        self.edge = Edge::Gap;
+    }
+
+    fn leave_all(&mut self, which: Which, below: Below, at: Mark, ended: Ended) {
+        let Partial { stack, level, items, waiting, .. } = self;
+        let entered = false;
+        cut(stack, &mut Watcher { which, below, at, ended, entered, level, items, waiting }, 0);
+    }
+
+    /// A clock was read.
+    fn tell(&mut self, reading: &Reading) {
+        let told = &mut self.told[usize::from(reading.of() == Of::Cycles)];
+        for item in &mut self.items[*told..] {
+            match item {
+                Item::Done(done) => {
+                    reading.tell(&mut done.begin);
+                    reading.tell(&mut done.end);
+                }
+                Item::Arrive(_, mark) | Item::Forget(mark) => reading.tell(mark),
+            }
+        }
+        *told = self.items.len();
+        // Frames that are newer than the last reading stand on older ones.
+        for frame in self.stack.iter_mut().rev() {
+            if !reading.is_awaited(&frame.note.begin) {
+                break;
+            }
+            reading.tell(&mut frame.note.begin);
+        }
+        if reading.of() == Of::Time {
+            for mut done in mem::take(&mut self.waiting) {
+                reading.tell(&mut done.begin);
+                reading.tell(&mut done.end);
+                self.sum(&done);
+            }
+        }
+    }
+
+    fn sum(&mut self, done: &Done) {
+        let sum = self.sums.entry(done.function).or_default();
+        if !done.ended.is_complete() {
+            sum.incomplete = sum.incomplete.saturating_add(1);
+            return;
+        }
+        sum.instructions.see(done.end.before.saturating_sub(done.begin.before));
+        if let Some((begin, end)) = done.begin.time().zip(done.end.time()) {
+            sum.time.see(end.saturating_sub(begin));
+        }
+    }
+
+    /// Adds what the part that follows tells; below this one's frames is what `below` says.
+    fn follow(&mut self, which: Which, below: Below, later: Partial) {
+        let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
+        let behind = |mark: Mark| mark.behind(instructions, segments);
+        self.items.reserve(later.items.len());
+        for item in later.items {
+            match item {
+                Item::Done(done) => {
+                    let (begin, end) = (behind(done.begin), behind(done.end));
+                    let level = done.level.saturating_add(self.level);
+                    self.items.push(Item::Done(Done { begin, end, level, ..done }));
+                }
+                Item::Arrive(arrived, mark) => {
+                    let (Arrived { edge, at, entered }, mark) = (*arrived, behind(mark));
+                    let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
+                    let arrived = Arrived { edge, at, entered: entered || edge == Edge::Enter };
+                    if let (Err(edge), Below::Unknown) = (self.arrive(which, below, &arrived, mark), below) {
+                        self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
+                    }
+                }
+                Item::Forget(mark) => self.forget(which, below, behind(mark)),
+            }
+        }
+        for frame in later.stack.iter().skip(1) {
+            let Note { begin, caller } = frame.note;
+            self.stack.push(Frame { note: Note { begin: behind(begin), caller }, ..*frame });
+        }
+        self.level = self.level.saturating_add(later.level);
+        self.edge = self.edge.then(later.edge);
+        self.clocks.add(&later.clocks);
+        add_all(&mut self.sums, later.sums);
+        self.told = [self.items.len(); 2];
+        mem::take(&mut self.waiting).iter().for_each(|done| self.sum(done));
+    }
+
+    /// Joins two neighbours.
+    pub(super) fn merge(mut self, which: Which, later: Partial) -> Partial {
+        self.follow(which, Below::Unknown, later);
+        self
+    }
+
+    /// The executions of a whole thread, in the order in which they ended, where one function is asked for.
+    pub(super) fn close(self, which: Which) -> (Vec<Done>, FxHashMap<FunctionId, Sum>) {
+        let mut whole = Partial::unknown();
+        whole.follow(which, Below::Nothing, self);
+        let end = whole.clocks.mark();
+        whole.leave_all(which, Below::Nothing, end, Ended::Cut);
+        mem::take(&mut whole.waiting).iter().for_each(|done| whole.sum(done));
+        let done = whole.items.into_iter().filter_map(|item| match item {
+            Item::Done(done) => Some(done),
+            Item::Arrive(..) | Item::Forget(_) => None,
+        });
+        (done.collect(), whole.sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_model::{Code, End};
+
+    use super::*;
+
+    fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
+        let address = u64::from(index) * 100 + u64::from(place == Place::Middle);
+        let at = Arrival { address, function: FunctionId { module: 1, index }, place };
+        let (lengths, bytes, end) = (&[][..], &[][..], End::Next);
+        let code = Code { offset: at.address, since: 0, lengths, bytes, bits: 64, end, target: 0 };
+        FlowEvent::Run { at, instructions, code }
+    }
+
+    /// Instructions and ends of the executions of function 2.
+    fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, Ended)> {
+        let which = Which::One(FunctionId { module: 1, index: 2 });
+        let mut partial = Partial::unknown();
+        seen.iter().for_each(|seen| partial.fold(which, seen));
+        let (done, _) = partial.close(which);
+        done.iter().map(|done| (done.end.before - done.begin.before, done.ended)).collect()
+    }
+
+    #[test]
+    fn executions_end_as_the_stack_says() {
+        let call = FlowEvent::Call { return_address: 101 };
+        let before = [run(1, Place::Entry, 5), call, run(2, Place::Entry, 7)];
+        let ends = |behind: &[FlowEvent<'static>]| executions(&[&before, behind].concat());
+        let back = run(1, Place::Middle, 3);
+        assert_eq!(ends(&[FlowEvent::Return, back]), [(7, Ended::Returned)]);
+        // A tail call is part of what jumps.
+        assert_eq!(ends(&[run(3, Place::Entry, 4), FlowEvent::Return, back]), [(11, Ended::Returned)]);
+        assert_eq!(ends(&[FlowEvent::IndirectJump, back]), [(7, Ended::Unwound)]);
+        assert_eq!(ends(&[FlowEvent::Gap, back]), [(7, Ended::Lost)]);
+        assert_eq!(ends(&[]), [(7, Ended::Cut)]);
+        let recursion = [FlowEvent::Call { return_address: 201 }, run(2, Place::Entry, 1), FlowEvent::Return];
+        let ended = ends(&[&recursion[..], &[run(2, Place::Middle, 2), FlowEvent::Return, back]].concat());
+        assert_eq!(ended, [(1, Ended::Returned), (10, Ended::Returned)]);
+        assert_eq!(executions(&[run(2, Place::Middle, 3), FlowEvent::Return, back]), [(3, Ended::Begun)]);
+    }
+
+    #[test]
+    fn a_signal_handler_is_over_where_the_interrupted_code_goes_on() {
+        let outside = [FlowEvent::Leave { next: None }, FlowEvent::Enter];
+        let begin = [&[run(1, Place::Entry, 5)], &outside[..], &[run(2, Place::Entry, 7)]].concat();
+        let trampoline = [FlowEvent::Return, run(3, Place::Middle, 2)];
+        let over = [&begin[..], &trampoline, &outside, &[run(1, Place::Middle, 3)]].concat();
+        assert_eq!(executions(&over), [(9, Ended::Returned)]);
+        let jumps = [&begin[..], &[FlowEvent::IndirectJump, run(1, Place::Middle, 3)]].concat();
+        assert_eq!(executions(&jumps), [(7, Ended::Unwound)]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Every function by how heavy its tail is.
+
+use hodo_model::{Column, FinishContext, FunctionId, Shape, Table, Unit, Value};
+use rustc_hash::FxHashMap;
+
+use super::executions::{Partial, Sum, Which};
+use crate::{
+    columns::{most_first, share},
+    durations::{Durations, add_all},
+};
+
+/// What executions beyond the 99th percentile ran beyond the median, together: what the tail costs. From buckets, to
+/// 1/64 of itself.
+fn tail(instructions: &Durations) -> u64 {
+    let (Some(typical), Some(bound)) = (instructions.percentile(50), instructions.percentile(99)) else {
+        return 0;
+    };
+    instructions.above(bound).fold(0, |sum: u64, (length, count)| {
+        sum.saturating_add(length.saturating_sub(typical).saturating_mul(count))
+    })
+}
+
+pub(super) fn table(threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    let count = threads.len() as u64;
+    let ran = threads.iter().map(Partial::instructions).fold(0, |sum: u64, more| sum.saturating_add(more));
+    let mut sums: FxHashMap<FunctionId, Sum> = FxHashMap::default();
+    threads.into_iter().for_each(|thread| add_all(&mut sums, thread.close(Which::Each).1));
+    let total =
+        |of: fn(&Sum) -> u64| sums.values().map(of).fold(0, |all: u64, more| all.saturating_add(more));
+    let executions = total(|sum| sum.instructions.count);
+    let incomplete = total(|sum| sum.incomplete);
+    let summary = vec![
+        ("functions", (sums.len() as u64).into()),
+        ("count", executions.into()),
+        ("incomplete", incomplete.into()),
+        ("instructions", ran.into()),
+        ("threads", count.into()),
+    ];
+    let columns = vec![
+        Column::name("function"),
+        Column::name("module"),
+        Column::integer("count", Unit::Count),
+        Column::integer("incomplete", Unit::Count).secondary(),
+        Column::real("tail_share", Unit::Share),
+        Column::real("p99_over_p50", Unit::None),
+        Column::integer("instructions_p50", Unit::Count),
+        Column::integer("instructions_p99", Unit::Count),
+        Column::integer("instructions_max", Unit::Count),
+        Column::integer("time_p50_ns", Unit::Nanoseconds).secondary(),
+        Column::integer("time_p99_ns", Unit::Nanoseconds).secondary(),
+        Column::integer("time_max_ns", Unit::Nanoseconds),
+    ];
+    let row = |(function, sum): (FunctionId, Sum)| {
+        let (name, module) = of.functions().names(function);
+        let costs = tail(&sum.instructions);
+        let (time, instructions) = (&sum.time, &sum.instructions);
+        let p = |durations: &Durations, per_cent| durations.percentile(per_cent);
+        let ratio = match (p(instructions, 99), p(instructions, 50)) {
+            (Some(p99), Some(p50)) if p50 > 0 => (p99 as f64 / p50 as f64).into(),
+            _ => Value::Null,
+        };
+        let greatest =
+            |durations: &Durations| Value::from(Some(durations.max).filter(|_| durations.count > 0));
+        let cells = vec![
+            name.as_str().into(),
+            module.as_str().into(),
+            instructions.count.into(),
+            sum.incomplete.into(),
+            share(costs, ran),
+            ratio,
+            p(instructions, 50).into(),
+            p(instructions, 99).into(),
+            greatest(instructions),
+            p(time, 50).into(),
+            p(time, 99).into(),
+            greatest(time),
+        ];
+        (costs, (name, module, function), cells)
+    };
+    Table::new("latency", Shape::Counters, summary, columns, most_first(sums.into_iter().map(row)))
+}

@@ -1,0 +1,125 @@
+//! Pairs of markers with names: those that ship with the program, and those of a file of the user's.
+
+use std::{collections::BTreeMap, fmt};
+
+use hodo_model::Nesting;
+use serde::Deserialize;
+
+use super::marker::{MarkerError, Named, parse};
+
+/// The pairs that ship with the program.
+const SHIPPED: &str = include_str!("pairs.toml");
+
+/// Two markers and what lies between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPair {
+    /// What it is called.
+    pub name: String,
+    /// What it measures.
+    pub help: String,
+    /// Where intervals begin.
+    pub from: Vec<Named>,
+    /// Where they end.
+    pub to: Vec<Named>,
+    /// Which belong together.
+    pub nesting: Nesting,
+}
+
+/// The same as a file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    help: String,
+    from: String,
+    to: String,
+    #[serde(default)]
+    nesting: WrittenNesting,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenNesting {
+    #[default]
+    Nested,
+    First,
+    Last,
+}
+
+/// Why a text holds no pairs.
+#[derive(Debug)]
+pub enum PairsError {
+    /// It is no TOML, or not of pairs.
+    Toml(Box<toml::de::Error>),
+    /// A marker of this pair can't be read.
+    Marker(String, MarkerError),
+}
+
+impl fmt::Display for PairsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PairsError::Toml(error) => write!(f, "{error}"),
+            PairsError::Marker(name, error) => write!(f, "pair `{name}`: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for PairsError {}
+
+/// The pairs that ship with the program, by name.
+pub fn shipped() -> Vec<NamedPair> {
+    user_pairs(SHIPPED).expect("what ships can be read: a test reads it")
+}
+
+/// The pairs of a user's file: a TOML table for each, with `from`, `to`, and if need be `nesting` and `help`.
+///
+/// # Errors
+/// What can't be read, and where.
+pub fn user_pairs(text: &str) -> Result<Vec<NamedPair>, PairsError> {
+    let written: BTreeMap<String, Written> =
+        toml::from_str(text).map_err(|error| PairsError::Toml(Box::new(error)))?;
+    let pair = |(name, Written { help, from, to, nesting }): (String, Written)| {
+        let read = |text: &str| parse(text).map_err(|error| PairsError::Marker(name.clone(), error));
+        let (from, to) = (read(&from)?, read(&to)?);
+        let nesting = match nesting {
+            WrittenNesting::Nested => Nesting::Nested,
+            WrittenNesting::First => Nesting::First,
+            WrittenNesting::Last => Nesting::Last,
+        };
+        Ok(NamedPair { name, help, from, to, nesting })
+    };
+    written.into_iter().map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_read() {
+        let names: Vec<String> = shipped().into_iter().map(|pair| pair.name).collect();
+        let expected = [
+            "cpu-relax",
+            "interrupts-off",
+            "kernel-fpu",
+            "malloc",
+            "mutex",
+            "page-fault",
+            "preempt-off",
+            "spinlock",
+            "syscall",
+        ];
+        assert_eq!(names, expected);
+        assert!(shipped().iter().all(|pair| !pair.help.is_empty()));
+    }
+
+    #[test]
+    fn a_wrong_file_says_where() {
+        let error = |text: &str| user_pairs(text).unwrap_err().to_string();
+        assert!(
+            error("[a]\nfrom = 'clli'\nto = 'sti'").starts_with("pair `a`: no instruction is called `clli`")
+        );
+        assert!(error("[a]\nfrom = 'cli'").contains("missing field `to`"));
+        assert!(error("[a]\nfrom = 'cli'\nto = 'sti'\nnest = 1").contains("nest"));
+    }
+}

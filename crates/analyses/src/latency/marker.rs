@@ -1,0 +1,240 @@
+//! Markers as people write them.
+//!
+//! ```text
+//! marker      = one { "|" one }
+//! one         = "entry:" FUNCTION | "exit:" FUNCTION | "0x" ADDRESS | FILE ":" LINE | instructions
+//! instructions = instruction { ";" instruction }
+//! instruction = [ "rep" | "repne" | "lock" ] MNEMONIC [ operand { "," operand } ]
+//! ```
+
+use std::fmt;
+
+use hodo_model::{Marker, Pattern, Prefix};
+use iced_x86::Mnemonic;
+
+/// A marker whose names nobody has looked up yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// As [`Marker::Instructions`].
+    Instructions(Vec<Pattern>),
+    /// The entry of the functions with a name, which may end in `*`.
+    Entry(String),
+    /// Their returns.
+    Exit(String),
+    /// As [`Marker::Address`].
+    Address(u64),
+    /// A line of source: the end of the file's path, and the line from 1.
+    Line(String, u32),
+}
+
+/// Why a text is no marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkerError {
+    text: String,
+    /// The byte at which it goes wrong.
+    at: usize,
+    why: String,
+}
+
+impl fmt::Display for MarkerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.text.get(..self.at).map_or(0, |before| before.chars().count());
+        write!(f, "{}\n  {}\n  {:before$}^", self.why, self.text.replace(['\n', '\t'], " "), "")
+    }
+}
+
+impl std::error::Error for MarkerError {}
+
+/// Reads a marker, or several of which each is one.
+///
+/// # Errors
+/// What was expected, and where.
+pub fn parse(text: &str) -> Result<Vec<Named>, MarkerError> {
+    let wrong = |at, why: String| MarkerError { text: text.to_owned(), at, why };
+    parts(text, '|').map(|(at, one)| marker(one).map_err(|(within, why)| wrong(at + within, why))).collect()
+}
+
+/// A place in a text, and what was expected there.
+type Wrong = (usize, String);
+
+/// The parts between separators, without blanks around them, and where each begins.
+fn parts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
+    let mut next = 0;
+    text.split(separator).map(move |part| {
+        let begin = next + (part.len() - part.trim_start().len());
+        next += part.len() + separator.len_utf8();
+        (begin, part.trim())
+    })
+}
+
+fn marker(text: &str) -> Result<Named, Wrong> {
+    let named = |prefix: &str| text.strip_prefix(prefix).map(str::trim);
+    for (prefix, make) in [("entry:", Named::Entry as fn(String) -> Named), ("exit:", Named::Exit)] {
+        match named(prefix) {
+            Some("") => return Err((text.len(), "expected the name of a function".to_owned())),
+            Some(function) => return Ok(make(function.to_owned())),
+            None => {}
+        }
+    }
+    if let Some(digits) = text.strip_prefix("0x") {
+        let address = u64::from_str_radix(digits, 16);
+        return address
+            .map(Named::Address)
+            .map_err(|_| (2, "expected an address, such as 0x401136".to_owned()));
+    }
+    if let Some((file, line)) = text.rsplit_once(':') {
+        return match line.parse() {
+            Ok(line) if line > 0 && !file.is_empty() => Ok(Named::Line(file.to_owned(), line)),
+            _ => {
+                let why = "expected entry:FUNCTION, exit:FUNCTION, or FILE:LINE with a line from 1";
+                Err((text.len() - line.len(), why.to_owned()))
+            }
+        };
+    }
+    let patterns =
+        parts(text, ';').map(|(at, one)| instruction(one).map_err(|(within, why)| (at + within, why)));
+    let patterns = patterns.collect::<Result<Vec<Pattern>, Wrong>>()?;
+    match patterns.len() > Marker::LONGEST {
+        true => Err((0, format!("a sequence has at most {} instructions", Marker::LONGEST))),
+        false => Ok(Named::Instructions(patterns)),
+    }
+}
+
+fn instruction(text: &str) -> Result<Pattern, Wrong> {
+    let (first, rest) = word(text);
+    let prefix = match first {
+        "rep" | "repe" | "repz" => Some(Prefix::Rep),
+        "repne" | "repnz" => Some(Prefix::Repne),
+        "lock" => Some(Prefix::Lock),
+        _ => None,
+    };
+    let (name, operands) = if prefix.is_some() { word(rest) } else { (first, rest) };
+    // Operands end the text, and the name stands before them and some blanks.
+    let at = text[..text.len() - operands.len()].trim_end().len() - name.len();
+    if name.is_empty() {
+        return Err((text.len(), "expected an instruction, such as `cli` or `pushf; pop; cli`".to_owned()));
+    }
+    let name = name.to_ascii_lowercase();
+    // `pause` is what `rep nop` is on every processor since 2001.
+    if (prefix, name.as_str()) == (Some(Prefix::Rep), "nop") {
+        return Ok(Pattern { prefix: None, mnemonic: "pause".to_owned(), operands: Vec::new() });
+    }
+    let is_known = |name: &str| Mnemonic::values().any(|known| is_called(known, name));
+    let bare = name.strip_suffix(['b', 'w', 'l', 'q']);
+    if name != "*" && !is_known(&name) && !bare.is_some_and(is_known) {
+        let near = nearest(&name);
+        let hint =
+            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
+        return Err((at, format!("no instruction is called `{name}`{hint}")));
+    }
+    let operands: Vec<String> = match operands {
+        "" => Vec::new(),
+        some => split_operands(some).map(|operand| operand.trim().to_owned()).collect(),
+    };
+    if operands.iter().any(String::is_empty) {
+        return Err((text.len(), "expected an operand, such as `%rax`, or `*` for any".to_owned()));
+    }
+    Ok(Pattern { prefix, mnemonic: name, operands })
+}
+
+/// The first word of a text, and the rest without the blanks around it.
+fn word(text: &str) -> (&str, &str) {
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (first, rest.trim())
+}
+
+/// The operands of an instruction: commas within parentheses part none.
+fn split_operands(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0i32;
+    text.split(move |character| {
+        depth += i32::from(character == '(') - i32::from(character == ')');
+        character == ',' && depth == 0
+    })
+}
+
+/// Whether an instruction has a name, which may leave out the size.
+pub(super) fn is_called(mnemonic: Mnemonic, name: &str) -> bool {
+    let own = format!("{mnemonic:?}").to_ascii_lowercase();
+    let sized = ["pushf", "popf", "iret", "sysret", "sysexit", "pusha", "popa"].contains(&name);
+    own == name || sized && own.strip_prefix(name).is_some_and(|size| ["w", "d", "q"].contains(&size))
+}
+
+/// The names of instructions that differ least from one.
+fn nearest(name: &str) -> Vec<String> {
+    const SHOWN: usize = 3;
+    let all = Mnemonic::values().skip(1).map(|known| format!("{known:?}").to_ascii_lowercase());
+    nearest_of(name, all, SHOWN)
+}
+
+/// Of some names those that differ least from one, by so many letters that they may be meant: a third of it.
+pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) -> Vec<String> {
+    let limit = (name.chars().count() / 3).max(1);
+    let near = |known: String| Some((distance(name, &known), known)).filter(|(far, _)| *far <= limit);
+    let mut near: Vec<_> = all.filter_map(near).collect();
+    near.sort();
+    near.dedup();
+    near.into_iter().take(most).map(|(_, known)| known).collect()
+}
+
+/// How many letters are to be changed, added or taken away to make one name of another.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for column in 0..other.len() {
+            let changed = diagonal + usize::from(letter != other[column]);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(mnemonic: &str, operands: &[&str]) -> Pattern {
+        let operands = operands.iter().map(|&operand| operand.to_owned()).collect();
+        Pattern { prefix: None, mnemonic: mnemonic.to_owned(), operands }
+    }
+
+    #[test]
+    fn markers_are_read() {
+        let read = |text| parse(text).unwrap();
+        assert_eq!(read("cli"), [Named::Instructions(vec![pattern("cli", &[])])]);
+        let sequence = ["pushf", "pop", "cli"].map(|name| pattern(name, &[]));
+        assert_eq!(read("pushf; pop ;cli"), [Named::Instructions(sequence.to_vec())]);
+        assert_eq!(read("rep nop"), read("pause"));
+        let store = pattern("mov", &["%rax", "8(%rdi,%rcx,4)"]);
+        assert_eq!(read("mov %rax, 8(%rdi,%rcx,4)"), [Named::Instructions(vec![store])]);
+        let lock = Pattern { prefix: Some(Prefix::Lock), ..pattern("cmpxchg", &[]) };
+        assert_eq!(read("lock cmpxchg"), [Named::Instructions(vec![lock])]);
+        let (entry, exit) = (Named::Entry("malloc".to_owned()), Named::Exit("std::x*".to_owned()));
+        assert_eq!(read("entry:malloc | exit:std::x*"), [entry, exit]);
+        assert_eq!(read("0x40af"), [Named::Address(0x40af)]);
+        assert_eq!(read("src/main.c:12"), [Named::Line("src/main.c".to_owned(), 12)]);
+    }
+
+    #[track_caller]
+    fn wrong(text: &str, caret: &str, why: &str) {
+        let error = parse(text).unwrap_err().to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines[lines.len() - 1], format!("  {caret}"), "{error}");
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn an_error_points_at_what_is_wrong() {
+        wrong("pushf; clli", "       ^", " cli,");
+        wrong("lock  cmpxchh8b", "      ^", "cmpxchg8b");
+        wrong("sti | 0xzz", "        ^", "an address");
+        wrong("entry:", "      ^", "name of a function");
+        wrong("main.c:0", "       ^", "FILE:LINE");
+        wrong("cli;", "    ^", "an instruction");
+        wrong("", "^", "an instruction");
+        wrong("mov %rax,", "         ^", "an operand");
+        wrong(&["nop"; 17].join(";"), "^", "at most 16");
+    }
+}

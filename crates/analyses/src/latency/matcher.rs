@@ -1,0 +1,235 @@
+//! Which markers a run of instructions has, found once for each run of code.
+//!
+//! Sequences are found by bits: a bit of the *state* is set where the last instructions were the first so many of a
+//! sequence. An instruction has a bit for each place of a sequence that it fits.
+
+use hodo_model::{Arrival, Code, End, FunctionId, Marker, Pattern, Place, Prefix};
+use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
+use rustc_hash::FxHashMap;
+
+use super::marker::is_called;
+
+/// What a marker stands for: the begin of an interval, its end, or both.
+pub(super) type Kinds = u8;
+/// The begin of an interval.
+pub(super) const FROM: Kinds = 1;
+/// Its end.
+pub(super) const TO: Kinds = 2;
+
+/// The markers of a question.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Matcher {
+    /// Markers that are no instructions.
+    places: Vec<(Marker, Kinds)>,
+    /// The instructions of all sequences, one after the other.
+    patterns: Vec<Pattern>,
+    /// The first and the last places of sequences that begin or end intervals.
+    pub(super) first: u64,
+    last: [(u64, Kinds); 2],
+    /// Instructions of the longest sequence.
+    pub(super) longest: usize,
+}
+
+/// What one instruction of a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Matched {
+    /// Its place in the run.
+    pub(super) index: u32,
+    /// Markers before it.
+    pub(super) before: Kinds,
+    /// Places of sequences that it fits.
+    pub(super) bits: u64,
+    /// Markers behind it.
+    pub(super) behind: Kinds,
+}
+
+/// A run of code: where it begins, offset and time of the code, instructions, and what ends them.
+type Key = (u64, FunctionId, Place, u64, u64, u32, End);
+
+/// What runs of code were found to have.
+#[derive(Clone, Debug, Default)]
+pub struct Cache(FxHashMap<Key, Box<[Matched]>>);
+
+/// More runs of code than this are looked at anew.
+const MOST: usize = 1 << 20;
+
+impl Matcher {
+    pub(super) fn new(from: &[Marker], to: &[Marker]) -> Matcher {
+        let mut matcher = Matcher { last: [(0, FROM), (0, TO)], ..Matcher::default() };
+        for (markers, kind) in [(from, FROM), (to, TO)] {
+            for marker in markers {
+                let Marker::Instructions(sequence) = marker else {
+                    matcher.places.push((marker.clone(), kind));
+                    continue;
+                };
+                let begin = matcher.patterns.len();
+                // More than are allowed can't be asked, and none is no marker.
+                if sequence.is_empty() || begin + sequence.len() > Marker::MOST_INSTRUCTIONS {
+                    continue;
+                }
+                matcher.patterns.extend(sequence.iter().cloned());
+                matcher.first |= 1 << begin;
+                matcher.last[usize::from(kind == TO)].0 |= 1 << (matcher.patterns.len() - 1);
+                matcher.longest = matcher.longest.max(sequence.len());
+            }
+        }
+        matcher
+    }
+
+    /// The state behind an instruction.
+    #[inline]
+    pub(super) fn step(&self, state: u64, bits: u64) -> u64 {
+        ((state << 1) | self.first) & bits
+    }
+
+    /// What sequences that began in a state come to behind an instruction.
+    pub(super) fn go_on(&self, state: u64, bits: u64) -> u64 {
+        (state << 1) & !self.first & bits
+    }
+
+    /// Which markers a state completes.
+    #[inline]
+    pub(super) fn kinds(&self, state: u64) -> Kinds {
+        let completes = |&(bits, kind): &(u64, Kinds)| if state & bits == 0 { 0 } else { kind };
+        self.last.iter().map(completes).fold(0, |all, kind| all | kind)
+    }
+
+    /// What a run has, in order.
+    #[inline]
+    pub(super) fn find<'c>(&self, cache: &'c mut Cache, at: &Arrival, code: &Code<'_>) -> &'c [Matched] {
+        let count = code.lengths.len() as u32;
+        let key = (at.address, at.function, at.place, code.offset, code.since, count, code.end);
+        if cache.0.len() >= MOST && !cache.0.contains_key(&key) {
+            cache.0.clear();
+        }
+        cache.0.entry(key).or_insert_with(|| self.look(at, code))
+    }
+
+    fn look(&self, at: &Arrival, code: &Code<'_>) -> Box<[Matched]> {
+        let mut found = Vec::new();
+        let mut decoder = Decoder::new(code.bits.into(), code.bytes, DecoderOptions::NONE);
+        let (mut offset, mut instruction) = (0u64, Instruction::default());
+        for (index, &length) in code.lengths.iter().enumerate() {
+            let mut bits = 0;
+            if !self.patterns.is_empty() && decoder.can_decode() {
+                decoder.decode_out(&mut instruction);
+                for (place, pattern) in self.patterns.iter().enumerate() {
+                    bits |= u64::from(fits(pattern, &instruction)) << place;
+                }
+            }
+            let is_last = index + 1 == code.lengths.len();
+            let (mut before, mut behind) = (0, 0);
+            for (marker, kind) in &self.places {
+                let (is_before, is_behind) = is_at(marker, at, code, offset, is_last);
+                before |= if is_before { *kind } else { 0 };
+                behind |= if is_behind { *kind } else { 0 };
+            }
+            if before != 0 || behind != 0 || bits != 0 {
+                found.push(Matched { index: index as u32, before, bits, behind });
+            }
+            offset += u64::from(length);
+        }
+        found.into_boxed_slice()
+    }
+}
+
+/// Whether a marker stands before the instruction at an offset of a run, and whether behind it.
+fn is_at(marker: &Marker, at: &Arrival, code: &Code<'_>, offset: u64, is_last: bool) -> (bool, bool) {
+    let is_own = |function: &FunctionId| *function == at.function;
+    match marker {
+        Marker::Instructions(_) => (false, false),
+        Marker::Entry(function) => (offset == 0 && at.place == Place::Entry && is_own(function), false),
+        Marker::Exit(function) => (false, is_last && code.end == End::Return && is_own(function)),
+        Marker::Address(address) => (at.address.wrapping_add(offset) == *address, false),
+        Marker::Code { module, offset: place } => {
+            (*module == at.function.module && code.offset.wrapping_add(offset) == *place, false)
+        }
+    }
+}
+
+/// Whether an instruction is what a pattern says.
+fn fits(pattern: &Pattern, instruction: &Instruction) -> bool {
+    let prefix = match pattern.prefix {
+        None => true,
+        Some(Prefix::Rep) => instruction.has_rep_prefix(),
+        Some(Prefix::Repne) => instruction.has_repne_prefix(),
+        Some(Prefix::Lock) => instruction.has_lock_prefix(),
+    };
+    let named = pattern.mnemonic == "*"
+        || is_called(instruction.mnemonic(), &pattern.mnemonic)
+        || is_written(instruction, &pattern.mnemonic);
+    prefix && named && (pattern.operands.is_empty() || has_operands(pattern, instruction))
+}
+
+/// Whether an instruction is written with a mnemonic, which may tell its size, as `incq`.
+fn is_written(instruction: &Instruction, mnemonic: &str) -> bool {
+    let mut text = String::new();
+    GasFormatter::new().format_mnemonic(instruction, &mut text);
+    text.split_whitespace().last() == Some(mnemonic)
+}
+
+fn has_operands(pattern: &Pattern, instruction: &Instruction) -> bool {
+    let mut formatter = GasFormatter::new();
+    let count = formatter.operand_count(instruction);
+    if pattern.operands.len() != count as usize {
+        return false;
+    }
+    pattern.operands.iter().zip(0..count).all(|(wanted, operand)| {
+        let mut text = String::new();
+        formatter.format_operand(instruction, &mut text, operand).is_ok() && is_like(&text, wanted)
+    })
+}
+
+/// Whether a text is what a pattern with `*` for any text says; blanks do not matter.
+pub fn is_like(text: &str, pattern: &str) -> bool {
+    let bare = |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).collect::<String>();
+    let (text, pattern) = (bare(text), bare(pattern));
+    let Some((first, rest)) = pattern.split_once('*') else { return text == pattern };
+    let Some(mut left) = text.strip_prefix(first) else { return false };
+    let (middle, last) = rest.rsplit_once('*').map_or(("", rest), |(middle, last)| (middle, last));
+    for piece in middle.split('*').filter(|piece| !piece.is_empty()) {
+        let Some(at) = left.find(piece) else { return false };
+        left = &left[at + piece.len()..];
+    }
+    left.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instruction(bytes: &[u8]) -> Instruction {
+        Decoder::new(64, bytes, DecoderOptions::NONE).decode()
+    }
+
+    #[track_caller]
+    fn is(text: &str, bytes: &[u8]) -> bool {
+        match &super::super::marker::parse(text).unwrap()[..] {
+            [super::super::marker::Named::Instructions(patterns)] => fits(&patterns[0], &instruction(bytes)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn instructions_are_told_by_mnemonic_prefix_and_operands() {
+        assert!(is("pushf", &[0x9c]) && is("pushfq", &[0x9c]) && !is("popf", &[0x9c]));
+        assert!(is("pause", &[0xf3, 0x90]) && is("rep nop", &[0xf3, 0x90]) && !is("nop", &[0xf3, 0x90]));
+        assert!(is("rep movsb", &[0xf3, 0xa4]) && !is("rep movsb", &[0xa4]) && is("movsb", &[0xf3, 0xa4]));
+        // mov %rax, %cr3
+        let write_cr3 = [0x0f, 0x22, 0xd8];
+        assert!(
+            is("mov *, %cr3", &write_cr3)
+                && is("mov %rax,%cr3", &write_cr3)
+                && !is("mov %cr3, *", &write_cr3)
+        );
+        let increments = [0x48, 0xff, 0x05, 0, 0, 0, 0];
+        assert!(is("incq *", &increments) && is("inc", &increments) && !is("incl", &increments));
+        assert!(is("mov", &write_cr3) && !is("mov *", &write_cr3) && is("*", &write_cr3));
+    }
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        assert!(is_like("8(%rdi)", "*(%rdi)") && is_like("8(%rdi)", "8*") && is_like("abcabd", "a*b*d"));
+        assert!(!is_like("8(%rdi)", "*(%rsi)") && !is_like("ab", "ab*b") && is_like("", "*"));
+    }
+}

@@ -1,0 +1,295 @@
+//! `latency`: how long from here to there, each time.
+//!
+//! ```text
+//! control flow ──► executions: calls of a function ──┐
+//!              └─► marks: markers that are passed ───┼──► Interval… ──► percentiles, histogram, by thread, by caller
+//! software events ──► periods ───────────────────────┘
+//! ```
+//!
+//! Rules: an interval is of one thread (of events: of what fields match). It is *complete* where both of its ends are
+//! known and nothing is missing between them; others are counted apart and are in no percentile.
+
+mod executions;
+mod functions;
+mod kernel;
+mod library;
+mod mark;
+mod marker;
+mod marks;
+mod matcher;
+mod periods;
+mod summary;
+mod tables;
+
+use std::sync::Arc;
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Description, FastFlow, FinishContext, FlowInterest, FunctionId, FunctionRun, Interest,
+    Intervals, Item, Maker, Marker, Nesting, Numbering, Parameters, Report, Start, Table, Takes,
+    kernel::Threads,
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use self::{
+    executions::{Done, Which},
+    mark::Mark,
+    marks::Between,
+    matcher::{Cache, Matcher},
+    periods::Periods,
+    tables::Found,
+};
+
+pub use library::{NamedPair, PairsError, shipped, user_pairs};
+pub use marker::{MarkerError, Named, nearest_of, parse};
+pub use matcher::is_like;
+pub use summary::{Bin, Measure, Scale, bins, percentile};
+pub use tables::{Grouping, PERCENTILES, grouped, histogram, of_table, summary};
+
+/// How an interval ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Ended {
+    /// As intervals do: the function returned, the marker was passed.
+    Returned,
+    /// By an exception, `longjmp`, or the like.
+    Unwound,
+    /// Flow is missing inside.
+    Lost,
+    /// The trace of the thread ends inside.
+    Cut,
+    /// It began before the trace of the thread did, or where flow was missing.
+    Begun,
+}
+
+impl Ended {
+    const ALL: [Ended; 5] = [Ended::Returned, Ended::Unwound, Ended::Lost, Ended::Cut, Ended::Begun];
+
+    /// Whether its length is known.
+    pub fn is_complete(self) -> bool {
+        self == Ended::Returned
+    }
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ended::Returned => "returned",
+            Ended::Unwound => "unwound",
+            Ended::Lost => "gap",
+            Ended::Cut => "cut",
+            Ended::Begun => "begun before",
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Ended> {
+        Ended::ALL.into_iter().find(|ended| ended.name() == name)
+    }
+}
+
+/// From here to there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Process and thread, as `PID/TID`; of events what fields matched.
+    pub thread: Arc<str>,
+    /// Which of the thread's it is, counted from 1 in the order in which they begin.
+    pub number: u64,
+    /// When it began, in nanoseconds, where a clock tells.
+    pub begin: Option<u64>,
+    /// How long it took in nanoseconds; likewise.
+    pub time: Option<u64>,
+    /// Instructions that ran in it; `None` of events.
+    pub instructions: Option<u64>,
+    /// Core cycles, where they are counted.
+    pub cycles: Option<u64>,
+    /// The number of its first instruction in the thread.
+    pub first: Option<u64>,
+    /// Who called the function; of events, the group.
+    pub caller: Arc<str>,
+    /// On which CPU it began, where that is known.
+    pub cpu: Option<u64>,
+    /// How many executions of the same function are below it.
+    pub level: u64,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+impl Interval {
+    fn between(begin: &Mark, end: &Mark, ended: Ended) -> Interval {
+        let (from, until) = (begin.time(), end.time());
+        Interval {
+            thread: Arc::default(),
+            number: 0,
+            begin: from,
+            time: from.zip(until).map(|(from, until)| until.saturating_sub(from)),
+            instructions: Some(end.before.saturating_sub(begin.before)),
+            cycles: begin.cycles_until(end),
+            first: Some(begin.before),
+            caller: Arc::default(),
+            cpu: None,
+            level: 0,
+            ended,
+        }
+    }
+
+    fn of(done: &Done, names: &mut FxHashMap<FunctionId, Arc<str>>, of: &FinishContext<'_>) -> Interval {
+        let caller = match done.ended {
+            Ended::Begun => Arc::default(),
+            _ => Arc::clone(
+                names.entry(done.caller).or_insert_with(|| of.functions().names(done.caller).0.into()),
+            ),
+        };
+        let level = done.level.into();
+        Interval { caller, level, ..Interval::between(&done.begin, &done.end, done.ended) }
+    }
+}
+
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct LatencyReport;
+
+impl Report for LatencyReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "latency",
+            help: "exact counts of executions of functions, the heaviest tails first; `hodo latency` asks about one",
+            views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
+            takes: Takes { intervals: true, ..Takes::NOTHING },
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match &parameters.intervals {
+            None | Some(Intervals::Functions) => maker.fast(Executions { which: Which::Each }),
+            Some(Intervals::Function(function)) => maker.fast(Executions { which: Which::One(*function) }),
+            Some(Intervals::Markers { from, to, nesting }) => maker.fast(Marked::new(from, to, *nesting)),
+            Some(Intervals::Period(period)) => maker.analysis(Periods { period: period.clone() }),
+            Some(Intervals::Syscalls(name)) => maker.analysis(kernel::Syscalls { name: name.clone() }),
+            Some(Intervals::Interrupts(number)) => maker.analysis(kernel::Interrupts { number: *number }),
+        }
+    }
+}
+
+/// Executions of functions.
+#[derive(Clone, Copy, Debug)]
+pub struct Executions {
+    which: Which,
+}
+
+impl Analysis for Executions {
+    type Partial = executions::Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
+        executions::Partial::unknown()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        if let Item::Flow(seen) = item {
+            partial.fold(self.which, &seen);
+        }
+    }
+
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.merge(self.which, later)
+    }
+
+    fn is_sound(&self, partial: &Self::Partial) -> bool {
+        partial.is_sound(self.which)
+    }
+
+    fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let Which::One(function) = self.which else { return functions::table(threads, of) };
+        let (mut found, mut names) = (Found::default(), FxHashMap::default());
+        for (index, thread) in threads.into_iter().enumerate() {
+            found.instructions = found.instructions.saturating_add(thread.instructions());
+            let (done, _) = thread.close(self.which);
+            found.add(index, of, done.iter().map(|done| Interval::of(done, &mut names, of)));
+        }
+        found.subject = of.functions().names(function).0;
+        found.table(of)
+    }
+}
+
+impl FastFlow for Executions {
+    type Memory = ();
+
+    const TAKES_FUNCTION_RUNS: bool = true;
+
+    #[inline]
+    fn fold_function_runs(
+        &self,
+        partial: &mut Self::Partial,
+        functions: &impl Numbering,
+        function_runs: &[FunctionRun],
+        until: Option<Nanos>,
+    ) {
+        partial.fold_function_runs(self.which, functions, function_runs, until);
+    }
+}
+
+/// What lies between markers.
+#[derive(Clone, Debug)]
+pub struct Marked {
+    matcher: Matcher,
+    nesting: Nesting,
+}
+
+impl Marked {
+    fn new(from: &[Marker], to: &[Marker], nesting: Nesting) -> Marked {
+        Marked { matcher: Matcher::new(from, to), nesting }
+    }
+}
+
+impl Analysis for Marked {
+    type Partial = marks::Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
+        marks::Partial::default()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        if let Item::Flow(seen) = item {
+            partial.fold(&self.matcher, &seen);
+        }
+    }
+
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.merge(&self.matcher, later)
+    }
+
+    fn is_sound(&self, partial: &Self::Partial) -> bool {
+        partial.is_sound()
+    }
+
+    fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let mut found = Found::default();
+        for (index, thread) in threads.into_iter().enumerate() {
+            found.instructions = found.instructions.saturating_add(thread.instructions());
+            let Between { found: between, unmatched, passed: [from, to] } = thread.close(self.nesting);
+            found.unmatched += unmatched;
+            let passed = found.passed.get_or_insert([0; 2]);
+            *passed = [passed[0] + from, passed[1] + to];
+            let interval = |(begin, end, ended): &(Mark, Mark, Ended)| Interval::between(begin, end, *ended);
+            found.add(index, of, between.iter().map(interval));
+        }
+        found.table(of)
+    }
+}
+
+impl FastFlow for Marked {
+    type Memory = Cache;
+
+    fn exchange(&self, partial: &mut Self::Partial, memory: &mut Cache) {
+        std::mem::swap(&mut partial.cache, memory);
+    }
+}

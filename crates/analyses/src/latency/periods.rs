@@ -1,0 +1,96 @@
+//! Intervals from one software event to another.
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, FinishContext, Interest, Item, Period, Start, Table,
+    kernel::{Kind, Threads, field},
+    only,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Ended, Interval, tables::Found};
+use crate::pairs::Pairs;
+
+/// Each period.
+#[derive(Clone, Debug)]
+pub(super) struct Periods {
+    /// What a period is.
+    pub(super) period: Period,
+}
+
+/// A period that goes on: since when, what group it is of, on which CPU it began.
+type Begun = (Nanos, String, u32);
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Partial {
+    pairs: Pairs<Begun, Nanos, String>,
+    /// What matched, the begin, and when it ended.
+    found: Vec<(String, Begun, Nanos)>,
+}
+
+impl Analysis for Periods {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                use field::period::{GROUP, KEY};
+                &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
+            },
+        )
+        .without_threads()
+        .with_period(Some(&self.period))
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Partial {
+        Partial { pairs: Pairs::new(start.is_first), found: Vec::new() }
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
+        let key = text(field::period::KEY);
+        match event.kind {
+            Kind::PeriodBegin => {
+                partial.pairs.begin(key, (event.time, text(field::period::GROUP), event.cpu));
+            }
+            Kind::PeriodEnd => {
+                if let Some((begun, end)) = partial.pairs.end(key.clone(), event.time) {
+                    partial.found.push((key, begun, end));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        let Partial { pairs, found } = &mut earlier;
+        pairs.add_keyed(later.pairs, |key, begun, end| found.push((key.clone(), begun, end)));
+        found.extend(later.found);
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+        let Partial { pairs, mut found } = only(partials);
+        let (unmatched, unfinished) = pairs.left();
+        found.sort_by(|(key, begun, end), (other, since, until)| {
+            (begun.0, key, end, &begun.1, begun.2).cmp(&(since.0, other, until, &since.1, since.2))
+        });
+        let interval = |((key, (begin, group, cpu), end), number): ((String, Begun, Nanos), u64)| Interval {
+            thread: key.into(),
+            number,
+            begin: Some(begin.0),
+            time: Some(end.0.saturating_sub(begin.0)),
+            instructions: None,
+            cycles: None,
+            first: None,
+            caller: group.into(),
+            cpu: Some(cpu.into()),
+            level: 0,
+            ended: Ended::Returned,
+        };
+        let intervals = found.into_iter().zip(1..).map(interval).collect();
+        Found { intervals, unmatched: unmatched + unfinished, ..Found::default() }.table(of)
+    }
+}

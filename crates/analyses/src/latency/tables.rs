@@ -1,0 +1,321 @@
+//! Tables of intervals.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use hodo_model::{
+    Column, FinishContext, Shape, Summary, Table, Unit, Value,
+    table::{Cell, TableBuilder, cells},
+};
+
+use super::{
+    Ended, Interval,
+    summary::{Measure, Scale, bins, percentile},
+};
+
+/// The name of the report.
+const NAME: &str = "latency";
+
+/// Percentiles in summaries: their names behind that of what is measured, and the share of 1000.
+pub const PERCENTILES: [(&str, u64); 7] =
+    [("min", 0), ("p50", 500), ("p90", 900), ("p95", 950), ("p99", 990), ("p99_9", 999), ("max", 1000)];
+
+/// What intervals are put together by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// The thread.
+    Thread,
+    /// Who called the function; of events, the group.
+    Caller,
+    /// The CPU on which they began.
+    Cpu,
+    /// When they began: in spans of equal length.
+    Time,
+}
+
+impl Grouping {
+    /// All of them by the names of views.
+    pub const ALL: [(&str, Grouping); 4] = [
+        ("thread", Grouping::Thread),
+        ("caller", Grouping::Caller),
+        ("cpu", Grouping::Cpu),
+        ("time", Grouping::Time),
+    ];
+}
+
+/// The intervals of a whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) intervals: Vec<Interval>,
+    /// Markers without another half.
+    pub(super) unmatched: u64,
+    /// Instructions of all threads.
+    pub(super) instructions: u64,
+    /// The function, if they are of one.
+    pub(super) subject: String,
+    /// Of markers, how often a begin was passed, and an end.
+    pub(super) passed: Option<[u64; 2]>,
+}
+
+impl Found {
+    /// Adds those of the thread at a place.
+    pub(super) fn add(
+        &mut self,
+        thread: usize,
+        of: &FinishContext<'_>,
+        intervals: impl Iterator<Item = Interval>,
+    ) {
+        let name: Arc<str> = match of.flow_threads.get(thread) {
+            Some((pid, tid)) => format!("{pid}/{tid}").into(),
+            None => thread.to_string().into(),
+        };
+        let begin = self.intervals.len();
+        self.intervals.extend(intervals.map(|interval| Interval { thread: Arc::clone(&name), ..interval }));
+        let own = &mut self.intervals[begin..];
+        own.sort_by_key(|interval| (interval.first, std::cmp::Reverse(interval.instructions)));
+        for (interval, number) in own.iter_mut().zip(1..) {
+            interval.number = number;
+        }
+    }
+
+    /// The table of the view that was chosen.
+    pub(super) fn table(self, of: &FinishContext<'_>) -> Table {
+        let view = of.selection.view.as_str();
+        let mut summary = summary(&self.intervals, self.unmatched, self.instructions, &self.subject);
+        if let Some([from, to]) = self.passed {
+            summary.splice(0..0, [("from_passed", from.into()), ("to_passed", to.into())]);
+        }
+        match Grouping::ALL.into_iter().find(|(name, _)| *name == view) {
+            Some((_, grouping)) => grouped(summary, &self.intervals, grouping),
+            None if view == "executions" => executions(summary, &self.intervals),
+            None => histogram(summary, &self.intervals),
+        }
+    }
+}
+
+/// What is known of all intervals together.
+pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subject: &str) -> Summary {
+    let count =
+        |ended: &[Ended]| intervals.iter().filter(|interval| ended.contains(&interval.ended)).count() as u64;
+    let mut summary: Summary = Vec::new();
+    if !subject.is_empty() {
+        summary.push(("function", subject.into()));
+    }
+    summary.extend([
+        ("count", count(&[Ended::Returned]).into()),
+        ("unmatched", (unmatched + count(&[Ended::Cut, Ended::Begun])).into()),
+        ("incomplete", count(&[Ended::Lost]).into()),
+        ("unwound", count(&[Ended::Unwound]).into()),
+    ]);
+    if instructions > 0 {
+        summary.push(("run_instructions", instructions.into()));
+    }
+    for (measure, names) in Measure::ALL.into_iter().zip(&FIGURES) {
+        let sorted = measure.sorted(intervals);
+        if sorted.is_empty() {
+            continue;
+        }
+        summary.push((names.0, sorted.iter().fold(0, |sum: u64, &value| sum.saturating_add(value)).into()));
+        let figures = names.1.iter().zip(PERCENTILES);
+        summary.extend(figures.map(|(&name, (_, permille))| (name, percentile(&sorted, permille).into())));
+        // Those whose length no clock tells.
+        let known = sorted.len() as u64;
+        if measure == Measure::Time && known < count(&[Ended::Returned]) {
+            summary.push(("without_time", (count(&[Ended::Returned]) - known).into()));
+        }
+    }
+    summary
+}
+
+/// Names of figures: the sum, and [`PERCENTILES`].
+const FIGURES: [(&str, [&str; 7]); 3] = [
+    (
+        "time_total_ns",
+        [
+            "time_min_ns",
+            "time_p50_ns",
+            "time_p90_ns",
+            "time_p95_ns",
+            "time_p99_ns",
+            "time_p99_9_ns",
+            "time_max_ns",
+        ],
+    ),
+    (
+        "instructions_total",
+        [
+            "instructions_min",
+            "instructions_p50",
+            "instructions_p90",
+            "instructions_p95",
+            "instructions_p99",
+            "instructions_p99_9",
+            "instructions_max",
+        ],
+    ),
+    (
+        "cycles_total",
+        ["cycles_min", "cycles_p50", "cycles_p90", "cycles_p95", "cycles_p99", "cycles_p99_9", "cycles_max"],
+    ),
+];
+
+/// The histogram of each measure, with linear and with logarithmic bins.
+pub fn histogram(summary: Summary, intervals: &[Interval]) -> Table {
+    let columns = vec![
+        Column::name("measure"),
+        Column::name("bins"),
+        Column::integer("from", Unit::None),
+        Column::integer("until", Unit::None),
+        Column::integer("count", Unit::Count),
+        Column::integer("cumulated", Unit::Count),
+    ];
+    let mut rows = Vec::new();
+    for measure in Measure::ALL {
+        let sorted = measure.sorted(intervals);
+        for scale in Scale::ALL {
+            rows.extend(bins(&sorted, scale).into_iter().map(|bin| {
+                let numbers = [bin.from, bin.until, bin.count, bin.cumulated].map(Value::from);
+                [measure.name().into(), scale.name().into()].into_iter().chain(numbers).collect()
+            }));
+        }
+    }
+    Table::new(NAME, Shape::Counters, summary, columns, rows)
+}
+
+/// Each interval, in the order in which those of a thread begin.
+fn executions(summary: Summary, intervals: &[Interval]) -> Table {
+    let columns = vec![
+        Column::name("thread"),
+        Column::integer("number", Unit::None),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("time_ns", Unit::Nanoseconds),
+        Column::integer("instructions", Unit::Count),
+        Column::integer("cycles", Unit::Count).secondary(),
+        Column::integer("first_instruction", Unit::None).secondary(),
+        Column::name("caller"),
+        Column::integer("cpu", Unit::None).secondary(),
+        Column::integer("level", Unit::Count).secondary(),
+        Column::name("ended"),
+    ];
+    let mut table = TableBuilder::new(NAME, Shape::Counters, columns);
+    let integer = |value: Option<u64>| value.map_or(Cell::Null, Cell::Integer);
+    for interval in intervals {
+        table.row([
+            Cell::Text(&interval.thread),
+            Cell::Integer(interval.number),
+            integer(interval.begin),
+            integer(interval.time),
+            integer(interval.instructions),
+            integer(interval.cycles),
+            integer(interval.first),
+            Cell::Text(&interval.caller),
+            integer(interval.cpu),
+            Cell::Integer(interval.level),
+            Cell::Text(interval.ended.name()),
+        ]);
+    }
+    table.finish(summary)
+}
+
+/// The intervals that the view `executions` shows; `None` of another table.
+pub fn of_table(table: &Table) -> Option<Vec<Interval>> {
+    let mut intervals = Vec::with_capacity(table.row_count());
+    let mut names: BTreeSet<Arc<str>> = BTreeSet::new();
+    for batch in table.batches() {
+        let columns = cells(batch);
+        for row in 0..batch.num_rows() {
+            let text = |place: usize| match columns.get(place)?.cell(row) {
+                Cell::Text(text) => Some(text),
+                _ => None,
+            };
+            let number = |place: usize| match columns.get(place)?.cell(row) {
+                Cell::Integer(number) => Some(number),
+                _ => None,
+            };
+            let ended = Ended::of_name(text(10)?)?;
+            intervals.push(Interval {
+                thread: shared(&mut names, text(0)?),
+                number: number(1)?,
+                begin: number(2),
+                time: number(3),
+                instructions: number(4),
+                cycles: number(5),
+                first: number(6),
+                caller: shared(&mut names, text(7)?),
+                cpu: number(8),
+                level: number(9)?,
+                ended,
+            });
+        }
+    }
+    Some(intervals)
+}
+
+/// A name, of which there is one text.
+fn shared(names: &mut BTreeSet<Arc<str>>, name: &str) -> Arc<str> {
+    if let Some(known) = names.get(name) {
+        return Arc::clone(known);
+    }
+    let name: Arc<str> = name.into();
+    names.insert(Arc::clone(&name));
+    name
+}
+
+/// Spans of time into which all is cut, at most.
+const SPANS: u64 = 20;
+
+/// Percentiles of each group, in its order.
+pub fn grouped(summary: Summary, intervals: &[Interval], grouping: Grouping) -> Table {
+    let begins = || intervals.iter().filter_map(|interval| interval.begin);
+    let first = begins().min().unwrap_or(0);
+    let width = (begins().max().unwrap_or(0) - first) / SPANS + 1;
+    let mut groups: BTreeMap<(u64, &str), Vec<Interval>> = BTreeMap::new();
+    for interval in intervals {
+        let key = match grouping {
+            Grouping::Thread => Some((0, &*interval.thread)),
+            Grouping::Caller => Some((0, &*interval.caller)),
+            Grouping::Cpu => interval.cpu.map(|cpu| (cpu, "")),
+            Grouping::Time => interval.begin.map(|begin| (first + (begin - first) / width * width, "")),
+        };
+        key.into_iter().for_each(|key| groups.entry(key).or_default().push(interval.clone()));
+    }
+    let mut columns = vec![match grouping {
+        Grouping::Thread => Column::name("thread"),
+        Grouping::Caller => Column::name("caller"),
+        Grouping::Cpu => Column::integer("cpu", Unit::None),
+        Grouping::Time => Column::integer("from_ns", Unit::Nanoseconds),
+    }];
+    columns.push(Column::integer("count", Unit::Count));
+    for measure in [Measure::Time, Measure::Instructions] {
+        let names: [&'static str; 5] = match measure {
+            Measure::Time => ["time_total_ns", "time_p50_ns", "time_p95_ns", "time_p99_ns", "time_max_ns"],
+            _ => [
+                "instructions_total",
+                "instructions_p50",
+                "instructions_p95",
+                "instructions_p99",
+                "instructions_max",
+            ],
+        };
+        columns.extend(names.map(|name| Column::integer(name, measure.unit())));
+    }
+    let row = |((number, name), own): ((u64, &str), Vec<Interval>)| {
+        let key = match grouping {
+            Grouping::Thread | Grouping::Caller => name.into(),
+            Grouping::Cpu | Grouping::Time => number.into(),
+        };
+        let complete = own.iter().filter(|interval| interval.ended.is_complete()).count() as u64;
+        let mut row: Vec<Value> = vec![key, complete.into()];
+        for measure in [Measure::Time, Measure::Instructions] {
+            let sorted = measure.sorted(&own);
+            let total = sorted.iter().fold(0, |sum: u64, &value| sum.saturating_add(value));
+            row.push(Some(total).filter(|_| !sorted.is_empty()).into());
+            row.extend([500, 950, 990, 1000].map(|permille| Value::from(percentile(&sorted, permille))));
+        }
+        row
+    };
+    let rows: Vec<Vec<Value>> = groups.into_iter().map(row).collect();
+    Table::new(NAME, Shape::Counters, summary, columns, rows)
+}

@@ -1,0 +1,326 @@
+//! `hodo latency`.
+
+pub mod arguments;
+pub mod question;
+mod tables;
+
+use std::{
+    cmp::Reverse,
+    io::{self, Write},
+    ops::Range,
+    process::ExitCode,
+};
+
+use hodo_engine::{
+    CHUNKS_IN_ORDER, ChunkSize, Chunking, Experiment, Needs, Outcome, Reading, Request,
+    latency::{self, CallTree, Compared, Interval, Measure, Scale},
+};
+use hodo_model::{Parameters, Selection, Table};
+
+use self::{
+    arguments::{Bins, Latency, Worst},
+    question::{Question, only},
+};
+use crate::{
+    failure::{Failure, INTERRUPTED, written},
+    input,
+    output::{self, Destination},
+    progress::Progress,
+};
+
+/// The worst that are listed where nobody asks for more.
+const LISTED: usize = 10;
+/// Executions whose trees are held at a time.
+const MOST_TREES: usize = 20_000;
+
+/// Runs the command.
+pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
+    if let Some(list) = question::pair_list(&command.question)? {
+        written(io::stdout().write_all(list.as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(question) = Question::of(&command.question, &command.matched)? else {
+        return Err(Failure::usage(
+            "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME, --irq NUMBER or --period 'BEGIN -> END'; see `hodo latency --help`",
+        ));
+    };
+    check(command, &question)?;
+    let of_events = question.is_of_events();
+    let experiment = input::experiment(&command.input, Needs { flow: !of_events, events: of_events })?;
+    let view = view(command);
+    let selection = Selection { view: view.to_owned(), ..Selection::default() };
+    let intervals = Some(question.resolve(&experiment)?);
+    let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
+    let report = hodo_engine::report("latency").expect("it is listed");
+    let request = input::request(&command.input, None, vec![report], parameters, &experiment)?;
+    let progress = Progress::new(experiment.work(&request), command.input.quiet);
+    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let lossless = outcome.is_lossless();
+    if !command.input.quiet {
+        outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
+    }
+    if !command.input.quiet {
+        never(&outcome.tables).iter().for_each(|note| eprintln!("hodo: {note}"));
+    }
+    let code = input::exit_code_of(&command.input, &experiment, lossless);
+    match has_details(command) {
+        true => details(command, &experiment, &request, outcome)
+            .map(|done| if done { code } else { INTERRUPTED.into() }),
+        false => output::draw_all(outcome.tables, &command.output).map(|()| code),
+    }
+}
+
+/// Whether single executions are looked at.
+fn has_details(command: &Latency) -> bool {
+    let is_shown = ["text", "json", "markdown"].contains(&command.output.format.as_str());
+    command.by.is_none() && is_shown && !command.question.functions
+}
+
+/// The view of the report that is needed.
+fn view(command: &Latency) -> &'static str {
+    let known = ["thread", "caller", "cpu", "time", "executions"];
+    match &command.by {
+        Some(by) => known.into_iter().find(|known| known == by).unwrap_or_default(),
+        None if has_details(command) => "executions",
+        None => "",
+    }
+}
+
+/// What to say of what never happened.
+fn never(tables: &[Table]) -> Vec<String> {
+    let is_zero = |table: &Table, name| matches!(table.figure(name), Some(hodo_model::Value::Integer(0)));
+    let sides = [("from_passed", "--from"), ("to_passed", "--to"), ("count", "it")];
+    let told = sides.into_iter().filter(|(name, _)| tables.iter().any(|table| is_zero(table, name)));
+    let text = |(name, side): (&str, &str)| match name {
+        "count" => "nothing was measured: no interval is complete".to_owned(),
+        _ => format!(
+            "the marker of {side} never occurs; `hodo script --insns --fields ip,sym,insn` shows what ran"
+        ),
+    };
+    told.map(text).collect()
+}
+
+/// Refuses what does not go together.
+fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
+    let single = command.outliers.is_some() || command.nth.is_some() || command.compare;
+    let wrong = match () {
+        () if command.question.functions && (single || command.by.is_some()) => {
+            "--functions is about all of them; --by, --outliers, --nth and --compare are about one, with --function"
+        }
+        () if single && !has_details(command) => {
+            "--outliers, --nth and --compare are for --format text, json or markdown, without --by"
+        }
+        () if single && (command.input.time.is_some() || command.input.call.is_some()) => {
+            "--outliers, --nth and --compare look at whole threads, without --time and --call"
+        }
+        () if (command.compare || command.nth.is_some()) && question.is_of_events() => {
+            "--nth and --compare need control flow: software events have no call trees"
+        }
+        () => return Ok(()),
+    };
+    Err(Failure::usage(wrong))
+}
+
+/// What is shown of single executions.
+struct Shown<'i> {
+    worst: Vec<&'i Interval>,
+    /// Their call trees, where there are such.
+    trees: Option<Vec<CallTree>>,
+    nth: Option<(&'i Interval, CallTree)>,
+    /// Slow executions, a typical one, and what differs.
+    compared: Option<(usize, &'i Interval, Compared)>,
+}
+
+/// Draws the whole and single executions; `false` if somebody interrupted it.
+fn details(
+    command: &Latency,
+    experiment: &Experiment,
+    request: &Request,
+    outcome: Outcome,
+) -> Result<bool, Failure> {
+    let [table] = <[Table; 1]>::try_from(outcome.tables).expect("one report of one trace makes one table");
+    let intervals = latency::of_table(&table).expect("it was asked for executions");
+    let mut order: Vec<&Interval> =
+        intervals.iter().filter(|interval| interval.ended.is_complete()).collect();
+    order.sort_by_key(|interval| match command.worst_by {
+        Worst::Time => Reverse((interval.time, interval.instructions)),
+        Worst::Instructions => Reverse((interval.instructions, interval.time)),
+    });
+    let listed = command.outliers.map_or(LISTED, |count| count as usize);
+    let mut shown =
+        Shown { worst: order.iter().copied().take(listed).collect(), trees: None, nth: None, compared: None };
+    let slow: Vec<&Interval> =
+        order.iter().copied().take(order.len().div_ceil(100).min(MOST_TREES)).collect();
+    let typical = typical(&order).filter(|_| command.compare);
+    let nth = command.nth.map(|number| nth(&intervals, number)).transpose()?;
+    let whole = command.input.time.is_none() && command.input.call.is_none();
+    let wants_trees = command.outliers.is_some() || command.output.format == "json" && whole;
+    let mut asked: Vec<&Interval> = if wants_trees { shown.worst.clone() } else { Vec::new() };
+    let worst = asked.len();
+    asked.extend(nth);
+    asked.extend(typical);
+    asked.extend(typical.iter().flat_map(|_| slow.iter().copied()));
+    let asked: Vec<_> = asked.into_iter().filter(|interval| interval.first.is_some()).collect();
+    if !asked.is_empty() {
+        let Some(mut trees) = trees(command, experiment, request, &asked)? else { return Ok(false) };
+        let mut rest = trees.split_off(worst).into_iter();
+        shown.trees = wants_trees.then_some(trees);
+        shown.nth = nth.and_then(|interval| Some((interval, rest.next()?)));
+        shown.compared = typical.and_then(|typical| {
+            let tree = rest.next()?;
+            let slow: Vec<CallTree> = rest.collect();
+            Some((slow.len(), typical, latency::compare(&tree, &slow)))
+        });
+    }
+    match command.output.format.as_str() {
+        "json" => json(command, &table, &intervals, &shown)?,
+        _ => draw(command, table, &intervals, &shown)?,
+    }
+    Ok(true)
+}
+
+/// The median by instructions.
+fn typical<'i>(order: &[&'i Interval]) -> Option<&'i Interval> {
+    let mut sorted = order.to_vec();
+    sorted.sort_by_key(|interval| (interval.instructions, interval.time));
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+fn nth(intervals: &[Interval], number: u64) -> Result<&Interval, Failure> {
+    let found = usize::try_from(number).ok().and_then(|number| intervals.get(number - 1));
+    found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are {}", intervals.len())))
+}
+
+/// The call trees of executions; `None` if somebody interrupted it.
+fn trees(
+    command: &Latency,
+    experiment: &Experiment,
+    request: &Request,
+    asked: &[&Interval],
+) -> Result<Option<Vec<CallTree>>, Failure> {
+    let span = |interval: &&Interval| -> Option<(u32, u32, Range<u64>)> {
+        let (pid, tid) = interval.thread.split_once('/')?;
+        let first = interval.first?;
+        Some((pid.parse().ok()?, tid.parse().ok()?, first..first + interval.instructions?))
+    };
+    let spans: Option<Vec<_>> = asked.iter().map(span).collect();
+    let spans = spans.expect("executions of control flow say whose they are, and which instructions");
+    experiment.with(|traces| {
+        let flow = only(traces)?;
+        let chunk_size = match request.chunking {
+            Chunking::Bytes(bytes) => ChunkSize::Bytes(bytes.max(input::SMALLEST_CHUNK)),
+            _ => CHUNKS_IN_ORDER,
+        };
+        let threads = request.threads;
+        let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo: true };
+        let progress = Progress::new(flow.bytes() * 2, command.input.quiet);
+        let (trees, _) = latency::trees(flow, &spans, reading, |done| progress.set(done));
+        progress.finish();
+        Ok(Some(trees).filter(|_| !progress.is_interrupted()))
+    })
+}
+
+/// Draws everything for people.
+fn draw(command: &Latency, table: Table, intervals: &[Interval], shown: &Shown<'_>) -> Result<(), Failure> {
+    let scale = if command.bins == Bins::Linear { Scale::Linear } else { Scale::Logarithmic };
+    let loss = table.loss.clone();
+    let mut all = vec![tables::percentiles(table.summary, intervals)];
+    if command.nth.is_none() && !command.compare {
+        let drawn = |measure| tables::histogram(intervals, measure, scale);
+        all.extend([Measure::Time, Measure::Instructions].into_iter().filter_map(drawn));
+        all.extend((!shown.worst.is_empty()).then(|| tables::outliers(&shown.worst)));
+    }
+    let trees = shown.worst.iter().zip(shown.trees.iter().flatten());
+    all.extend(trees.map(|(interval, tree)| tables::tree(interval, tree)));
+    all.extend(shown.nth.iter().map(|(interval, tree)| tables::tree(interval, tree)));
+    all.extend(
+        shown.compared.iter().map(|(slow, typical, compared)| tables::compared(*slow, typical, compared)),
+    );
+    if let Some(last) = all.last_mut() {
+        last.loss = loss;
+    }
+    let mut out = Destination::open(command.output.output.as_deref())?;
+    let view = output::view(&command.output);
+    for (place, table) in all.iter().enumerate() {
+        if place > 0 {
+            written(out.write_all(b"\n"))?;
+        }
+        written(view.draw(table, &output::options(command.output.limit, &command.output), &mut out))?;
+    }
+    out.finish()
+}
+
+/// Writes the histogram as JSON, with the worst executions and what else was asked for beside it.
+fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<'_>) -> Result<(), Failure> {
+    let histogram = latency::histogram(table.summary.clone(), intervals).with_loss(table.loss.clone());
+    let execution = |interval: &Interval, tree: Option<&CallTree>| {
+        let mut object = serde_json::json!({
+            "begin_ns": interval.begin,
+            "time_ns": interval.time,
+            "instructions": interval.instructions,
+            "cycles": interval.cycles,
+            "thread": &*interval.thread,
+            "number": interval.number,
+            "first_instruction": interval.first,
+            "caller": &*interval.caller,
+            "ended": interval.ended.name(),
+        });
+        let node = |node: &latency::CallNode| {
+            serde_json::json!({
+                "depth": node.depth,
+                "function": node.function,
+                "module": node.module,
+                "calls": node.calls,
+                "instructions": node.instructions,
+                "self_instructions": node.self_instructions,
+                "time_ns": node.time,
+            })
+        };
+        if let Some(tree) = tree {
+            object["tree"] = tree.nodes.iter().map(node).collect();
+        }
+        object
+    };
+    let trees = shown.trees.as_deref().unwrap_or_default();
+    let outliers =
+        shown.worst.iter().enumerate().map(|(place, interval)| execution(interval, trees.get(place)));
+    let mut members = vec![("outliers", outliers.collect::<serde_json::Value>())];
+    members.extend(shown.nth.iter().map(|(interval, tree)| ("nth", execution(interval, Some(tree)))));
+    members.extend(shown.compared.iter().map(|(slow, typical, compared)| {
+        let table = tables::compared(*slow, typical, compared);
+        ("compare", table_json(&table))
+    }));
+    let mut text = Vec::new();
+    let view = output::view(&command.output);
+    written(view.draw(&histogram, &output::options(command.output.limit, &command.output), &mut text))?;
+    // The object of the table ends with its last bracket.
+    let end = text.iter().rposition(|&byte| byte == b'}').expect("a table is an object");
+    let more: String = members.iter().map(|(name, value)| format!(",\n\"{name}\":{value}")).collect();
+    text.splice(end..end, more.into_bytes());
+    let mut out = Destination::open(command.output.output.as_deref())?;
+    written(out.write_all(&text))?;
+    out.finish()
+}
+
+/// A table as an object: its summary, and an object for each row.
+fn table_json(table: &Table) -> serde_json::Value {
+    let value = |value: &hodo_model::Value| {
+        let mut text = Vec::new();
+        value.cell().write_json(&mut text);
+        serde_json::from_slice::<serde_json::Value>(&text).expect("a cell is JSON")
+    };
+    let summary: serde_json::Map<_, _> =
+        table.summary.iter().map(|(name, own)| ((*name).to_owned(), value(own))).collect();
+    let row = |cells: Vec<hodo_model::Value>| {
+        let members = table.columns().iter().zip(&cells);
+        let members: serde_json::Map<_, _> =
+            members.map(|(column, cell)| (column.name.to_owned(), value(cell))).collect();
+        serde_json::Value::from(members)
+    };
+    let rows: Vec<serde_json::Value> = table.rows().into_iter().map(row).collect();
+    serde_json::json!({ "summary": summary, "rows": rows })
+}

@@ -1,0 +1,163 @@
+//! What intervals are asked about: as the command line says it, then as the inputs know it.
+
+use std::{fmt::Write as _, fs};
+
+use hodo_engine::{
+    Experiment, Traces,
+    latency::{self, MarkerError, Named, NamedPair},
+};
+use hodo_model::{Intervals, Nesting, Period};
+
+use super::arguments::{NestingChoice, QuestionArguments};
+use crate::failure::Failure;
+
+/// A question whose names nobody has looked up yet.
+pub enum Question {
+    /// There are none.
+    Known(Intervals),
+    Function(String),
+    Markers {
+        from: Vec<Named>,
+        to: Vec<Named>,
+        nesting: Nesting,
+    },
+}
+
+/// What a software event is written with.
+const EVENT: &str = "event:";
+
+impl Question {
+    /// What the command line asks, if it asks anything; `matched` are fields of both ends of software events.
+    pub fn of(asked: &QuestionArguments, matched: &[(String, String)]) -> Result<Option<Question>, Failure> {
+        let nesting = asked.nesting.map(nesting);
+        let question = match asked {
+            QuestionArguments { functions: true, .. } => Question::Known(Intervals::Functions),
+            QuestionArguments { function: Some(name), .. } => Question::Function(name.clone()),
+            QuestionArguments { pair: Some(name), .. } => {
+                let all = pairs(asked)?;
+                let Some(pair) = all.iter().find(|pair| pair.name == *name) else {
+                    return Err(Failure::usage(format!(
+                        "--pair: no pair is called `{name}`:\n{}",
+                        list(&all)
+                    )));
+                };
+                let NamedPair { from, to, .. } = pair.clone();
+                Question::Markers { from, to, nesting: nesting.unwrap_or(pair.nesting) }
+            }
+            QuestionArguments { from: Some(from), to: Some(to), .. } => {
+                between((from, to), nesting.unwrap_or_default(), matched)?
+            }
+            QuestionArguments { period: Some(period), .. } => {
+                let Some((begin, end)) = period.split_once("->") else {
+                    return Err(Failure::usage(format!(
+                        "--period {period}: expected 'BEGIN -> END', two events"
+                    )));
+                };
+                Question::Known(Intervals::Period(of_events((begin, end), matched)?))
+            }
+            QuestionArguments { syscall: Some(name), .. } => {
+                Question::Known(Intervals::Syscalls(name.clone()))
+            }
+            QuestionArguments { irq: Some(number), .. } => Question::Known(Intervals::Interrupts(*number)),
+            _ => return Ok(None),
+        };
+        let is_period = matches!(question, Question::Known(Intervals::Period(_)));
+        match matched.is_empty() || is_period {
+            true => Ok(Some(question)),
+            false => Err(Failure::usage("--match is for software events: event:NAME")),
+        }
+    }
+
+    /// Whether it is about software events.
+    pub fn is_of_events(&self) -> bool {
+        matches!(self, Question::Known(known) if known.are_of_events())
+    }
+
+    /// The same with the functions and places of the inputs.
+    pub fn resolve(&self, experiment: &Experiment) -> Result<Intervals, Failure> {
+        let (from, to, nesting) = match self {
+            Question::Known(known) => return Ok(known.clone()),
+            Question::Function(name) => {
+                let function = |traces: &Traces<'_>| -> Result<_, Failure> {
+                    Ok(latency::function(only(traces)?, name)?)
+                };
+                return Ok(Intervals::Function(experiment.with(function)?));
+            }
+            Question::Markers { from, to, nesting } => (from, to, *nesting),
+        };
+        experiment.with(|traces| {
+            let flow = only(traces)?;
+            let (from, to) = (latency::markers(flow, from)?, latency::markers(flow, to)?);
+            Ok(Intervals::Markers { from, to, nesting })
+        })
+    }
+}
+
+/// The one trace of control flow.
+pub fn only<'t, 'f>(traces: &'t Traces<'f>) -> Result<&'t hodo_engine::FlowTrace<'f>, Failure> {
+    match traces.flows.as_slice() {
+        [(_, flow)] => Ok(flow),
+        [] => Err(Failure::usage("the input has no control flow; markers of software events are event:NAME")),
+        _ => Err(Failure::usage("functions and markers are of one recording of control flow; name only one")),
+    }
+}
+
+fn nesting(choice: NestingChoice) -> Nesting {
+    match choice {
+        NestingChoice::Nested => Nesting::Nested,
+        NestingChoice::First => Nesting::First,
+        NestingChoice::Last => Nesting::Last,
+    }
+}
+
+fn between(
+    (from, to): (&str, &str),
+    nesting: Nesting,
+    matched: &[(String, String)],
+) -> Result<Question, Failure> {
+    match (from.trim().strip_prefix(EVENT), to.trim().strip_prefix(EVENT)) {
+        (Some(begin), Some(end)) => Ok(Question::Known(Intervals::Period(of_events((begin, end), matched)?))),
+        (None, None) => {
+            let wrong = |option| move |error: MarkerError| Failure::usage(format!("{option}: {error}"));
+            let (from, to) =
+                (latency::parse(from).map_err(wrong("--from"))?, latency::parse(to).map_err(wrong("--to"))?);
+            Ok(Question::Markers { from, to, nesting })
+        }
+        _ => Err(Failure::usage("--from and --to: both are software events (event:NAME), or neither is")),
+    }
+}
+
+/// From one software event to another.
+fn of_events((begin, end): (&str, &str), matched: &[(String, String)]) -> Result<Period, Failure> {
+    let edge = |text: &str| {
+        crate::arguments::edge(text.trim()).map_err(|why| Failure::usage(format!("{text}: {why}")))
+    };
+    Ok(Period { begin: edge(begin)?, end: edge(end)?, matched: matched.to_vec(), group: Vec::new() })
+}
+
+/// The pairs of the user's file, and those that ship, unless the user's have their names.
+fn pairs(asked: &QuestionArguments) -> Result<Vec<NamedPair>, Failure> {
+    let mut pairs = Vec::new();
+    if let Some(path) = &asked.pairs {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| Failure::unreadable(failed(&error)))?;
+        pairs = latency::user_pairs(&text).map_err(|error| Failure::usage(failed(&error)))?;
+    }
+    pairs.extend(latency::shipped());
+    Ok(pairs)
+}
+
+/// The list of pairs that `--pair list` asks for.
+pub fn pair_list(asked: &QuestionArguments) -> Result<Option<String>, Failure> {
+    let asks = asked.pair.as_deref() == Some("list");
+    asks.then(|| pairs(asked).map(|pairs| list(&pairs))).transpose()
+}
+
+fn list(pairs: &[NamedPair]) -> String {
+    let mut text = String::new();
+    for NamedPair { name, help, .. } in pairs {
+        // Writing to memory does not fail.
+        let _ = writeln!(text, "{name:15} {help}");
+    }
+    text
+}

@@ -1,0 +1,182 @@
+//! What `hodo latency` draws beside the tables of the report.
+
+use hodo_engine::latency::{
+    Bin, CallTree, Compared, Interval, Measure, PERCENTILES, Scale, bins, percentile,
+};
+use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
+
+/// Percentiles of what is measured, a measure a row.
+pub fn percentiles(summary: Summary, intervals: &[Interval]) -> Table {
+    let mut columns = vec![Column::name("measure")];
+    let heading = |name| if name == "p99_9" { "p99.9" } else { name };
+    columns.extend(PERCENTILES.map(|(name, _)| Column::integer(heading(name), Unit::Count)));
+    columns.push(Column::integer("total", Unit::Count));
+    let row = |measure: Measure| -> Option<Vec<Value>> {
+        let sorted = measure.sorted(intervals);
+        let total = sorted.iter().fold(0, |sum: u64, &value| sum.saturating_add(value));
+        let mut row: Vec<Value> = vec![measure.name().into()];
+        row.extend(PERCENTILES.map(|(_, permille)| Value::from(percentile(&sorted, permille))));
+        row.push(total.into());
+        (!sorted.is_empty()).then_some(row)
+    };
+    let rows: Vec<Vec<Value>> = Measure::ALL.into_iter().filter_map(row).collect();
+    // The figures stand in the rows.
+    let is_row = |name: &str| {
+        Measure::ALL.iter().any(|measure| name.starts_with(measure.name().trim_end_matches("_ns")))
+    };
+    let summary = summary.into_iter().filter(|(name, _)| !is_row(name)).collect();
+    Table::new("latency", Shape::Counters, summary, columns, rows)
+}
+
+/// Characters of the longest bar.
+const BAR: u64 = 40;
+
+/// A bar of eighths of characters.
+fn bar(count: u64, greatest: u64) -> String {
+    let eighths = (u128::from(count) * u128::from(BAR) * 8).div_ceil(u128::from(greatest.max(1))) as u64;
+    let partial = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][(eighths % 8) as usize];
+    "█".repeat((eighths / 8) as usize) + partial
+}
+
+/// A histogram with bars.
+pub fn histogram(intervals: &[Interval], measure: Measure, scale: Scale) -> Option<Table> {
+    let bins = bins(&measure.sorted(intervals), scale);
+    let greatest = bins.iter().map(|bin| bin.count).max()?;
+    let name = match measure {
+        Measure::Time => "time",
+        Measure::Instructions => "instructions",
+        Measure::Cycles => "cycles",
+    };
+    let columns = vec![
+        Column::integer("from", measure.unit()),
+        Column::integer("until", measure.unit()),
+        Column::integer("count", Unit::Count),
+        Column::integer("cumulated", Unit::Count),
+        Column::text("histogram"),
+    ];
+    let row = |bin: &Bin| -> Vec<Value> {
+        let numbers = [bin.from, bin.until, bin.count, bin.cumulated].map(Value::from);
+        numbers.into_iter().chain([bar(bin.count, greatest).into()]).collect()
+    };
+    let rows: Vec<Vec<Value>> = bins.iter().map(row).collect();
+    Some(Table::new(name, Shape::Counters, Vec::new(), columns, rows))
+}
+
+/// Executions, the worst first.
+pub fn outliers(intervals: &[&Interval]) -> Table {
+    let columns = vec![
+        Column::name("thread"),
+        Column::integer("number", Unit::None),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("time_ns", Unit::Nanoseconds),
+        Column::integer("instructions", Unit::Count),
+        Column::integer("cycles", Unit::Count).secondary(),
+        Column::name("caller"),
+        Column::name("ended").secondary(),
+    ];
+    let row = |interval: &&Interval| -> Vec<Value> {
+        vec![
+            (&*interval.thread).into(),
+            interval.number.into(),
+            interval.begin.into(),
+            interval.time.into(),
+            interval.instructions.into(),
+            interval.cycles.into(),
+            (&*interval.caller).into(),
+            interval.ended.name().into(),
+        ]
+    };
+    Table::new(
+        "outliers",
+        Shape::Counters,
+        Vec::new(),
+        columns,
+        intervals.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+/// What one execution did.
+pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
+    let columns = vec![
+        Column::integer("depth", Unit::Count),
+        Column::name("function"),
+        Column::name("module").secondary(),
+        Column::integer("calls", Unit::Count),
+        Column::integer("instructions", Unit::Count),
+        Column::integer("self_instructions", Unit::Count),
+        Column::integer("time_ns", Unit::Nanoseconds),
+    ];
+    let rows = tree.nodes.iter().map(|node| -> Vec<Value> {
+        vec![
+            (node.depth as u64).into(),
+            node.function.as_str().into(),
+            node.module.as_str().into(),
+            node.calls.into(),
+            node.instructions.into(),
+            node.self_instructions.into(),
+            node.time.into(),
+        ]
+    });
+    let summary = vec![
+        ("thread", (&*interval.thread).into()),
+        ("number", interval.number.into()),
+        ("begin_ns", interval.begin.into()),
+        ("time_ns", interval.time.into()),
+        ("instructions", interval.instructions.into()),
+        ("ended", interval.ended.name().into()),
+    ];
+    Table::new("execution", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
+}
+
+/// Slow executions beside a typical one.
+pub fn compared(slow: usize, typical: &Interval, compared: &Compared) -> Table {
+    let mut summary: Summary = vec![
+        ("slow_executions", (slow as u64).into()),
+        ("typical_number", typical.number.into()),
+        ("typical_thread", (&*typical.thread).into()),
+        ("typical_instructions", typical.instructions.into()),
+        ("typical_time_ns", typical.time.into()),
+    ];
+    for (kind, instructions, time) in &compared.kinds {
+        let names = match kind.name() {
+            "own code" => ["extra_instructions_own_code", "extra_time_own_code_ns"],
+            "kernel" => ["extra_instructions_kernel", "extra_time_kernel_ns"],
+            _ => ["extra_instructions_callees", "extra_time_callees_ns"],
+        };
+        summary.push((names[0], (*instructions).into()));
+        summary.push((names[1], (*time).into()));
+    }
+    let columns = vec![
+        Column::integer("depth", Unit::Count),
+        Column::name("function"),
+        Column::name("module").secondary(),
+        Column::name("kind"),
+        Column::integer("typical_calls", Unit::Count),
+        Column::integer("typical_instructions", Unit::Count),
+        Column::integer("executions", Unit::Count),
+        Column::integer("extra_min", Unit::Count),
+        Column::integer("extra_max", Unit::Count),
+        Column::integer("extra_self_min", Unit::Count).secondary(),
+        Column::integer("extra_self_max", Unit::Count).secondary(),
+        Column::signed("extra_self_total", Unit::Count),
+        Column::signed("extra_self_time_ns", Unit::Nanoseconds),
+    ];
+    let rows = compared.paths.iter().map(|path| -> Vec<Value> {
+        vec![
+            (path.depth as u64).into(),
+            path.function.as_str().into(),
+            path.module.as_str().into(),
+            path.kind.name().into(),
+            path.typical_calls.into(),
+            path.typical_instructions.into(),
+            path.executions.into(),
+            path.extra.0.into(),
+            path.extra.1.into(),
+            path.extra_self.0.into(),
+            path.extra_self.1.into(),
+            path.extra_self_total.into(),
+            path.extra_self_time.into(),
+        ]
+    });
+    Table::new("compare", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
+}

@@ -1,0 +1,201 @@
+//! `hodo latency` of programs of which everything is known.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{
+    recorded::{can_record, record},
+    run::{Folder, hodo},
+};
+
+/// Builds and records `planted.c`: so many calls, of which one in so many is slow.
+fn planted(folder: &Folder, calls: &str, distance: &str) -> String {
+    let program = folder.file("planted");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads/planted.c");
+    let compiled =
+        Command::new("cc").args(["-O1", "-g", "-fcf-protection=none", "-o", &program, source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    let (recording, ran) = record(folder, &[], &[&program, calls, distance]);
+    ran.fine();
+    recording
+}
+
+fn latency(arguments: &[&str], recording: &str) -> Value {
+    hodo(&[&["latency", "--format", "json"], arguments, &[recording]].concat()).fine().json()
+}
+
+/// Instructions of a fast execution, and of those that each cause slows down.
+const FAST: u64 = 4;
+const SLOW: [u64; 3] = [4010, 2011, 808];
+
+#[test]
+fn planted_executions_are_found_and_explained_exactly() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = planted(&folder, "20000", "1000");
+    let arguments = ["--function", "serve", "--outliers", "20", "--compare"];
+    let found = latency(&arguments, &recording);
+    let summary = &found["summary"];
+    assert_eq!(summary["count"], 20_000);
+    assert_eq!(["unmatched", "incomplete", "unwound"].map(|name| summary[name].as_u64().unwrap()), [0; 3]);
+    assert_eq!(
+        summary["instructions_total"],
+        20_000 * FAST + 7 * (SLOW[0] - FAST) + 7 * (SLOW[1] - FAST) + 6 * (SLOW[2] - FAST)
+    );
+    assert_eq!((&summary["instructions_p50"], &summary["instructions_max"]), (&FAST.into(), &SLOW[0].into()));
+    let outliers = found["outliers"].as_array().unwrap();
+    let mut told: Vec<(u64, u64)> = outliers
+        .iter()
+        .map(|one| (one["number"].as_u64().unwrap(), one["instructions"].as_u64().unwrap()))
+        .collect();
+    told.sort_unstable();
+    let expected: Vec<(u64, u64)> =
+        (0..20).map(|slow| (slow * 1000 + 501, SLOW[slow as usize % 3])).collect();
+    assert_eq!(told, expected);
+    for one in outliers {
+        let tree = one["tree"].as_array().unwrap();
+        assert_eq!(tree[0]["instructions"], one["instructions"]);
+        let callee = tree
+            .get(1)
+            .map(|node| (node["function"].as_str().unwrap(), node["instructions"].as_u64().unwrap()));
+        let expected = match one["instructions"].as_u64() {
+            Some(4010) => Some(("grow", 4002)),
+            Some(2011) => Some(("flush", 2004)),
+            _ => None,
+        };
+        assert_eq!(callee, expected);
+    }
+    let paths = found["compare"]["rows"].as_array().unwrap();
+    let path = |row: &Value| {
+        let number = |name: &str| row[name].as_u64().unwrap();
+        let extra = ["executions", "extra_min", "extra_max", "extra_self_min", "extra_self_max"].map(number);
+        (row["function"].as_str().unwrap().to_owned(), extra)
+    };
+    let paths: Vec<_> = paths.iter().map(path).collect();
+    let expected = [
+        ("serve".to_owned(), [20, 804, 4006, 3, 804]),
+        ("grow".to_owned(), [7, 4002, 4002, 4002, 4002]),
+        ("flush".to_owned(), [7, 2004, 2004, 2, 2]),
+        ("copy".to_owned(), [7, 2002, 2002, 2002, 2002]),
+    ];
+    assert_eq!(paths, expected);
+}
+
+#[test]
+fn markers_measure_what_lies_between() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = planted(&folder, "300", "100");
+    let figures = |arguments: &[&str]| {
+        let found = latency(arguments, &recording);
+        let figure = |name: &str| found["summary"][name].as_u64();
+        (figure("count").unwrap(), figure("unmatched").unwrap(), figure("instructions_max"))
+    };
+    // From the first of the four instructions of a fast execution to its return.
+    assert_eq!(figures(&["--from", "entry:serve", "--to", "exit:serve"]), (300, 0, Some(4010)));
+    assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:grow"]), (1, 0, Some(4002)));
+    // A sequence over the border of two blocks; one of the ends only closes the begin.
+    assert_eq!(figures(&["--from", "incq; test %edi,%edi; jne", "--to", "exit:serve"]), (300, 0, Some(4007)));
+    assert_eq!(figures(&["--from", "entry:grow", "--to", "exit:serve"]), (1, 299, Some(4003)));
+    let by_line = latency(&["--by", "thread", "--from", "planted.c:61", "--to", "exit:main"], &recording);
+    assert_eq!(by_line["summary"]["from_passed"], 1, "{by_line}");
+    let pair = folder.write("pairs.toml", b"[growth]\nfrom = 'entry:grow'\nto = 'exit:grow'\n");
+    assert_eq!(figures(&["--pairs", &pair, "--pair", "growth"]), (1, 0, Some(4002)));
+}
+
+#[test]
+fn parts_of_a_recording_give_the_same_latencies() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = planted(&folder, "20000", "1000");
+    let questions: [&[&str]; 2] = [&["--function", "serve"], &["--from", "incq; test", "--to", "ret"]];
+    for question in questions {
+        let whole =
+            hodo(&[&["latency", "--by", "executions", "--format", "csv"], question, &[&recording]].concat())
+                .fine();
+        for chunk_size in ["1K", "5K"] {
+            let arguments =
+                ["latency", "--by", "executions", "--format", "csv", "--chunk-size", chunk_size, "-j", "2"];
+            assert_eq!(hodo(&[&arguments, question, &[&recording]].concat()).fine().stdout, whole.stdout);
+        }
+        let mut parts = Vec::new();
+        for part in ["1/3", "2/3", "3/3"] {
+            let file = folder.file(&part.replace('/', "-"));
+            let arguments =
+                ["fold", "--analysis", "latency", "--chunk-size", "1K", "--part", part, "-o", &file];
+            hodo(&[&arguments, question, &[&recording]].concat()).fine();
+            parts.push(file);
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let merged = hodo(&[&["merge", "--by", "executions", "--format", "csv"], &parts[..]].concat()).fine();
+        assert_eq!(merged.stdout, whole.stdout);
+    }
+}
+
+#[test]
+fn what_is_no_marker_is_shown_with_a_caret() {
+    let ran = hodo(&["latency", "--from", "pushf; clli", "--to", "sti", "nothing.data"]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.stderr.contains("no instruction is called `clli`") && ran.stderr.ends_with("         ^\n"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn interrupts_and_system_calls_of_kernel_traces() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    let mut compared = 0;
+    for trace in ["ctf/lttng2.13-kernel", "ftrace/small-6.dat", "perf/events.data"] {
+        let trace = format!("{fixtures}/{trace}");
+        let rows = |kind: &str| {
+            let table = hodo(&["report", kind, "--format", "json", &trace]).fine().json();
+            table["rows"].as_array().unwrap().clone()
+        };
+        for row in rows("syscalls").iter().take(4) {
+            let found = latency(&["--syscall", row[0].as_str().unwrap()], &trace);
+            let summary = &found["summary"];
+            let told = [&summary["count"], &summary["time_total_ns"], &summary["time_max_ns"]];
+            assert_eq!(told, [&row[1], &row[2], &row[8]], "{row}");
+            compared += 1;
+        }
+        for row in rows("irq").iter().filter(|row| row[0] == "hard") {
+            let found = latency(&["--irq", &row[1].to_string()], &trace);
+            let summary = &found["summary"];
+            assert_eq!([&summary["count"], &summary["time_total_ns"]], [&row[3], &row[4]], "{row}");
+            let condition =
+                format!("irq_handler_entry where irq == {0} -> irq_handler_exit where irq == {0}", row[1]);
+            let same = latency(&["--period", &condition, "--match", "irq,cpu"], &trace);
+            assert_eq!(same["summary"]["time_total_ns"], row[4], "{row}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 10, "{compared}");
+}
+
+#[test]
+fn what_a_gap_cuts_is_in_no_percentile() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    planted(&folder, "10", "10");
+    let program = folder.file("planted");
+    let (recording, ran) = record(&folder, &["--overflow", "150000..150500"], &[&program, "20000", "1000"]);
+    ran.fine();
+    let whole = &latency(&["--from", "entry:main", "--to", "exit:main"], &recording)["summary"];
+    // The end has lost its begin.
+    assert_eq!(["count", "incomplete", "unmatched"].map(|name| whole[name].as_u64().unwrap()), [0, 1, 1]);
+    assert!(whole.get("instructions_max").is_none(), "{whole}");
+    let each = &latency(&["--function", "serve"], &recording)["summary"];
+    let counted = each["count"].as_u64().unwrap();
+    assert!((19_900..20_000).contains(&counted), "{each}");
+    assert!(SLOW.map(serde_json::Value::from).contains(&each["instructions_max"]), "{each}");
+}

@@ -1,0 +1,19 @@
+//! `hodo latency`: which intervals are asked for, and what single ones did.
+//!
+//! ```text
+//! names ──resolve──► Intervals ──Experiment::run──► table of executions ──► percentiles, histogram
+//!                                                        │ some of them
+//!                                                        └──trees: another pass──► call trees ──compare──► what is extra
+//! ```
+
+mod compare;
+mod resolve;
+mod trees;
+
+pub use compare::{Compared, Difference, Kind, compare};
+pub use hodo_analyses::latency::{
+    Bin, Ended, Grouping, Interval, MarkerError, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
+    bins, grouped, histogram, of_table, parse, percentile, shipped, summary, user_pairs,
+};
+pub use resolve::{function, markers};
+pub use trees::{CallNode, CallTree, trees};

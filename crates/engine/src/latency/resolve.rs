@@ -1,0 +1,92 @@
+//! From names to functions and places.
+
+use hodo_analyses::latency::Named;
+use hodo_model::{FunctionId, Marker, Names};
+
+use crate::{FlowTrace, Refusal};
+
+/// More functions than this are no marker that anybody means.
+const MOST: usize = 4096;
+
+/// The one function that people call `name`.
+///
+/// # Errors
+/// None has that name, or several have it.
+pub fn function(flow: &FlowTrace<'_>, name: &str) -> Result<FunctionId, Refusal> {
+    const SHOWN: usize = 20;
+    match flow.modules.functions_named(name)[..] {
+        [function] => Ok(function),
+        [] => Err(no_function(flow, name)),
+        ref several => {
+            let lines = several.iter().take(SHOWN).map(|&function| {
+                let (name, module) = flow.modules.names(function);
+                format!("\n  {name}@{module} at {:#x}", flow.modules.start(function))
+            });
+            let more = if several.len() > SHOWN { "\n  …" } else { "" };
+            Err(Refusal(format!(
+                "{} functions are called `{name}`; write NAME@FILE, or 0xADDRESS@FILE:{}{more}",
+                several.len(),
+                lines.collect::<String>()
+            )))
+        }
+    }
+}
+
+fn no_function(flow: &FlowTrace<'_>, name: &str) -> Refusal {
+    let near = flow.modules.functions_near(name);
+    let hint = match near.is_empty() {
+        true => "`hodo report functions` lists them".to_owned(),
+        false => format!("did you mean {}?", near.join(", ")),
+    };
+    Refusal(format!("no function `{name}` in the programs of the recording; {hint}"))
+}
+
+/// The markers that names stand for: of alternatives those that are there.
+///
+/// # Errors
+/// There is none of them.
+pub fn markers(flow: &FlowTrace<'_>, named: &[Named]) -> Result<Vec<Marker>, Refusal> {
+    let (mut markers, mut missing) = (Vec::new(), None);
+    for one in named {
+        let found = marker(flow, one);
+        missing = missing.or(found.as_ref().err().cloned());
+        markers.extend(found.unwrap_or_default());
+    }
+    let instructions = |marker: &Marker| match marker {
+        Marker::Instructions(sequence) => sequence.len(),
+        _ => 0,
+    };
+    match missing {
+        _ if markers.iter().map(instructions).sum::<usize>() > Marker::MOST_INSTRUCTIONS => Err(Refusal(
+            format!("a marker has at most {} instructions, alternatives included", Marker::MOST_INSTRUCTIONS),
+        )),
+        _ if markers.len() > MOST => Err(Refusal(format!("more than {MOST} functions have such names"))),
+        Some(why) if markers.is_empty() => Err(why),
+        _ => Ok(markers),
+    }
+}
+
+fn marker(flow: &FlowTrace<'_>, named: &Named) -> Result<Vec<Marker>, Refusal> {
+    let functions = |name: &str| {
+        let found = match name.contains('*') {
+            true => flow.modules.functions_like(name),
+            false => flow.modules.functions_named(name),
+        };
+        if found.is_empty() { Err(no_function(flow, name)) } else { Ok(found) }
+    };
+    Ok(match named {
+        Named::Instructions(sequence) => vec![Marker::Instructions(sequence.clone())],
+        Named::Address(address) => vec![Marker::Address(*address)],
+        Named::Entry(name) => functions(name)?.into_iter().map(Marker::Entry).collect(),
+        Named::Exit(name) => functions(name)?.into_iter().map(Marker::Exit).collect(),
+        Named::Line(file, line) => {
+            let places = flow.modules.places_of_line(file, *line);
+            if places.is_empty() {
+                return Err(Refusal(format!(
+                    "no code of line {line} of {file} in the programs of the recording; `hodo report lines` lists those that ran"
+                )));
+            }
+            places.into_iter().map(|(module, offset)| Marker::Code { module, offset }).collect()
+        }
+    })
+}

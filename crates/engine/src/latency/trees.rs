@@ -1,0 +1,214 @@
+//! The call trees of single executions, from a pass over the calls within them.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use hodo_analyses::calls::{Call, Moment};
+use hodo_model::{FunctionId, Names};
+use rustc_hash::FxHashMap;
+
+use crate::{CallSink, FlowTrace, Losses, Reading, Spans};
+
+/// A function as called along one path of an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallNode {
+    /// Its caller's place in the tree; none of a root.
+    pub parent: Option<usize>,
+    /// Callers above it.
+    pub depth: usize,
+    /// The name of the function.
+    pub function: String,
+    /// That of its module.
+    pub module: String,
+    /// How often it was called along this path.
+    pub calls: u64,
+    /// Instructions, those of the functions that it called included.
+    pub instructions: u64,
+    /// Instructions of its own.
+    pub self_instructions: u64,
+    /// Nanoseconds, likewise of all; none where no clock tells.
+    pub time: Option<u64>,
+}
+
+/// The call tree of an execution: callers stand before those that they call, in the order of the first calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallTree {
+    /// The functions.
+    pub nodes: Vec<CallNode>,
+}
+
+/// An execution whose tree grows.
+struct Growing {
+    /// Its place among those that are asked for.
+    index: usize,
+    range: Range<u64>,
+    /// Frames below it.
+    base: usize,
+    /// The nodes of its open calls.
+    path: Vec<usize>,
+}
+
+/// A tree that grows, and its nodes by parent and function.
+#[derive(Default)]
+struct Tree {
+    tree: CallTree,
+    nodes: FxHashMap<(Option<usize>, FunctionId), usize>,
+}
+
+struct Grower<'x, 'f> {
+    flow: &'x FlowTrace<'f>,
+    /// By context, in order of their first instructions: those that have not begun, the next one last.
+    waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
+    growing: BTreeMap<u32, Vec<Growing>>,
+    trees: Vec<Tree>,
+    context: u32,
+}
+
+/// The call trees of executions, each given by its process and thread, and the numbers of its instructions there.
+/// `progress` is told the bytes that were decoded in two passes, and returns whether to go on.
+pub fn trees(
+    flow: &FlowTrace<'_>,
+    executions: &[(u32, u32, Range<u64>)],
+    reading: Reading<'_>,
+    mut progress: impl FnMut(u64) -> bool + Send,
+) -> (Vec<CallTree>, Losses) {
+    let mut spans = Spans::default();
+    let mut waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>> = BTreeMap::new();
+    for (index, (pid, tid, range)) in executions.iter().enumerate() {
+        let of_thread = flow.threads.iter().position(|thread| (thread.pid, thread.tid) == (*pid, *tid));
+        if let Some(context) = of_thread {
+            waiting.entry(context as u32).or_default().push((index, range.clone()));
+        }
+    }
+    for (&context, list) in &mut waiting {
+        list.sort_by_key(|(_, range)| (range.start, std::cmp::Reverse(range.end)));
+        spans.by_context.insert(context, joined(list.iter().map(|(_, range)| range.clone())));
+        list.reverse();
+    }
+    let numbers = crate::numbers(flow, reading, &mut progress);
+    let before = flow.bytes();
+    let reading = Reading { numbers: Some(&numbers), spans: Some(&spans), window: None, ..reading };
+    let trees = executions.iter().map(|_| Tree::default()).collect();
+    let mut grower = Grower { flow, waiting, growing: BTreeMap::new(), trees, context: 0 };
+    let losses = crate::calls(flow, reading, &mut grower, |done| progress(before + done));
+    (grower.trees.into_iter().map(Tree::finish).collect(), losses)
+}
+
+/// Ranges in order of their begins, of which those that overlap are one.
+fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+impl CallSink for Grower<'_, '_> {
+    fn begins(&self) -> bool {
+        true
+    }
+
+    fn thread(&mut self, context: u32) {
+        self.context = context;
+    }
+
+    fn moment(&mut self, moment: Moment) {
+        match moment {
+            Moment::Begin { depth, function, before, .. } => self.begin(depth, function, before),
+            Moment::End { call } => self.end(&call),
+            Moment::Gap => {}
+        }
+    }
+}
+
+impl Grower<'_, '_> {
+    fn begin(&mut self, depth: usize, function: FunctionId, before: u64) {
+        let growing = self.growing.entry(self.context).or_default();
+        growing.retain(|one| before < one.range.end);
+        let waiting = self.waiting.entry(self.context).or_default();
+        while let Some((index, range)) = waiting.pop_if(|(_, range)| range.start <= before) {
+            if before < range.end {
+                growing.push(Growing { index, range, base: depth, path: Vec::new() });
+            }
+        }
+        for one in growing {
+            // What returns below where an execution began goes on beside what it did so far.
+            one.base = one.base.min(depth);
+            one.path.truncate(depth - one.base);
+            let node = self.trees[one.index].child(self.flow, one.path.last().copied(), function);
+            one.path.push(node);
+        }
+    }
+
+    fn end(&mut self, call: &Call) {
+        let Some(growing) = self.growing.get_mut(&self.context) else { return };
+        for one in growing.iter_mut().filter(|one| one.range.contains(&call.before)) {
+            let Some(level) = call.depth.checked_sub(one.base) else { continue };
+            if let Some(&node) = one.path.get(level) {
+                self.trees[one.index].tree.nodes[node].add(call);
+                one.path.truncate(level);
+            }
+        }
+    }
+}
+
+impl CallNode {
+    fn add(&mut self, call: &Call) {
+        self.calls += 1;
+        self.instructions += call.instructions;
+        if let Some((begin, end)) = call.begin.zip(call.end) {
+            let took = end.0.saturating_sub(begin.0);
+            self.time = Some(self.time.unwrap_or(0).saturating_add(took));
+        }
+    }
+}
+
+impl Tree {
+    /// The node of a function that another calls.
+    fn child(&mut self, flow: &FlowTrace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
+        let Tree { tree: CallTree { nodes }, nodes: known } = self;
+        *known.entry((parent, function)).or_insert_with(|| {
+            let (name, module) = flow.modules.names(function);
+            let depth = parent.map_or(0, |parent| nodes[parent].depth + 1);
+            nodes.push(CallNode {
+                parent,
+                depth,
+                function: name,
+                module,
+                calls: 0,
+                instructions: 0,
+                self_instructions: 0,
+                time: None,
+            });
+            nodes.len() - 1
+        })
+    }
+
+    /// The tree in depth-first order, with what each function ran itself.
+    fn finish(self) -> CallTree {
+        let mut nodes = self.tree.nodes;
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+        let mut order: Vec<usize> = Vec::new();
+        for (index, node) in nodes.iter().enumerate() {
+            match node.parent {
+                Some(parent) => children[parent].push(index),
+                None => order.push(index),
+            }
+        }
+        for (index, of_node) in children.iter().enumerate() {
+            let below: u64 = of_node.iter().map(|&child| nodes[child].instructions).sum();
+            nodes[index].self_instructions = nodes[index].instructions.saturating_sub(below);
+        }
+        let (mut sorted, mut places) = (Vec::new(), vec![0; nodes.len()]);
+        order.reverse();
+        while let Some(index) = order.pop() {
+            places[index] = sorted.len();
+            let parent = nodes[index].parent.map(|parent| places[parent]);
+            sorted.push(CallNode { parent, ..nodes[index].clone() });
+            order.extend(children[index].iter().rev());
+        }
+        CallTree { nodes: sorted }
+    }
+}

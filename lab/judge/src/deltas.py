@@ -1,0 +1,93 @@
+"""What lies between two markers, by one pass over the instructions of `hodo script --insns --fields tid,insn`.
+
+    deltas.py FROM TO nested|first|last < lines
+
+Prints of each interval, thread by thread in the order in which they begin: thread, number of instructions before its
+begin, how many it has, how it ended. A plain reference: it shares nothing with what it judges but the rules.
+"""
+
+import sys
+
+PREFIXES = {"lock", "rep", "repe", "repz", "repne", "repnz", "bnd", "notrack"}
+
+
+def operands(text):
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def read(marker):
+    """Alternatives, each a list of (mnemonic, operands)."""
+    alternatives = []
+    for alternative in marker.split("|"):
+        sequence = []
+        for instruction in alternative.split(";"):
+            mnemonic, _, rest = instruction.strip().partition(" ")
+            sequence.append((mnemonic, operands(rest)))
+        alternatives.append(sequence)
+    return alternatives
+
+
+def parts(instruction):
+    words = instruction.split()
+    while words[0] in PREFIXES and len(words) > 1:
+        words = words[1:]
+    return words[0], operands(" ".join(words[1:]))
+
+
+def fits(pattern, instruction):
+    (name, wanted), (own, has) = pattern, instruction
+    if own != name and not (own[:-1] == name and own[-1] in "bwlq"):
+        return False
+    if not wanted:
+        return True
+    return len(wanted) == len(has) and all(want in ("*", text) for want, text in zip(wanted, has))
+
+
+def ends(alternatives, last):
+    """Whether one of the alternatives is what ran last."""
+    for sequence in alternatives:
+        if len(last) >= len(sequence) and all(map(fits, sequence, last[-len(sequence):])):
+            return True
+    return False
+
+
+def main():
+    begins, finishes, nesting = read(sys.argv[1]), read(sys.argv[2]), sys.argv[3]
+    longest = max(len(sequence) for sequence in begins + finishes)
+    threads, thread = {}, None
+    for line in sys.stdin:
+        line = line.rstrip("\n")
+        if line.startswith("# gap"):
+            if thread is not None:
+                of = threads[thread]
+                of["last"] = []
+                of["found"] += [(begin, of["count"] - begin, "gap") for begin in of["open"]]
+                of["open"] = []
+            continue
+        tid, instruction = line.split(" ", 1)
+        thread = tid
+        of = threads.setdefault(tid, {"count": 0, "last": [], "open": [], "found": []})
+        of["count"] += 1
+        of["last"] = (of["last"] + [parts(instruction)])[-longest:]
+        if ends(finishes, of["last"]) and of["open"]:
+            begin = of["open"].pop()
+            of["found"].append((begin, of["count"] - begin, "returned"))
+        if ends(begins, of["last"]):
+            if nesting == "nested" or not of["open"]:
+                of["open"].append(of["count"])
+            elif nesting == "last":
+                of["open"] = [of["count"]]
+    for tid, of in threads.items():
+        of["found"] += [(begin, of["count"] - begin, "cut") for begin in of["open"]]
+        for begin, delta, how in sorted(of["found"], key=lambda one: (one[0], -one[1])):
+            print(tid, begin, delta, how)
+
+
+main()
