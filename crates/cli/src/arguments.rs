@@ -44,6 +44,8 @@ pub enum Command {
     Fold(Chosen<Fold>),
     /// Tables of what `hodo fold` made of all parts of the inputs
     Merge(Chosen<Merge>),
+    /// Several traces on one timeline: relates clocks by messages that two traces saw, and says how sure times are
+    Sync(Chosen<Sync>),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Chosen<Export>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
@@ -175,8 +177,8 @@ pub struct Record {
 /// What to read.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), or a session
-    /// that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
+    /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), an experiment
+    /// that `hodo sync` wrote, or a session that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
     pub files: Vec<PathBuf>,
     /// Raw Intel PT buffer instead of a recording
@@ -187,6 +189,10 @@ pub struct Input {
     /// Cycles a second of the clock of a CTF trace that describes none [default: 1000000000]
     #[arg(long, value_name = "HZ", conflicts_with = "pt", value_parser = clap::value_parser!(u64).range(1..))]
     pub clock_frequency: Option<u64>,
+    /// Add TIME to the times of this input, whose clock nothing else relates to the others: ./kernel-trace=-1.5s. The
+    /// times of the clock that `hodo info` calls the timeline stay
+    #[arg(long, value_name = "TRACE=±TIME", value_parser = crate::timeline::offset)]
+    pub offset: Vec<hodo_engine::TraceOffset>,
     /// Folder below which the files of the traced system lie
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
@@ -210,7 +216,8 @@ pub struct Input {
     /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// Only this span: START,STOP in seconds; 10%-20%; or +0.1,+0.2 from the beginning
+    /// Only this span: START,STOP in seconds; 10%-20%; +0.1,+0.2 from the beginning; or 10:38:00,10:38:01 of the wall
+    /// clock, with a date before it where needed, in the time zone of TZ or else of the trace
     #[arg(long, value_name = "SPAN")]
     pub time: Option<String>,
     /// Only while these calls of a function run: all, the N-th of each thread, or the N-th to the M-th
@@ -280,10 +287,14 @@ pub struct Script {
     /// What the kernel said meanwhile: mappings, names, forks, switches
     #[arg(long, group = "what")]
     pub sideband: bool,
-    /// Each software event (the default where there are such); in a recording of Intel PT what it tells
-    /// beside the flow: interrupts, transactions, modes, where tracing goes on and off, gaps
+    /// Each software event of all inputs, in order of time (the default where there are only such); of inputs that
+    /// have none the same as --marks
     #[arg(long, group = "what")]
     pub events: bool,
+    /// What a recording of Intel PT tells beside the flow: interrupts, transactions, modes, where tracing goes on and
+    /// off, gaps
+    #[arg(long, group = "what")]
+    pub marks: bool,
     /// Each value that PTWRITE wrote
     #[arg(long, group = "what")]
     pub ptwrite: bool,
@@ -468,6 +479,57 @@ pub struct Merge {
     pub strict: bool,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "What --match takes:
+  exchanges                      sync pairs of boards by sequence number: sync_send.seq = sync_recv.seq
+  tcp                            TCP segments, of LTTng's net_dev_queue and net_if_receive_skb
+  SEND.FIELD = RECEIVE.FIELD     any two events with equal fields; more of them joined by `and`
+Without it, the first two are looked for. Inputs of one host and one boot share a clock by themselves.
+
+Examples:
+  hodo sync client/ server/                             from the TCP connections between them
+  hodo sync -o experiment.toml client/ server/          for other commands:
+  hodo script --events experiment.toml                  the events of both in order, each with its uncertainty
+  hodo sync --match 'msg_send.id = msg_recv.id' a/ b/
+  hodo sync --method hull master/ slave1/ slave2/")]
+pub struct Sync {
+    /// What a message is: its two events and their equal fields; several are possible
+    #[arg(long = "match", value_name = "RULE")]
+    pub matched: Vec<String>,
+    /// How clocks are put on one timeline
+    #[arg(long, value_enum, default_value = "bounds")]
+    pub method: crate::sync::Method,
+    /// The input whose clock is the timeline's [default: the first]
+    #[arg(long, value_name = "INPUT")]
+    pub reference: Option<String>,
+    /// How far clocks are from their nominal frequency at most, in parts per million
+    #[arg(long, value_name = "PPM", default_value_t = 100.0, value_parser = rate)]
+    pub drift: f64,
+    /// How fast that changes at most, in parts per million a second
+    #[arg(long, value_name = "PPM", default_value_t = 1.0, value_parser = rate)]
+    pub wander: f64,
+    /// Write the experiment to this file, which other commands take as an input
+    #[arg(short, long, value_name = "FILE.toml")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub input: Input,
+    /// How to write what was found
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format_names())]
+    pub format: String,
+    /// At most this many rows
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: clap::ColorChoice,
+}
+
+/// Parts per million.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && (0.0..=250_000.0).contains(rate));
+    rate.ok_or("expected a number of parts per million, from 0 to 250000".to_owned())
 }
 
 /// What to write.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hodo_engine::{
-    Info, ModuleInfo, Needs, Source, Traces,
+    Info, ModuleInfo, Needs, Source, TraceClock, Traces,
     events::{Contents, EventTraces},
 };
 use hodo_model::{Column, Shape, Table, Unit, Value};
@@ -17,13 +17,14 @@ use crate::{
     failure::{Failure, written},
     input,
     output::{self, Destination},
+    timeline,
 };
 
 /// Runs the command.
 pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let reader = reader(command)?;
     let events_only = Contents { events: true, flow: false };
-    if unused(&command.input) && events::contents(&command.input) != events_only {
+    if unused(&command.input) && events::contents(&command.input)? != events_only {
         return Err(Failure::usage(
             "hodo info decodes nothing: --time, --call, -j and --chunk-size have no meaning",
         ));
@@ -33,8 +34,8 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
         let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
         let mut out = Destination::open(command.output.output.as_deref())?;
         written(match reader {
-            Reader::People => all_text(&infos, traces, command, &mut out),
-            _ => json(&infos, &traces.events, &mut out),
+            Reader::People => all_text(&infos, traces, timeline::clocks(&experiment), command, &mut out),
+            _ => json(&infos, &traces.events, &experiment.clocks, &mut out),
         })?;
         out.finish()?;
         let lossless = infos.iter().all(|info| info.loss.is_empty())
@@ -64,8 +65,14 @@ fn unused(input: &arguments::Input) -> bool {
 }
 
 /// One recording of control flow, or traces of events, by themselves; both in one object.
-fn json(infos: &[Info], events: &EventTraces<'_>, out: &mut impl Write) -> io::Result<()> {
+fn json(
+    infos: &[Info],
+    events: &EventTraces<'_>,
+    clocks: &[TraceClock],
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut of_events = events::json_info(events);
+    of_events["clocks"] = serde_json::to_value(clocks)?;
     let value = match infos {
         [] => of_events,
         [info] if events.traces.is_empty() => serde_json::to_value(info)?,
@@ -81,6 +88,7 @@ fn json(infos: &[Info], events: &EventTraces<'_>, out: &mut impl Write) -> io::R
 fn all_text(
     infos: &[Info],
     traces: &Traces<'_>,
+    clocks: Option<Table>,
     command: &arguments::Info,
     out: &mut Destination,
 ) -> io::Result<()> {
@@ -99,6 +107,10 @@ fn all_text(
             writeln!(out)?;
         }
         events::write_info(&traces.events, command, out)?;
+    }
+    if let Some(clocks) = clocks {
+        writeln!(out)?;
+        output::write_all(&[clocks], command.output.limit, &command.output, out)?;
     }
     Ok(())
 }

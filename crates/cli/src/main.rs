@@ -14,11 +14,14 @@ mod input;
 mod live;
 mod output;
 mod parts;
+mod picture;
 mod progress;
 mod quantities;
 mod record;
 mod report;
 mod script;
+mod sync;
+mod timeline;
 
 use std::process::ExitCode;
 
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Command::Plan(command) => parts::plan(command),
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),
+        Command::Sync(command) => sync::run(command),
         Command::Export(command) => export::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Completions { shell } => arguments::completions(*shell),

@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, INTERRUPTED, written},
     input, live, output,
     progress::Progress,
+    timeline,
 };
 
 /// Runs the command.
@@ -47,6 +48,9 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     output::check(reports.len(), &command.output)?;
     input::unopened(&command.input, Some(&command.filter), reports.clone(), parameters.clone())?.check()?;
     let experiment = input::experiment(&command.input, needs(&reports))?;
+    if !command.input.quiet {
+        timeline::tell_unrelated(&experiment);
+    }
     let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
     let progress = Progress::new(experiment.work(&request), command.input.quiet);
     let outcome = experiment.run(&request, &mut |done| progress.set(done))?;

@@ -20,12 +20,9 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if let Some(address) = live::address(&command.input)? {
         return live::script(command, &address);
     }
-    let contents = events::contents(&command.input);
-    if contents.events && (!contents.flow || command.filter.chooses(command.events)) {
-        return events::script(command);
-    }
-    if contents.events && command.events && !command.input.quiet {
-        eprintln!("hodo: {}", events::BOTH);
+    let contents = events::contents(&command.input)?;
+    if contents.events && (!contents.flow || command.events) {
+        return events::script(command, contents);
     }
     command.filter.refuse()?;
     let json = command.output.format == "jsonl";
@@ -37,25 +34,26 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if command.packets && (command.input.time.is_some() || command.input.call.is_some()) {
         return Err(Failure::usage("--time and --call choose what was executed; packets are shown whole"));
     }
-    input::open(&command.input, |experiment| {
+    input::open(&command.input, |experiment, window| {
         let mut out = Destination::open(command.output.output.as_deref())?;
         let chunk_size = |_| CHUNKS_IN_ORDER;
-        let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
-            let limit = command.output.limit;
-            if command.packets {
-                script::packets(experiment, reading, limit, &mut out, go_on)
-            } else if command.sideband {
-                script::sideband(experiment, reading, limit, &mut out)
-            } else if let Some(marks) = marks(command) {
-                let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
-                script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
-            } else if command.insns {
-                script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
-            } else {
-                let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
-                script::calls(experiment, format, reading, limit, &mut out, go_on)
-            }
-        })?;
+        let outcome =
+            input::read(&command.input, experiment, chunk_size, false, window, |reading, go_on| {
+                let limit = command.output.limit;
+                if command.packets {
+                    script::packets(experiment, reading, limit, &mut out, go_on)
+                } else if command.sideband {
+                    script::sideband(experiment, reading, limit, &mut out)
+                } else if let Some(marks) = marks(command) {
+                    let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
+                    script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
+                } else if command.insns {
+                    script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
+                } else {
+                    let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
+                    script::calls(experiment, format, reading, limit, &mut out, go_on)
+                }
+            })?;
         // What was written to a file is not whole, and goes with `out`.
         let Some(outcome) = outcome else { return Ok(input::interrupted()) };
         written(outcome.written)?;
@@ -68,7 +66,11 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
 
 /// What is asked for of what a trace tells beside the flow.
 fn marks(command: &Script) -> Option<Marks> {
-    [(command.ptwrite, Marks::PtWrite), (command.power, Marks::Power), (command.events, Marks::Rest)]
-        .into_iter()
-        .find_map(|(asked, marks)| asked.then_some(marks))
+    [
+        (command.ptwrite, Marks::PtWrite),
+        (command.power, Marks::Power),
+        (command.events || command.marks, Marks::Rest),
+    ]
+    .into_iter()
+    .find_map(|(asked, marks)| asked.then_some(marks))
 }

@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! processor ticks (Tsc) ──PerfClock───► nanoseconds of perf's clock (Nanos)
-//! cycles of a tracer    ──CycleClock──► nanoseconds from its clock's origin (OriginNanos)
+//! cycles of a tracer    ──CycleClock──► nanoseconds from its clock's origin (OriginNanos) ──TimeMap──► a timeline
 //! ```
 //!
 //! Arithmetic only: nothing here reads a clock. Products are computed in 128 bits, so no conversion
 //! loses precision before its final, documented rounding.
 
 mod cycles;
+mod time_map;
 
 use std::fmt;
 
 pub use cycles::{CycleClock, Cycles, OriginNanos};
 use serde::{Deserialize, Serialize};
+pub use time_map::{TimeBounds, TimeKnot, TimeMap, TimelineClock};
 
 /// A value of the processor's time-stamp counter, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,6 +51,11 @@ impl PerfClock {
         let multiplier = u32::try_from(multiplier).ok().filter(|&m| m != 0)?;
         let shift = u32::try_from(shift).ok().filter(|&s| s < 64)?;
         Some(PerfClock { shift, multiplier, zero })
+    }
+
+    /// The same clock with its times this much later; sums wrap as the kernel's do.
+    pub fn shifted(self, nanos: i64) -> PerfClock {
+        PerfClock { zero: self.zero.wrapping_add_signed(nanos), ..self }
     }
 
     /// The shift, multiplier and zero that [`PerfClock::new`] takes.

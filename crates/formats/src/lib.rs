@@ -11,6 +11,7 @@
 //!
 //! Formats take bytes and return values; the engine opens files.
 
+mod clock_identity;
 pub mod ctf;
 pub mod error;
 pub mod ftrace;
@@ -19,6 +20,7 @@ pub mod perf;
 pub mod raw;
 pub mod recording;
 
+pub use clock_identity::{ClockIdentity, ClockKind, TscScale};
 pub use input::{Input, Part, Unpacked};
 
 use error::{Error, ErrorKind};

@@ -25,6 +25,8 @@ pub enum Cause {
     CutShort,
     /// When it ran is not known, and only a part of the times was wanted.
     Untimed,
+    /// The clocks of two traces are not known to be related, so the order of their events is not known either.
+    UnrelatedClocks,
 }
 
 impl Cause {
@@ -39,6 +41,7 @@ impl Cause {
             Cause::Untraced => "untraced",
             Cause::CutShort => "cut_short",
             Cause::Untimed => "untimed",
+            Cause::UnrelatedClocks => "unrelated_clocks",
         }
     }
 }

@@ -344,7 +344,7 @@ impl FieldSink for Comparison<'_> {
 }
 
 /// Whether text matches a pattern in which `*` is anything and `?` any one byte.
-pub(super) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
+pub(crate) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
     // Where the last `*` is, and how far it reaches so far.
     let mut star: Option<(usize, usize)> = None;

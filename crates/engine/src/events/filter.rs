@@ -105,7 +105,7 @@ pub(super) fn machine(trace: &Trace<'_>) -> Option<Machine> {
 }
 
 /// A field by the tracer's own name or by the vocabulary's: first the event's own, then those of contexts.
-pub(super) fn find(
+pub(crate) fn find(
     trace: &Trace<'_>,
     stream: &Stream<'_>,
     event: &EventClass,

@@ -55,6 +55,7 @@ pub use periods::no_such_period;
 pub use runs::{Run, each_run};
 pub(crate) use slices::plan;
 pub use write::{EventFormat, script};
+pub(crate) use {condition::is_like, filter::find};
 
 /// Traces of one input.
 #[derive(Debug)]

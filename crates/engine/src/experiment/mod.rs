@@ -7,12 +7,18 @@
 //!                      ├─ plan ──► Task… ──fold──► Part… ──merge──► Part ──finish──► Outcome
 //! ```
 
+mod clocks;
 mod open;
 mod part;
 mod request;
 mod run;
 mod time;
+mod wall;
 
+pub use clocks::{
+    MatchRule, Matched, Relation, SyncOutcome, SyncRequest, Synchronised, SynchronisedError,
+    SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,
+};
 pub use open::{Experiment, Needs, Traces};
 pub use part::{Part, PartError, Portion};
 pub use request::{Chunking, Outcome, Refusal, Request, Times};

@@ -1,0 +1,303 @@
+//! `hodo sync`.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use hodo_engine::{MatchRule, Matched, Needs, SyncOutcome, SyncRequest, Synchronised};
+use hodo_model::{Column, Shape, Table, Unit, Value};
+use hodo_sync::{ClockReport, DropCause, EdgeReport};
+use hodo_views::Reader;
+
+use crate::{
+    arguments,
+    failure::{Failure, INTERRUPTED, written},
+    input,
+    output::{self, Destination},
+    picture,
+    progress::Progress,
+};
+
+/// How clocks are put on one timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Method {
+    /// Within the bounds that messages, drift and wander set: holds for clocks that wander
+    Bounds,
+    /// The bisector of the steepest and the flattest line that no message contradicts
+    Hull,
+    /// The line of least squares
+    Regression,
+}
+
+impl Method {
+    fn of_graph(self) -> hodo_sync::Method {
+        match self {
+            Method::Bounds => hodo_sync::Method::Bounded,
+            Method::Hull => hodo_sync::Method::Hull,
+            Method::Regression => hodo_sync::Method::Regression,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Method::Bounds => "bounds",
+            Method::Hull => "hull",
+            Method::Regression => "regression",
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(command: &arguments::Sync) -> Result<ExitCode, Failure> {
+    let rules = command
+        .matched
+        .iter()
+        .map(|text| MatchRule::parse(text).map_err(|why| Failure::usage(format!("--match {text}: {why}"))));
+    let request = SyncRequest {
+        rules: rules.collect::<Result<_, _>>()?,
+        method: command.method.of_graph(),
+        reference: command.reference.clone(),
+        drift_ppb: parts_per_billion(command.drift),
+        wander_ppb_per_s: parts_per_billion(command.wander),
+    };
+    if !command.input.offset.is_empty() || command.input.time.is_some() {
+        return Err(Failure::usage(
+            "hodo sync finds out how clocks are related, from all events: --offset and --time have no meaning",
+        ));
+    }
+    let experiment = input::unplaced(&command.input, Needs { flow: false, events: true })?;
+    let bytes = experiment.with(|traces| traces.events.bytes());
+    let progress = Progress::new(bytes, command.input.quiet);
+    let outcome = experiment.synchronise(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    let Some(outcome) = outcome else { return Ok(INTERRUPTED.into()) };
+    write(command, &outcome)?;
+    if let Some(file) = &command.output {
+        save(&outcome.synchronised, file)?;
+    }
+    let alone = unconnected(&outcome);
+    for name in &alone {
+        eprintln!("hodo: {name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
+    }
+    match alone.is_empty() {
+        true => Ok(input::exit_code_of(&command.input, &experiment, true)),
+        false => Ok(crate::failure::UNREADABLE.into()),
+    }
+}
+
+fn parts_per_billion(ppm: f64) -> u64 {
+    (ppm * 1000.0).round().clamp(0.0, 1e12) as u64
+}
+
+/// Inputs that nothing connects with the timeline.
+fn unconnected(outcome: &SyncOutcome) -> Vec<String> {
+    let clocks = outcome.timeline.report().clocks.iter().zip(&outcome.clocks);
+    clocks.filter(|(clock, _)| clock.hops.is_none()).flat_map(|(_, names)| names.clone()).collect()
+}
+
+/// Why there may be no messages.
+fn advice(outcome: &SyncOutcome) -> String {
+    let ends: u64 = outcome.matched.iter().map(|matched| matched.ends).sum();
+    let rules: Vec<String> = outcome.matched.iter().map(|matched| matched.rule.to_string()).collect();
+    match ends {
+        0 => format!(
+            "no event is an end of a message ({}); record net_dev_queue and net_if_receive_skb with LTTng on both sides, or name events with equal fields: --match 'send.seq = recv.seq'",
+            rules.join(", ")
+        ),
+        ends => format!("{ends} events are ends of messages, and none of its own has its other end there"),
+    }
+}
+
+fn write(command: &arguments::Sync, outcome: &SyncOutcome) -> Result<(), Failure> {
+    let view = arguments::Output {
+        format: command.format.clone(),
+        output: None,
+        limit: command.limit,
+        color: command.color,
+    };
+    let tables = [clocks(command, outcome), edges(outcome), matched(outcome), left_out(outcome)];
+    let shown: Vec<Table> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+    let mut out = Destination::open(None)?;
+    let people = output::view(&view).reader == Reader::People;
+    output::check(shown.len(), &view)?;
+    written(output::write_all(&shown, view.limit, &view, &mut out))?;
+    if people {
+        written(pictures(outcome, &mut out))?;
+    }
+    out.finish()
+}
+
+/// A picture for each clock but that of the timeline.
+fn pictures(outcome: &SyncOutcome, out: &mut dyn Write) -> io::Result<()> {
+    for (trace, (name, knots)) in outcome.synchronised.traces.iter().zip(&outcome.curves) {
+        if !trace.knots.is_empty() {
+            writeln!(out)?;
+            picture::offset(name, knots, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn nanos(value: Option<u64>) -> Value {
+    value.into()
+}
+
+/// The clocks, with the names of their inputs.
+fn clocks(command: &arguments::Sync, outcome: &SyncOutcome) -> Table {
+    let columns = vec![
+        Column::text("clock"),
+        Column::integer("hops", Unit::Count),
+        Column::signed("drift_ppb", Unit::None),
+        Column::signed("wander_ppb", Unit::None),
+        Column::integer("half_width_median_ns", Unit::Nanoseconds),
+        Column::integer("half_width_max_ns", Unit::Nanoseconds),
+        Column::text("bounded"),
+        Column::integer("steps", Unit::Count),
+        Column::integer("contradictions", Unit::Count),
+    ];
+    let row = |(clock, names): (&ClockReport, &Vec<String>)| -> Vec<Value> {
+        let sides = match (clock.hops, clock.bounded) {
+            (None, _) | (_, (false, false)) => "no",
+            (_, (true, true)) => "yes",
+            (_, (true, false)) => "from below only",
+            (_, (false, true)) => "from above only",
+        };
+        vec![
+            names.join(" = ").into(),
+            clock.hops.map(u64::from).into(),
+            clock.drift_ppb.into(),
+            clock.wander_ppb.into(),
+            nanos(clock.half_width_median_ns),
+            nanos(clock.half_width_max_ns),
+            sides.into(),
+            (clock.steps.len() as u64).into(),
+            clock.contradictions.into(),
+        ]
+    };
+    let rows = outcome.timeline.report().clocks.iter().zip(&outcome.clocks).map(row);
+    let summary = vec![
+        ("method", command.method.name().into()),
+        ("timeline", outcome.clocks[0].join(" = ").into()),
+        ("drift_bound_ppb", parts_per_billion(command.drift).into()),
+        ("wander_bound_ppb_per_s", parts_per_billion(command.wander).into()),
+    ];
+    Table::new("clocks", Shape::Counters, summary, columns, rows)
+}
+
+/// What became of the messages between each two clocks.
+fn edges(outcome: &SyncOutcome) -> Table {
+    let columns = vec![
+        Column::text("from"),
+        Column::text("to"),
+        Column::integer("pairs", Unit::Count),
+        Column::integer("pairs_back", Unit::Count),
+        Column::integer("used", Unit::Count),
+        Column::integer("implied", Unit::Count),
+        Column::integer("dropped", Unit::Count),
+        Column::integer("violations_before", Unit::Count),
+        Column::integer("violations_after", Unit::Count),
+        Column::signed("drift_ppb", Unit::None),
+        Column::signed("wander_ppb", Unit::None),
+        Column::integer("half_width_ns", Unit::Nanoseconds),
+        Column::integer("steps", Unit::Count),
+    ];
+    let row = |edge: &EdgeReport| -> Vec<Value> {
+        vec![
+            outcome.clocks[edge.a.0 as usize].join(" = ").into(),
+            outcome.clocks[edge.b.0 as usize].join(" = ").into(),
+            edge.pairs_to_b.into(),
+            (edge.pairs - edge.pairs_to_b).into(),
+            edge.used.into(),
+            edge.implied.into(),
+            edge.dropped.into(),
+            edge.violations_before.into(),
+            edge.violations_after.into(),
+            edge.drift_ppb.into(),
+            edge.wander_ppb.into(),
+            nanos(edge.half_width_ns),
+            edge.steps.into(),
+        ]
+    };
+    Table::new("messages", Shape::Counters, Vec::new(), columns, outcome.edges().iter().map(row))
+}
+
+/// What each rule found.
+fn matched(outcome: &SyncOutcome) -> Table {
+    let columns = vec![
+        Column::text("match"),
+        Column::integer("ends", Unit::Count),
+        Column::integer("pairs", Unit::Count),
+        Column::integer("lost_sends", Unit::Count),
+        Column::integer("lost_receives", Unit::Count),
+        Column::integer("repeated", Unit::Count),
+        Column::integer("same_clock", Unit::Count),
+    ];
+    let row = |matched: &Matched| -> Vec<Value> {
+        vec![
+            matched.rule.to_string().into(),
+            matched.ends.into(),
+            matched.report.pairs.into(),
+            matched.report.lost_sends.into(),
+            matched.report.lost_receives.into(),
+            matched.report.repeated.into(),
+            matched.report.same_clock.into(),
+        ]
+    };
+    Table::new("matches", Shape::Counters, Vec::new(), columns, outcome.matched.iter().map(row))
+}
+
+/// Pairs that were left out, by cause.
+fn left_out(outcome: &SyncOutcome) -> Table {
+    let causes = [
+        (
+            DropCause::Contradicts,
+            "contradicts",
+            "it contradicts other pairs, and is among the fewest that do",
+        ),
+        (DropCause::Late, "late", "it took far longer than others: probably a wrong match"),
+        (DropCause::OutOfRange, "out_of_range", "its clocks are years from those of the others"),
+        (DropCause::AtStep, "at_step", "a step of a clock leaves its order unknown"),
+    ];
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for edge in outcome.edges() {
+        for (cause, name, meaning) in causes {
+            let pairs = edge.dropped_pairs.iter().filter(|pair| pair.cause == cause).count() as u64;
+            if pairs > 0 {
+                let from = outcome.clocks[edge.a.0 as usize].join(" = ");
+                let to = outcome.clocks[edge.b.0 as usize].join(" = ");
+                rows.push(vec![from.into(), to.into(), name.into(), pairs.into(), meaning.into()]);
+            }
+        }
+    }
+    let columns = vec![
+        Column::text("from"),
+        Column::text("to"),
+        Column::text("cause"),
+        Column::integer("pairs", Unit::Count),
+        Column::text("meaning"),
+    ];
+    Table::new("dropped", Shape::Counters, Vec::new(), columns, rows)
+}
+
+/// Writes the experiment. Inputs below its folder are named from there, so that the folder can move.
+fn save(synchronised: &Synchronised, file: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", file.display()));
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::canonicalize(folder).map_err(failed)?;
+    let mut synchronised = synchronised.clone();
+    for trace in &mut synchronised.traces {
+        let path = fs::canonicalize(&trace.input).map_err(failed)?;
+        trace.input = path.strip_prefix(&folder).map(PathBuf::from).unwrap_or(path);
+    }
+    let text = toml::to_string(&synchronised)
+        .map_err(|error| Failure::unreadable(format!("{}: {error}", file.display())))?;
+    let mut out = Destination::open(Some(file))?;
+    written(writeln!(
+        out,
+        "# Written by `hodo sync`; name this file as an input of other commands.\n{text}"
+    ))?;
+    out.finish()
+}
