@@ -216,6 +216,9 @@ pub struct Input {
     /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pub pid: Vec<u32>,
+    /// Only threads with these names
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub comm: Vec<String>,
     /// Only this span: START,STOP in seconds; 10%-20%; +0.1,+0.2 from the beginning; or 10:38:00,10:38:01 of the wall
     /// clock, with a date before it where needed, in the time zone of TZ or else of the trace
     #[arg(long, value_name = "SPAN")]
@@ -332,9 +335,6 @@ pub struct Report {
     /// listed below
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
-    /// Only threads with these names, in an analysis of kernel events
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub comm: Vec<String>,
     #[command(flatten)]
     pub period: PeriodArguments,
     #[command(flatten)]

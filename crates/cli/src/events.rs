@@ -21,6 +21,7 @@ use crate::{
     input,
     output::{self, Destination},
     progress::Progress,
+    selection::Selection,
     timeline,
 };
 
@@ -55,32 +56,6 @@ pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     range.map(Iterator::collect).ok_or("expected a number or a range, such as 0 or 2-5".to_owned())
 }
 
-impl Filter {
-    fn is_empty(&self) -> bool {
-        self.event.is_empty() && self.condition.is_none() && self.cpu_list.is_empty()
-    }
-
-    /// For inputs that hold no software events.
-    pub fn refuse(&self) -> Result<(), Failure> {
-        match self.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::usage(
-                "--event, --where and --cpu-list choose among software events, and this input has none",
-            )),
-        }
-    }
-
-    pub fn wanted(&self, input: &Input) -> Wanted {
-        Wanted {
-            events: self.event.clone(),
-            condition: self.condition.clone(),
-            tids: input.tid.clone(),
-            pids: input.pid.clone(),
-            cpus: self.cpu_list.concat(),
-        }
-    }
-}
-
 /// What the inputs hold: software events, control flow, or both.
 pub fn contents(input: &Input) -> Result<Contents, Failure> {
     let files = Files::default();
@@ -108,7 +83,7 @@ pub fn open(
 }
 
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
-    let wanted = filter.wanted(input);
+    let wanted = Selection::new(input, Some(filter))?.wanted();
     match wanted.missing_contexts(traces) {
         None => Ok(wanted),
         Some(name) => Err(Failure::usage(format!(

@@ -17,6 +17,7 @@ use crate::{
     failure::{Failure, written},
     input,
     output::{self, Destination},
+    selection::Selection,
     timeline,
 };
 
@@ -24,10 +25,15 @@ use crate::{
 pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let reader = reader(command)?;
     let events_only = Contents { events: true, flow: false };
-    if unused(&command.input) && events::contents(&command.input)? != events_only {
+    let contents = events::contents(&command.input)?;
+    if unused(&command.input) && contents != events_only {
         return Err(Failure::usage(
             "hodo info decodes nothing: --time, --call, -j and --chunk-size have no meaning",
         ));
+    }
+    let selection = Selection::new(&command.input, None)?;
+    if contents == events_only {
+        selection.refuse("hodo info tells of whole traces")?;
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
     experiment.with(|traces| {

@@ -15,6 +15,7 @@ use crate::{
     function,
     progress::{Progress, Searching},
     quantities::size,
+    selection::Selection,
     timeline,
 };
 
@@ -61,6 +62,7 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
         guests: input.guests.files(),
         tids: input.tid.clone(),
         pids: input.pid.clone(),
+        comms: input.comm.clone(),
         clock_frequency: input.clock_frequency,
     };
     let searching = Searching::new(input.quiet);
@@ -83,7 +85,7 @@ fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
             "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",
         ));
     }
-    let chosen = !(input.tid.is_empty() && input.pid.is_empty());
+    let chosen = Selection::new(input, None)?.has_threads();
     if let (Some((_, Some(zone))), false) = (resolved(input, traces)?, input.quiet) {
         eprintln!("hodo: {zone}");
     }
@@ -178,12 +180,13 @@ pub fn unopened(
     reports: Vec<&'static dyn AnyReport>,
     parameters: Parameters,
 ) -> Result<Request, Failure> {
+    let Selection { events, condition, time, .. } = Selection::new(input, filter)?;
     Ok(Request {
         reports,
         parameters,
-        events: filter.map_or_else(Vec::new, |filter| filter.event.clone()),
-        condition: filter.and_then(|filter| filter.condition.clone()),
-        times: Times { span: times(input)?, calls: None },
+        events,
+        condition,
+        times: Times { span: time, calls: None },
         threads: threads(input),
         chunking: chunking(input)?,
     })
@@ -215,7 +218,7 @@ fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
     let more = if present.len() > SHOWN { " …" } else { "" };
     Failure::usage(format!(
-        "--tid, --pid: no such thread has trace; the recording has (pid/tid){}{more}",
+        "--tid, --pid, --comm: no such thread has trace; the recording has (pid/tid){}{more}",
         threads.collect::<String>()
     ))
 }

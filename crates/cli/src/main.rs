@@ -20,6 +20,7 @@ mod quantities;
 mod record;
 mod report;
 mod script;
+mod selection;
 mod sync;
 mod timeline;
 

@@ -6,13 +6,14 @@ use std::{
 };
 
 use hodo_engine::{AnyReport, Needs, reports};
-use hodo_model::{Interest, Parameters, Selection};
+use hodo_model::{Interest, Parameters};
 
 use crate::{
     arguments::Report,
     failure::{Failure, INTERRUPTED, written},
     input, live, output,
     progress::Progress,
+    selection::Selection,
     timeline,
 };
 
@@ -32,14 +33,9 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
         ));
     }
     let reports = named(&[kind.to_owned()]);
+    let selection = Selection::new(&command.input, Some(&command.filter))?;
     let parameters = Parameters {
-        selection: Selection {
-            view: command.by.clone().unwrap_or_default(),
-            tids: command.input.tid.clone(),
-            pids: command.input.pid.clone(),
-            comms: command.comm.clone(),
-            cpus: command.filter.cpu_list.concat(),
-        },
+        selection: selection.of_tables(command.by.as_deref()),
         every: command.every,
         period: command.period.period()?,
         alone: reports.len() == 1,

@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, written},
     input, live,
     output::Destination,
+    selection::Selection,
 };
 
 /// Runs the command.
@@ -24,7 +25,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if contents.events && (!contents.flow || command.events) {
         return events::script(command, contents);
     }
-    command.filter.refuse()?;
+    Selection::new(&command.input, Some(&command.filter))?.refuse_events()?;
     let json = command.output.format == "jsonl";
     if (json && (command.packets || command.insns || command.sideband))
         || !["text", "jsonl"].contains(&command.output.format.as_str())

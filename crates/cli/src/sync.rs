@@ -13,12 +13,14 @@ use hodo_sync::{ClockReport, DropCause, EdgeReport};
 use hodo_views::Reader;
 
 use crate::{
-    arguments,
+    arguments::{self, Input},
+    events,
     failure::{Failure, INTERRUPTED, written},
     input,
     output::{self, Destination},
     picture,
     progress::Progress,
+    selection::Selection,
 };
 
 /// How clocks are put on one timeline.
@@ -63,9 +65,11 @@ pub fn run(command: &arguments::Sync) -> Result<ExitCode, Failure> {
         drift_ppb: parts_per_billion(command.drift),
         wander_ppb_per_s: parts_per_billion(command.wander),
     };
-    if !command.input.offset.is_empty() || command.input.time.is_some() {
+    Selection::new(&command.input, None)?.refuse("hodo sync relates clocks by all events")?;
+    let Input { offset, call, chunk_size, .. } = &command.input;
+    if !offset.is_empty() || call.is_some() || chunk_size.is_some() {
         return Err(Failure::usage(
-            "hodo sync finds out how clocks are related, from all events: --offset and --time have no meaning",
+            "hodo sync finds out how clocks are related: --offset, --call and --chunk-size have no meaning",
         ));
     }
     let experiment = input::unplaced(&command.input, Needs { flow: false, events: true })?;
@@ -82,8 +86,11 @@ pub fn run(command: &arguments::Sync) -> Result<ExitCode, Failure> {
     for name in &alone {
         eprintln!("hodo: {name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
     }
+    let lost = experiment.with(|traces| events::lost(&traces.events));
+    let lossless = outcome.losses.is_empty() && lost == (0, 0);
+    input::tell(outcome.losses);
     match alone.is_empty() {
-        true => Ok(input::exit_code_of(&command.input, &experiment, true)),
+        true => Ok(input::exit_code_of(&command.input, &experiment, lossless)),
         false => Ok(crate::failure::UNREADABLE.into()),
     }
 }

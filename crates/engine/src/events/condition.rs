@@ -102,6 +102,17 @@ impl Condition {
         };
         Condition::Any(numbers.iter().map(equal).collect())
     }
+
+    /// That a field of a context is one of these texts.
+    pub(super) fn one_name(field: &str, names: &[String]) -> Condition {
+        let equal = |name: &String| Condition::Compare {
+            field: vec![field.to_owned()],
+            operator: Operator::Equal,
+            literal: Literal::Text(name.clone()),
+            in_context: true,
+        };
+        Condition::Any(names.iter().map(equal).collect())
+    }
 }
 
 type Input<'t> = &'t str;

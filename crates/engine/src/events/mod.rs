@@ -271,6 +271,14 @@ impl<'f> EventTraces<'f> {
         streams.flat_map(|stream| &stream.packets).map(|packet| packet.size()).sum()
     }
 
+    /// Where some times follow a curve that `hodo sync` found: half the longest interval in which the truth lies, in
+    /// nanoseconds; within, `None` where a side is open.
+    pub(crate) fn uncertainty(&self) -> Option<Option<u64>> {
+        let maps = self.traces.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
+        maps.map(|map| map.half_width())
+            .reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)))
+    }
+
     /// What was made of some of the files: their names, and a sentence.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         let notes = self.traces.iter().flat_map(|trace| &trace.notes);

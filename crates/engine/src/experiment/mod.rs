@@ -15,6 +15,7 @@ mod run;
 mod time;
 mod wall;
 
+pub(crate) use clocks::micros;
 pub use clocks::{
     MatchRule, Matched, Relation, SyncOutcome, SyncRequest, Synchronised, SynchronisedError,
     SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,

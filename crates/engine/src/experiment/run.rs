@@ -268,7 +268,13 @@ pub(super) fn finish(
             tables.push(table);
         }
     }
-    let of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, selection, threads);
+    let mut of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, selection, threads);
+    if let Some(half_width) = traces.events.uncertainty() {
+        of_events
+            .tables
+            .iter_mut()
+            .for_each(|table| table.summary.push(("uncertainty_ns", half_width.into())));
+    }
     tables.extend(of_events.tables);
     Outcome { tables, ..of_events }
 }

@@ -20,6 +20,7 @@ use serde::Serialize;
 pub use self::matching::MatchRule;
 use self::relate::{Related, relate};
 pub use self::synchronise::{Matched, SyncOutcome, SyncRequest};
+pub(crate) use self::synchronised::micros;
 pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedTrace};
 use super::{Experiment, Refusal, Traces};
 use crate::{FlowTrace, Input};
@@ -141,7 +142,8 @@ fn place(
             if let (Some(trace), None) = (found, &unit.placement) {
                 same_trace(traces, unit, trace)?;
                 let how = trace.describe(synchronised.method());
-                unit.placement = Some((Relation::Synchronised, trace.time_map(), how));
+                let relation = if trace.reference { Relation::Reference } else { Relation::Synchronised };
+                unit.placement = Some((relation, trace.time_map(), how));
             }
         }
     }
@@ -179,7 +181,8 @@ fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Re
     let Some((begin, end)) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else {
         return Ok(());
     };
-    match (begin.0, end.0) == (known.begin_ns.into(), known.end_ns.into()) {
+    let clamp = |time: i128| time.clamp(i64::MIN.into(), i64::MAX.into());
+    match (clamp(begin.0), clamp(end.0)) == (known.begin_ns.into(), known.end_ns.into()) {
         true => Ok(()),
         false => Err(Refusal(format!(
             "{}: it lasts from {begin} s to {end} s, and another trace was synchronised; write the experiment again with `hodo sync -o`",
@@ -252,7 +255,7 @@ pub(crate) fn signed_seconds(nanos: i128) -> String {
 
 /// Places what has the clock of something that is placed; the first one that nothing else is said of is the reference.
 fn by_identity(units: &mut [Unit]) {
-    let is_anchored = units.iter().any(|unit| is_synchronised(unit));
+    let is_anchored = units.iter().any(is_anchor);
     if let Some(index) = reference(units).filter(|_| !is_anchored) {
         units[index].placement =
             Some((Relation::Reference, TimeMap::default(), "the clock of the timeline".to_owned()));
@@ -299,8 +302,12 @@ fn reference(units: &[Unit]) -> Option<usize> {
     open.min_by_key(|(index, unit)| (rank(unit), *index)).map(|(index, _)| index)
 }
 
-fn is_synchronised(unit: &Unit) -> bool {
-    unit.placement.as_ref().is_some_and(|(relation, ..)| *relation == Relation::Synchronised)
+/// Whether the timeline is given by it.
+fn is_anchor(unit: &Unit) -> bool {
+    let of = |(relation, ..): &(Relation, TimeMap, String)| {
+        matches!(relation, Relation::Reference | Relation::Synchronised)
+    };
+    unit.placement.as_ref().is_some_and(of)
 }
 
 /// A constant, and then a map.
@@ -344,7 +351,7 @@ fn trace_clock(unit: &Unit, trace: &str, identity: &ClockIdentity, apart: Option
         (Some((relation, map, how)), None) => (*relation, how.clone(), Some(map)),
         (None, _) => (Relation::Unrelated, unit.missing.clone(), None),
     };
-    let constant = map.map_or(Some(0), TimeMap::constant);
+    let constant = map.and_then(TimeMap::constant);
     TraceClock {
         input: unit.label.clone(),
         trace: trace.to_owned(),

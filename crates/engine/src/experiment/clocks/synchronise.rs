@@ -15,9 +15,10 @@ use hodo_sync::{
 use super::{
     super::{Experiment, Refusal, Traces},
     MatchRule, Related, Synchronised, SynchronisedTrace, Unit,
-    matching::{Key, Peer, names_slave},
+    matching::{End, Key, Peer, names_slave},
     relate, synchronised,
 };
+use crate::Losses;
 
 /// Keys that a matcher remembers: more are forgotten, the oldest first.
 const KEYS: usize = 1 << 22;
@@ -61,6 +62,8 @@ pub struct SyncOutcome {
     pub clocks: Vec<Vec<String>>,
     /// What became of the messages, and how good the result is.
     pub timeline: Timeline,
+    /// What of the traces can't be read.
+    pub losses: Losses,
     /// First and last own time of each input in nanoseconds, and the knots between, in order of inputs.
     pub curves: Vec<(String, Vec<TimeKnot>)>,
 }
@@ -155,7 +158,10 @@ fn synchronise(
         ));
     }
     let (mut graph, tickings, clocks) = clocks(&members, request);
-    let Some(matched) = matched(&members, &tickings, request, &mut graph, progress) else { return Ok(None) };
+    let mut losses = Losses::default();
+    traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
+    let found = matched(&members, &tickings, request, (&mut graph, &mut losses), progress);
+    let Some(matched) = found else { return Ok(None) };
     let timeline = graph.solve(request.method);
     let zero = tickings[0].own(0);
     let curves: Vec<Vec<TimeKnot>> = members
@@ -173,6 +179,7 @@ fn synchronise(
         matched,
         clocks,
         timeline,
+        losses,
         curves: named,
     }))
 }
@@ -244,7 +251,7 @@ fn matched(
     members: &[Member<'_, '_>],
     tickings: &[Ticking],
     request: &SyncRequest,
-    graph: &mut ClockGraph,
+    (graph, losses): (&mut ClockGraph, &mut Losses),
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Option<Vec<Matched>> {
     let usual = MatchRule::USUAL;
@@ -255,7 +262,7 @@ fn matched(
     for ((member, ticking), peer) in members.iter().zip(tickings).zip(peers) {
         for trace in &member.traces {
             let mut reading =
-                Reading { rules, peer, ticking, matchers: &mut matchers, graph, bytes, progress };
+                Reading { rules, peer, ticking, matchers: &mut matchers, graph, losses, bytes, progress };
             bytes = reading.trace(trace)?;
         }
     }
@@ -297,6 +304,7 @@ struct Reading<'r> {
     ticking: &'r Ticking,
     matchers: &'r mut [(Matcher<Key>, u64)],
     graph: &'r mut ClockGraph,
+    losses: &'r mut Losses,
     bytes: u64,
     progress: &'r mut dyn FnMut(u64) -> bool,
 }
@@ -306,7 +314,7 @@ impl Reading<'_> {
     fn trace(&mut self, trace: &Trace<'_>) -> Option<u64> {
         for stream in &trace.streams {
             let classes = &trace.stream_class(stream).events;
-            let ends: Vec<Vec<Option<_>>> = classes
+            let ends: Vec<Vec<Option<End>>> = classes
                 .iter()
                 .map(|class| {
                     self.rules.iter().map(|rule| rule.end(trace, stream, class, self.peer)).collect()
@@ -315,17 +323,7 @@ impl Reading<'_> {
             let wanted: Vec<bool> = ends.iter().map(|ends| ends.iter().any(Option::is_some)).collect();
             for packet in 0..stream.packets.len() {
                 if wanted.contains(&true) {
-                    let mut cursor = Cursor::new(trace, stream, packet..packet + 1);
-                    while let Some((time, item)) = cursor.next_where(|_, class, _| wanted[class as usize]) {
-                        let (Some(time), Item::Event(parts)) = (time, item) else { continue };
-                        let event = cursor.event(parts);
-                        let Some(ticks) = self.ticking.of(parts, time) else { continue };
-                        for (rule, end) in ends[parts.class as usize].iter().enumerate() {
-                            let key = end.as_ref().and_then(|end| Some((end.direction, end.key(&event)?)));
-                            let Some((direction, key)) = key else { continue };
-                            self.push(rule, key, MessageEnd { clock: self.ticking.clock, ticks, direction });
-                        }
-                    }
+                    self.packet(Cursor::new(trace, stream, packet..packet + 1), &ends, &wanted);
                 }
                 self.bytes += stream.packets[packet].size();
                 if !(self.progress)(self.bytes) {
@@ -334,6 +332,21 @@ impl Reading<'_> {
             }
         }
         Some(self.bytes)
+    }
+
+    /// Reads the events of a packet that are ends of messages, by class and rule.
+    fn packet(&mut self, mut cursor: Cursor<'_, '_>, ends: &[Vec<Option<End>>], wanted: &[bool]) {
+        while let Some((time, item)) = cursor.next_where(|_, class, _| wanted[class as usize]) {
+            let (Some(time), Item::Event(parts)) = (time, item) else { continue };
+            let event = cursor.event(parts);
+            let Some(ticks) = self.ticking.of(parts, time) else { continue };
+            for (rule, end) in ends[parts.class as usize].iter().enumerate() {
+                let key = end.as_ref().and_then(|end| Some((end.direction, end.key(&event)?)));
+                let Some((direction, key)) = key else { continue };
+                self.push(rule, key, MessageEnd { clock: self.ticking.clock, ticks, direction });
+            }
+        }
+        cursor.loss.into_iter().for_each(|loss| self.losses.add(loss));
     }
 
     fn push(&mut self, rule: usize, key: Key, end: MessageEnd) {
@@ -375,8 +388,8 @@ fn entry(
     SynchronisedTrace {
         input: member.unit.label.clone().into(),
         reference: is_reference,
-        begin_ns: member.span.0 as i64,
-        end_ns: member.span.1 as i64,
+        begin_ns: saturated(member.span.0),
+        end_ns: saturated(member.span.1),
         messages: own.map(|edge| edge.pairs - edge.dropped).sum(),
         drift_ppb: report.drift_ppb,
         wander_ppb: report.wander_ppb,
@@ -387,4 +400,9 @@ fn entry(
             Some(_) => synchronised::packed(curve.iter().copied()),
         },
     }
+}
+
+/// The nearest value of 64 bits.
+fn saturated(nanos: i128) -> i64 {
+    nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
