@@ -45,7 +45,7 @@ pub enum Command {
     /// Tables of what `hodo fold` made of all parts of the inputs
     Merge(Chosen<Merge>),
     /// Several traces on one timeline: relates clocks by messages that two traces saw, and says how sure times are
-    Sync(Chosen<Sync>),
+    Sync(Chosen<crate::sync::Sync>),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Chosen<Export>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
@@ -481,57 +481,6 @@ pub struct Merge {
     pub output: Output,
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "What --match takes:
-  exchanges                      sync pairs of boards by sequence number: sync_send.seq = sync_recv.seq
-  tcp                            TCP segments, of LTTng's net_dev_queue and net_if_receive_skb
-  SEND.FIELD = RECEIVE.FIELD     any two events with equal fields; more of them joined by `and`
-Without it, the first two are looked for. Inputs of one host and one boot share a clock by themselves.
-
-Examples:
-  hodo sync client/ server/                             from the TCP connections between them
-  hodo sync -o experiment.toml client/ server/          for other commands:
-  hodo script --events experiment.toml                  the events of both in order, each with its uncertainty
-  hodo sync --match 'msg_send.id = msg_recv.id' a/ b/
-  hodo sync --method hull master/ slave1/ slave2/")]
-pub struct Sync {
-    /// What a message is: its two events and their equal fields; several are possible
-    #[arg(long = "match", value_name = "RULE")]
-    pub matched: Vec<String>,
-    /// How clocks are put on one timeline
-    #[arg(long, value_enum, default_value = "bounds")]
-    pub method: crate::sync::Method,
-    /// The input whose clock is the timeline's [default: the first]
-    #[arg(long, value_name = "INPUT")]
-    pub reference: Option<String>,
-    /// How far clocks are from their nominal frequency at most, in parts per million
-    #[arg(long, value_name = "PPM", default_value_t = 100.0, value_parser = rate)]
-    pub drift: f64,
-    /// How fast that changes at most, in parts per million a second
-    #[arg(long, value_name = "PPM", default_value_t = 1.0, value_parser = rate)]
-    pub wander: f64,
-    /// Write the experiment to this file, which other commands take as an input
-    #[arg(short, long, value_name = "FILE.toml")]
-    pub output: Option<PathBuf>,
-    #[command(flatten)]
-    pub input: Input,
-    /// How to write what was found
-    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format_names())]
-    pub format: String,
-    /// At most this many rows
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-    /// When to use colours
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
-    pub color: clap::ColorChoice,
-}
-
-/// Parts per million.
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && (0.0..=250_000.0).contains(rate));
-    rate.ok_or("expected a number of parts per million, from 0 to 250000".to_owned())
-}
-
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
@@ -588,7 +537,8 @@ fn prefix(text: &str) -> Result<(String, String), String> {
     Ok((old.to_owned(), new.to_owned()))
 }
 
-fn format_names() -> Vec<&'static str> {
+/// The names of formats.
+pub fn format_names() -> Vec<&'static str> {
     hodo_views::VIEWS.iter().map(|view| view.name).collect()
 }
 
