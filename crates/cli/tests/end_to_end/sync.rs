@@ -223,3 +223,88 @@ fn an_experiment_that_sync_did_not_write_is_refused() {
     let clock = row(&ran.json(), "clocks", 0);
     assert!(clock["clock"].as_str().unwrap().contains(" = "), "{clock:?}");
 }
+
+/// A master and two slaves that count at 10 MHz, as barectf writes them: exchanges have one number for each slave.
+fn boards(folder: &Folder, slaves: std::ops::RangeInclusive<u64>) -> [String; 3] {
+    let metadata = |frequency: u64, slave: &str| {
+        format!(
+            "/* CTF 1.8 */
+typealias integer {{ size = 8; }} := u8;
+typealias integer {{ size = 64; }} := u64;
+trace {{ major = 1; minor = 8; byte_order = le; }};
+clock {{ name = default; freq = {frequency}; }};
+typealias integer {{ size = 64; map = clock.default.value; }} := time;
+stream {{ event.header := struct {{ u8 id; time t; }}; }};
+event {{ id = 1; name = \"sync_send\"; fields := struct {{ {slave} u64 seq; }}; }};
+event {{ id = 2; name = \"sync_recv\"; fields := struct {{ {slave} u64 seq; }}; }};
+event {{ id = 3; name = \"tick\"; fields := struct {{ u64 truth; }}; }};
+"
+        )
+    };
+    let mut streams = vec![Vec::new(); 3];
+    let mut events: Vec<(u64, usize, u8, Vec<u64>)> = Vec::new();
+    for exchange in 0..200u64 {
+        for slave in slaves.clone() {
+            let sent = 1_000_000_000 + exchange * 10_000_000 + slave * 1_000_000;
+            let (seq, hold) = (2 * exchange, sent + 2_000);
+            events.push((sent, 0, 1, vec![slave, seq]));
+            events.push((sent + 900, slave as usize, 2, vec![seq]));
+            events.push((hold, slave as usize, 1, vec![seq + 1]));
+            events.push((hold + 1_100, 0, 2, vec![slave, seq + 1]));
+            let middle = sent + 3_000_000;
+            events.push((middle, slave as usize, 3, vec![middle]));
+        }
+    }
+    events.sort();
+    for (truth, place, id, fields) in events {
+        // Both slaves are 20 ppm slow, each by its number, and began later.
+        let clock = match place as u64 {
+            0 => truth,
+            slave => (truth - truth / 1_000_000 * 20 * slave - 900_000_000) / 100,
+        };
+        streams[place].push(id);
+        streams[place].extend(clock.to_le_bytes());
+        fields.iter().for_each(|field| streams[place].extend(field.to_le_bytes()));
+    }
+    let names = ["master", "slave1", "slave2"];
+    for ((name, stream), place) in names.iter().zip(streams).zip(0..) {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        let (frequency, slave) = if place == 0 { (1_000_000_000, "u64 slave;") } else { (10_000_000, "") };
+        folder.write(&format!("{name}/metadata"), metadata(frequency, slave).as_bytes());
+        folder.write(&format!("{name}/stream"), &stream);
+    }
+    names.map(|name| folder.file(name))
+}
+
+#[test]
+fn slaves_of_a_master_are_told_apart_by_their_numbers() {
+    let folder = Folder::new();
+    let [master, one, two] = boards(&folder, 1..=2);
+    let file = folder.file("experiment.toml");
+    let tables = sync(&["-o", &file, &master, &one, &two]).fine().json();
+    for (slave, drift) in [(1, 20_000), (2, 40_000)] {
+        let clock = row(&tables, "clocks", slave);
+        assert_eq!((&clock["hops"], &clock["bounded"]), (&1.into(), &"yes".into()), "{clock:?}");
+        assert!(clock["drift_ppb"].as_i64().unwrap().abs_diff(drift) < 1_000, "{clock:?}");
+        assert!(clock["half_width_median_ns"].as_u64() < Some(1_300), "{clock:?}");
+        assert_eq!(row(&tables, "messages", slave - 1)["pairs"], 200);
+    }
+    assert_eq!(row(&tables, "matches", 0)["pairs"], 800);
+    let ticks = events(&file, &["--event", "tick"]);
+    assert_eq!(ticks.len(), 400);
+    for tick in ticks {
+        let [truth, lower, upper] = [&tick["fields"]["truth"], &tick["lower_ns"], &tick["upper_ns"]]
+            .map(|time| time.as_i64().unwrap());
+        assert!((lower..=upper).contains(&truth), "{tick}");
+    }
+    let tables = sync(&[&master, &two]).fine().json();
+    assert_eq!(row(&tables, "clocks", 1)["bounded"], "yes");
+    // The only one may have any name.
+    let folder = Folder::new();
+    let [master, one, _] = boards(&folder, 1..=1);
+    let other = folder.file("board-7");
+    std::fs::rename(one, &other).unwrap();
+    let tables = sync(&[&master, &other]).fine().json();
+    assert_eq!(row(&tables, "clocks", 1)["bounded"], "yes");
+    assert_eq!(row(&tables, "matches", 0)["pairs"], 400);
+}

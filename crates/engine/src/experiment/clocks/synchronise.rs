@@ -160,8 +160,18 @@ fn synchronise(
     let (mut graph, tickings, clocks) = clocks(&members, request);
     let mut losses = Losses::default();
     traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
-    let found = matched(&members, &tickings, request, (&mut graph, &mut losses), progress);
-    let Some(matched) = found else { return Ok(None) };
+    let before = (graph.clone(), losses.clone());
+    let peers = by_number(&members);
+    let found = matched(&members, &tickings, (request, &peers), (&mut graph, &mut losses), progress);
+    let Some(mut matched_ends) = found else { return Ok(None) };
+    if matched_ends.iter().any(is_missed_exchange) {
+        // The names of inputs end with other numbers than the master's slaves have.
+        (graph, losses) = before;
+        let peers = vec![Peer::default(); members.len()];
+        let found = matched(&members, &tickings, (request, &peers), (&mut graph, &mut losses), progress);
+        let Some(again) = found else { return Ok(None) };
+        matched_ends = again;
+    }
     let timeline = graph.solve(request.method);
     let zero = tickings[0].own(0);
     let curves: Vec<Vec<TimeKnot>> = members
@@ -176,7 +186,7 @@ fn synchronise(
     let named = members.iter().map(|member| member.unit.label.clone()).zip(curves).collect();
     Ok(Some(SyncOutcome {
         synchronised: Synchronised::new(request.method, entries),
-        matched,
+        matched: matched_ends,
         clocks,
         timeline,
         losses,
@@ -250,16 +260,15 @@ fn one_clock(member: &Member<'_, '_>) -> Option<CycleClock> {
 fn matched(
     members: &[Member<'_, '_>],
     tickings: &[Ticking],
-    request: &SyncRequest,
+    (request, peers): (&SyncRequest, &[Peer]),
     (graph, losses): (&mut ClockGraph, &mut Losses),
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Option<Vec<Matched>> {
     let usual = MatchRule::USUAL;
     let rules = if request.rules.is_empty() { &usual[..] } else { &request.rules };
     let mut matchers: Vec<(Matcher<Key>, u64)> = rules.iter().map(|_| (Matcher::new(KEYS), 0)).collect();
-    let peers = peers(members);
     let mut bytes = 0;
-    for ((member, ticking), peer) in members.iter().zip(tickings).zip(peers) {
+    for ((member, ticking), &peer) in members.iter().zip(tickings).zip(peers) {
         for trace in &member.traces {
             let mut reading =
                 Reading { rules, peer, ticking, matchers: &mut matchers, graph, losses, bytes, progress };
@@ -274,8 +283,13 @@ fn matched(
     Some(rules.iter().zip(matchers).map(of).collect())
 }
 
-/// What tells slaves of one master apart: numbers at the end of their inputs' names, where there are several.
-fn peers(members: &[Member<'_, '_>]) -> Vec<Peer> {
+/// Whether boards exchanged something of which nothing matches.
+fn is_missed_exchange(matched: &Matched) -> bool {
+    matched.rule == MatchRule::Exchanges && matched.ends > 0 && matched.report.pairs == 0
+}
+
+/// What tells slaves of one master apart: the numbers at the end of their inputs' names.
+fn by_number(members: &[Member<'_, '_>]) -> Vec<Peer> {
     let is_slave = |member: &Member<'_, '_>| {
         let classes = member.traces.iter().flat_map(|trace| {
             let of = |stream| {
@@ -288,13 +302,15 @@ fn peers(members: &[Member<'_, '_>]) -> Vec<Peer> {
         let named: Vec<bool> = classes.collect();
         !named.is_empty() && !named.contains(&true)
     };
-    let matters = members.iter().filter(|member| is_slave(member)).count() > 1;
     let number = |label: &str| {
         let name = label.trim_end_matches('/');
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         name[name.len() - digits..].parse().ok()
     };
-    members.iter().map(|member| Peer { matters, number: number(&member.unit.label) }).collect()
+    let numbers: Vec<Option<u64>> = members.iter().map(|member| number(&member.unit.label)).collect();
+    let mut slaves = members.iter().zip(&numbers).filter(|(member, _)| is_slave(member));
+    let matters = slaves.any(|(_, number)| number.is_some());
+    numbers.into_iter().map(|number| Peer { matters, number }).collect()
 }
 
 /// Reads the ends of messages of one input.
