@@ -125,6 +125,8 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
             "hodo sync finds out how clocks are related: --offset, --call and --chunk-size have no meaning",
         ));
     }
+    // What is found is several tables.
+    output::check(2, &view(command))?;
     let experiment = input::unplaced(&command.input, Needs { flow: false, events: true })?;
     let bytes = experiment.with(|traces| traces.events.bytes());
     let progress = Progress::new(bytes, command.input.quiet);
@@ -171,18 +173,22 @@ fn advice(outcome: &SyncOutcome) -> String {
     }
 }
 
-fn write(command: &Sync, outcome: &SyncOutcome) -> Result<(), Failure> {
-    let view = arguments::Output {
+/// How tables are written.
+fn view(command: &Sync) -> arguments::Output {
+    arguments::Output {
         format: command.format.clone(),
         output: None,
         limit: command.limit,
         color: command.color,
-    };
+    }
+}
+
+fn write(command: &Sync, outcome: &SyncOutcome) -> Result<(), Failure> {
+    let view = view(command);
     let tables = [clocks(command, outcome), edges(outcome), matched(outcome), left_out(outcome)];
     let shown: Vec<Table> = tables.into_iter().filter(|table| !table.is_empty()).collect();
     let mut out = Destination::open(None)?;
     let people = output::view(&view).reader == Reader::People;
-    output::check(shown.len(), &view)?;
     written(output::write_all(&shown, view.limit, &view, &mut out))?;
     if people {
         written(pictures(outcome, &mut out))?;

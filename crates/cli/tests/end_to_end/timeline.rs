@@ -216,3 +216,39 @@ fn a_clock_of_any_tracer_is_known_by_its_uuid() {
         assert_eq!(relation(&[&first, &copy]).0, "related", "{version}");
     }
 }
+
+/// Samples of perf on CLOCK_MONOTONIC, as `perf record -k CLOCK_MONOTONIC` marks them, of a boot that began then.
+fn on_monotonic(folder: &Folder, name: &str, boot: u64) -> String {
+    let mut recorded = Recorded::read(&std::fs::read(fixture("perf/events.data")).unwrap());
+    for (attr, _) in &mut recorded.attrs {
+        // `use_clockid` of the flags, and `clockid`.
+        attr[43] |= 2;
+        attr[92..96].copy_from_slice(&1u32.to_le_bytes());
+    }
+    let words = [1u32, 1].map(u32::to_le_bytes).concat();
+    let times = [boot + 16_000_000_000_000, 16_000_000_000_000].map(u64::to_le_bytes).concat();
+    recorded.features.insert(hodo_formats::perf::layout::feature::CLOCK_DATA, [words, times].concat());
+    folder.write(name, &hodo_repack::file(&recorded))
+}
+
+#[test]
+fn perf_on_lttngs_clock_joins_its_timeline() {
+    let (folder, ust) = (Folder::new(), fixture("ctf/ust2.16-ctf2"));
+    // That fixture's host is `vm` too, and it says when its clock was zero.
+    let zero = 1_795_168_482_656_418_820;
+    let perf = on_monotonic(&folder, "same.data", zero + 40_000);
+    let info = json(&["info", &ust, &perf]);
+    assert_eq!(
+        (&info["clocks"][1]["clock"], &info["clocks"][1]["relation"]),
+        (&"CLOCK_MONOTONIC".into(), &"related".into())
+    );
+    assert_eq!(info["clocks"][1]["offset_ns"], zero, "{info}");
+    assert!(info["clocks"][1]["how"].as_str().unwrap().contains("within 40000 ns"), "{info}");
+    hodo(&["script", "--events", "-q", &ust, &perf]).fine();
+    let other = on_monotonic(&folder, "other.data", zero + 600_000_000_000);
+    let info = json(&["info", &ust, &other]);
+    assert!(info["clocks"][1]["how"].as_str().unwrap().contains("600 s apart: two boots"), "{info}");
+    // By its own clock, it says what to record with.
+    let ran = hodo(&["script", "--events", "-q", &ust, &fixture("perf/events.data")]);
+    assert!(ran.code == 2 && ran.stderr.contains("perf record -k CLOCK_MONOTONIC"), "{ran:?}");
+}
