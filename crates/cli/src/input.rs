@@ -35,6 +35,9 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
     let mut experiment = opened(input, files, needs)?;
     timeline::place(&mut experiment, input, synchronised)?;
+    if !input.quiet && needs.events {
+        timeline::tell_as_they_are(&experiment);
+    }
     experiment.with(|traces| fits(input, traces))?;
     Ok(experiment)
 }

@@ -100,6 +100,18 @@ pub fn tell_unrelated(experiment: &Experiment) {
     }
 }
 
+/// Says once which traces of one input may have clocks of their own.
+pub fn tell_as_they_are(experiment: &Experiment) {
+    let mut doubtful = experiment.clocks.iter().filter(|clock| clock.relation == Relation::AsItIs);
+    if let Some(first) = doubtful.next() {
+        let more = match doubtful.count() {
+            0 => String::new(),
+            count => format!(" (and {count} more traces)"),
+        };
+        eprintln!("hodo: {}{more}: {}", first.trace, first.how);
+    }
+}
+
 /// The clocks of all traces, where there are several.
 pub fn clocks(experiment: &Experiment) -> Option<Table> {
     let clocks = &experiment.clocks;

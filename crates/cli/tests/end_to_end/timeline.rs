@@ -128,6 +128,8 @@ fn an_offset_by_hand_relates_what_nothing_else_does() {
     let plain = begin(&[&flow, "--symfs", &symfs]).unwrap();
     let shifted = begin(&[&flow, "--symfs", &symfs, "--offset", "tiny.data=+5s"]).unwrap();
     assert_eq!(shifted, plain + 5_000_000_000);
+    let ran = hodo(&["report", "functions", &flow, "--offset", "tiny.data=-5s"]);
+    assert!(ran.code == 2 && ran.stderr.contains("before zero"), "{ran:?}");
 }
 
 #[test]

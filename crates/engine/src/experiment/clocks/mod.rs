@@ -154,9 +154,9 @@ fn place(
         .filter(|(_, map)| !map.is_identity())
         .collect();
     let clocks = describe(traces, &units);
-    for (index, (_, flow)) in traces.flows.iter_mut().enumerate() {
+    for (index, (label, flow)) in traces.flows.iter_mut().enumerate() {
         if let Some(map) = maps.get(&traces.flow_inputs[index]) {
-            shift_flow(flow, map);
+            shift_flow(flow, map, label)?;
         }
     }
     for (trace, input) in traces.events.traces.iter_mut().zip(&traces.event_inputs) {
@@ -191,17 +191,28 @@ fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Re
     }
 }
 
-/// An input's control flow has one clock for all: what follows a curve is shifted by its middle.
-fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap) {
+/// An input's control flow has one clock for all: what follows a curve is shifted by its middle. Its times are never
+/// negative.
+fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap, label: &str) -> Result<(), Refusal> {
     let Some((first, last)) = flow.span().zip(flow.recording.config.clock).map(|((first, last), clock)| {
         let nanos = |tick| hodo_clock::OriginNanos(clock.nanos(tick).0.into());
         (nanos(first), nanos(last))
     }) else {
-        return;
+        return Ok(());
     };
     let middle = hodo_clock::OriginNanos((first.0 + last.0) / 2);
     let shift = map.estimate(middle).0 - middle.0;
-    flow.recording.shift(i64::try_from(shift).unwrap_or(0));
+    match i64::try_from(shift) {
+        Ok(shift) if first.0 + i128::from(shift) >= 0 => {
+            flow.recording.shift(shift);
+            Ok(())
+        }
+        _ => Err(Refusal(format!(
+            "{label}: by {} s its times would begin at {} s, before zero; move the other traces instead",
+            signed_seconds(shift),
+            signed_seconds(first.0 + shift)
+        ))),
+    }
 }
 
 /// Every input that has traces, in order. The clock is that of its control flow, else that of its first trace.
