@@ -262,6 +262,7 @@ pub struct Output {
 #[command(after_help = "Examples:
   hodo info perf.data
   hodo info --format json perf.data
+  hodo info perf.data ./kernel-trace           have they one clock?
   hodo info --symfs ./target-root perf.data    are the programs of another machine all there?")]
 pub struct Info {
     #[command(flatten)]
@@ -276,6 +277,7 @@ pub struct Info {
   hodo script --insns --fields tid,ip,sym,insn --limit 100 perf.data
   hodo script --packets perf.data
   hodo script --events --event 'sched_*' --where 'prev_tid == 42' ./my-trace
+  hodo script --events --time '10:38:00,10:38:01' perf.data ./kernel-trace
   hodo script --insns --pt trace.bin --elf a.out@0x400000 --cpu 6/85/4")]
 pub struct Script {
     /// Each packet: offset, bytes, meaning
