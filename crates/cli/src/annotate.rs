@@ -27,9 +27,10 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
     if !["text", "json"].contains(&format) {
         return Err(Failure::usage(format!("an annotated function is text or json, not {format}")));
     }
-    input::open(&command.input, false, |experiment| {
+    input::open(&command.input, false, |experiment, window| {
         let function = function::find(&command.function, experiment)?;
-        let result = input::read(&command.input, experiment, ChunkSize::Shares, false, |reading, go_on| {
+        let size = ChunkSize::Shares;
+        let result = input::read(&command.input, experiment, size, false, window, |reading, go_on| {
             hodo_engine::annotate(experiment, function, reading, go_on)
         })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };

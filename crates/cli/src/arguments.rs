@@ -50,6 +50,8 @@ pub enum Command {
     Fold(Chosen<Fold>),
     /// Tables of what `hodo fold` made of all parts of the inputs
     Merge(Chosen<Merge>),
+    /// Several traces on one timeline: relates clocks by messages that two traces saw, and says how sure times are
+    Sync(Chosen<crate::sync::Sync>),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Chosen<Export>),
     /// A store of what happened, for quick answers: which thread was in which state, at any time
@@ -193,8 +195,8 @@ pub struct Record {
 /// What to read.
 #[derive(Clone, Debug, Args)]
 pub struct Input {
-    /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), or a session
-    /// that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
+    /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), an experiment
+    /// that `hodo sync` wrote, or a session that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
     pub files: Vec<PathBuf>,
     /// Raw Intel PT buffer instead of a recording
@@ -205,6 +207,10 @@ pub struct Input {
     /// Cycles a second of the clock of a CTF trace that describes none [default: 1000000000]
     #[arg(long, value_name = "HZ", conflicts_with = "pt", value_parser = clap::value_parser!(u64).range(1..))]
     pub clock_frequency: Option<u64>,
+    /// Add TIME to the times of this input, whose clock nothing else relates to the others: ./kernel-trace=-1.5s. The
+    /// times of the clock that `hodo info` calls the timeline stay
+    #[arg(long, value_name = "TRACE=±TIME", value_parser = crate::timeline::offset)]
+    pub offset: Vec<hodo_engine::TraceOffset>,
     /// Folder below which the files of the traced system lie
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
@@ -228,7 +234,11 @@ pub struct Input {
     /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// Only this span: START,STOP in seconds; 10%-20%; or +0.1,+0.2 from the beginning
+    /// Only threads with these names
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub comm: Vec<String>,
+    /// Only this span: START,STOP in seconds; 10%-20%; +0.1,+0.2 from the beginning; or 10:38:00,10:38:01 of the wall
+    /// clock, with a date before it where needed, in the time zone of TZ or else of the trace
     #[arg(long, value_name = "SPAN")]
     pub time: Option<String>,
     /// Only while these calls of a function run: all, the N-th of each thread, or the N-th to the M-th
@@ -270,6 +280,7 @@ pub struct Output {
 #[command(after_help = "Examples:
   hodo info perf.data
   hodo info --format json perf.data
+  hodo info perf.data ./kernel-trace           have they one clock?
   hodo info --symfs ./target-root perf.data    are the programs of another machine all there?")]
 pub struct Info {
     #[command(flatten)]
@@ -306,6 +317,7 @@ pub struct StoreFolder {
   hodo script --insns --fields tid,ip,sym,insn --limit 100 perf.data
   hodo script --packets perf.data
   hodo script --events --event 'sched_*' --where 'prev_tid == 42' ./my-trace
+  hodo script --events --time '10:38:00,10:38:01' perf.data ./kernel-trace
   hodo script --insns --pt trace.bin --elf a.out@0x400000 --cpu 6/85/4")]
 pub struct Script {
     /// Each packet: offset, bytes, meaning
@@ -320,10 +332,14 @@ pub struct Script {
     /// What the kernel said meanwhile: mappings, names, forks, switches
     #[arg(long, group = "what")]
     pub sideband: bool,
-    /// Each software event (the default where there are such); in a recording of Intel PT what it tells
-    /// beside the flow: interrupts, transactions, modes, where tracing goes on and off, gaps
+    /// Each software event of all inputs, in order of time (the default where there are only such); of inputs that
+    /// have none the same as --marks
     #[arg(long, group = "what")]
     pub events: bool,
+    /// What a recording of Intel PT tells beside the flow: interrupts, transactions, modes, where tracing goes on and
+    /// off, gaps
+    #[arg(long, group = "what")]
+    pub marks: bool,
     /// Each value that PTWRITE wrote
     #[arg(long, group = "what")]
     pub ptwrite: bool,
@@ -361,9 +377,6 @@ pub struct Report {
     /// listed below
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
-    /// Only threads with these names, in an analysis of kernel events
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub comm: Vec<String>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -597,7 +610,8 @@ fn prefix(text: &str) -> Result<(String, String), String> {
     Ok((old.to_owned(), new.to_owned()))
 }
 
-fn format_names() -> Vec<&'static str> {
+/// The names of formats.
+pub fn format_names() -> Vec<&'static str> {
     hodo_views::VIEWS.iter().map(|view| view.name).collect()
 }
 

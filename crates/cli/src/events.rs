@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use hodo_engine::{
-    Chunking, Files, Needs,
+    Chunking, Files, Needs, Traces,
     events::{
         self, Chunks, Condition, Contents, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo,
         Wanted,
@@ -21,6 +21,8 @@ use crate::{
     input,
     output::{self, Destination},
     progress::Progress,
+    selection::Selection,
+    timeline,
 };
 
 /// Of what becomes text: some ten bytes for each byte of trace.
@@ -44,8 +46,7 @@ pub struct Filter {
 }
 
 /// What to say of a recording that holds software events beside control flow.
-pub const BOTH: &str = "this recording also has software events: see them with `hodo script --events --event '*'`, \
-                        count them with `hodo report count`";
+pub const BOTH: &str = "there is also Intel PT: `hodo script --marks` shows what it tells beside the flow";
 
 /// A CPU, or a range of them.
 pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
@@ -55,55 +56,25 @@ pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     range.map(Iterator::collect).ok_or("expected a number or a range, such as 0 or 2-5".to_owned())
 }
 
-impl Filter {
-    fn is_empty(&self) -> bool {
-        self.event.is_empty() && self.condition.is_none() && self.cpu_list.is_empty()
-    }
-
-    /// Whether software events are meant, where control flow could be: they are chosen from.
-    pub fn chooses(&self, events_are_asked_for: bool) -> bool {
-        events_are_asked_for && !self.is_empty()
-    }
-
-    /// For inputs that hold no software events.
-    pub fn refuse(&self) -> Result<(), Failure> {
-        match self.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::usage(
-                "--event, --where and --cpu-list choose among software events, and this input has none",
-            )),
-        }
-    }
-
-    pub fn wanted(&self, input: &Input) -> Wanted {
-        Wanted {
-            events: self.event.clone(),
-            condition: self.condition.clone(),
-            tids: input.tid.clone(),
-            pids: input.pid.clone(),
-            cpus: self.cpu_list.concat(),
-        }
-    }
-}
-
 /// What the inputs hold: software events, control flow, or both.
-pub fn contents(input: &Input) -> Contents {
+pub fn contents(input: &Input) -> Result<Contents, Failure> {
     let files = Files::default();
     let none = Contents { events: false, flow: input.pt.is_some() };
-    let paths = input.files.iter().filter(|_| input.pt.is_none());
-    paths
+    let (paths, _) = timeline::files(input)?;
+    let paths = paths.iter().filter(|_| input.pt.is_none());
+    Ok(paths
         .map(|path| events::holds(&files, path))
-        .fold(none, |all, own| Contents { events: all.events || own.events, flow: all.flow || own.flow })
+        .fold(none, |all, own| Contents { events: all.events || own.events, flow: all.flow || own.flow }))
 }
 
 /// Opens the traces of events and hands them to `work`, which returns whether nothing was lost, or `None` where it was
 /// interrupted.
 pub fn open(
     input: &Input,
-    work: impl FnOnce(&EventTraces<'_>) -> Result<Option<bool>, Failure>,
+    work: impl FnOnce(&Traces<'_>) -> Result<Option<bool>, Failure>,
 ) -> Result<ExitCode, Failure> {
     let experiment = input::experiment(input, Needs { flow: false, sideband: false, events: true })?;
-    let lossless = experiment.with(|traces| work(&traces.events))?;
+    let lossless = experiment.with(|traces| work(traces))?;
     let code = lossless.map(|lossless| input::exit_code_of(input, &experiment, lossless));
     let code = code.unwrap_or(ExitCode::from(INTERRUPTED));
     // Memory of large traces is given back at the end of the process at once, not class by class.
@@ -112,7 +83,7 @@ pub fn open(
 }
 
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
-    let wanted = filter.wanted(input);
+    let wanted = Selection::new(input, Some(filter))?.wanted();
     match wanted.missing_contexts(traces) {
         None => Ok(wanted),
         Some(name) => Err(Failure::usage(format!(
@@ -122,14 +93,15 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
 }
 
 /// How to read, in chunks such as these where the command line tells of no others.
-pub fn reading(input: &Input, traces: &EventTraces<'_>, usual: Chunks) -> Result<EventReading, Failure> {
+pub fn reading(input: &Input, traces: &Traces<'_>, usual: Chunks) -> Result<EventReading, Failure> {
     let chunks = match input::chunking(input)? {
         Chunking::Usual => usual,
         Chunking::Bytes(bytes) => Chunks::Bytes(bytes.max(input::SMALLEST_CHUNK)),
         Chunking::Time(span) => Chunks::Time(span),
         Chunking::Streams => Chunks::Streams,
     };
-    let (from, to) = input::times(input)?.map_or(Ok((None, None)), |span| span.of_events(traces.span()))?;
+    let (from, to) =
+        input::span(input, traces)?.map_or(Ok((None, None)), |span| span.of_events(traces.events.span()))?;
     Ok(EventReading { threads: input::threads(input), chunks, from, to })
 }
 
@@ -155,7 +127,7 @@ pub fn refuse_flow(input: &Input) -> Result<(), Failure> {
 
 /// Refuses what a script tells of control flow.
 pub fn refuse_marks(command: &arguments::Script) -> Result<(), Failure> {
-    let flow = command.packets || command.insns || command.calls || command.sideband;
+    let flow = command.packets || command.insns || command.calls || command.sideband || command.marks;
     match flow || command.ptwrite || command.power {
         true => Err(Failure::usage(
             "this input has software events, and no control flow; see `hodo script --events`",
@@ -174,12 +146,19 @@ pub fn format(output: &arguments::Output) -> Result<EventFormat, Failure> {
 }
 
 /// `hodo script --events`.
-pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
-    refuse_flow(&command.input)?;
+pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCode, Failure> {
+    if !contents.flow {
+        refuse_flow(&command.input)?;
+    }
     refuse_marks(command)?;
     let format = format(&command.output)?;
-    open(&command.input, |traces| {
-        let reading = reading(&command.input, traces, SCRIPT_CHUNKS)?;
+    if contents.flow && !command.input.quiet {
+        eprintln!("hodo: {BOTH}");
+    }
+    open(&command.input, |all| {
+        timeline::refuse_unrelated(all)?;
+        let reading = reading(&command.input, all, SCRIPT_CHUNKS)?;
+        let traces = &all.events;
         refuse_streams(&reading)?;
         let wanted = wanted(&command.filter, &command.input, traces)?;
         let progress = Progress::new(traces.bytes(), command.input.quiet);

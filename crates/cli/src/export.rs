@@ -3,8 +3,8 @@
 use std::{fs, io, path::Path, process::ExitCode};
 
 use hodo_engine::{
-    Needs,
-    events::{self as engine, EventTraces, ExportError},
+    Needs, Traces,
+    events::{self as engine, ExportError},
 };
 use hodo_formats::ctf::write::Version;
 use tempfile::Builder;
@@ -19,7 +19,8 @@ use crate::{
 
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
-    if !events::contents(&command.input).events && events::contents(&command.input).flow {
+    let contents = events::contents(&command.input)?;
+    if !contents.events && contents.flow {
         input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
         return Err(Failure::usage("CTF holds software events, and this input has none"));
     }
@@ -35,9 +36,10 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     events::open(&command.input, |traces| write(command, version, traces))
 }
 
-fn write(command: &Export, version: Version, traces: &EventTraces<'_>) -> Result<Option<bool>, Failure> {
+fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<bool>, Failure> {
     let target = &command.output;
-    let reading = events::reading(&command.input, traces, events::EXPORT_CHUNKS)?;
+    let traces = &all.events;
+    let reading = events::reading(&command.input, all, events::EXPORT_CHUNKS)?;
     let wanted = events::wanted(&command.filter, &command.input, traces)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", target.display()));

@@ -1,7 +1,7 @@
 //! Functions as named on the command line.
 
 use hodo_engine::{Experiment, FlowTrace, NthCalls, latency};
-use hodo_model::{FunctionId, Names, Root};
+use hodo_model::{FunctionId, Root};
 
 use crate::failure::Failure;
 use clap::Args;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hodo_engine::{
-    Info, ModuleInfo, Needs, Source, Traces,
+    Info, ModuleInfo, Needs, Source, TraceClock, Traces,
     events::{Contents, EventTraces},
 };
 use hodo_model::{Column, Shape, Table, Unit, Value};
@@ -17,16 +17,23 @@ use crate::{
     failure::{Failure, written},
     index, input,
     output::{self, Destination},
+    selection::Selection,
+    timeline,
 };
 
 /// Runs the command.
 pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let reader = reader(command)?;
     let events_only = Contents { events: true, flow: false };
-    if unused(&command.input) && events::contents(&command.input) != events_only {
+    let contents = events::contents(&command.input)?;
+    if unused(&command.input) && contents != events_only {
         return Err(Failure::usage(
             "hodo info decodes nothing: --time, --call, -j and --chunk-size have no meaning",
         ));
+    }
+    let selection = Selection::new(&command.input, None)?;
+    if contents == events_only {
+        selection.refuse("hodo info tells of whole traces")?;
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
     let store = experiment.contents.events.then(|| index::find(&command.input, &command.store)).flatten();
@@ -34,14 +41,15 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
         let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
         let mut out = Destination::open(command.output.output.as_deref())?;
         written(match reader {
-            Reader::People => all_text(&infos, traces, command, &mut out).and_then(|()| match &store {
-                Some(store) => {
-                    writeln!(out)?;
-                    output::write_all(&[store.table()], None, &command.output, &mut out)
-                }
-                None => Ok(()),
-            }),
-            _ => json(&infos, &traces.events, store.as_ref(), &mut out),
+            Reader::People => all_text(&infos, traces, timeline::clocks(&experiment), command, &mut out)
+                .and_then(|()| match &store {
+                    Some(store) => {
+                        writeln!(out)?;
+                        output::write_all(&[store.table()], None, &command.output, &mut out)
+                    }
+                    None => Ok(()),
+                }),
+            _ => json(&infos, &traces.events, &experiment.clocks, store.as_ref(), &mut out),
         })?;
         out.finish()?;
         let lossless = infos.iter().all(|info| info.loss.is_empty())
@@ -74,10 +82,12 @@ fn unused(input: &arguments::Input) -> bool {
 fn json(
     infos: &[Info],
     events: &EventTraces<'_>,
+    clocks: &[TraceClock],
     store: Option<&index::Found>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut of_events = events::json_info(events);
+    of_events["clocks"] = serde_json::to_value(clocks)?;
     let mut value = match infos {
         [] => of_events,
         [info] if events.traces.is_empty() => serde_json::to_value(info)?,
@@ -96,6 +106,7 @@ fn json(
 fn all_text(
     infos: &[Info],
     traces: &Traces<'_>,
+    clocks: Option<Table>,
     command: &arguments::Info,
     out: &mut Destination,
 ) -> io::Result<()> {
@@ -114,6 +125,10 @@ fn all_text(
             writeln!(out)?;
         }
         events::write_info(&traces.events, command, out)?;
+    }
+    if let Some(clocks) = clocks {
+        writeln!(out)?;
+        output::write_all(&[clocks], command.output.limit, &command.output, out)?;
     }
     Ok(())
 }

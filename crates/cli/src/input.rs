@@ -15,6 +15,8 @@ use crate::{
     function,
     progress::{Progress, Searching},
     quantities::size,
+    selection::Selection,
+    timeline,
 };
 
 /// More chunks than this makes cost more memory than they are worth.
@@ -28,8 +30,28 @@ pub fn threads(input: &Input) -> usize {
     input.jobs.unwrap_or_else(cores).clamp(1, MOST_THREADS)
 }
 
-/// Opens the inputs, as far as `needs` says. What can't be read of several is said on standard error.
+/// Opens the inputs on one timeline, as far as `needs` says. What can't be read of several is said on standard error.
 pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
+    let (files, synchronised) = timeline::files(input)?;
+    let mut experiment = opened(input, files, needs)?;
+    timeline::place(&mut experiment, input, synchronised)?;
+    if !input.quiet && needs.events {
+        timeline::tell_as_they_are(&experiment);
+    }
+    experiment.with(|traces| fits(input, traces))?;
+    Ok(experiment)
+}
+
+/// Opens the inputs, each with its own times.
+pub fn unplaced(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
+    let (files, synchronised) = timeline::files(input)?;
+    if synchronised.is_some() {
+        return Err(Failure::usage("this experiment is synchronised already; name the traces themselves"));
+    }
+    opened(input, files, needs)
+}
+
+fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment, Failure> {
     input.raw.check(input.pt.is_some(), &input.guests)?;
     let places = FileSearchPaths { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
     let kernel = KernelFiles {
@@ -43,46 +65,53 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
         guests: input.guests.files(),
         tids: input.tid.clone(),
         pids: input.pid.clone(),
+        comms: input.comm.clone(),
         clock_frequency: input.clock_frequency,
     };
     let searching = Searching::new(input.quiet);
     let search = |done, total| searching.set(done, total);
-    let experiment = Experiment::open(sources(input), &options, needs, threads(input), search)?;
+    let experiment = Experiment::open(sources(input, files), &options, needs, threads(input), search)?;
     for problem in &experiment.problems {
         eprintln!("hodo: {problem}");
     }
-    experiment.with(|traces| {
-        if !input.quiet {
-            note_lines(traces.events.notes()).iter().for_each(|line| eprintln!("hodo: {line}"));
-        }
-        if input.clock_frequency.is_some() && !traces.events.implies_clocks() {
-            return Err(Failure::usage(
-                "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",
-            ));
-        }
-        let chosen = !(input.tid.is_empty() && input.pid.is_empty());
-        match traces.flows.first().filter(|_| chosen && traces.events.traces.is_empty()) {
-            Some((_, first)) if traces.flows.iter().all(|(_, flow)| !flow.has_any()) => Err(nobody(first)),
-            _ => Ok(()),
-        }
-    })?;
+    if !input.quiet {
+        let lines = experiment.with(|traces| note_lines(traces.events.notes()));
+        lines.iter().for_each(|line| eprintln!("hodo: {line}"));
+    }
     Ok(experiment)
+}
+
+/// Refuses what does not fit the traces, and says of which time zone times are.
+fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
+    if input.clock_frequency.is_some() && !traces.events.implies_clocks() {
+        return Err(Failure::usage(
+            "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",
+        ));
+    }
+    let chosen = Selection::new(input, None)?.has_threads();
+    if let (Some((_, Some(zone))), false) = (resolved(input, traces)?, input.quiet) {
+        eprintln!("hodo: {zone}");
+    }
+    match traces.flows.first().filter(|_| chosen && traces.events.traces.is_empty()) {
+        Some((_, first)) if traces.flows.iter().all(|(_, flow)| !flow.has_any()) => Err(nobody(first)),
+        _ => Ok(()),
+    }
 }
 
 /// Opens the one input of control flow and hands it to `work`; with `sideband` also one without any.
 pub fn open(
     input: &Input,
     sideband: bool,
-    work: impl FnOnce(&FlowTrace<'_>) -> Result<ExitCode, Failure>,
+    work: impl FnOnce(&FlowTrace<'_>, Option<TimeSpan>) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
     let experiment = experiment(input, Needs { flow: true, sideband, events: false })?;
     if !experiment.contents.flow {
-        let file = input.files[0].display();
+        let file = input.files.first().map(|file| file.display().to_string()).unwrap_or_default();
         return Err(Failure::usage(format!("{file} has no control flow; see `hodo script --events`")));
     }
     experiment.with(|traces| match traces.flows.as_slice() {
         [(_, flow)] => {
-            let code = work(flow)?;
+            let code = work(flow, span(input, traces)?)?;
             if code != ExitCode::from(INTERRUPTED) {
                 say_nothing_decoded(traces);
             }
@@ -100,9 +129,9 @@ pub fn say_nothing_decoded(traces: &Traces<'_>) {
 }
 
 /// What to open.
-fn sources(input: &Input) -> Vec<hodo_engine::Input> {
+fn sources(input: &Input, files: Vec<PathBuf>) -> Vec<hodo_engine::Input> {
     match &input.pt {
-        None => input.files.iter().cloned().map(hodo_engine::Input::File).collect(),
+        None => files.into_iter().map(hodo_engine::Input::File).collect(),
         Some(trace) => vec![hodo_engine::Input::Raw(input.raw.input(trace.clone(), &input.guests))],
     }
 }
@@ -118,6 +147,24 @@ pub fn times(input: &Input) -> Result<Option<TimeSpan>, Failure> {
     let parse =
         |text: &str| TimeSpan::parse(text).map_err(|why| Failure::usage(format!("--time {text}: {why}")));
     input.time.as_deref().map(parse).transpose()
+}
+
+/// `--time` of these traces, and the time zone that it is of, for people.
+fn resolved(input: &Input, traces: &Traces<'_>) -> Result<Option<(TimeSpan, Option<String>)>, Failure> {
+    match times(input)? {
+        // Nothing is open that has times.
+        Some(_) if traces.span().is_none() => Ok(None),
+        Some(span) => Ok(Some(traces.resolve(&span)?)),
+        None => Ok(None),
+    }
+}
+
+/// `--time` of these traces.
+pub fn span(input: &Input, traces: &Traces<'_>) -> Result<Option<TimeSpan>, Failure> {
+    match resolved(input, traces)? {
+        Some((span, _)) => Ok(Some(span)),
+        None => times(input),
+    }
 }
 
 /// `--chunk-size`.
@@ -137,12 +184,13 @@ pub fn unopened(
     reports: Vec<&'static dyn AnyReport>,
     parameters: Parameters,
 ) -> Result<Request, Failure> {
+    let Selection { events, condition, time, .. } = Selection::new(input, filter)?;
     Ok(Request {
         reports,
         parameters,
-        events: filter.map_or_else(Vec::new, |filter| filter.event.clone()),
-        condition: filter.and_then(|filter| filter.condition.clone()),
-        times: Times { span: times(input)?, calls: None },
+        events,
+        condition,
+        times: Times { span: time, calls: None },
         threads: threads(input),
         chunking: chunking(input)?,
     })
@@ -174,7 +222,7 @@ fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
     let more = if present.len() > SHOWN { " …" } else { "" };
     Failure::usage(format!(
-        "--tid, --pid: no such thread has trace; the recording has (pid/tid){}{more}",
+        "--tid, --pid, --comm: no such thread has trace; the recording has (pid/tid){}{more}",
         threads.collect::<String>()
     ))
 }
@@ -187,9 +235,10 @@ pub fn read<R>(
     experiment: &FlowTrace<'_>,
     chunk_size: impl Fn(usize) -> ChunkSize,
     numbered: bool,
+    window: Option<TimeSpan>,
     work: impl FnOnce(Reading<'_>, &mut (dyn FnMut(u64) -> bool + Send)) -> R,
 ) -> Result<Option<R>, Failure> {
-    let window = times(input)?.map(|span| span.of_flow(experiment)).transpose()?;
+    let window = window.map(|span| span.of_flow(experiment)).transpose()?;
     let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
     let threads = threads(input);
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();

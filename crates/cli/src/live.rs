@@ -19,6 +19,7 @@ use crate::{
     input,
     output::{self, Destination},
     progress::Progress,
+    selection::Selection,
 };
 
 /// Number of bytes of packets to count at a time.
@@ -65,7 +66,7 @@ pub fn script(command: &Script, address: &LiveAddress) -> Result<ExitCode, Failu
         return list(address, out);
     }
     let progress = Progress::new(0, true);
-    let wanted = command.filter.wanted(&command.input);
+    let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
     let (reading, limit) = (reading(&command.input)?, command.output.limit);
     let go_on = || !progress.is_interrupted();
     let outcome = live_script(address, &wanted, format, &reading, limit, &mut out, &go_on)?;
@@ -100,7 +101,7 @@ pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failu
         return Err(Failure::usage(format!("which session? `hodo script {address}` lists them")));
     }
     let progress = Progress::new(0, true);
-    let wanted = command.filter.wanted(&command.input);
+    let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
     let mut last = Instant::now();
     let mut failed = None;
     let mut each = |table: &Table| {

@@ -18,11 +18,15 @@ mod latency;
 mod live;
 mod output;
 mod parts;
+mod picture;
 mod progress;
 mod quantities;
 mod record;
 mod report;
 mod script;
+mod selection;
+mod sync;
+mod timeline;
 
 use std::process::ExitCode;
 
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Command::Plan(command) => parts::plan(command),
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),
+        Command::Sync(command) => sync::run(command),
         Command::Export(command) => export::run(command),
         Command::Index(command) => index::run(command),
         Command::Annotate(command) => annotate::run(command),

@@ -13,7 +13,7 @@ use hodo_model::{Parameters, Selection};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    arguments::{Arguments, Command, Fold, Input, Merge, Plan},
+    arguments::{Arguments, Command, Fold, Merge, Plan},
     failure::{Failure, INTERRUPTED, LOSS, written},
     input,
     latency::question::Question,
@@ -126,9 +126,10 @@ fn write(part: &Part, path: &Path) -> Result<ExitCode, Failure> {
 
 /// Opens the experiment to fold. Threads can only be selected from the whole.
 fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
-    let Input { tid, pid, .. } = &what.input;
-    if !(tid.is_empty() && pid.is_empty()) {
-        return Err(Failure::usage("--tid and --pid choose from the whole: give them to `hodo merge`"));
+    if crate::selection::Selection::new(&what.input, None)?.has_threads() {
+        return Err(Failure::usage(
+            "--tid, --pid and --comm choose from the whole: give them to `hodo merge`",
+        ));
     }
     let reports = report::named(&what.analysis);
     input::unopened(&what.input, None, reports.clone(), parameters(what)?)?.check()?;

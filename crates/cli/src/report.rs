@@ -6,13 +6,15 @@ use std::{
 };
 
 use hodo_engine::{AnyReport, Needs, Outcome, reports};
-use hodo_model::{Interest, Parameters, Selection};
+use hodo_model::{Interest, Parameters};
 
 use crate::{
     arguments::Report,
     failure::{Failure, INTERRUPTED, written},
     function, input, live, output,
     progress::Progress,
+    selection::Selection,
+    timeline,
 };
 
 /// Runs the command.
@@ -31,14 +33,11 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
         ));
     }
     let reports = named(&[kind.to_owned()]);
+    let selection = Selection::new(&command.input, Some(&command.filter))?;
     let parameters = Parameters {
-        selection: Selection {
-            view: command.by.clone().unwrap_or_default(),
-            tids: command.input.tid.clone(),
-            pids: command.input.pid.clone(),
-            comms: command.comm.clone(),
-            cpus: command.filter.cpu_list.concat(),
+        selection: hodo_model::Selection {
             root: command.root.root(),
+            ..selection.of_tables(command.by.as_deref())
         },
         every: command.every,
         period: command.period.period()?,
@@ -51,6 +50,9 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     let experiment = input::experiment(&command.input, needs(&reports))?;
     if let Some(root) = command.root.root() {
         function::is_somewhere(&root, &experiment)?;
+    }
+    if !command.input.quiet {
+        timeline::tell_unrelated(&experiment);
     }
     let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
     let heading = experiment.heading(&request).filter(|_| output::view(&command.output).keeps_no_rows());

@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, written},
     input, live,
     output::Destination,
+    selection::Selection,
 };
 
 /// Runs the command.
@@ -20,14 +21,11 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if let Some(address) = live::address(&command.input)? {
         return live::script(command, &address);
     }
-    let contents = events::contents(&command.input);
-    if contents.events && !command.sideband && (!contents.flow || command.filter.chooses(command.events)) {
-        return events::script(command);
+    let contents = events::contents(&command.input)?;
+    if contents.events && !command.sideband && (!contents.flow || command.events) {
+        return events::script(command, contents);
     }
-    if contents.events && command.events && !command.input.quiet {
-        eprintln!("hodo: {}", events::BOTH);
-    }
-    command.filter.refuse()?;
+    Selection::new(&command.input, Some(&command.filter))?.refuse_events()?;
     let json = command.output.format == "jsonl";
     if (json && (command.packets || command.insns || command.sideband))
         || !["text", "jsonl"].contains(&command.output.format.as_str())
@@ -37,25 +35,26 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if command.packets && (command.input.time.is_some() || command.input.call.is_some()) {
         return Err(Failure::usage("--time and --call choose what was executed; packets are shown whole"));
     }
-    input::open(&command.input, command.sideband, |experiment| {
+    input::open(&command.input, command.sideband, |experiment, window| {
         let mut out = Destination::open(command.output.output.as_deref())?;
         let chunk_size = |_| CHUNKS_IN_ORDER;
-        let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
-            let limit = command.output.limit;
-            if command.packets {
-                script::packets(experiment, reading, limit, &mut out, go_on)
-            } else if command.sideband {
-                script::sideband(experiment, reading, limit, &mut out)
-            } else if let Some(marks) = marks(command) {
-                let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
-                script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
-            } else if command.insns {
-                script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
-            } else {
-                let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
-                script::calls(experiment, format, reading, limit, &mut out, go_on)
-            }
-        })?;
+        let outcome =
+            input::read(&command.input, experiment, chunk_size, false, window, |reading, go_on| {
+                let limit = command.output.limit;
+                if command.packets {
+                    script::packets(experiment, reading, limit, &mut out, go_on)
+                } else if command.sideband {
+                    script::sideband(experiment, reading, limit, &mut out)
+                } else if let Some(marks) = marks(command) {
+                    let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
+                    script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
+                } else if command.insns {
+                    script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
+                } else {
+                    let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
+                    script::calls(experiment, format, reading, limit, &mut out, go_on)
+                }
+            })?;
         // What was written to a file is not whole, and goes with `out`.
         let Some(outcome) = outcome else { return Ok(input::interrupted()) };
         written(outcome.written)?;
@@ -68,7 +67,11 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
 
 /// What is asked for of what a trace tells beside the flow.
 fn marks(command: &Script) -> Option<Marks> {
-    [(command.ptwrite, Marks::PtWrite), (command.power, Marks::Power), (command.events, Marks::Rest)]
-        .into_iter()
-        .find_map(|(asked, marks)| asked.then_some(marks))
+    [
+        (command.ptwrite, Marks::PtWrite),
+        (command.power, Marks::Power),
+        (command.events || command.marks, Marks::Rest),
+    ]
+    .into_iter()
+    .find_map(|(asked, marks)| asked.then_some(marks))
 }

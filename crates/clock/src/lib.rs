@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! processor ticks (Tsc) ──PerfClock───► nanoseconds of perf's clock (Nanos)
-//! cycles of a tracer    ──CycleClock──► nanoseconds from its clock's origin (OriginNanos)
+//! cycles of a tracer    ──CycleClock──► nanoseconds from its clock's origin (OriginNanos) ──TimeMap──► a timeline
 //! ```
 //!
 //! This crate does arithmetic only and reads no clock. Products have 128 bits, so a conversion rounds only once, at
 //! its end.
 
 mod cycles;
+mod time_map;
 
 use std::fmt;
 
 pub use cycles::{CycleClock, Cycles, OriginNanos};
 use serde::{Deserialize, Serialize};
+pub use time_map::{TimeBounds, TimeKnot, TimeMap, TimelineClock};
 
 /// A value of the processor's time-stamp counter, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,6 +51,11 @@ impl PerfClock {
         let multiplier = u32::try_from(multiplier).ok().filter(|&m| m != 0)?;
         let shift = u32::try_from(shift).ok().filter(|&s| s < 64)?;
         Some(PerfClock { shift, multiplier, zero })
+    }
+
+    /// The same clock with its times this much later; sums wrap as the kernel's do.
+    pub fn shifted(self, nanos: i64) -> PerfClock {
+        PerfClock { zero: self.zero.wrapping_add_signed(nanos), ..self }
     }
 
     /// Returns the shift, multiplier and zero, as [`PerfClock::new`] takes them.

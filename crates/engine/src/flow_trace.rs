@@ -1,6 +1,7 @@
 //! An input, opened and ready to be decoded.
 
 use std::{
+    collections::BTreeSet,
     fmt, io,
     path::{Path, PathBuf},
 };
@@ -10,7 +11,7 @@ use hodo_code::{AddressSpace, Program, Unreadable};
 use hodo_formats::{
     error::Error,
     raw,
-    recording::{GuestCode, Recording, SidebandKind, Thread},
+    recording::{GuestCode, Recording, Sideband, SidebandKind, Thread},
 };
 use hodo_intel_pt::{
     Config,
@@ -58,6 +59,8 @@ pub struct Options {
     pub tids: Vec<u32>,
     /// Processes to select; all if empty.
     pub pids: Vec<u32>,
+    /// Names of threads to look at; all where empty.
+    pub comms: Vec<String>,
     /// Clock frequency in Hz for CTF traces that describe no clock.
     pub clock_frequency: Option<u64>,
 }
@@ -72,6 +75,17 @@ impl Options {
         }
         options
     }
+}
+
+/// Threads that had one of some names at any time; `None` where no names are asked for.
+fn named(recording: &Recording<'_>, comms: &[String]) -> Option<BTreeSet<Thread>> {
+    let of = |sideband: &Sideband<'_>| match sideband.kind {
+        SidebandKind::Comm { name, .. } => {
+            comms.iter().any(|comm| comm.as_bytes() == name).then_some(sideband.thread)
+        }
+        _ => None,
+    };
+    (!comms.is_empty()).then(|| recording.of_host().filter_map(of).collect())
 }
 
 /// A time window.
@@ -148,7 +162,12 @@ impl<'f> FlowTrace<'f> {
             Input::Raw(raw) => open_raw(files, raw)?,
         };
         let one_of = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
-        let wanted = |thread: Thread| one_of(&options.tids, thread.tid) && one_of(&options.pids, thread.pid);
+        let named = named(&recording, &options.comms);
+        let wanted = |thread: Thread| {
+            one_of(&options.tids, thread.tid)
+                && one_of(&options.pids, thread.pid)
+                && named.as_ref().is_none_or(|named| named.contains(&thread))
+        };
         let streams = recording.streams.iter().filter_map(|stream| stream.thread);
         let mut present: Vec<Thread> =
             streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();

@@ -44,8 +44,9 @@ pub mod script;
 pub use annotate::{Annotation, Instruction, Line, annotate};
 pub use divergence::{Divergence, Execution, Place, divergence};
 pub use experiment::{
-    Chunking, EventWindow, Experiment, Needs, Outcome, Part, PartError, Portion, Refusal, Request, TimeSpan,
-    Times, Traces, nanos,
+    Chunking, EventWindow, Experiment, MatchRule, Matched, Needs, Outcome, Part, PartError, Portion, Refusal,
+    Relation, Request, SyncOutcome, SyncRequest, Synchronised, SynchronisedError, SynchronisedTrace,
+    TimeSpan, TimelineRequest, Times, TraceClock, TraceOffset, Traces, nanos,
 };
 pub use files::Files;
 pub use find::FileSearchPaths;

@@ -11,6 +11,7 @@
 //!
 //! Formats convert bytes to values; the engine opens files.
 
+mod clock_identity;
 pub mod ctf;
 pub mod error;
 pub mod events;
@@ -20,6 +21,7 @@ pub mod perf;
 pub mod raw;
 pub mod recording;
 
+pub use clock_identity::{ClockIdentity, ClockKind, TscScale};
 pub use input::{Input, Part, Unpacked};
 
 use error::{Error, ErrorKind};

@@ -5,6 +5,8 @@ use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use serde::{Deserialize, Serialize};
 
+use crate::ClockIdentity;
+
 /// A recording of Intel PT with its sideband.
 #[derive(Clone, Debug, Default)]
 pub struct Recording<'a> {
@@ -27,9 +29,26 @@ pub struct Recording<'a> {
     pub facts: Vec<(&'static str, String)>,
     /// Data missing from the recording.
     pub loss: Vec<Loss>,
+    /// Which clock its times are of.
+    pub clock_identity: ClockIdentity,
 }
 
 impl<'a> Recording<'a> {
+    /// Makes all of its times this much later, in nanoseconds.
+    pub fn shift(&mut self, nanos: i64) {
+        let later = |time: &mut Nanos| time.0 = time.0.wrapping_add_signed(nanos);
+        self.config.clock = self.config.clock.map(|clock| clock.shifted(nanos));
+        self.sideband.iter_mut().filter_map(|sideband| sideband.time.as_mut()).for_each(later);
+        for (begin, end) in self.loss.iter_mut().filter_map(|loss| loss.time.as_mut()) {
+            later(begin);
+            later(end);
+        }
+        if let Some(emulated) = &mut self.emulated {
+            let untraced = emulated.notes.untraced.iter_mut();
+            untraced.for_each(|program| program.time_ns = program.time_ns.wrapping_add_signed(nanos));
+        }
+    }
+
     /// The sideband of the host, without that of its guests.
     pub fn of_host(&self) -> impl DoubleEndedIterator<Item = &Sideband<'a>> {
         self.sideband.iter().filter(|sideband| sideband.guest.is_none())

@@ -25,6 +25,8 @@ pub enum Cause {
     CutShort,
     /// The execution time is unknown, and only a time window was requested.
     Untimed,
+    /// The clocks of two traces are not known to be related, so the order of their events is not known either.
+    UnrelatedClocks,
 }
 
 impl Cause {
@@ -39,6 +41,7 @@ impl Cause {
             Cause::Untraced => "untraced",
             Cause::CutShort => "cut_short",
             Cause::Untimed => "untimed",
+            Cause::UnrelatedClocks => "unrelated_clocks",
         }
     }
 }

@@ -107,6 +107,11 @@ impl Curve {
         }
     }
 
+    /// Where its knots lie.
+    pub(crate) fn places(&self) -> impl Iterator<Item = i64> {
+        self.knots.iter().map(|knot| knot.x)
+    }
+
     /// The piece that `x` lies on: 0 before the first knot, else one more than the knot before it.
     pub(crate) fn piece(&self, x: i64) -> usize {
         self.knots.partition_point(|knot| knot.x <= x)

@@ -85,10 +85,14 @@ pub(crate) struct Segment {
     /// `None`: no message says anything about this stretch.
     pub(crate) curve: Option<Curve>,
     /// Ticks that may belong to this segment.
+    #[serde(with = "wide")]
     pub(crate) from: u64,
+    #[serde(with = "wide")]
     pub(crate) to: u64,
     /// Ticks that most likely do.
+    #[serde(with = "wide")]
     pub(crate) begins: u64,
+    #[serde(with = "wide")]
     pub(crate) ends: u64,
 }
 
@@ -199,6 +203,29 @@ impl Timeline {
         self.clocks[clock.0 as usize].time(ticks).stamp()
     }
 
+    /// Readings of a clock from `first` to `last`, and when they were: between two that follow each other, the estimate
+    /// and the bounds lie on straight lines. In order; where the clock stepped back, as [`Timeline::convert`] has it.
+    ///
+    /// # Panics
+    ///
+    /// Where the graph has no such clock.
+    pub fn knots(&self, clock: ClockId, first: u64, last: u64) -> Vec<(u64, Stamp)> {
+        let line = &self.clocks[clock.0 as usize];
+        let mut places = vec![first, last];
+        let mut add = |ticks: u64| {
+            let around = [ticks.saturating_sub(1), ticks, ticks.saturating_add(1)];
+            places.extend(around.into_iter().filter(|ticks| (first..=last).contains(ticks)));
+        };
+        for segment in &line.segments {
+            [segment.from, segment.to, segment.begins, segment.ends].into_iter().for_each(&mut add);
+            let curve = segment.curve.iter().flat_map(Curve::places);
+            curve.for_each(|x| add(line.scale.ticks(segment.origin + i128::from(x))));
+        }
+        places.sort_unstable();
+        places.dedup();
+        places.into_iter().map(|ticks| (ticks, line.time(ticks).stamp())).collect()
+    }
+
     /// Converts the readings of one stream of events, in their order.
     ///
     /// # Panics
@@ -286,15 +313,21 @@ impl Cursor<'_> {
     }
 }
 
-/// 128-bit integers as decimal strings, which every serialisation format can hold.
+/// Integers beyond 63 bits as decimal strings, which every serialisation format can hold: TOML has no larger ones.
 mod wide {
+    use std::{fmt::Display, str::FromStr};
+
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(value: &i128, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(value)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i128, D::Error> {
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

@@ -43,6 +43,26 @@ impl Scale {
         saturate(self.units(1) + i128::from(fraction != 0)).min(LIMIT)
     }
 
+    /// The last tick that is not behind `units` since tick 0.
+    pub(crate) fn ticks(self, units: i128) -> u64 {
+        let Ok(units) = u128::try_from(units) else { return 0 };
+        // The remainder of the division is scaled by itself: `units` may have more than 34 bits to spare.
+        let multiplier = u128::from(self.multiplier.max(1));
+        let (mut low, mut high) = (0u64, u64::MAX);
+        if self.shift < 64 && units < 1 << (127 - self.shift) {
+            let guess = u64::try_from((units << self.shift) / multiplier).unwrap_or(u64::MAX);
+            (low, high) = (guess.saturating_sub(1), guess.saturating_add(1));
+        }
+        while low < high {
+            let middle = high - (high - low) / 2;
+            match self.units(middle) as u128 <= units {
+                true => low = middle,
+                false => high = middle - 1,
+            }
+        }
+        low
+    }
+
     /// Units since tick 0, rounded down.
     pub(crate) fn units(self, ticks: u64) -> i128 {
         ((u128::from(ticks) * u128::from(self.multiplier)) >> self.shift) as i128
@@ -105,6 +125,21 @@ mod tests {
     fn extreme_frequencies_do_not_overflow() {
         assert!(Scale::new(0).units(u64::MAX) > 0);
         assert_eq!(Scale::new(u64::MAX).units(u64::MAX), i128::from(PER_SECOND) - 1);
+    }
+
+    #[test]
+    fn ticks_undo_units() {
+        for frequency in [1, 10_000_000, 1_000_000_000, 3_700_000_000, u64::MAX] {
+            let scale = Scale::new(frequency);
+            for ticks in [0, 1, 12_345, 1 << 40, u64::MAX] {
+                let found = scale.ticks(scale.units(ticks));
+                assert!(
+                    found >= ticks && scale.units(found) == scale.units(ticks),
+                    "{frequency} {ticks} {found}"
+                );
+            }
+        }
+        assert_eq!(Scale::new(1).ticks(-1), 0);
     }
 
     #[test]

@@ -186,6 +186,8 @@ fn a_timeline_survives_serialisation() {
     let timeline = solve(&[pair(A, u64::MAX - 10_000, 501_000), pair(B, 502_000, u64::MAX - 7_000)]);
     let text = serde_json::to_string(&timeline).unwrap();
     assert_eq!(serde_json::from_str::<Timeline>(&text).unwrap(), timeline);
+    let text = toml::to_string(&timeline).unwrap();
+    assert_eq!(toml::from_str::<Timeline>(&text).unwrap(), timeline);
 }
 
 /// Blocks of 65,536 pairs are settled as they come: memory follows the envelope, and the result stays right.
@@ -228,4 +230,31 @@ fn a_step_in_a_settled_block_is_found() {
     assert!(steps[0].last_ticks <= 200_000_000 && 200_900_000 <= steps[0].first_ticks, "{steps:?}");
     assert!(steps[0].first_ticks - steps[0].last_ticks < 1_060_000, "{steps:?}");
     assert!(timeline.report().edges[0].dropped <= 2);
+}
+
+#[test]
+fn lines_between_knots_are_the_conversion() {
+    let mut pairs = Vec::new();
+    for second in 0..40u64 {
+        // B is 30 ppm slow, and wanders.
+        let (sent, slow) = (second * 1_000_000_000 + 5_000, second * 30_000 + second * second * 200);
+        pairs.push(pair(A, sent, sent - slow + 700_000));
+        pairs.push(pair(B, sent - slow + 800_000, sent + 200_000));
+    }
+    let timeline = solve(&pairs);
+    let (first, last) = (0, 45_000_000_000);
+    let knots = timeline.knots(B, first, last);
+    assert!(knots.len() > 10 && knots[0].0 == first && knots[knots.len() - 1].0 == last);
+    for window in knots.windows(2) {
+        let ((from, begin), (to, end)) = (window[0], window[1]);
+        let middle = from + (to - from) / 2;
+        let stamp = timeline.convert(B, middle);
+        let line = |of: fn(&Stamp) -> i64| {
+            let rise = i128::from(of(&end) - of(&begin)) * i128::from(middle - from) / i128::from(to - from);
+            of(&begin) + rise as i64
+        };
+        for of in [|s: &Stamp| s.lower.0, |s: &Stamp| s.estimate.0, |s: &Stamp| s.upper.0] {
+            assert!(line(of).abs_diff(of(&stamp)) <= 2, "{middle}: {} {}", line(of), of(&stamp));
+        }
+    }
 }

@@ -46,7 +46,8 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
     };
     check(command, &question)?;
     let of_events = question.is_of_events();
-    let experiment = input::experiment(&command.input, Needs { flow: !of_events, events: of_events })?;
+    let experiment =
+        input::experiment(&command.input, Needs { flow: !of_events, sideband: false, events: of_events })?;
     let view = view(command);
     let selection = Selection { view: view.to_owned(), ..Selection::default() };
     let intervals = Some(question.resolve(&experiment)?);

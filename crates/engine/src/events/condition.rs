@@ -102,6 +102,17 @@ impl Condition {
         };
         Condition::Any(numbers.iter().map(equal).collect())
     }
+
+    /// That a field of a context is one of these texts.
+    pub(super) fn one_name(field: &str, names: &[String]) -> Condition {
+        let equal = |name: &String| Condition::Compare {
+            field: vec![field.to_owned()],
+            operator: Operator::Equal,
+            literal: Literal::Text(name.clone()),
+            in_context: true,
+        };
+        Condition::Any(names.iter().map(equal).collect())
+    }
 }
 
 type Input<'t> = &'t str;
@@ -344,7 +355,7 @@ impl FieldSink for Comparison<'_> {
 }
 
 /// Whether text matches a pattern in which `*` is anything and `?` any one byte.
-pub(super) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
+pub(crate) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
     // Where the last `*` is, and how far it reaches so far.
     let mut star: Option<(usize, usize)> = None;

@@ -22,6 +22,8 @@ pub struct Wanted {
     pub tids: Vec<u32>,
     /// Processes, by the context `pid` or `vpid`.
     pub pids: Vec<u32>,
+    /// Names of threads, by the context `procname` or `comm`.
+    pub comms: Vec<String>,
     /// CPUs, by the packets' context `cpu_id`.
     pub cpus: Vec<u32>,
 }
@@ -37,7 +39,8 @@ pub(super) struct Filter {
 impl Wanted {
     /// Whether it asks for nothing in particular.
     pub fn is_all(&self) -> bool {
-        let lists = self.tids.is_empty() && self.pids.is_empty() && self.cpus.is_empty();
+        let threads = self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty();
+        let lists = threads && self.cpus.is_empty();
         self.events.is_empty() && self.condition.is_none() && lists
     }
 
@@ -53,10 +56,14 @@ impl Wanted {
                 })
             })
         };
-        let asked = [("tid", &self.tids), ("pid", &self.pids), ("cpu_id", &self.cpus)];
-        asked.into_iter().find_map(|(name, numbers)| {
-            (!numbers.is_empty() && !has(vocabulary::context(name))).then_some(name)
-        })
+        let asked = [
+            ("tid", !self.tids.is_empty()),
+            ("pid", !self.pids.is_empty()),
+            ("procname", !self.comms.is_empty()),
+            ("cpu_id", !self.cpus.is_empty()),
+        ];
+        let missing = |&(name, is_asked): &(&'static str, bool)| is_asked && !has(vocabulary::context(name));
+        asked.into_iter().find(missing).map(|(name, _)| name)
     }
 
     /// Whether events of this name are wanted.
@@ -76,7 +83,10 @@ impl Wanted {
             (!numbers.is_empty()).then_some(Condition::Any(conditions))
         };
         let lists = [either("tid", &self.tids), either("pid", &self.pids), either("cpu_id", &self.cpus)];
-        let all: Vec<Condition> = lists.into_iter().flatten().chain(self.condition.clone()).collect();
+        let names = vocabulary::context("procname").iter().map(|name| Condition::one_name(name, &self.comms));
+        let comms = (!self.comms.is_empty()).then(|| Condition::Any(names.collect()));
+        let all: Vec<Condition> =
+            lists.into_iter().flatten().chain(comms).chain(self.condition.clone()).collect();
         (!all.is_empty()).then_some(Condition::All(all))
     }
 
@@ -105,7 +115,7 @@ pub(super) fn machine(trace: &Trace<'_>) -> Option<Machine> {
 }
 
 /// A field by the tracer's own name or by the vocabulary's: first the event's own, then those of contexts.
-pub(super) fn find(
+pub(crate) fn find(
     trace: &Trace<'_>,
     stream: &Stream<'_>,
     event: &EventClass,

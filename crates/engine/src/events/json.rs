@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use hodo_clock::OriginNanos;
+use hodo_clock::{OriginNanos, TimeBounds};
 use hodo_formats::events::{Event, Lost, Trouble, schema::Scope};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
@@ -30,13 +30,19 @@ pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(),
 /// A whole line.
 pub(super) fn event(
     names: &StreamNames,
-    time: Option<OriginNanos>,
+    (time, bounds): (Option<OriginNanos>, Option<TimeBounds>),
     packet: &[u8],
     event: &Event<'_, '_, '_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Trouble> {
     out.extend_from_slice(b"{\"ts\":");
     nanos(time, out);
+    if let Some(bounds) = bounds {
+        out.extend_from_slice(b",\"lower_ns\":");
+        nanos(bounds.lower, out);
+        out.extend_from_slice(b",\"upper_ns\":");
+        nanos(bounds.upper, out);
+    }
     let class = event.parts.class as usize;
     out.extend_from_slice(names.json_events[class].as_bytes());
     event.tell(Scope::Payload, &mut JsonFields::new(out, true))?;

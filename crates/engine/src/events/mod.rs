@@ -53,6 +53,7 @@ pub use periods::no_such_period;
 pub use runs::{Run, each_run};
 pub(crate) use slices::plan;
 pub use write::{EventFormat, script};
+pub(crate) use {condition::is_like, filter::find};
 
 /// Traces of one input.
 #[derive(Debug)]
@@ -266,6 +267,14 @@ impl<'f> EventTraces<'f> {
     pub fn bytes(&self) -> u64 {
         let streams = self.traces.iter().flat_map(|trace| &trace.streams);
         streams.flat_map(|stream| &stream.packets).map(|packet| packet.size()).sum()
+    }
+
+    /// Where some times follow a curve that `hodo sync` found: half the longest interval in which the truth lies, in
+    /// nanoseconds; within, `None` where a side is open.
+    pub(crate) fn uncertainty(&self) -> Option<Option<u64>> {
+        let maps = self.traces.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
+        maps.map(|map| map.half_width())
+            .reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)))
     }
 
     /// What was made of some of the files: their names, and a sentence.

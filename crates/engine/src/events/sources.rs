@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
-use hodo_clock::{CycleClock, Cycles, Nanos, OriginNanos};
+use hodo_clock::{Cycles, Nanos, OriginNanos, TimelineClock};
 use hodo_formats::events::{Cursor, Item, Lost, Parts, Trace};
 use hodo_model::{
     Cause, Loss,
@@ -103,7 +103,7 @@ struct Source<'t, 'a> {
     reading: &'t EventReading,
     part: Part,
     cursor: Cursor<'t, 'a>,
-    clock: Option<CycleClock>,
+    clock: Option<TimelineClock<'t>>,
     bounds: Bounds,
     /// The CPU of a packet.
     cpu: (Option<usize>, u32),
@@ -244,7 +244,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn new(clock: Option<CycleClock>, reading: &EventReading, part: &Part) -> Bounds {
+    fn new(clock: Option<TimelineClock<'_>>, reading: &EventReading, part: &Part) -> Bounds {
         let (lowest, highest) = (OriginNanos(0), OriginNanos(1 << 64));
         let from = reading.from.unwrap_or(lowest).max(lowest);
         let to = reading.to.unwrap_or(highest).min(highest);
@@ -303,7 +303,7 @@ impl Bounds {
     }
 
     /// What was there, and this.
-    fn totals(&self, clock: Option<CycleClock>, mut totals: Totals) -> Totals {
+    fn totals(&self, clock: Option<TimelineClock<'_>>, mut totals: Totals) -> Totals {
         if let Some(clock) = clock.filter(|_| self.first <= self.last) {
             let nanos = |cycles| u64::try_from(clock.nanos(cycles).0).ok().map(Nanos);
             totals.span = nanos(self.first).zip(nanos(self.last));

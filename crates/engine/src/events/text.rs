@@ -2,12 +2,15 @@
 
 use std::io::Write;
 
-use hodo_clock::OriginNanos;
+use hodo_clock::{OriginNanos, TimeBounds};
 use hodo_formats::events::{Event, Lost, Trouble, schema::Scope};
 use hodo_model::event::{Base, Compound, FieldSink, Meaning, Name};
 
 use super::names::StreamNames;
-use crate::fast_format::{decimal, hexadecimal, nine};
+use crate::{
+    experiment::micros,
+    fast_format::{decimal, hexadecimal, nine},
+};
 
 /// Nanoseconds in a second and in a day.
 const SECOND: i128 = 1_000_000_000;
@@ -78,6 +81,18 @@ pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out:
     decimal((nanos / SECOND).unsigned_abs() as u64, out);
     text[4..13].copy_from_slice(&nine((nanos % SECOND).unsigned_abs() as u32));
     out.extend_from_slice(&text[3..]);
+}
+
+/// `±0.4 µs ` before an event whose time is not exact; a side that nothing bounds is `∞`.
+pub(super) fn uncertainty(bounds: &TimeBounds, out: &mut Vec<u8>) {
+    let half = bounds.half_width().map(|half| format!("±{} µs ", micros(half)));
+    match (half, bounds.lower, bounds.upper) {
+        (Some(_), ..) if bounds.lower == bounds.upper => {}
+        (Some(half), ..) => out.extend_from_slice(half.as_bytes()),
+        (None, Some(_), _) => out.extend_from_slice("+∞ ".as_bytes()),
+        (None, _, Some(_)) => out.extend_from_slice("-∞ ".as_bytes()),
+        (None, None, None) => out.extend_from_slice("±∞ ".as_bytes()),
+    }
 }
 
 /// What an event has of its own, in the order in which it is shown.

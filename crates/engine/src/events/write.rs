@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use hodo_clock::OriginNanos;
+use hodo_clock::{OriginNanos, TimeBounds, TimeMap};
 use hodo_formats::events::{Event, Item, Trouble};
 use hodo_model::{Cause, Loss};
 
@@ -40,9 +40,28 @@ struct Page {
     first: Option<(usize, Option<OriginNanos>)>,
     /// The time of the last event.
     last: Option<OriginNanos>,
+    /// How sure the times of the first event and of the last are, where clocks differ.
+    sure: (Option<Sure>, Option<Sure>),
     losses: Vec<Loss>,
     bytes: u64,
 }
+
+/// How sure a time is, and of which clock it is: clocks alone leave an order open.
+#[derive(Clone, Copy)]
+struct Sure {
+    clock: usize,
+    bounds: TimeBounds,
+}
+
+impl Sure {
+    /// Whether the clocks leave open which of the two was first.
+    fn leaves_open(self, next: Sure) -> bool {
+        self.clock != next.clock && !self.bounds.surely_before(&next.bounds)
+    }
+}
+
+/// Stands where the clocks can't decide whether an event or the one before it was first.
+const OPEN: &str = "≈";
 
 /// Writes the wanted events to `out` in order of time, at most `limit` lines. `progress` is told the bytes that
 /// were read, and returns whether to go on.
@@ -68,6 +87,8 @@ pub(super) struct Script<'o> {
     pub(super) losses: Losses,
     /// The time of the line before.
     before: Option<OriginNanos>,
+    /// How sure that is.
+    sure: Option<Sure>,
     done: u64,
 }
 
@@ -77,7 +98,14 @@ impl<'o> Script<'o> {
         limit: Option<u64>,
         out: &'o mut (dyn Write + Send),
     ) -> Script<'o> {
-        Script { format, lines: Lines::new(out, limit), losses: Losses::default(), before: None, done: 0 }
+        Script {
+            format,
+            lines: Lines::new(out, limit),
+            losses: Losses::default(),
+            before: None,
+            sure: None,
+            done: 0,
+        }
     }
 
     pub(super) fn outcome(self) -> Outcome {
@@ -104,8 +132,14 @@ impl<'o> Script<'o> {
         mut progress: impl FnMut(u64) -> bool + Send,
     ) {
         let format = self.format;
-        let writer =
-            Writer { traces, filter: Filter::new(traces, wanted), names: names(traces), format, reading };
+        let writer = Writer {
+            traces,
+            filter: Filter::new(traces, wanted),
+            names: names(traces),
+            clocks: clocks(traces),
+            format,
+            reading,
+        };
         let work = |(): &mut (), slice: &Slice| writer.page(slice);
         in_order(
             slices,
@@ -124,6 +158,9 @@ impl<'o> Script<'o> {
         let at = page.first.map_or(0, |(at, _)| at);
         if let (Some((_, time)), EventFormat::Text) = (page.first, self.format) {
             text::since(self.before, time, &mut delta);
+            if self.sure.zip(page.sure.0).is_some_and(|(before, first)| before.leaves_open(first)) {
+                delta.extend_from_slice(OPEN.as_bytes());
+            }
         }
         // The time since the last line belongs into the middle of one, which counts as a line only at its end.
         self.lines.write(&page.text[..at]);
@@ -132,6 +169,7 @@ impl<'o> Script<'o> {
         }
         self.lines.write(&page.text[at..]);
         self.before = page.last.or(self.before);
+        self.sure = page.sure.1.or(self.sure);
         page.losses.into_iter().for_each(|loss| self.losses.add(loss));
         self.done += page.bytes;
     }
@@ -141,14 +179,22 @@ struct Writer<'t, 'a> {
     traces: &'t EventTraces<'a>,
     filter: Filter,
     names: Vec<Vec<StreamNames>>,
+    /// By trace: a number of its clock; empty where all times are exact.
+    clocks: Vec<usize>,
     format: EventFormat,
     reading: &'t EventReading,
 }
 
 impl Writer<'_, '_> {
     fn page(&self, slice: &Slice) -> Page {
-        let mut page =
-            Page { text: Vec::new(), first: None, last: None, losses: Vec::new(), bytes: slice.bytes };
+        let mut page = Page {
+            text: Vec::new(),
+            first: None,
+            last: None,
+            sure: (None, None),
+            losses: Vec::new(),
+            bytes: slice.bytes,
+        };
         let mut merge = Merge::new(self.traces, &slice.parts);
         let mut packets = vec![PacketText::default(); merge.sources.len()];
         let mut clock = TimeOfDay::new();
@@ -166,7 +212,8 @@ impl Writer<'_, '_> {
                         let start = page.text.len();
                         let packet = packets[index].of(&event, source.cursor.packet_index(), self.format);
                         let written = packet.and_then(|packet| {
-                            self.event(names, *time, packet, &event, &mut clock, &mut page)
+                            let when = (*time, self.sure(source, &event));
+                            self.event(names, when, packet, &event, &mut clock, &mut page)
                         });
                         if let Err(trouble) = written {
                             page.take_back(start, unreadable(source, &event, trouble));
@@ -186,30 +233,61 @@ impl Writer<'_, '_> {
         page
     }
 
+    /// How sure the time of an event is; nothing where all times are exact.
+    fn sure(&self, source: &Source<'_, '_>, event: &Event<'_, '_, '_>) -> Option<Sure> {
+        let clock = *self.clocks.get(source.trace)?;
+        let bounds = source.cursor.clock()?.bounds(event.parts.cycles?);
+        Some(Sure { clock, bounds })
+    }
+
     fn event(
         &self,
         names: &StreamNames,
-        time: Option<OriginNanos>,
+        (time, sure): (Option<OriginNanos>, Option<Sure>),
         packet: &[u8],
         event: &Event<'_, '_, '_>,
         clock: &mut TimeOfDay,
         page: &mut Page,
     ) -> Result<(), Trouble> {
         match self.format {
-            EventFormat::JsonLines => json::event(names, time, packet, event, &mut page.text),
+            EventFormat::JsonLines => {
+                let bounds = sure.map(|sure| sure.bounds);
+                json::event(names, (time, bounds), packet, event, &mut page.text)
+            }
             EventFormat::Text => {
                 clock.write(time, &mut page.text);
                 match page.first {
-                    None => page.first = Some((page.text.len(), time)),
-                    Some(_) => text::since(page.last, time, &mut page.text),
+                    None => {
+                        page.first = Some((page.text.len(), time));
+                        page.sure.0 = sure;
+                    }
+                    Some(_) => {
+                        text::since(page.last, time, &mut page.text);
+                        if page.sure.1.zip(sure).is_some_and(|(before, next)| before.leaves_open(next)) {
+                            page.text.extend_from_slice(OPEN.as_bytes());
+                        }
+                    }
                 }
                 page.text.push(b' ');
+                if let Some(sure) = sure {
+                    text::uncertainty(&sure.bounds, &mut page.text);
+                }
+                page.sure.1 = sure;
                 let written = text::event(names, packet, event, &mut page.text);
                 page.last = time;
                 written
             }
         }
     }
+}
+
+/// Numbers of the traces' clocks; none where no trace follows a curve, so that all times are exact.
+fn clocks(traces: &EventTraces<'_>) -> Vec<usize> {
+    let maps: Vec<&TimeMap> = traces.traces.iter().map(|trace| trace.time_map()).collect();
+    if maps.iter().all(|map| map.constant().is_some()) {
+        return Vec::new();
+    }
+    maps.iter().map(|map| maps.iter().position(|other| other == map).unwrap_or(0)).collect()
 }
 
 /// The context of a packet, made into text for the first of its events.

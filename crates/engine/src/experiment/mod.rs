@@ -8,13 +8,20 @@
 //!                      ├─ plan ──► Task… ──fold──► Part… ──merge──► Part ──finish──► Outcome
 //! ```
 
+mod clocks;
 mod open;
 mod part;
 mod request;
 mod run;
 mod stream;
 mod time;
+mod wall;
 
+pub(crate) use clocks::micros;
+pub use clocks::{
+    MatchRule, Matched, Relation, SyncOutcome, SyncRequest, Synchronised, SynchronisedError,
+    SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,
+};
 pub use open::{Experiment, Needs, Traces};
 pub use part::{Part, PartError, Portion};
 pub use request::{Chunking, Outcome, Refusal, Request, Times};

@@ -8,6 +8,7 @@ use hodo_formats::{
 };
 use self_cell::self_cell;
 
+use super::clocks::{TraceClock, label};
 use crate::{
     Files, FlowTrace, Input, OpenError, OpenErrorReason, Options,
     events::{Contents, EventTraces, holds},
@@ -36,6 +37,14 @@ pub struct Traces<'f> {
     pub flows: Vec<(String, FlowTrace<'f>)>,
     /// Traces of software events.
     pub events: EventTraces<'f>,
+    /// Of which inputs the traces of control flow are.
+    pub flow_inputs: Vec<usize>,
+    /// Of which inputs the traces of software events are.
+    pub event_inputs: Vec<usize>,
+    /// Inputs whose clocks are related to no other, and what is missing.
+    pub unrelated: Vec<(String, String)>,
+    /// What the timeline shows at 1970, in nanoseconds, where a trace says so.
+    pub wall: Option<i128>,
 }
 
 /// What traces borrow from.
@@ -59,6 +68,8 @@ pub struct Experiment {
     pub contents: Contents,
     /// Inputs that can't be read.
     pub problems: Vec<OpenError>,
+    /// The clocks of the traces, once they are [placed](Experiment::place).
+    pub clocks: Vec<TraceClock>,
 }
 
 impl fmt::Debug for Experiment {
@@ -86,8 +97,15 @@ impl Experiment {
         let mut contents = Contents { events: false, flow: false };
         let mut problems = Vec::new();
         let opened = Opened::new(Sources { files: Files::default(), inputs }, |sources| {
-            let mut traces = Traces { flows: Vec::new(), events: EventTraces::none(&sources.files) };
-            for input in &sources.inputs {
+            let mut traces = Traces {
+                flows: Vec::new(),
+                events: EventTraces::none(&sources.files),
+                flow_inputs: Vec::new(),
+                event_inputs: Vec::new(),
+                unrelated: Vec::new(),
+                wall: None,
+            };
+            for (number, input) in sources.inputs.iter().enumerate() {
                 let mut own = contents_of(&sources.files, input);
                 if let Err(problem) = recognised(&sources.files, input, own) {
                     problems.push(problem);
@@ -101,15 +119,27 @@ impl Experiment {
                 let wanted =
                     Needs { flow: needs.flow && own.flow, events: needs.events && own.events, ..needs };
                 problems.extend(traces.add(sources, input, options, wanted, (threads, &progress)).err());
+                traces.flow_inputs.resize(traces.flows.len(), number);
+                traces.event_inputs.resize(traces.events.traces.len(), number);
             }
             traces
         });
-        let experiment = Experiment { opened, contents, problems };
+        let experiment = Experiment { opened, contents, problems, clocks: Vec::new() };
         let is_empty = experiment.with(|traces| traces.flows.is_empty() && traces.events.traces.is_empty());
         match experiment.problems.is_empty() || !is_empty {
             true => Ok(experiment),
             false => Err(experiment.problems.into_iter().next().expect("there is a problem")),
         }
+    }
+
+    /// How the inputs were named.
+    pub(super) fn input_labels(&self) -> Vec<String> {
+        self.opened.borrow_owner().inputs.iter().map(label).collect()
+    }
+
+    /// Hands the traces to `work`, which may change them.
+    pub(super) fn with_mut<R>(&mut self, work: impl FnOnce(&mut Traces<'_>) -> R) -> R {
+        self.opened.with_dependent_mut(|_, traces| work(traces))
     }
 
     /// Hands the traces to `work`.
@@ -148,11 +178,7 @@ impl<'f> Traces<'f> {
         (threads, progress): (usize, &(impl Fn(u64, u64) + Sync)),
     ) -> Result<(), OpenError> {
         if needs.flow {
-            let name = match input {
-                Input::File(path) => path.display().to_string(),
-                Input::Raw(raw) => raw.trace.display().to_string(),
-            };
-            self.flows.push((name, FlowTrace::open(&sources.files, input, options)?));
+            self.flows.push((label(input), FlowTrace::open(&sources.files, input, options)?));
         }
         if let (true, Input::File(path)) = (needs.events, input) {
             let (files, frequency) = (&sources.files, options.clock_frequency);

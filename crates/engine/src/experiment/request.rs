@@ -191,8 +191,8 @@ impl Request {
 
     /// The events that are counted.
     pub(super) fn wanted(&self) -> Wanted {
-        let Selection { tids, pids, cpus, .. } = self.parameters.selection.clone();
-        Wanted { events: self.events.clone(), condition: self.condition.clone(), tids, pids, cpus }
+        let Selection { tids, pids, comms, cpus, .. } = self.parameters.selection.clone();
+        Wanted { events: self.events.clone(), condition: self.condition.clone(), tids, pids, comms, cpus }
     }
 
     /// Refuses what one of the reports can't be asked.
@@ -213,9 +213,6 @@ impl Request {
                 }
                 () if (!self.events.is_empty() || self.condition.is_some()) && !takes.events => {
                     format!("--event and --where choose single events, without which `{name}` goes wrong")
-                }
-                () if !selection.comms.is_empty() && takes.events => {
-                    format!("--comm is for analyses of kernel events, and `{name}` is none")
                 }
                 () if every.is_some() && !takes.every => {
                     format!("--every takes samples of functions and call paths, and `{name}` has none")

@@ -1,7 +1,8 @@
 //! Running a request: on all traces, in this process.
 
 use hodo_model::{
-    AnyAnalysis, AnyPartial, FinishContext, FlowInterest, Intervals, NoSources, Selection, Table,
+    AnyAnalysis, AnyPartial, Cause, FinishContext, FlowInterest, Intervals, Loss, NoSources, Selection,
+    Table,
     kernel::{Threads, VOCABULARY},
     pass::{Pass, interest},
     vocabulary,
@@ -126,9 +127,9 @@ impl<'t, 'f> Plan<'t, 'f> {
         request: &Request,
         portion: Option<Portion>,
     ) -> Result<Plan<'t, 'f>, Refusal> {
-        let span = request.times.span.as_ref();
-        let windows = traces.flows.iter().map(|(_, flow)| span.map(|span| span.of_flow(flow)).transpose());
-        let windows = windows.collect::<Result<_, _>>()?;
+        let span = request.times.span.as_ref().map(|span| traces.resolve(span)).transpose()?;
+        let span = span.as_ref().map(|(span, _)| span);
+        let windows = traces.windows(span)?;
         let of_events = || span.map(|span| span.of_events(traces.events.span())).transpose();
         let times = if traces.events.traces.is_empty() { None } else { of_events()? };
         let (from, to) = times.unwrap_or_default();
@@ -189,6 +190,17 @@ impl<'t, 'f> Plan<'t, 'f> {
     pub(super) fn losses(&self) -> Losses {
         let mut losses = Losses::default();
         self.traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
+        let several = self.traces.event_inputs.windows(2).any(|inputs| inputs[0] != inputs[1]);
+        for (input, why) in self.traces.unrelated.iter().filter(|_| several) {
+            losses.add(Loss {
+                stream: input.clone(),
+                cause: Cause::UnrelatedClocks,
+                bytes: 0..0,
+                time: None,
+                count: 1,
+                detail: format!("times as they are: {why}"),
+            });
+        }
         losses
     }
 
@@ -263,7 +275,13 @@ pub(super) fn finish(
             tables.push(table);
         }
     }
-    let of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, selection, threads);
+    let mut of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, selection, threads);
+    if let Some(half_width) = traces.events.uncertainty() {
+        of_events
+            .tables
+            .iter_mut()
+            .for_each(|table| table.summary.push(("uncertainty_ns", half_width.into())));
+    }
     tables.extend(of_events.tables);
     Outcome { tables, ..of_events }
 }

@@ -2,6 +2,10 @@
 
 use hodo_clock::{Nanos, OriginNanos, Tsc};
 
+use super::{
+    Traces,
+    wall::{WallTime, Zone},
+};
 use crate::{FlowTrace, Refusal, Window};
 
 /// A span of time as people write it.
@@ -11,6 +15,8 @@ pub enum TimeSpan {
     Shares(f64, f64),
     /// `START,STOP`.
     Bounds(Bound, Bound),
+    /// `START,STOP` of the wall clock; either may be open.
+    Wall(Option<WallTime>, Option<WallTime>),
 }
 
 /// One end of a span.
@@ -21,20 +27,31 @@ pub enum Bound {
     /// `+1.5`: nanoseconds from the beginning.
     Relative(u64),
     /// `1.5`: nanoseconds on the clock.
-    Absolute(u64),
+    Absolute(i128),
 }
 
 /// Times from the first on, before the second; `None` is no limit.
 pub type EventWindow = (Option<OriginNanos>, Option<OriginNanos>);
 
 impl TimeSpan {
-    /// Reads `START,STOP` in seconds (either may be empty), `+START,+STOP` from the beginning, or `FROM%-TO%`.
+    /// Reads `START,STOP` in seconds (either may be empty), `+START,+STOP` from the beginning, `FROM%-TO%`, or times of
+    /// the wall clock, such as `10:38:00,10:38:01.5` or `2026-11-20 10:38,`.
     ///
     /// # Errors
     /// What was expected.
     pub fn parse(text: &str) -> Result<TimeSpan, String> {
-        let wrong =
-            || "expected START,STOP in seconds, +START,+STOP from the beginning, or 10%-20%".to_owned();
+        let wrong = || {
+            "expected START,STOP in seconds, +START,+STOP from the beginning, 10%-20%, or 10:38:00,10:38:01 of the wall clock".to_owned()
+        };
+        if text.contains(':') {
+            let (from, to) = text.split_once(',').ok_or_else(wrong)?;
+            let bound = |text: &str| match text.trim() {
+                "" => Some(None),
+                text => WallTime::parse(text).map(Some),
+            };
+            let (from, to) = bound(from).zip(bound(to)).ok_or_else(wrong)?;
+            return Ok(TimeSpan::Wall(from, to));
+        }
         if let Some((from, to)) = text.split_once('-').filter(|_| text.contains('%')) {
             let share = |text: &str| {
                 let percent: f64 = text.strip_suffix('%')?.parse().ok()?;
@@ -46,7 +63,7 @@ impl TimeSpan {
         let bound = |text: &str| match text.strip_prefix('+') {
             _ if text.is_empty() => Some(Bound::None),
             Some(relative) => nanos(relative).map(Bound::Relative),
-            None => nanos(text).map(Bound::Absolute),
+            None => nanos(text).map(|nanos| Bound::Absolute(nanos.into())),
         };
         let (from, to) = text.split_once(',').ok_or_else(wrong)?;
         let (from, to) = bound(from).zip(bound(to)).ok_or_else(wrong)?;
@@ -66,7 +83,7 @@ impl TimeSpan {
             let time = match bound {
                 Bound::None => return default,
                 Bound::Relative(nanos) => begin.0.saturating_add(nanos),
-                Bound::Absolute(nanos) => nanos,
+                Bound::Absolute(nanos) => u64::try_from(nanos.max(0)).unwrap_or(u64::MAX),
             };
             let tick = clock.ticks(Nanos(time));
             // To a clock that wraps, a time far behind the end is one before its zero.
@@ -81,6 +98,7 @@ impl TimeSpan {
                 let to = Some(part(to)).filter(|&to| to != last).unwrap_or(Tsc(u64::MAX));
                 Window { from: part(from), to }
             }
+            TimeSpan::Wall(..) => return Err(no_wall_clock()),
         };
         if window.from >= window.to {
             return Err(Refusal("--time: it ends before it begins".to_owned()));
@@ -105,7 +123,7 @@ impl TimeSpan {
         let time = |bound| match bound {
             Bound::None => None,
             Bound::Relative(nanos) => Some(OriginNanos(first.0 + i128::from(nanos))),
-            Bound::Absolute(nanos) => Some(OriginNanos(nanos.into())),
+            Bound::Absolute(nanos) => Some(OriginNanos(nanos)),
         };
         Ok(match *self {
             TimeSpan::Bounds(from, to) => (time(from), time(to)),
@@ -113,7 +131,104 @@ impl TimeSpan {
                 let part = |share: f64| OriginNanos(first.0 + ((last.0 - first.0) as f64 * share) as i128);
                 (Some(part(from)), Some(part(to)).filter(|&to| to < last))
             }
+            TimeSpan::Wall(..) => return Err(no_wall_clock()),
         })
+    }
+
+    /// The same in a trace of control flow that shares a timeline with others: it may have none of these times.
+    fn of_one_flow(&self, flow: &FlowTrace<'_>) -> Result<Window, Refusal> {
+        let none = Window { from: Tsc(u64::MAX), to: Tsc(u64::MAX) };
+        match (self.of_flow(flow), flow.span()) {
+            (Err(_), Some(_)) if self.is_in_order() => Ok(none),
+            (window, _) => window,
+        }
+    }
+
+    /// Whether it does not end before it begins.
+    fn is_in_order(&self) -> bool {
+        match self {
+            TimeSpan::Bounds(Bound::Absolute(from), Bound::Absolute(to)) => from < to,
+            _ => true,
+        }
+    }
+
+    /// What `+` and `%` mean of a timeline from `first` to `last`.
+    fn over(&self, (first, last): (OriginNanos, OriginNanos)) -> TimeSpan {
+        let absolute = |bound: Bound| match bound {
+            Bound::Relative(nanos) => Bound::Absolute(first.0 + i128::from(nanos)),
+            bound => bound,
+        };
+        match self {
+            TimeSpan::Bounds(from, to) => TimeSpan::Bounds(absolute(*from), absolute(*to)),
+            TimeSpan::Shares(from, to) => {
+                let part = |share: f64| first.0 + ((last.0 - first.0) as f64 * share) as i128;
+                let end = Some(part(*to)).filter(|&to| to < last.0).map_or(Bound::None, Bound::Absolute);
+                TimeSpan::Bounds(Bound::Absolute(part(*from)), end)
+            }
+            TimeSpan::Wall(..) => self.clone(),
+        }
+    }
+}
+
+fn no_wall_clock() -> Refusal {
+    Refusal(
+        "--time: no trace says when its clock was at 1970, so times of the wall clock mean nothing here; give seconds"
+            .to_owned(),
+    )
+}
+
+impl Traces<'_> {
+    /// First and last time of all traces that are on the timeline.
+    pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
+        let flows = self.flows.iter().filter_map(|(_, flow)| {
+            let ((first, last), clock) = flow.span().zip(flow.recording.config.clock)?;
+            let nanos = |tick| OriginNanos(clock.nanos(tick).0.into());
+            Some((nanos(first), nanos(last)))
+        });
+        let spans = self.events.span().into_iter().chain(flows);
+        spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    /// Whether several traces share the timeline.
+    fn are_several(&self) -> bool {
+        let inputs = self.flow_inputs.iter().chain(&self.event_inputs);
+        self.unrelated.is_empty() && inputs.count() > 1 && !self.flows.is_empty()
+    }
+
+    /// The times that are meant, as bounds of the timeline where that matters; and for the wall clock, of which time
+    /// zone they are, for people.
+    ///
+    /// # Errors
+    /// Times of the wall clock where no trace knows it.
+    pub fn resolve(&self, span: &TimeSpan) -> Result<(TimeSpan, Option<String>), Refusal> {
+        let whole = self.span();
+        let TimeSpan::Wall(from, to) = span else {
+            let several = whole.filter(|_| self.are_several());
+            return Ok((several.map_or(span.clone(), |whole| span.over(whole)), None));
+        };
+        let (Some(wall), Some((first, last))) = (self.wall, whole) else { return Err(no_wall_clock()) };
+        let zone = Zone::of(&self.events);
+        let from = from.as_ref().map(|time| zone.nanos(time, first.0 - wall, last.0 - wall)).transpose()?;
+        let begin = from.unwrap_or(first.0 - wall);
+        let to = to.as_ref().map(|time| zone.nanos(time, begin, last.0 - wall)).transpose()?;
+        let bound = |time: Option<i128>| time.map_or(Bound::None, |time| Bound::Absolute(time + wall));
+        let span = TimeSpan::Bounds(bound(from), bound(to));
+        match span.is_in_order() {
+            true => Ok((span, Some(format!("--time: times are of {zone}")))),
+            false => Err(Refusal("--time: it ends before it begins".to_owned())),
+        }
+    }
+
+    /// The ticks that a resolved span means in each trace of control flow.
+    pub(super) fn windows(&self, span: Option<&TimeSpan>) -> Result<Vec<Option<Window>>, Refusal> {
+        let of = |(_, flow): &(String, FlowTrace<'_>)| {
+            let of = |span: &TimeSpan| match self.are_several() {
+                true => span.of_one_flow(flow),
+                false => span.of_flow(flow),
+            };
+            span.map(of).transpose()
+        };
+        self.flows.iter().map(of).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hodo_clock::{CycleClock, OriginNanos};
+use hodo_clock::{OriginNanos, TimelineClock};
 use hodo_model::{Cause, Loss};
 
 use super::{
@@ -38,7 +38,7 @@ pub struct Lost {
 pub struct Cursor<'t, 'a> {
     trace: &'t Trace<'a>,
     stream: &'t Stream<'a>,
-    clock: Option<CycleClock>,
+    clock: Option<TimelineClock<'t>>,
     reader: Reader<'t, 'a>,
     /// Finds events in framings other than CTF's.
     finder: Option<Finder<'t, 'a>>,
@@ -137,6 +137,9 @@ impl<'t, 'a> Cursor<'t, 'a> {
                 match finder.find() {
                     Ok(Some(Found::Event(parts))) => return Some((self.time(parts), Item::Event(parts))),
                     Ok(Some(Found::Lost(lost))) => {
+                        let map = self.trace.time_map();
+                        let place = |time: Option<OriginNanos>| time.map(|time| map.estimate(time));
+                        let lost = Lost { after: place(lost.after), before: place(lost.before), ..lost };
                         return Some((lost.after.or(lost.before), Item::Lost(lost)));
                     }
                     Ok(None) => {}
@@ -220,7 +223,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 
     /// The clock of the stream.
-    pub fn clock(&self) -> Option<CycleClock> {
+    pub fn clock(&self) -> Option<TimelineClock<'t>> {
         self.clock
     }
 

@@ -65,7 +65,7 @@ impl TraceClass {
             let cycles = CycleClock::new(USUAL_FREQUENCY, 0, 0).expect("the frequency is not zero");
             // babeltrace2's name for it.
             let name = "default".to_owned();
-            self.clocks.push(ClockClass { name, description: String::new(), cycles, unix: false });
+            self.clocks.push(ClockClass { name, description: String::new(), cycles, unix: false, uid: None });
             self.has_implied_clock = true;
             self.notes.push(NO_CLOCK.to_owned());
         }
@@ -115,6 +115,8 @@ pub struct ClockClass {
     pub cycles: CycleClock,
     /// Whether its origin is 1970.
     pub unix: bool,
+    /// What tells it from others of its name: the `uuid` of CTF 1.8, the `uid` of CTF 2.
+    pub uid: Option<String>,
 }
 
 /// A stream class.

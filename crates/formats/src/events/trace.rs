@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use hodo_clock::{CycleClock, OriginNanos};
+use hodo_clock::{OriginNanos, TimeMap, TimelineClock};
 use hodo_model::{
     Cause, Loss,
     event::{FieldSink, Ignore},
 };
+
+use crate::ClockIdentity;
 
 use super::{
     event::{Reader, advance},
@@ -46,8 +48,12 @@ pub struct Trace<'a> {
     pub loss: Vec<Loss>,
     /// Notes on some files: file name and sentence.
     pub notes: Vec<(String, String)>,
+    /// Which clock its times are of, where the metadata does not say that.
+    pub clock_identity: Option<ClockIdentity>,
     /// How events are located in packets.
     pub(super) framing: Framing,
+    /// From its clock to the timeline.
+    map: TimeMap,
 }
 
 /// A stream of events from one source.
@@ -118,7 +124,9 @@ impl<'a> Trace<'a> {
             files,
             loss: Vec::new(),
             notes: Vec::new(),
+            clock_identity: None,
             framing: Framing::Ctf,
+            map: TimeMap::default(),
         };
         let metadata = format!("metadata of {}", trace.name);
         trace.notes.extend(trace.class.notes.iter().map(|note| (metadata.clone(), note.clone())));
@@ -148,7 +156,18 @@ impl<'a> Trace<'a> {
         framing: Framing,
     ) -> Trace<'a> {
         let plans = Plans::new(&class);
-        Trace { name, class, plans, streams, files, loss: Vec::new(), notes: Vec::new(), framing }
+        Trace {
+            name,
+            class,
+            plans,
+            streams,
+            files,
+            loss: Vec::new(),
+            notes: Vec::new(),
+            clock_identity: None,
+            framing,
+            map: TimeMap::default(),
+        }
     }
 
     fn stream(&self, key: &StreamKey, packets: Vec<StreamPacket<'a>>, fixups: Fixups) -> Stream<'a> {
@@ -222,9 +241,24 @@ impl<'a> Trace<'a> {
         self.plans.get(stream.class)
     }
 
-    /// The clock of a stream.
-    pub fn clock(&self, stream: &Stream<'a>) -> Option<CycleClock> {
-        Some(self.class.clocks.get(self.stream_class(stream).clock?)?.cycles)
+    /// The clock of a stream, on the timeline.
+    pub fn clock(&self, stream: &Stream<'a>) -> Option<TimelineClock<'_>> {
+        let class = self.class.clocks.get(self.stream_class(stream).clock?)?;
+        Some(TimelineClock::new(class.cycles, &self.map))
+    }
+
+    /// How its clock's own times become those of the timeline.
+    pub fn time_map(&self) -> &TimeMap {
+        &self.map
+    }
+
+    /// Puts it on a timeline, once: its times are its clock's own until then.
+    pub fn place(&mut self, map: TimeMap) {
+        let packets = self.streams.iter_mut().flat_map(|stream| &mut stream.packets);
+        for time in packets.flat_map(|packet| [&mut packet.begin, &mut packet.end]).flatten() {
+            *time = map.estimate(*time);
+        }
+        self.map = map;
     }
 
     /// Passes the fields of a packet's header or context to a sink, up to the first unreadable one.
@@ -321,7 +355,7 @@ impl<'a> StreamPacket<'a> {
     }
 
     /// Sets the begin and end times, once the clock before the packet is known.
-    pub(super) fn set_times(&mut self, clock: CycleClock) {
+    pub(super) fn set_times(&mut self, clock: TimelineClock<'_>) {
         let begin = self.packet.begin.map(|(value, size)| advance(self.clock, value, size));
         let end = self.packet.end.map(|(value, size)| advance(begin.unwrap_or(self.clock), value, size));
         (self.begin, self.end) =

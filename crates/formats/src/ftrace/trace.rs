@@ -21,7 +21,7 @@ use crate::events::{
     framing::Framing,
     schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
 };
-use crate::{Input, error::Error};
+use crate::{ClockIdentity, Input, TscScale, error::Error};
 
 /// Pages per packet.
 const PAGES: usize = 16;
@@ -82,6 +82,12 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
     let layout = Layout::new(file.description.header_page, (buffer.page_size as usize).max(1));
     let ticks = Ticks { tsc: file.options.tsc.filter(|_| clock.name == "x86-tsc") };
     let pages = Pages::new(layout, &events, ticks, clock.cycles);
+    let scale = ticks.tsc.map(|(multiplier, shift, zero)| TscScale {
+        multiplier: multiplier.into(),
+        shift: shift.into(),
+        zero: zero.into(),
+    });
+    let identity = ClockIdentity::of_ftrace(&clock, file.options.system.map(text).as_deref(), scale);
     let mut environment = Vec::new();
     let said = [("system", file.options.system), ("recorder", file.options.recorder)];
     for (name, value) in said {
@@ -103,6 +109,7 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
     let files = vec![DataFile { name: name.clone(), bytes: input.bytes, index: None }];
     let mut trace = Trace::framed(name, class, streams, files, Framing::Pages(pages));
     trace.loss = loss;
+    trace.clock_identity = Some(if file.options.is_guest { ClockIdentity::default() } else { identity });
     trace
 }
 
@@ -116,7 +123,7 @@ fn clock(file: &File<'_>, buffer: &Buffer<'_>) -> ClockClass {
     let cycles = CycleClock::new(SECOND, 0, offset);
     let cycles = cycles.or(CycleClock::new(SECOND, 0, 0)).expect("a frequency that is not zero");
     let description = "the kernel's trace_clock".to_owned();
-    ClockClass { name, description, cycles, unix: file.options.date.is_some() }
+    ClockClass { name, description, cycles, unix: file.options.date.is_some(), uid: None }
 }
 
 /// Parses a decimal or hexadecimal number.

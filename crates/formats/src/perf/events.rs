@@ -26,6 +26,8 @@ pub struct Attr {
     pub flags: u64,
     /// The layout of branch stacks in samples: `branch_sample_type`.
     pub branches: u64,
+    /// The clock of times, as `clock_gettime(2)` numbers it, where it is not perf's own.
+    pub clock: Option<u32>,
     /// Mask of user-space registers in samples.
     pub user_registers: u64,
     /// Mask of registers of the interrupted code in samples.
@@ -54,7 +56,9 @@ impl Attr {
         let (sample_type, read_format, flags) = (word()?, word()?, word()?);
         // Fields that an older attr lacks are zero. The next two words contain wake-ups and config1, then config2.
         let mut word = || rest.u64().unwrap_or(0);
-        let [_, _, _, branches, user_registers, _, interrupt_registers] = [(); 7].map(|()| word());
+        let [_, _, _, branches, user_registers, stack_and_clock, interrupt_registers] =
+            [(); 7].map(|()| word());
+        let has_clock = flags & attr_flag::USE_CLOCKID != 0;
         Ok(Attr {
             kind,
             config,
@@ -62,6 +66,7 @@ impl Attr {
             read_format,
             flags,
             branches,
+            clock: has_clock.then_some((stack_and_clock >> 32) as u32),
             user_registers,
             interrupt_registers,
             ids: Vec::new(),

@@ -49,11 +49,17 @@ pub(super) fn hybrid_topology(section: Section<'_>) -> Result<String, Eof> {
     Ok(kinds?.join(", "))
 }
 
-/// Describes a reading of two clocks at one instant.
-pub(super) fn clocks(section: Section<'_>) -> Result<String, Eof> {
+/// A moment on two clocks: the number of one, its time and that of the wall clock, in nanoseconds.
+pub(super) fn moment(section: Section<'_>) -> Result<(u32, u64, u64), Eof> {
     let mut cursor = section.cursor();
     let (_version, clock) = (cursor.u32()?, cursor.u32()?);
     let (wall, other) = (cursor.u64()?, cursor.u64()?);
+    Ok((clock, other, wall))
+}
+
+/// A moment on two clocks, in words.
+pub(super) fn clocks(section: Section<'_>) -> Result<String, Eof> {
+    let (clock, other, wall) = moment(section)?;
     Ok(format!("{} s of clock {clock} are {} s of the wall clock", Nanos(other), Nanos(wall)))
 }
 

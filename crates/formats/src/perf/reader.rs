@@ -24,6 +24,7 @@ use super::{
     tracepoint::{SchedSwitch, Switched},
 };
 use crate::{
+    ClockIdentity, ClockKind, TscScale,
     error::Error,
     recording::{BpfProgram, Guest, Mapping, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
 };
@@ -283,6 +284,7 @@ impl<'a> Reader<'a> {
         self.name_builds();
         sort_by_time(&mut self.sideband);
         let facts = self.facts();
+        let clock_identity = self.clock_identity();
         let queues = std::mem::take(&mut self.queues);
         let snapshots = self.info.as_ref().is_some_and(Info::snapshots);
         let (streams, losses) =
@@ -311,6 +313,7 @@ impl<'a> Reader<'a> {
             emulated,
             facts,
             loss,
+            clock_identity,
             ..Recording::default()
         }
     }
@@ -343,6 +346,27 @@ impl<'a> Reader<'a> {
             {
                 *build_id = self.build_ids.get(name).copied().unwrap_or_default();
             }
+        }
+    }
+
+    /// How times follow the time-stamp counter.
+    fn tsc_clock(&self) -> Option<PerfClock> {
+        let of_trace = self.info.as_ref().and_then(|info| info.config(&self.events.attrs).clock);
+        of_trace.or(self.clock)
+    }
+
+    /// Which clock times are of.
+    pub(super) fn clock_identity(&self) -> ClockIdentity {
+        let section = |feature| self.features.get(&feature).copied();
+        let chosen = self.events.attrs.iter().find_map(|attr| attr.clock);
+        let moment = section(feature::CLOCK_DATA).and_then(|section| features::moment(section).ok());
+        let moment = moment.filter(|(clock, ..)| Some(*clock) == chosen);
+        ClockIdentity {
+            kind: chosen.map_or(ClockKind::Perf, ClockKind::Posix),
+            host: section(feature::HOSTNAME).and_then(|section| features::one_text(section).ok()),
+            unix_zero: moment.map(|(_, own, wall)| i128::from(wall) - i128::from(own)),
+            tsc: self.tsc_clock().filter(|_| chosen.is_none()).map(TscScale::of),
+            ..ClockIdentity::default()
         }
     }
 

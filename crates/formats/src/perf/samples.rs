@@ -162,9 +162,11 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
         files.push(DataFile { name: name.clone(), bytes, index: None });
         streams.push(Stream { class: 0, id: None, name, packets, had_pre_pass: true, number: None });
     }
+    let identity = reader.clock_identity();
     let samples = Samples { events: reader.events, clock };
     let mut trace = Trace::framed("perf".to_owned(), class, streams, files, Framing::Samples(samples));
     trace.loss = reader.loss;
+    trace.clock_identity = Some(identity);
     Ok(vec![trace])
 }
 
@@ -254,6 +256,7 @@ fn trace_class(reader: &Reader<'_>) -> TraceClass {
         description: "the clock of `perf record`".to_owned(),
         cycles: CycleClock::new(1_000_000_000, 0, 0).expect("a frequency that is not zero"),
         unix: false,
+        uid: None,
     };
     let facts =
         reader.facts().into_iter().filter(|(name, _)| !["format", "events", "records"].contains(name));

@@ -148,6 +148,7 @@ impl Reader {
             name: node.text("name")?.unwrap_or(id).to_owned(),
             description: node.text("description")?.unwrap_or_default().to_owned(),
             cycles: cycles.ok_or_else(|| node.wrong("a frequency above zero expected"))?,
+            uid: node.text("uid")?.map(str::to_owned),
             unix: node.get("origin").is_some_and(|origin| origin.value() == "unix-epoch"),
         };
         self.clocks.insert(id.to_owned(), self.trace.clocks.len());

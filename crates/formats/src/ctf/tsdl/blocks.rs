@@ -186,7 +186,7 @@ impl<'t> Parser<'t> {
         let mut description = String::new();
         // CTF 1.8 section 8: the default frequency is 1 GHz.
         let (mut frequency, mut seconds, mut cycles, mut absolute) = (USUAL_FREQUENCY, 0, 0, None);
-        let mut has_uuid = false;
+        let mut uid = None;
         self.block(|parser, key, entry| {
             match key {
                 "name" => name = parser.text_of(entry)?,
@@ -203,7 +203,7 @@ impl<'t> Parser<'t> {
                 }
                 "offset" => cycles = parser.integer_of(&entry)?,
                 "absolute" => absolute = Some(parser.truth_of(&entry)?),
-                "uuid" => has_uuid = true,
+                "uuid" => uid = Some(parser.text_of(entry)?),
                 _ => {}
             }
             Ok(())
@@ -212,8 +212,8 @@ impl<'t> Parser<'t> {
             self.there(format!("the clock `{name}` has a frequency of zero, or an offset beyond 64 bits"))
         })?;
         // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970.
-        let unix = absolute.unwrap_or(has_uuid && name == "monotonic");
-        Ok(ClockClass { name, description, cycles, unix })
+        let unix = absolute.unwrap_or(uid.is_some() && name == "monotonic");
+        Ok(ClockClass { name, description, cycles, unix, uid })
     }
 
     fn stream(&mut self, trace: &mut TraceClass) -> Result<(), Error> {

@@ -77,6 +77,9 @@ fn clock_class(index: usize, clock: &ClockClass) -> Value {
     if !clock.description.is_empty() {
         object["description"] = json!(clock.description);
     }
+    if let Some(uid) = &clock.uid {
+        object["uid"] = json!(uid);
+    }
     if clock.unix {
         object["origin"] = json!("unix-epoch");
     }

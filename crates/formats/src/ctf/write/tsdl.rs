@@ -75,6 +75,9 @@ impl Text {
         if !clock.description.is_empty() {
             self.line(format_args!("\tdescription = {};", quoted(&clock.description)));
         }
+        if let Some(uid) = clock.uid.as_deref().filter(|uid| uuid::parse(uid).is_some()) {
+            self.line(format_args!("\tuuid = {};", quoted(uid)));
+        }
         self.line(format_args!("\tfreq = {};", clock.cycles.frequency()));
         self.line(format_args!("\toffset_s = {seconds};\n\toffset = {cycles};"));
         self.line(format_args!("\tabsolute = {};\n}};\n", if clock.unix { "TRUE" } else { "FALSE" }));

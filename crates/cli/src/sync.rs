@@ -1,0 +1,369 @@
+//! `hodo sync`.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Args;
+use hodo_engine::{MatchRule, Matched, Needs, SyncOutcome, SyncRequest, Synchronised};
+use hodo_model::{Column, Shape, Table, Unit, Value};
+use hodo_sync::{ClockReport, DropCause, EdgeReport};
+use hodo_views::Reader;
+
+use crate::{
+    arguments::{self, Input},
+    events,
+    failure::{Failure, INTERRUPTED, written},
+    input,
+    output::{self, Destination},
+    picture,
+    progress::Progress,
+    selection::Selection,
+};
+
+/// How clocks are put on one timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Method {
+    /// Within the bounds that messages, drift and wander set: holds for clocks that wander
+    Bounds,
+    /// The bisector of the steepest and the flattest line that no message contradicts
+    Hull,
+    /// The line of least squares
+    Regression,
+}
+
+impl Method {
+    fn of_graph(self) -> hodo_sync::Method {
+        match self {
+            Method::Bounds => hodo_sync::Method::Bounded,
+            Method::Hull => hodo_sync::Method::Hull,
+            Method::Regression => hodo_sync::Method::Regression,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Method::Bounds => "bounds",
+            Method::Hull => "hull",
+            Method::Regression => "regression",
+        }
+    }
+}
+
+/// The arguments of `hodo sync`.
+#[derive(Debug, Args)]
+#[command(after_help = "What --match takes:
+  exchanges                      sync pairs of boards by sequence number: sync_send.seq = sync_recv.seq
+  tcp                            TCP segments, of LTTng's net_dev_queue and net_if_receive_skb
+  SEND.FIELD = RECEIVE.FIELD     any two events with equal fields; more of them joined by `and`
+Without it, the first two are looked for. Inputs of one host and one boot share a clock by themselves.
+
+Examples:
+  hodo sync client/ server/                             from the TCP connections between them
+  hodo sync -o experiment.toml client/ server/          for other commands:
+  hodo script --events experiment.toml                  the events of both in order, each with its uncertainty
+  hodo sync --match 'msg_send.id = msg_recv.id' a/ b/
+  hodo sync --method hull master/ slave1/ slave2/")]
+pub struct Sync {
+    /// What a message is: its two events and their equal fields; several are possible
+    #[arg(long = "match", value_name = "RULE")]
+    pub matched: Vec<String>,
+    /// How clocks are put on one timeline
+    #[arg(long, value_enum, default_value = "bounds")]
+    pub method: Method,
+    /// The input whose clock is the timeline's [default: the first]
+    #[arg(long, value_name = "INPUT")]
+    pub reference: Option<String>,
+    /// How far clocks are from their nominal frequency at most, in parts per million
+    #[arg(long, value_name = "PPM", default_value_t = 100.0, value_parser = rate)]
+    pub drift: f64,
+    /// How fast that changes at most, in parts per million a second
+    #[arg(long, value_name = "PPM", default_value_t = 1.0, value_parser = rate)]
+    pub wander: f64,
+    /// Write the experiment to this file, which other commands take as an input
+    #[arg(short, long, value_name = "FILE.toml")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub input: Input,
+    /// How to write what was found
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = arguments::format_names())]
+    pub format: String,
+    /// At most this many rows
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: clap::ColorChoice,
+}
+
+/// Parts per million.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && (0.0..=250_000.0).contains(rate));
+    rate.ok_or("expected a number of parts per million, from 0 to 250000".to_owned())
+}
+
+/// Runs the command.
+pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
+    let rules = command
+        .matched
+        .iter()
+        .map(|text| MatchRule::parse(text).map_err(|why| Failure::usage(format!("--match {text}: {why}"))));
+    let request = SyncRequest {
+        rules: rules.collect::<Result<_, _>>()?,
+        method: command.method.of_graph(),
+        reference: command.reference.clone(),
+        drift_ppb: parts_per_billion(command.drift),
+        wander_ppb_per_s: parts_per_billion(command.wander),
+    };
+    Selection::new(&command.input, None)?.refuse("hodo sync relates clocks by all events")?;
+    let Input { offset, call, chunk_size, .. } = &command.input;
+    if !offset.is_empty() || call.is_some() || chunk_size.is_some() {
+        return Err(Failure::usage(
+            "hodo sync finds out how clocks are related: --offset, --call and --chunk-size have no meaning",
+        ));
+    }
+    // What is found is several tables.
+    output::check(2, &view(command))?;
+    let experiment = input::unplaced(&command.input, Needs { flow: false, sideband: false, events: true })?;
+    let bytes = experiment.with(|traces| traces.events.bytes());
+    let progress = Progress::new(bytes, command.input.quiet);
+    let outcome = experiment.synchronise(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    let Some(outcome) = outcome else { return Ok(INTERRUPTED.into()) };
+    write(command, &outcome)?;
+    if let Some(file) = &command.output {
+        save(&outcome.synchronised, file)?;
+    }
+    let alone = unconnected(&outcome);
+    for name in &alone {
+        eprintln!("hodo: {name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
+    }
+    let lost = experiment.with(|traces| events::lost(&traces.events));
+    let lossless = outcome.losses.is_empty() && lost == (0, 0);
+    input::tell(outcome.losses);
+    match alone.is_empty() {
+        true => Ok(input::exit_code_of(&command.input, &experiment, lossless)),
+        false => Ok(crate::failure::UNREADABLE.into()),
+    }
+}
+
+fn parts_per_billion(ppm: f64) -> u64 {
+    (ppm * 1000.0).round().clamp(0.0, 1e12) as u64
+}
+
+/// Inputs that nothing connects with the timeline.
+fn unconnected(outcome: &SyncOutcome) -> Vec<String> {
+    let clocks = outcome.timeline.report().clocks.iter().zip(&outcome.clocks);
+    clocks.filter(|(clock, _)| clock.hops.is_none()).flat_map(|(_, names)| names.clone()).collect()
+}
+
+/// Why there may be no messages.
+fn advice(outcome: &SyncOutcome) -> String {
+    let ends: u64 = outcome.matched.iter().map(|matched| matched.ends).sum();
+    let rules: Vec<String> = outcome.matched.iter().map(|matched| matched.rule.to_string()).collect();
+    match ends {
+        0 => format!(
+            "no event is an end of a message ({}); record net_dev_queue and net_if_receive_skb with LTTng on both sides, or name events with equal fields: --match 'send.seq = recv.seq'",
+            rules.join(", ")
+        ),
+        ends => format!("{ends} events are ends of messages, and none of its own has its other end there"),
+    }
+}
+
+/// How tables are written.
+fn view(command: &Sync) -> arguments::Output {
+    arguments::Output {
+        format: command.format.clone(),
+        output: None,
+        limit: command.limit,
+        color: command.color,
+    }
+}
+
+fn write(command: &Sync, outcome: &SyncOutcome) -> Result<(), Failure> {
+    let view = view(command);
+    let tables = [clocks(command, outcome), edges(outcome), matched(outcome), left_out(outcome)];
+    let shown: Vec<Table> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+    let mut out = Destination::open(None)?;
+    let people = output::view(&view).reader == Reader::People;
+    written(output::write_all(&shown, view.limit, &view, &mut out))?;
+    if people {
+        written(pictures(outcome, &mut out))?;
+    }
+    out.finish()
+}
+
+/// A picture for each clock but that of the timeline.
+fn pictures(outcome: &SyncOutcome, out: &mut dyn Write) -> io::Result<()> {
+    for (trace, (name, knots)) in outcome.synchronised.traces.iter().zip(&outcome.curves) {
+        if !trace.knots.is_empty() {
+            writeln!(out)?;
+            picture::offset(name, knots, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn nanos(value: Option<u64>) -> Value {
+    value.into()
+}
+
+/// The clocks, with the names of their inputs.
+fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
+    let columns = vec![
+        Column::text("clock"),
+        Column::integer("hops", Unit::Count),
+        Column::signed("drift_ppb", Unit::None),
+        Column::signed("wander_ppb", Unit::None),
+        Column::integer("half_width_median_ns", Unit::Nanoseconds),
+        Column::integer("half_width_max_ns", Unit::Nanoseconds),
+        Column::text("bounded"),
+        Column::integer("steps", Unit::Count),
+        Column::integer("contradictions", Unit::Count),
+    ];
+    let row = |(clock, names): (&ClockReport, &Vec<String>)| -> Vec<Value> {
+        let sides = match (clock.hops, clock.bounded) {
+            (None, _) | (_, (false, false)) => "no",
+            (_, (true, true)) => "yes",
+            (_, (true, false)) => "from below only",
+            (_, (false, true)) => "from above only",
+        };
+        vec![
+            names.join(" = ").into(),
+            clock.hops.map(u64::from).into(),
+            clock.drift_ppb.into(),
+            clock.wander_ppb.into(),
+            nanos(clock.half_width_median_ns),
+            nanos(clock.half_width_max_ns),
+            sides.into(),
+            (clock.steps.len() as u64).into(),
+            clock.contradictions.into(),
+        ]
+    };
+    let rows = outcome.timeline.report().clocks.iter().zip(&outcome.clocks).map(row);
+    let summary = vec![
+        ("method", command.method.name().into()),
+        ("timeline", outcome.clocks[0].join(" = ").into()),
+        ("drift_bound_ppb", parts_per_billion(command.drift).into()),
+        ("wander_bound_ppb_per_s", parts_per_billion(command.wander).into()),
+    ];
+    Table::new("clocks", Shape::Counters, summary, columns, rows)
+}
+
+/// What became of the messages between each two clocks.
+fn edges(outcome: &SyncOutcome) -> Table {
+    let columns = vec![
+        Column::text("from"),
+        Column::text("to"),
+        Column::integer("pairs", Unit::Count),
+        Column::integer("pairs_back", Unit::Count),
+        Column::integer("used", Unit::Count),
+        Column::integer("implied", Unit::Count),
+        Column::integer("dropped", Unit::Count),
+        Column::integer("violations_before", Unit::Count),
+        Column::integer("violations_after", Unit::Count),
+        Column::signed("drift_ppb", Unit::None),
+        Column::signed("wander_ppb", Unit::None),
+        Column::integer("half_width_ns", Unit::Nanoseconds),
+        Column::integer("steps", Unit::Count),
+    ];
+    let row = |edge: &EdgeReport| -> Vec<Value> {
+        vec![
+            outcome.clocks[edge.a.0 as usize].join(" = ").into(),
+            outcome.clocks[edge.b.0 as usize].join(" = ").into(),
+            edge.pairs_to_b.into(),
+            (edge.pairs - edge.pairs_to_b).into(),
+            edge.used.into(),
+            edge.implied.into(),
+            edge.dropped.into(),
+            edge.violations_before.into(),
+            edge.violations_after.into(),
+            edge.drift_ppb.into(),
+            edge.wander_ppb.into(),
+            nanos(edge.half_width_ns),
+            edge.steps.into(),
+        ]
+    };
+    Table::new("messages", Shape::Counters, Vec::new(), columns, outcome.edges().iter().map(row))
+}
+
+/// What each rule found.
+fn matched(outcome: &SyncOutcome) -> Table {
+    let columns = vec![
+        Column::text("match"),
+        Column::integer("ends", Unit::Count),
+        Column::integer("pairs", Unit::Count),
+        Column::integer("lost_sends", Unit::Count),
+        Column::integer("lost_receives", Unit::Count),
+        Column::integer("repeated", Unit::Count),
+        Column::integer("same_clock", Unit::Count),
+    ];
+    let row = |matched: &Matched| -> Vec<Value> {
+        vec![
+            matched.rule.to_string().into(),
+            matched.ends.into(),
+            matched.report.pairs.into(),
+            matched.report.lost_sends.into(),
+            matched.report.lost_receives.into(),
+            matched.report.repeated.into(),
+            matched.report.same_clock.into(),
+        ]
+    };
+    Table::new("matches", Shape::Counters, Vec::new(), columns, outcome.matched.iter().map(row))
+}
+
+/// Pairs that were left out, by cause.
+fn left_out(outcome: &SyncOutcome) -> Table {
+    let causes = [
+        (
+            DropCause::Contradicts,
+            "contradicts",
+            "it contradicts other pairs, and is among the fewest that do",
+        ),
+        (DropCause::Late, "late", "it took far longer than others: probably a wrong match"),
+        (DropCause::OutOfRange, "out_of_range", "its clocks are years from those of the others"),
+        (DropCause::AtStep, "at_step", "a step of a clock leaves its order unknown"),
+    ];
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for edge in outcome.edges() {
+        for (cause, name, meaning) in causes {
+            let pairs = edge.dropped_pairs.iter().filter(|pair| pair.cause == cause).count() as u64;
+            if pairs > 0 {
+                let from = outcome.clocks[edge.a.0 as usize].join(" = ");
+                let to = outcome.clocks[edge.b.0 as usize].join(" = ");
+                rows.push(vec![from.into(), to.into(), name.into(), pairs.into(), meaning.into()]);
+            }
+        }
+    }
+    let columns = vec![
+        Column::text("from"),
+        Column::text("to"),
+        Column::text("cause"),
+        Column::integer("pairs", Unit::Count),
+        Column::text("meaning"),
+    ];
+    Table::new("dropped", Shape::Counters, Vec::new(), columns, rows)
+}
+
+/// Writes the experiment. Inputs below its folder are named from there, so that the folder can move.
+fn save(synchronised: &Synchronised, file: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", file.display()));
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::canonicalize(folder).map_err(failed)?;
+    let mut synchronised = synchronised.clone();
+    for trace in &mut synchronised.traces {
+        let path = fs::canonicalize(&trace.input).map_err(failed)?;
+        trace.input = path.strip_prefix(&folder).map(PathBuf::from).unwrap_or(path);
+    }
+    let text = toml::to_string(&synchronised)
+        .map_err(|error| Failure::unreadable(format!("{}: {error}", file.display())))?;
+    let mut out = Destination::open(Some(file))?;
+    written(writeln!(
+        out,
+        "# Written by `hodo sync`; name this file as an input of other commands.\n{text}"
+    ))?;
+    out.finish()
+}

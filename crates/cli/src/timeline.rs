@@ -1,0 +1,173 @@
+//! Several inputs on one timeline: experiments that `hodo sync` wrote, offsets by hand, and what is known of clocks.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use hodo_engine::{
+    Experiment, Relation, Synchronised, TimelineRequest, TraceClock, TraceOffset, Traces, nanos,
+};
+use hodo_model::{Column, Shape, Table, Unit, Value};
+
+use crate::{arguments::Input, failure::Failure};
+
+/// A file of an experiment is larger than this only where it was not written by `hodo sync`.
+const LARGEST: u64 = 1 << 30;
+
+/// `--offset TRACE=±TIME`.
+pub fn offset(text: &str) -> Result<TraceOffset, String> {
+    let wrong = || "expected TRACE=±TIME, such as ./kernel-trace=-1.5s or b.data=+300us".to_owned();
+    let (trace, time) = text.rsplit_once('=').filter(|(trace, _)| !trace.is_empty()).ok_or_else(wrong)?;
+    let (sign, size) = match (time.strip_prefix('-'), time.strip_prefix('+')) {
+        (Some(size), _) => (-1, size),
+        (_, Some(size)) => (1, size),
+        _ => (1, time),
+    };
+    let nanos = nanos(size).ok_or_else(wrong)?;
+    Ok(TraceOffset { trace: trace.to_owned(), nanos: sign * i128::from(nanos) })
+}
+
+/// The files to open: those that were named, and those of an experiment in its place.
+pub fn files(input: &Input) -> Result<(Vec<PathBuf>, Option<Synchronised>), Failure> {
+    let mut files = Vec::new();
+    let mut found = None;
+    for file in &input.files {
+        if !is_experiment(file) {
+            files.push(file.clone());
+            continue;
+        }
+        let experiment = read(file)?;
+        files.extend(experiment.traces.iter().map(|trace| trace.input.clone()));
+        if found.replace(experiment).is_some() {
+            return Err(Failure::usage("name one experiment: two have two timelines"));
+        }
+    }
+    Ok((files, found))
+}
+
+fn is_experiment(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "toml") && file.is_file()
+}
+
+/// Reads an experiment. Its inputs lie where it says, from its own folder on.
+fn read(file: &Path) -> Result<Synchronised, Failure> {
+    let failed = |why: String| Failure::unreadable(format!("{}: {why}", file.display()));
+    if fs::metadata(file).is_ok_and(|about| about.len() > LARGEST) {
+        return Err(failed("it is too large for an experiment that `hodo sync` wrote".to_owned()));
+    }
+    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let mut experiment: Synchronised = toml::from_str(&text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        failed(format!("no experiment of `hodo sync`: {} at byte {at}", error.message()))
+    })?;
+    experiment.check().map_err(|error| failed(error.to_string()))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    for trace in &mut experiment.traces {
+        trace.input = folder.join(&trace.input);
+    }
+    Ok(experiment)
+}
+
+/// Puts all traces on one timeline.
+pub fn place(
+    experiment: &mut Experiment,
+    input: &Input,
+    synchronised: Option<Synchronised>,
+) -> Result<(), Failure> {
+    Ok(experiment.place(&TimelineRequest { offsets: input.offset.clone(), synchronised })?)
+}
+
+/// Refuses to merge events by times that say nothing of their order.
+pub fn refuse_unrelated(traces: &Traces<'_>) -> Result<(), Failure> {
+    let inputs = &traces.event_inputs;
+    let Some((input, why)) = traces.unrelated.first().filter(|_| inputs.first() != inputs.last()) else {
+        return Ok(());
+    };
+    let more = match traces.unrelated.len() - 1 {
+        0 => String::new(),
+        count => format!(" (and {count} more inputs)"),
+    };
+    Err(Failure::usage(format!(
+        "{input}{more}: its events can't be put in order with the others: {why}. Let `hodo sync -o experiment.toml` relate the clocks by events that both sides saw, and name experiment.toml here; or say how far they are apart: --offset {input}=+0s takes times as they are"
+    )))
+}
+
+/// Says once what is not known of the order of several inputs.
+pub fn tell_unrelated(experiment: &Experiment) {
+    for sentence in experiment.unrelated() {
+        eprintln!("hodo: unrelated clocks: {sentence}");
+    }
+}
+
+/// Says once which traces of one input may have clocks of their own.
+pub fn tell_as_they_are(experiment: &Experiment) {
+    let mut doubtful = experiment.clocks.iter().filter(|clock| clock.relation == Relation::AsItIs);
+    if let Some(first) = doubtful.next() {
+        let more = match doubtful.count() {
+            0 => String::new(),
+            count => format!(" (and {count} more traces)"),
+        };
+        eprintln!("hodo: {}{more}: {}", first.trace, first.how);
+    }
+}
+
+/// The clocks of all traces, where there are several.
+pub fn clocks(experiment: &Experiment) -> Option<Table> {
+    let clocks = &experiment.clocks;
+    if clocks.len() < 2 {
+        return None;
+    }
+    let columns = vec![
+        Column::text("trace"),
+        Column::text("clock"),
+        Column::text("host"),
+        Column::text("relation"),
+        Column::signed("offset_ns", Unit::Nanoseconds),
+        Column::integer("half_width_ns", Unit::Nanoseconds),
+        Column::text("how"),
+    ];
+    let several = clocks.iter().any(|clock| clock.input != clocks[0].input);
+    let row = |clock: &TraceClock| {
+        let name = match several {
+            true => format!("{}: {}", clock.input, clock.trace),
+            false => clock.trace.clone(),
+        };
+        let row: Vec<Value> = vec![
+            name.into(),
+            clock.clock.as_str().into(),
+            clock.host.as_deref().into(),
+            relation(clock.relation).into(),
+            clock.offset_ns.into(),
+            clock.half_width_ns.into(),
+            clock.how.as_str().into(),
+        ];
+        row
+    };
+    Some(Table::new("clocks", Shape::Counters, Vec::new(), columns, clocks.iter().map(row)))
+}
+
+fn relation(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Reference => "the timeline",
+        Relation::Related => "one clock",
+        Relation::ByHand => "by hand",
+        Relation::Synchronised => "synchronised",
+        Relation::AsItIs => "as it is",
+        Relation::Unrelated => "unrelated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_have_signs_and_units() {
+        let of = |text: &str| offset(text).map(|offset| (offset.trace, offset.nanos));
+        assert_eq!(of("a=b/c=+1.5s"), Ok(("a=b/c".to_owned(), 1_500_000_000)));
+        assert_eq!(of("x=-300us"), Ok(("x".to_owned(), -300_000)));
+        assert_eq!(of("x=0"), Ok(("x".to_owned(), 0)));
+        assert!(of("x").is_err() && of("=1s").is_err() && of("x=--1s").is_err() && of("x=1y").is_err());
+    }
+}

@@ -1,0 +1,398 @@
+//! Which events are the two ends of a message, and by which fields they are known to belong together.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use hodo_formats::events::{
+    Event, FieldPath, Stream, Trace,
+    schema::{EventClass, Scope},
+};
+use hodo_model::{
+    event::{Compound, FieldSink, Meaning, Name},
+    vocabulary,
+};
+use hodo_sync::{Direction, TcpKey};
+
+use crate::events::{find, is_like};
+
+/// What finds messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MatchRule {
+    /// The exchanges of boards: `sync_send.seq = sync_recv.seq`.
+    Exchanges,
+    /// TCP segments, as LTTng's network events record their headers.
+    Tcp,
+    /// Events with equal fields.
+    Fields(FieldMatch),
+}
+
+/// Two kinds of events, and the fields in which the ends of a message are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldMatch {
+    /// Pattern of the names of events that send.
+    send: String,
+    /// Pattern of the names of those that receive.
+    receive: String,
+    /// Fields of both.
+    fields: Vec<(String, String)>,
+}
+
+impl MatchRule {
+    /// What is looked for unless something else is asked for.
+    pub const USUAL: [MatchRule; 2] = [MatchRule::Exchanges, MatchRule::Tcp];
+
+    /// Reads `exchanges`, `tcp`, or `SEND.FIELD = RECEIVE.FIELD`, of which several are joined by `and`.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn parse(text: &str) -> Result<MatchRule, String> {
+        match text.trim() {
+            "exchanges" => return Ok(MatchRule::Exchanges),
+            "tcp" => return Ok(MatchRule::Tcp),
+            _ => {}
+        }
+        let mut found: Option<FieldMatch> = None;
+        for part in text.split(" and ") {
+            let wrong = || {
+                format!(
+                    "`{part}`: expected SEND.FIELD = RECEIVE.FIELD, such as `send.seq = recv.seq`, or exchanges, or tcp"
+                )
+            };
+            let (one, other) = part.split_once('=').ok_or_else(wrong)?;
+            let end = |text: &str| {
+                let (event, field) = text.trim().trim_end_matches('=').trim().split_once('.')?;
+                let is_named = !event.is_empty() && !field.is_empty() && !text.contains('<');
+                is_named.then(|| (event.to_owned(), field.to_owned()))
+            };
+            let ((send, field), (receive, other)) =
+                end(one).zip(end(other.trim_start_matches('='))).ok_or_else(wrong)?;
+            let rule = found.get_or_insert_with(|| FieldMatch {
+                send: send.clone(),
+                receive: receive.clone(),
+                fields: Vec::new(),
+            });
+            if (&rule.send, &rule.receive) != (&send, &receive) {
+                return Err(format!("`{part}`: the events of all parts have to be the same two"));
+            }
+            rule.fields.push((field, other));
+        }
+        let rule = found.ok_or_else(|| "no fields were given".to_owned())?;
+        match rule.send == rule.receive {
+            true => {
+                Err(format!("`{}` can't be both the event that sends and the one that receives", rule.send))
+            }
+            false => Ok(MatchRule::Fields(rule)),
+        }
+    }
+}
+
+impl fmt::Display for MatchRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MatchRule::Exchanges => f.write_str("exchanges"),
+            MatchRule::Tcp => f.write_str("tcp"),
+            MatchRule::Fields(rule) => {
+                let part = |(one, other): &(String, String)| {
+                    format!("{}.{one} = {}.{other}", rule.send, rule.receive)
+                };
+                f.write_str(&rule.fields.iter().map(part).collect::<Vec<_>>().join(" and "))
+            }
+        }
+    }
+}
+
+/// By what the two ends of a message are known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Tcp(TcpKey),
+    /// The values of fields, one behind the other.
+    Fields(Vec<u8>),
+}
+
+/// An event that is an end of a message.
+pub(super) struct End {
+    pub(super) direction: Direction,
+    what: What,
+}
+
+enum What {
+    Segment,
+    /// Of events whose fields all must be there: where they are, and what stands before their values.
+    Fields(Vec<FieldPath>, Vec<u8>),
+}
+
+/// What tells boards of one master apart: the master names the slave, and a slave is named by its input.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peer {
+    /// Whether there are several slaves, so that their numbers matter.
+    pub(super) matters: bool,
+    /// The number at the end of the input's name.
+    pub(super) number: Option<u64>,
+}
+
+impl MatchRule {
+    /// The end that events of a class are, if they are one.
+    pub(super) fn end(
+        &self,
+        trace: &Trace<'_>,
+        stream: &Stream<'_>,
+        class: &EventClass,
+        peer: Peer,
+    ) -> Option<End> {
+        let is = |pattern: &str| vocabulary::names(&class.name).iter().any(|name| matches(name, pattern));
+        let side = |send: &str, receive: &str| match (is(send), is(receive)) {
+            (true, _) => Some(Direction::Send),
+            (_, true) => Some(Direction::Receive),
+            _ => None,
+        };
+        let path = |field: &str| find(trace, stream, class, &field.split('.').collect::<Vec<_>>());
+        match self {
+            MatchRule::Tcp => {
+                let direction = side("net_dev_queue", "net_if_receive_skb")?;
+                Some(End { direction, what: What::Segment })
+            }
+            MatchRule::Exchanges => {
+                let direction = side("sync_send", "sync_recv")?;
+                let mut paths = vec![path("seq")?];
+                let mut before = Vec::new();
+                match path("slave").filter(|_| peer.matters) {
+                    Some(slave) => paths.insert(0, slave),
+                    None if peer.matters => integer(peer.number?.into(), &mut before),
+                    None => {}
+                }
+                Some(End { direction, what: What::Fields(paths, before) })
+            }
+            MatchRule::Fields(rule) => {
+                let direction = side(&rule.send, &rule.receive)?;
+                let of = |(send, receive): &(String, String)| match direction {
+                    Direction::Send => path(send),
+                    Direction::Receive => path(receive),
+                };
+                let paths = rule.fields.iter().map(of).collect::<Option<_>>()?;
+                Some(End { direction, what: What::Fields(paths, Vec::new()) })
+            }
+        }
+    }
+}
+
+/// Whether a class records which slave it is about.
+pub(super) fn names_slave(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass) -> bool {
+    find(trace, stream, class, &["slave"]).is_some()
+}
+
+fn matches(name: &str, pattern: &str) -> bool {
+    is_like(name.as_bytes(), pattern.as_bytes())
+}
+
+impl End {
+    /// The key of an event; `None` where it has none, such as a packet that is not TCP.
+    pub(super) fn key(&self, event: &Event<'_, '_, '_>) -> Option<Key> {
+        match &self.what {
+            What::Segment => {
+                let mut headers = Headers::default();
+                event.tell(Scope::Payload, &mut headers).ok()?;
+                headers.key().map(Key::Tcp)
+            }
+            What::Fields(paths, before) => {
+                let mut values = Values(before.clone());
+                for path in paths {
+                    event.tell_field(path, &mut values).ok()?;
+                }
+                Some(Key::Fields(values.0))
+            }
+        }
+    }
+}
+
+/// An integer among values: with its kind before it, as no text begins.
+fn integer(value: i128, values: &mut Vec<u8>) {
+    values.push(b'i');
+    values.extend(value.to_le_bytes());
+}
+
+/// Values of fields, so that equal ones have equal bytes.
+struct Values(Vec<u8>);
+
+impl FieldSink for Values {
+    fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
+        integer(value.into(), &mut self.0);
+    }
+
+    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
+        integer(value.into(), &mut self.0);
+    }
+
+    fn real(&mut self, _: Name<'_>, value: f64) {
+        self.0.push(b'r');
+        self.0.extend(value.to_bits().to_le_bytes());
+    }
+
+    fn boolean(&mut self, _: Name<'_>, value: bool) {
+        integer(value.into(), &mut self.0);
+    }
+
+    fn text(&mut self, _: Name<'_>, text: &[u8]) {
+        self.0.push(b't');
+        self.0.extend((text.len() as u64).to_le_bytes());
+        self.0.extend_from_slice(text);
+    }
+
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        self.text(name, bytes);
+    }
+
+    fn absent(&mut self, _: Name<'_>) {
+        self.0.push(b'n');
+    }
+
+    fn begin(&mut self, _: Name<'_>, _: Compound) {
+        self.0.push(b'(');
+    }
+
+    fn end(&mut self, _: Compound) {
+        self.0.push(b')');
+    }
+}
+
+/// The headers of a network packet, wherever in an event they are: LTTng-modules, `instrumentation/events/net.h`.
+#[derive(Debug, Default)]
+struct Headers {
+    source: Vec<u8>,
+    destination: Vec<u8>,
+    ports: [Option<u16>; 2],
+    seq: Option<u32>,
+    ack: Option<u32>,
+    flags: u16,
+    /// The array whose elements come.
+    array: Option<Side>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Source,
+    Destination,
+}
+
+impl Headers {
+    fn key(&self) -> Option<TcpKey> {
+        let address = |bytes: &[u8]| match bytes.len() {
+            4 => Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?))),
+            16 => Some(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?))),
+            _ => None,
+        };
+        let [source, destination] = self.ports;
+        Some(TcpKey {
+            source: SocketAddr::new(address(&self.source)?, source?),
+            destination: SocketAddr::new(address(&self.destination)?, destination?),
+            seq: self.seq?,
+            ack: self.ack?,
+            flags: self.flags,
+        })
+    }
+
+    fn address(&mut self, side: Side) -> &mut Vec<u8> {
+        match side {
+            Side::Source => &mut self.source,
+            Side::Destination => &mut self.destination,
+        }
+    }
+
+    fn side(name: Name<'_>) -> Option<Side> {
+        match name {
+            Name::Member("saddr") => Some(Side::Source),
+            Name::Member("daddr") => Some(Side::Destination),
+            _ => None,
+        }
+    }
+}
+
+impl FieldSink for Headers {
+    fn unsigned(&mut self, name: Name<'_>, value: u64, _: &Meaning) {
+        match name {
+            Name::Element(_) => {
+                if let Some(side) = self.array
+                    && self.address(side).len() < 16
+                {
+                    self.address(side).push(value as u8);
+                }
+            }
+            Name::Member("source_port") => self.ports[0] = u16::try_from(value).ok(),
+            Name::Member("dest_port") => self.ports[1] = u16::try_from(value).ok(),
+            Name::Member("seq") => self.seq = u32::try_from(value).ok(),
+            Name::Member("ack_seq") => self.ack = u32::try_from(value).ok(),
+            Name::Member("flags") => self.flags = value as u16,
+            Name::Member(_) => {}
+        }
+    }
+
+    fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
+        self.unsigned(name, value as u64, meaning);
+    }
+
+    fn real(&mut self, _: Name<'_>, _: f64) {}
+
+    fn boolean(&mut self, _: Name<'_>, _: bool) {}
+
+    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
+
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        if let Some(side) = Headers::side(name) {
+            *self.address(side) = bytes.to_vec();
+        }
+    }
+
+    fn absent(&mut self, _: Name<'_>) {}
+
+    fn begin(&mut self, name: Name<'_>, compound: Compound) {
+        if compound == Compound::Array {
+            self.array = Headers::side(name);
+        }
+    }
+
+    fn end(&mut self, compound: Compound) {
+        if compound == Compound::Array {
+            self.array = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_two_events_and_their_fields() {
+        let rule = MatchRule::parse("send.seq = recv.seq and send.a.b = recv.c").unwrap();
+        assert_eq!(rule.to_string(), "send.seq = recv.seq and send.a.b = recv.c");
+        assert_eq!(MatchRule::parse("my:send.n == my:recv.n").unwrap().to_string(), "my:send.n = my:recv.n");
+        assert_eq!(MatchRule::parse("tcp"), Ok(MatchRule::Tcp));
+        for wrong in ["", "send", "send = recv", "send.a = recv", "a.x = b.x and a.y = c.y", "a.x = a.x"] {
+            assert!(MatchRule::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_segment_has_addresses_ports_and_numbers() {
+        let mut headers = Headers::default();
+        let meaning = Meaning::default();
+        let address = |headers: &mut Headers, name, last: u64| {
+            headers.begin(Name::Member(name), Compound::Array);
+            for (index, byte) in [10, 0, 0, last].into_iter().enumerate() {
+                headers.unsigned(Name::Element(index as u64), byte, &meaning);
+            }
+            headers.end(Compound::Array);
+        };
+        address(&mut headers, "saddr", 1);
+        address(&mut headers, "daddr", 2);
+        assert_eq!(headers.key(), None);
+        for (name, value) in
+            [("source_port", 4000), ("dest_port", 80), ("seq", 7), ("ack_seq", 9), ("flags", 0x18)]
+        {
+            headers.unsigned(Name::Member(name), value, &meaning);
+        }
+        let key = headers.key().unwrap();
+        assert_eq!((key.source.to_string().as_str(), key.seq, key.flags), ("10.0.0.1:4000", 7, 0x18));
+    }
+}

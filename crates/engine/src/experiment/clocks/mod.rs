@@ -1,0 +1,376 @@
+//! The timeline of an experiment: which traces have one clock, and how the times of the others become its.
+//!
+//! ```text
+//! formats ──ClockIdentity──► relate ──┐
+//! --offset TRACE=TIME ────────────────┼──► Placement of each input ──► its times, on one timeline
+//! experiment.toml (`hodo sync`) ──────┘            └──► TraceClock: what is known, or missing
+//! ```
+
+mod matching;
+mod relate;
+mod synchronise;
+mod synchronised;
+
+use std::collections::BTreeMap;
+
+use hodo_clock::TimeMap;
+use hodo_formats::{ClockIdentity, events::Trace};
+use serde::Serialize;
+
+pub use self::matching::MatchRule;
+use self::relate::{Related, relate};
+pub use self::synchronise::{Matched, SyncOutcome, SyncRequest};
+pub(crate) use self::synchronised::micros;
+pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedTrace};
+use super::{Experiment, Refusal, Traces};
+use crate::{FlowTrace, Input};
+
+/// What the user says of the times of an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceOffset {
+    /// The input: its path, or the last part of it.
+    pub trace: String,
+    /// What is added to its times, in nanoseconds.
+    pub nanos: i128,
+}
+
+/// What is asked of the timeline.
+#[derive(Clone, Debug, Default)]
+pub struct TimelineRequest {
+    /// Offsets by hand.
+    pub offsets: Vec<TraceOffset>,
+    /// What `hodo sync` found.
+    pub synchronised: Option<Synchronised>,
+}
+
+/// How an input came onto the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// Its clock is the timeline's.
+    Reference,
+    /// Its clock is known to be one with that of another trace.
+    Related,
+    /// The user said how far it is apart.
+    ByHand,
+    /// `hodo sync` found out by events.
+    Synchronised,
+    /// It shares the input, but not surely the clock, of other traces: its times are taken as they are.
+    AsItIs,
+    /// Nothing is known: its times are its own.
+    Unrelated,
+}
+
+/// The clock of a trace.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceClock {
+    /// The input.
+    pub input: String,
+    /// The trace in it.
+    pub trace: String,
+    /// What clock it is, for people.
+    pub clock: String,
+    /// Its host, where the format says so.
+    pub host: Option<String>,
+    /// How it came onto the timeline.
+    pub relation: Relation,
+    /// The same in words: by what it is known, or what is missing.
+    pub how: String,
+    /// What is added to its own times, in nanoseconds; `None` where they follow a curve.
+    pub offset_ns: Option<i64>,
+    /// Half the longest interval in which the truth lies, in nanoseconds; 0 where the clock is the timeline's own.
+    pub half_width_ns: Option<u64>,
+}
+
+/// The traces of an input, and how they come onto the timeline.
+struct Unit {
+    input: usize,
+    label: String,
+    identity: ClockIdentity,
+    has_events: bool,
+    placement: Option<(Relation, TimeMap, String)>,
+    missing: String,
+}
+
+impl Unit {
+    /// Whether a name means it: its path, or the last part of that.
+    fn is_named(&self, name: &str) -> bool {
+        self.label == name || self.label.trim_end_matches('/').rsplit('/').next() == Some(name)
+    }
+}
+
+impl Experiment {
+    /// Puts all traces on one timeline: once, before anything is asked of them.
+    ///
+    /// # Errors
+    /// An offset for what is no input, or for several.
+    pub fn place(&mut self, request: &TimelineRequest) -> Result<(), Refusal> {
+        let labels = self.input_labels();
+        let clocks = self.with_mut(|traces| place(traces, &labels, request))?;
+        self.clocks = clocks;
+        Ok(())
+    }
+
+    /// Inputs whose clocks are related to no other, and what is missing: a sentence each.
+    pub fn unrelated(&self) -> Vec<String> {
+        let unrelated = self.clocks.iter().filter(|clock| clock.relation == Relation::Unrelated);
+        let mut sentences: Vec<String> =
+            unrelated.map(|clock| format!("{}: {}", clock.input, clock.how)).collect();
+        sentences.dedup();
+        sentences
+    }
+}
+
+/// How an input was named.
+pub(super) fn label(input: &Input) -> String {
+    match input {
+        Input::File(path) => path.display().to_string(),
+        Input::Raw(raw) => raw.trace.display().to_string(),
+    }
+}
+
+fn place(
+    traces: &mut Traces<'_>,
+    labels: &[String],
+    request: &TimelineRequest,
+) -> Result<Vec<TraceClock>, Refusal> {
+    let mut units = units(traces, labels);
+    by_hand(&mut units, &request.offsets)?;
+    if let Some(synchronised) = &request.synchronised {
+        for unit in &mut units {
+            let found = synchronised.trace(&unit.label);
+            if let (Some(trace), None) = (found, &unit.placement) {
+                same_trace(traces, unit, trace)?;
+                let how = trace.describe(synchronised.method());
+                let relation = if trace.reference { Relation::Reference } else { Relation::Synchronised };
+                unit.placement = Some((relation, trace.time_map(), how));
+            }
+        }
+    }
+    by_identity(&mut units);
+    let maps: BTreeMap<usize, TimeMap> = units
+        .iter()
+        .filter_map(|unit| Some((unit.input, unit.placement.as_ref()?.1.clone())))
+        .filter(|(_, map)| !map.is_identity())
+        .collect();
+    let clocks = describe(traces, &units);
+    for (index, (label, flow)) in traces.flows.iter_mut().enumerate() {
+        if let Some(map) = maps.get(&traces.flow_inputs[index]) {
+            shift_flow(flow, map, label)?;
+        }
+    }
+    for (trace, input) in traces.events.traces.iter_mut().zip(&traces.event_inputs) {
+        if let Some(map) = maps.get(input) {
+            trace.place(map.clone());
+        }
+    }
+    traces.wall = units.iter().find_map(|unit| {
+        let (_, map, _) = unit.placement.as_ref()?;
+        Some(map.constant()? + unit.identity.shown_zero - unit.identity.unix_zero?)
+    });
+    let lost = units.iter().filter(|unit| unit.placement.is_none());
+    traces.unrelated = lost.map(|unit| (unit.label.clone(), unit.missing.clone())).collect();
+    Ok(clocks)
+}
+
+/// Refuses a trace that is not the one that was synchronised.
+fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Result<(), Refusal> {
+    let own =
+        traces.event_inputs.iter().zip(&traces.events.traces).filter(|(input, _)| **input == unit.input);
+    let spans = own.filter_map(|(_, trace)| trace.span());
+    let Some((begin, end)) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else {
+        return Ok(());
+    };
+    let clamp = |time: i128| time.clamp(i64::MIN.into(), i64::MAX.into());
+    match (clamp(begin.0), clamp(end.0)) == (known.begin_ns.into(), known.end_ns.into()) {
+        true => Ok(()),
+        false => Err(Refusal(format!(
+            "{}: it lasts from {begin} s to {end} s, and another trace was synchronised; write the experiment again with `hodo sync -o`",
+            unit.label
+        ))),
+    }
+}
+
+/// An input's control flow has one clock for all: what follows a curve is shifted by its middle. Its times are never
+/// negative.
+fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap, label: &str) -> Result<(), Refusal> {
+    let Some((first, last)) = flow.span().zip(flow.recording.config.clock).map(|((first, last), clock)| {
+        let nanos = |tick| hodo_clock::OriginNanos(clock.nanos(tick).0.into());
+        (nanos(first), nanos(last))
+    }) else {
+        return Ok(());
+    };
+    let middle = hodo_clock::OriginNanos((first.0 + last.0) / 2);
+    let shift = map.estimate(middle).0 - middle.0;
+    match i64::try_from(shift) {
+        Ok(shift) if first.0 + i128::from(shift) >= 0 => {
+            flow.recording.shift(shift);
+            Ok(())
+        }
+        _ => Err(Refusal(format!(
+            "{label}: by {} s its times would begin at {} s, before zero; move the other traces instead",
+            signed_seconds(shift),
+            signed_seconds(first.0 + shift)
+        ))),
+    }
+}
+
+/// Every input that has traces, in order. The clock is that of its control flow, else that of its first trace.
+fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
+    let flows = traces.flow_inputs.iter().zip(&traces.flows);
+    let flows = flows.map(|(&input, (_, flow))| (input, ClockIdentity::of_recording(&flow.recording)));
+    let events = traces.event_inputs.iter().zip(&traces.events.traces);
+    let events = events.map(|(&input, trace)| (input, ClockIdentity::of_trace(trace)));
+    let mut all: BTreeMap<usize, ClockIdentity> = BTreeMap::new();
+    for (input, identity) in flows.chain(events) {
+        all.entry(input).or_insert(identity);
+    }
+    let unit = |(input, identity): (usize, ClockIdentity)| Unit {
+        input,
+        label: labels.get(input).cloned().unwrap_or_default(),
+        identity,
+        has_events: traces.event_inputs.contains(&input),
+        placement: None,
+        missing: String::new(),
+    };
+    all.into_iter().map(unit).collect()
+}
+
+fn by_hand(units: &mut [Unit], offsets: &[TraceOffset]) -> Result<(), Refusal> {
+    for TraceOffset { trace, nanos } in offsets {
+        let exact = units.iter().position(|unit| unit.label == *trace);
+        let meant: Vec<usize> = match exact {
+            Some(index) => vec![index],
+            None => (0..units.len()).filter(|&index| units[index].is_named(trace)).collect(),
+        };
+        let known = || units.iter().map(|unit| unit.label.as_str()).collect::<Vec<_>>().join(", ");
+        let &[index] = meant.as_slice() else {
+            let count = if meant.is_empty() { "no input" } else { "several inputs" };
+            return Err(Refusal(format!(
+                "--offset {trace}: {count} of this name; the inputs are {}",
+                known()
+            )));
+        };
+        let how = format!("{} s by --offset", signed_seconds(*nanos));
+        units[index].placement = Some((Relation::ByHand, TimeMap::shift(*nanos), how));
+    }
+    Ok(())
+}
+
+/// A span of time with its sign, as `+0.000000500`.
+pub(crate) fn signed_seconds(nanos: i128) -> String {
+    let sign = if nanos < 0 { '-' } else { '+' };
+    let size = nanos.unsigned_abs();
+    format!("{sign}{}.{:09}", size / 1_000_000_000, size % 1_000_000_000)
+}
+
+/// Places what has the clock of something that is placed; the first one that nothing else is said of is the reference.
+fn by_identity(units: &mut [Unit]) {
+    let is_anchored = units.iter().any(is_anchor);
+    if let Some(index) = reference(units).filter(|_| !is_anchored) {
+        units[index].placement =
+            Some((Relation::Reference, TimeMap::default(), "the clock of the timeline".to_owned()));
+    }
+    let mut changed = true;
+    while std::mem::take(&mut changed) {
+        for index in 0..units.len() {
+            if units[index].placement.is_some() {
+                continue;
+            }
+            let mut missing = Vec::new();
+            let placed = units.iter().filter(|unit| unit.placement.is_some());
+            let found = placed.into_iter().find_map(|placed| {
+                match relate(&placed.identity, &units[index].identity) {
+                    Ok(related) => Some((placed, related)),
+                    Err(why) => {
+                        missing.push(format!("not related to {}: {why}", placed.label));
+                        None
+                    }
+                }
+            });
+            let placement = found.map(|(placed, related)| {
+                let map = placed.placement.as_ref().map(|(_, map, _)| map.clone()).unwrap_or_default();
+                // Its times become those that the other shows, and these are placed.
+                let map = follow(related.shift, &map);
+                (Relation::Related, map, format!("{} ({})", related.how, placed.label))
+            });
+            changed |= placement.is_some();
+            units[index].missing = missing.into_iter().next().unwrap_or_default();
+            units[index].placement = placement;
+        }
+    }
+}
+
+/// The input whose clock is the timeline's: the first whose times count from 1970, else the first with events, else the
+/// first.
+fn reference(units: &[Unit]) -> Option<usize> {
+    let rank = |unit: &Unit| match unit.identity.unix_zero == Some(unit.identity.shown_zero) {
+        true => 0,
+        false if unit.has_events => 1,
+        false => 2,
+    };
+    let open = units.iter().enumerate().filter(|(_, unit)| unit.placement.is_none());
+    open.min_by_key(|(index, unit)| (rank(unit), *index)).map(|(index, _)| index)
+}
+
+/// Whether the timeline is given by it.
+fn is_anchor(unit: &Unit) -> bool {
+    let of = |(relation, ..): &(Relation, TimeMap, String)| {
+        matches!(relation, Relation::Reference | Relation::Synchronised)
+    };
+    unit.placement.as_ref().is_some_and(of)
+}
+
+/// A constant, and then a map.
+fn follow(shift: i128, map: &TimeMap) -> TimeMap {
+    match map.constant() {
+        Some(constant) => TimeMap::shift(shift + constant),
+        None => map.behind(shift),
+    }
+}
+
+/// What is known of the clock of every trace.
+fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
+    let unit = |input: usize| units.iter().find(|unit| unit.input == input);
+    let flows = traces.flow_inputs.iter().zip(&traces.flows).filter_map(|(&input, (_, flow))| {
+        let identity = ClockIdentity::of_recording(&flow.recording);
+        Some(trace_clock(unit(input)?, "control flow", &identity, None))
+    });
+    let events = traces.event_inputs.iter().zip(&traces.events.traces).filter_map(|(&input, trace)| {
+        let unit = unit(input)?;
+        let identity = ClockIdentity::of_trace(trace);
+        // What comes in one file or folder is on one timeline by its own word.
+        let apart = match is_of(trace, &unit.identity) {
+            true => None,
+            false => relate(&unit.identity, &identity).err(),
+        };
+        Some(trace_clock(unit, &trace.name, &identity, apart))
+    });
+    flows.chain(events).collect()
+}
+
+/// Whether a trace's clock is this one, or its file's own: perf writes all that is in a file by one clock.
+fn is_of(trace: &Trace<'_>, identity: &ClockIdentity) -> bool {
+    ClockIdentity::of_trace(trace) == *identity || trace.format() == "perf.data"
+}
+
+fn trace_clock(unit: &Unit, trace: &str, identity: &ClockIdentity, apart: Option<String>) -> TraceClock {
+    let (relation, how, map) = match (&unit.placement, apart) {
+        (Some((_, map, _)), Some(why)) => {
+            (Relation::AsItIs, format!("times as they are, beside others of its input; {why}"), Some(map))
+        }
+        (Some((relation, map, how)), None) => (*relation, how.clone(), Some(map)),
+        (None, _) => (Relation::Unrelated, unit.missing.clone(), None),
+    };
+    let constant = map.and_then(TimeMap::constant);
+    TraceClock {
+        input: unit.label.clone(),
+        trace: trace.to_owned(),
+        clock: identity.kind.to_string(),
+        host: identity.host.clone(),
+        relation,
+        how,
+        offset_ns: constant.and_then(|nanos| i64::try_from(nanos).ok()),
+        half_width_ns: map.and_then(TimeMap::half_width),
+    }
+}

@@ -1,0 +1,167 @@
+//! Whether two clocks are one, by what formats say of them.
+
+use hodo_formats::{ClockIdentity, ClockKind};
+
+/// Two sessions of one boot place the clock's zero at 1970 plus this many nanoseconds of each other: the wall clock is
+/// corrected meanwhile. Boots lie further apart, as a machine takes longer to start.
+const SAME_BOOT: u128 = 2_000_000_000;
+
+/// How the times of one clock become those of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Related {
+    /// What is added to the other's times, in nanoseconds.
+    pub(super) shift: i128,
+    /// By what it is known, for people.
+    pub(super) how: String,
+}
+
+/// Relates `other` to `clock`.
+///
+/// # Errors
+/// What is missing or contradicts, for people.
+pub(super) fn relate(clock: &ClockIdentity, other: &ClockIdentity) -> Result<Related, String> {
+    if let (Some(one), Some(two)) = (&clock.host, &other.host)
+        && one != two
+    {
+        return Err(format!("they are of different hosts, `{one}` and `{two}`"));
+    }
+    if let (Some(one), Some(two)) = (clock.tsc, other.tsc) {
+        // The kernel calibrates the counter anew at each boot, to another multiplier.
+        return match (one.multiplier, one.shift) == (two.multiplier, two.shift) {
+            true => Ok(Related {
+                shift: one.zero - two.zero,
+                how: "both follow the TSC by the same multiplier and shift".to_owned(),
+            }),
+            false => {
+                Err("they follow the TSC by different multipliers: two machines, or two boots of one"
+                    .to_owned())
+            }
+        };
+    }
+    if clock.kind != other.kind {
+        return Err(format!("one is {}, the other {}{}", clock.kind, other.kind, advice(clock, other)));
+    }
+    let shift = clock.shown_zero - other.shown_zero;
+    match &clock.kind {
+        ClockKind::Unknown => Err("no trace says which clock its times are of".to_owned()),
+        ClockKind::Virtual => Err("each emulated processor has a time of its own".to_owned()),
+        ClockKind::Named(name) => match (&clock.uid, &other.uid) {
+            (Some(one), Some(two)) if one == two => {
+                Ok(Related { shift, how: format!("one clock: `{name}` with the UUID {one}") })
+            }
+            (Some(_), Some(_)) => Err(format!("their clocks `{name}` have different UUIDs")),
+            _ => Err(format!("their clocks `{name}` have no UUID that says that they are one")),
+        },
+        kind => {
+            let how = of_one_boot(clock, other, kind)?;
+            Ok(Related { shift, how })
+        }
+    }
+}
+
+/// That two clocks of the kernel are of one host and one boot, in words.
+fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -> Result<String, String> {
+    if let (Some(one), Some(two)) = (&clock.uid, &other.uid) {
+        return match one == two {
+            true => Ok(format!("one clock: {kind} of the boot {one}")),
+            false => {
+                Err(format!("{kind} counts anew at each boot, and these are two boots: {one} and {two}"))
+            }
+        };
+    }
+    let (Some(host), Some(_)) = (&clock.host, &other.host) else {
+        return Err(format!("each is {kind}, but one does not say of which host"));
+    };
+    if *kind == ClockKind::Posix(0) {
+        return Ok(format!("one clock: {kind} of `{host}`"));
+    }
+    let Some((one, two)) = clock.unix_zero.zip(other.unix_zero) else {
+        return Ok(format!(
+            "one clock: {kind} of `{host}`; that it is of one boot is assumed, one does not say"
+        ));
+    };
+    let apart = one.abs_diff(two);
+    match apart <= SAME_BOOT {
+        true => Ok(format!("one clock: {kind} of `{host}`, whose zero both place within {apart} ns")),
+        false => Err(format!(
+            "each is {kind} of `{host}`, but its zero lies {} s apart: two boots",
+            apart / 1_000_000_000
+        )),
+    }
+}
+
+/// What to record with, so that clocks are one.
+fn advice(clock: &ClockIdentity, other: &ClockIdentity) -> &'static str {
+    let either = |kind: ClockKind| clock.kind == kind || other.kind == kind;
+    match () {
+        () if either(ClockKind::Virtual) => "",
+        () if either(ClockKind::Perf) && either(ClockKind::Posix(1)) => {
+            " (`perf record -k CLOCK_MONOTONIC` records software events on LTTng's clock, \
+             ftrace's trace_clock `perf` kernel events on perf's)"
+        }
+        () if either(ClockKind::Perf) => " (ftrace's trace_clock `perf` is perf's clock)",
+        () if either(ClockKind::Posix(1)) => " (ftrace's trace_clock `mono` is CLOCK_MONOTONIC)",
+        () => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_formats::TscScale;
+
+    use super::*;
+
+    fn monotonic(host: &str, zero: i128) -> ClockIdentity {
+        ClockIdentity {
+            kind: ClockKind::Posix(1),
+            host: Some(host.to_owned()),
+            unix_zero: Some(zero),
+            shown_zero: zero,
+            ..ClockIdentity::default()
+        }
+    }
+
+    #[test]
+    fn one_clock_of_one_boot_has_one_zero() {
+        let (one, other) = (monotonic("a", 1_000_000_000_000), monotonic("a", 1_000_000_000_700));
+        assert_eq!(relate(&one, &other).unwrap().shift, -700);
+        // perf shows times since the boot.
+        let perf = ClockIdentity { shown_zero: 0, ..monotonic("a", 1_000_000_000_100) };
+        assert_eq!(relate(&one, &perf).unwrap().shift, 1_000_000_000_000);
+        assert!(relate(&one, &monotonic("b", 1_000_000_000_000)).unwrap_err().contains("`a` and `b`"));
+        assert!(relate(&one, &monotonic("a", 1_090_000_000_000)).unwrap_err().contains("90 s apart"));
+        let silent = ClockIdentity { host: None, ..other.clone() };
+        assert!(relate(&one, &silent).unwrap_err().contains("of which host"));
+        let with = |uid: &str| ClockIdentity { uid: Some(uid.to_owned()), ..one.clone() };
+        assert!(relate(&with("x"), &with("x")).is_ok() && relate(&with("x"), &with("y")).is_err());
+    }
+
+    #[test]
+    fn the_counter_relates_perf_and_ftrace() {
+        let tsc = |kind, zero| ClockIdentity {
+            kind,
+            tsc: Some(TscScale { multiplier: 3, shift: 2, zero }),
+            ..ClockIdentity::default()
+        };
+        let (perf, ftrace) = (tsc(ClockKind::Perf, 500), tsc(ClockKind::Tsc, 20));
+        assert_eq!(relate(&perf, &ftrace).unwrap().shift, 480);
+        let mut other = ftrace.clone();
+        other.tsc = Some(TscScale { multiplier: 4, shift: 2, zero: 20 });
+        assert!(relate(&perf, &other).unwrap_err().contains("multipliers"));
+    }
+
+    #[test]
+    fn clocks_without_a_common_name_are_not_related() {
+        let named = |name: &str, uid: Option<&str>| ClockIdentity {
+            kind: ClockKind::Named(name.to_owned()),
+            uid: uid.map(str::to_owned),
+            ..ClockIdentity::default()
+        };
+        assert!(relate(&named("c", None), &named("c", None)).is_err());
+        assert!(relate(&named("c", Some("u")), &named("c", Some("v"))).is_err());
+        assert!(relate(&named("c", Some("u")), &named("c", Some("u"))).is_ok());
+        assert!(relate(&ClockIdentity::default(), &ClockIdentity::default()).is_err());
+        let perf = ClockIdentity { kind: ClockKind::Perf, ..ClockIdentity::default() };
+        assert!(relate(&perf, &monotonic("a", 1)).unwrap_err().contains("perf record -k"));
+    }
+}

@@ -1,0 +1,424 @@
+//! Puts traces on one timeline by events that two of them saw.
+//!
+//! ```text
+//! traces ──MatchRule──► ends of messages ──Matcher──► pairs ──ClockGraph──► Timeline ──► knots ──► Synchronised
+//! ```
+
+use std::collections::BTreeMap;
+
+use hodo_clock::{CycleClock, OriginNanos, TimeKnot};
+use hodo_formats::events::{Cursor, Item, Parts, Trace};
+use hodo_sync::{
+    Clock, ClockGraph, ClockId, EdgeReport, MatchReport, Matcher, MessageEnd, Method, Stamp, Timeline,
+};
+
+use super::{
+    super::{Experiment, Refusal, Traces},
+    MatchRule, Related, Synchronised, SynchronisedTrace, Unit,
+    matching::{End, Key, Peer, names_slave},
+    relate, synchronised,
+};
+use crate::Losses;
+
+/// Keys that a matcher remembers: more are forgotten, the oldest first.
+const KEYS: usize = 1 << 22;
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// What is asked of a synchronisation.
+#[derive(Clone, Debug)]
+pub struct SyncRequest {
+    /// What finds messages; [`MatchRule::USUAL`] where empty.
+    pub rules: Vec<MatchRule>,
+    /// How clocks are put on one timeline.
+    pub method: Method,
+    /// The input whose clock is the timeline's; the first one where `None`.
+    pub reference: Option<String>,
+    /// How far clocks are from their nominal frequency at most, in parts per billion.
+    pub drift_ppb: u64,
+    /// How fast that changes at most, in parts per billion a second.
+    pub wander_ppb_per_s: u64,
+}
+
+/// What a rule found.
+#[derive(Clone, Debug)]
+pub struct Matched {
+    /// The rule.
+    pub rule: MatchRule,
+    /// Events that are ends of messages by it.
+    pub ends: u64,
+    /// What became of them.
+    pub report: MatchReport,
+}
+
+/// What a synchronisation came to.
+#[derive(Debug)]
+pub struct SyncOutcome {
+    /// The traces on the timeline, for other commands.
+    pub synchronised: Synchronised,
+    /// What each rule found.
+    pub matched: Vec<Matched>,
+    /// The inputs of each clock: several where their clocks are one.
+    pub clocks: Vec<Vec<String>>,
+    /// What became of the messages, and how good the result is.
+    pub timeline: Timeline,
+    /// What of the traces can't be read.
+    pub losses: Losses,
+    /// First and last own time of each input in nanoseconds, and the knots between, in order of inputs.
+    pub curves: Vec<(String, Vec<TimeKnot>)>,
+}
+
+impl SyncOutcome {
+    /// What became of the messages between two clocks.
+    pub fn edges(&self) -> &[EdgeReport] {
+        &self.timeline.report().edges
+    }
+}
+
+/// How the times of an input become ticks of a clock of the graph.
+struct Ticking {
+    clock: ClockId,
+    /// `Ok`: the cycles of this clock. `Err`: nanoseconds since this own time.
+    ticks: Result<CycleClock, i128>,
+}
+
+impl Ticking {
+    /// The ticks of an event.
+    fn of(&self, parts: Parts, time: OriginNanos) -> Option<u64> {
+        match self.ticks {
+            Ok(_) => parts.cycles,
+            Err(base) => u64::try_from(time.0 - base).ok(),
+        }
+    }
+
+    /// The own time of a tick.
+    fn own(&self, ticks: u64) -> i128 {
+        match self.ticks {
+            Ok(clock) => clock.nanos(ticks).0,
+            Err(base) => base + i128::from(ticks),
+        }
+    }
+
+    /// The ticks from one own time to another.
+    fn span(&self, first: i128, last: i128) -> (u64, u64) {
+        match self.ticks {
+            Ok(clock) => {
+                let range = clock.cycles(Some(OriginNanos(first)), Some(OriginNanos(last + 1)));
+                (range.first, range.last.max(range.first))
+            }
+            Err(base) => {
+                let ticks = |own: i128| u64::try_from(own - base).unwrap_or(0);
+                (ticks(first), ticks(last))
+            }
+        }
+    }
+}
+
+impl Experiment {
+    /// Puts the traces of events on one timeline. Their times have to be their own still: before
+    /// [`Experiment::place`]. `progress` gets the bytes of trace that were read so far, and returns whether to go on.
+    ///
+    /// # Errors
+    /// Fewer than two inputs with events that have times; a reference that is no input; `None` where it was interrupted.
+    pub fn synchronise(
+        &self,
+        request: &SyncRequest,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<SyncOutcome>, Refusal> {
+        let labels = self.input_labels();
+        self.with(|traces| synchronise(traces, &labels, request, progress))
+    }
+}
+
+/// An input with events that have times.
+struct Member<'t, 'a> {
+    unit: Unit,
+    traces: Vec<&'t Trace<'a>>,
+    /// First and last own time of its packets.
+    span: (i128, i128),
+}
+
+fn synchronise(
+    traces: &Traces<'_>,
+    labels: &[String],
+    request: &SyncRequest,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<SyncOutcome>, Refusal> {
+    let mut members = members(traces, labels);
+    if let Some(name) = &request.reference {
+        let place = members.iter().position(|member| member.unit.is_named(name));
+        let place =
+            place.ok_or_else(|| Refusal(format!("--reference {name}: no input of this name has events")))?;
+        members[..=place].rotate_right(1);
+    }
+    if members.len() < 2 {
+        return Err(Refusal(
+            "to synchronise takes two inputs with software events that have times: name the traces of both sides"
+                .to_owned(),
+        ));
+    }
+    let (mut graph, tickings, clocks) = clocks(&members, request);
+    let mut losses = Losses::default();
+    traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
+    let before = (graph.clone(), losses.clone());
+    let peers = by_number(&members);
+    let found = matched(&members, &tickings, (request, &peers), (&mut graph, &mut losses), progress);
+    let Some(mut matched_ends) = found else { return Ok(None) };
+    if matched_ends.iter().any(is_missed_exchange) {
+        // The names of inputs end with other numbers than the master's slaves have.
+        (graph, losses) = before;
+        let peers = vec![Peer::default(); members.len()];
+        let found = matched(&members, &tickings, (request, &peers), (&mut graph, &mut losses), progress);
+        let Some(again) = found else { return Ok(None) };
+        matched_ends = again;
+    }
+    let timeline = graph.solve(request.method);
+    let zero = tickings[0].own(0);
+    let curves: Vec<Vec<TimeKnot>> = members
+        .iter()
+        .zip(&tickings)
+        .map(|(member, ticking)| curve(&timeline, ticking, member.span, zero))
+        .collect();
+    let entry = |(index, curve): (usize, &Vec<TimeKnot>)| {
+        entry((&members[index], &tickings[index]), index == 0, curve, &timeline)
+    };
+    let entries = curves.iter().enumerate().map(entry).collect();
+    let named = members.iter().map(|member| member.unit.label.clone()).zip(curves).collect();
+    Ok(Some(SyncOutcome {
+        synchronised: Synchronised::new(request.method, entries),
+        matched: matched_ends,
+        clocks,
+        timeline,
+        losses,
+        curves: named,
+    }))
+}
+
+fn members<'t, 'a>(traces: &'t Traces<'a>, labels: &[String]) -> Vec<Member<'t, 'a>> {
+    let member = |unit: Unit| {
+        let own = traces.event_inputs.iter().zip(&traces.events.traces);
+        let own: Vec<&Trace<'_>> =
+            own.filter(|(input, _)| **input == unit.input).map(|(_, trace)| trace).collect();
+        let spans = own.iter().filter_map(|trace| trace.span());
+        let (first, last) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))?;
+        Some(Member { unit, traces: own, span: (first.0, last.0) })
+    };
+    super::units(traces, labels).into_iter().filter_map(member).collect()
+}
+
+/// The clocks of the graph, how each member's times become their ticks, and the inputs of each. Inputs whose clocks are
+/// known to be one share a clock.
+fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> (ClockGraph, Vec<Ticking>, Vec<Vec<String>>) {
+    let mut groups: Vec<Vec<(usize, i128)>> = Vec::new();
+    for (index, member) in members.iter().enumerate() {
+        let related = groups.iter_mut().find_map(|group| {
+            let first = &members[group[0].0].unit.identity;
+            let Related { shift, .. } = relate(first, &member.unit.identity).ok()?;
+            Some((group, shift))
+        });
+        match related {
+            Some((group, shift)) => group.push((index, shift)),
+            None => groups.push(vec![(index, 0)]),
+        }
+    }
+    let mut graph = ClockGraph::new();
+    let mut tickings: BTreeMap<usize, Ticking> = BTreeMap::new();
+    for group in &groups {
+        let alone = one_clock(&members[group[0].0]).filter(|_| group.len() == 1);
+        let frequency = alone.map_or(SECOND, |clock| clock.frequency());
+        let name = members[group[0].0].unit.label.clone();
+        let clock = Clock::new(name, frequency).with_bounds(request.drift_ppb, request.wander_ppb_per_s);
+        let clock = graph.add(clock);
+        let base = group.iter().map(|&(index, shift)| members[index].span.0 + shift).min().unwrap_or(0);
+        // A second before the first packet: events may lie before what their packets say.
+        let base = base - i128::from(SECOND);
+        for &(index, shift) in group {
+            tickings.insert(index, Ticking { clock, ticks: alone.ok_or(base - shift) });
+        }
+    }
+    let names = |group: &Vec<(usize, i128)>| {
+        group.iter().map(|&(index, _)| members[index].unit.label.clone()).collect()
+    };
+    let clocks = groups.iter().map(names).collect();
+    (graph, tickings.into_values().collect(), clocks)
+}
+
+/// The clock of all streams of an input, where they have one.
+fn one_clock(member: &Member<'_, '_>) -> Option<CycleClock> {
+    let used = member.traces.iter().flat_map(|trace| {
+        let clock = |class: &hodo_formats::events::schema::StreamClass| {
+            Some(trace.class.clocks.get(class.clock?)?.cycles)
+        };
+        trace.class.streams.values().filter_map(clock).collect::<Vec<_>>()
+    });
+    let mut used = used.collect::<Vec<CycleClock>>().into_iter();
+    let first = used.next()?;
+    used.all(|other| other == first).then_some(first)
+}
+
+/// Finds the messages and adds them to the graph; `None` where it was interrupted.
+fn matched(
+    members: &[Member<'_, '_>],
+    tickings: &[Ticking],
+    (request, peers): (&SyncRequest, &[Peer]),
+    (graph, losses): (&mut ClockGraph, &mut Losses),
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Option<Vec<Matched>> {
+    let usual = MatchRule::USUAL;
+    let rules = if request.rules.is_empty() { &usual[..] } else { &request.rules };
+    let mut matchers: Vec<(Matcher<Key>, u64)> = rules.iter().map(|_| (Matcher::new(KEYS), 0)).collect();
+    let mut bytes = 0;
+    for ((member, ticking), &peer) in members.iter().zip(tickings).zip(peers) {
+        for trace in &member.traces {
+            let mut reading =
+                Reading { rules, peer, ticking, matchers: &mut matchers, graph, losses, bytes, progress };
+            bytes = reading.trace(trace)?;
+        }
+    }
+    let of = |(rule, (matcher, ends)): (&MatchRule, (Matcher<Key>, u64))| Matched {
+        rule: rule.clone(),
+        ends,
+        report: matcher.finish(),
+    };
+    Some(rules.iter().zip(matchers).map(of).collect())
+}
+
+/// Whether boards exchanged something of which nothing matches.
+fn is_missed_exchange(matched: &Matched) -> bool {
+    matched.rule == MatchRule::Exchanges && matched.ends > 0 && matched.report.pairs == 0
+}
+
+/// What tells slaves of one master apart: the numbers at the end of their inputs' names.
+fn by_number(members: &[Member<'_, '_>]) -> Vec<Peer> {
+    let is_slave = |member: &Member<'_, '_>| {
+        let classes = member.traces.iter().flat_map(|trace| {
+            let of = |stream| {
+                let events = trace.stream_class(stream).events.iter();
+                let exchanges = events.filter(|class| class.name == "sync_recv" || class.name == "sync_send");
+                exchanges.map(|class| names_slave(trace, stream, class)).collect::<Vec<_>>()
+            };
+            trace.streams.iter().flat_map(of).collect::<Vec<_>>()
+        });
+        let named: Vec<bool> = classes.collect();
+        !named.is_empty() && !named.contains(&true)
+    };
+    let number = |label: &str| {
+        let name = label.trim_end_matches('/');
+        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        name[name.len() - digits..].parse().ok()
+    };
+    let numbers: Vec<Option<u64>> = members.iter().map(|member| number(&member.unit.label)).collect();
+    let mut slaves = members.iter().zip(&numbers).filter(|(member, _)| is_slave(member));
+    let matters = slaves.any(|(_, number)| number.is_some());
+    numbers.into_iter().map(|number| Peer { matters, number }).collect()
+}
+
+/// Reads the ends of messages of one input.
+struct Reading<'r> {
+    rules: &'r [MatchRule],
+    peer: Peer,
+    ticking: &'r Ticking,
+    matchers: &'r mut [(Matcher<Key>, u64)],
+    graph: &'r mut ClockGraph,
+    losses: &'r mut Losses,
+    bytes: u64,
+    progress: &'r mut dyn FnMut(u64) -> bool,
+}
+
+impl Reading<'_> {
+    /// Reads a trace; the bytes that were read of all so far, or `None` where it was interrupted.
+    fn trace(&mut self, trace: &Trace<'_>) -> Option<u64> {
+        for stream in &trace.streams {
+            let classes = &trace.stream_class(stream).events;
+            let ends: Vec<Vec<Option<End>>> = classes
+                .iter()
+                .map(|class| {
+                    self.rules.iter().map(|rule| rule.end(trace, stream, class, self.peer)).collect()
+                })
+                .collect();
+            let wanted: Vec<bool> = ends.iter().map(|ends| ends.iter().any(Option::is_some)).collect();
+            for packet in 0..stream.packets.len() {
+                if wanted.contains(&true) {
+                    self.packet(Cursor::new(trace, stream, packet..packet + 1), &ends, &wanted);
+                }
+                self.bytes += stream.packets[packet].size();
+                if !(self.progress)(self.bytes) {
+                    return None;
+                }
+            }
+        }
+        Some(self.bytes)
+    }
+
+    /// Reads the events of a packet that are ends of messages, by class and rule.
+    fn packet(&mut self, mut cursor: Cursor<'_, '_>, ends: &[Vec<Option<End>>], wanted: &[bool]) {
+        while let Some((time, item)) = cursor.next_where(|_, class, _| wanted[class as usize]) {
+            let (Some(time), Item::Event(parts)) = (time, item) else { continue };
+            let event = cursor.event(parts);
+            let Some(ticks) = self.ticking.of(parts, time) else { continue };
+            for (rule, end) in ends[parts.class as usize].iter().enumerate() {
+                let key = end.as_ref().and_then(|end| Some((end.direction, end.key(&event)?)));
+                let Some((direction, key)) = key else { continue };
+                self.push(rule, key, MessageEnd { clock: self.ticking.clock, ticks, direction });
+            }
+        }
+        cursor.loss.into_iter().for_each(|loss| self.losses.add(loss));
+    }
+
+    fn push(&mut self, rule: usize, key: Key, end: MessageEnd) {
+        let (matcher, ends) = &mut self.matchers[rule];
+        *ends += 1;
+        if let Some(pair) = matcher.push(key, end) {
+            // The matcher leaves messages of a clock to itself out, and the graph has all clocks.
+            let pushed = self.graph.push(pair);
+            debug_assert!(pushed.is_ok(), "{pushed:?}");
+        }
+    }
+}
+
+/// The knots of an input between its first and last time; `zero` is the reference's time at its tick 0.
+fn curve(timeline: &Timeline, ticking: &Ticking, span: (i128, i128), zero: i128) -> Vec<TimeKnot> {
+    let (first, last) = ticking.span(span.0, span.1);
+    let knot = |(ticks, stamp): (u64, Stamp)| TimeKnot {
+        own: ticking.own(ticks),
+        estimate: zero + i128::from(stamp.estimate.0),
+        // Ticks and nanoseconds are rounded once each.
+        lower: (stamp.lower.0 != i64::MIN).then(|| zero + i128::from(stamp.lower.0) - 1),
+        upper: (stamp.upper.0 != i64::MAX).then(|| zero + i128::from(stamp.upper.0) + 1),
+    };
+    let mut knots: Vec<TimeKnot> = timeline.knots(ticking.clock, first, last).into_iter().map(knot).collect();
+    knots.dedup_by_key(|knot| knot.own);
+    knots
+}
+
+/// What other commands need of an input.
+fn entry(
+    (member, ticking): (&Member<'_, '_>, &Ticking),
+    is_reference: bool,
+    curve: &[TimeKnot],
+    timeline: &Timeline,
+) -> SynchronisedTrace {
+    let report = &timeline.report().clocks[ticking.clock.0 as usize];
+    let edges = timeline.report().edges.iter();
+    let own = edges.filter(|edge| edge.a == ticking.clock || edge.b == ticking.clock);
+    SynchronisedTrace {
+        input: member.unit.label.clone().into(),
+        reference: is_reference,
+        begin_ns: saturated(member.span.0),
+        end_ns: saturated(member.span.1),
+        messages: own.map(|edge| edge.pairs - edge.dropped).sum(),
+        drift_ppb: report.drift_ppb,
+        wander_ppb: report.wander_ppb,
+        half_width_median_ns: report.half_width_median_ns,
+        knots: match report.hops {
+            None => Vec::new(),
+            Some(_) if is_reference => Vec::new(),
+            Some(_) => synchronised::packed(curve.iter().copied()),
+        },
+    }
+}
+
+/// The nearest value of 64 bits.
+fn saturated(nanos: i128) -> i64 {
+    nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}

@@ -1,0 +1,213 @@
+//! What `hodo sync` found, as a file that other commands take as an input.
+
+use std::{fmt, path::PathBuf};
+
+use hodo_clock::{TimeKnot, TimeMap};
+use hodo_sync::Method;
+use serde::{Deserialize, Serialize};
+
+/// The version of the file's layout.
+const VERSION: u32 = 1;
+/// A bound that is not there, among widths that are never negative.
+const OPEN: i64 = -1;
+
+/// Traces on one timeline: the content of `experiment.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Synchronised {
+    version: u32,
+    method: Method,
+    /// The inputs; times are those that the first one marked as reference shows.
+    #[serde(rename = "trace")]
+    pub traces: Vec<SynchronisedTrace>,
+}
+
+/// An input on the timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SynchronisedTrace {
+    /// Where it is.
+    pub input: PathBuf,
+    /// Whether the timeline is its clock's.
+    pub reference: bool,
+    /// Its own first and last time when it was synchronised, by which it is known again; nanoseconds.
+    pub begin_ns: i64,
+    /// See `begin_ns`.
+    pub end_ns: i64,
+    /// Messages that reached this clock or left it, and bound it.
+    pub messages: u64,
+    /// Mean drift against the timeline, in parts per billion: positive where the clock is slow.
+    pub drift_ppb: i64,
+    /// Greatest minus least drift.
+    pub wander_ppb: i64,
+    /// Half the interval at half of the messages, in nanoseconds.
+    pub half_width_median_ns: Option<u64>,
+    /// The curve: own time, timeline minus that, and how far the truth lies before or behind at most (-1: unknown);
+    /// nanoseconds. Empty for the reference, and where nothing connects it.
+    pub knots: Vec<(i64, i64, i64, i64)>,
+}
+
+/// Why a file can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SynchronisedError {
+    /// It was written by another version of hodo.
+    Version(u32),
+    /// This knot of this input is out of order, or has an impossible width.
+    Knot(String, usize),
+}
+
+impl fmt::Display for SynchronisedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SynchronisedError::Version(found) => {
+                write!(
+                    f,
+                    "version {VERSION} expected, and this is {found}: write it again with `hodo sync -o`"
+                )
+            }
+            SynchronisedError::Knot(input, number) => write!(
+                f,
+                "knot {number} of {input}: times in order expected, and widths of 0 or more (-1: unknown); write it again with `hodo sync -o`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SynchronisedError {}
+
+impl Synchronised {
+    /// Traces that were synchronised by a method.
+    pub fn new(method: Method, traces: Vec<SynchronisedTrace>) -> Synchronised {
+        Synchronised { version: VERSION, method, traces }
+    }
+
+    /// Checks what was read from a file.
+    ///
+    /// # Errors
+    /// Another version, and knots that no clock has.
+    pub fn check(&self) -> Result<(), SynchronisedError> {
+        if self.version != VERSION {
+            return Err(SynchronisedError::Version(self.version));
+        }
+        for trace in &self.traces {
+            let mut before = None;
+            for (number, &(own, _, under, over)) in trace.knots.iter().enumerate() {
+                if under < OPEN || over < OPEN || before.is_some_and(|before| own <= before) {
+                    return Err(SynchronisedError::Knot(trace.input.display().to_string(), number + 1));
+                }
+                before = Some(own);
+            }
+        }
+        Ok(())
+    }
+
+    /// What made the timeline.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// The trace with the input of this name, if it is on the timeline.
+    pub(super) fn trace(&self, label: &str) -> Option<&SynchronisedTrace> {
+        let mut traces = self.traces.iter();
+        traces
+            .find(|trace| trace.input.to_str() == Some(label) && (trace.reference || !trace.knots.is_empty()))
+    }
+}
+
+impl SynchronisedTrace {
+    /// Its curve.
+    pub(super) fn time_map(&self) -> TimeMap {
+        if self.reference {
+            return TimeMap::default();
+        }
+        let knot = |&(own, offset, under, over): &(i64, i64, i64, i64)| {
+            let (own, estimate) = (i128::from(own), i128::from(own) + i128::from(offset));
+            let side = |width: i64, sign: i128| (width != OPEN).then(|| estimate + sign * i128::from(width));
+            TimeKnot { own, estimate, lower: side(under, -1), upper: side(over, 1) }
+        };
+        TimeMap::along(self.knots.iter().map(knot).collect())
+    }
+
+    /// In words, by what it was synchronised.
+    pub(super) fn describe(&self, method: Method) -> String {
+        if self.reference {
+            return "the clock of the timeline".to_owned();
+        }
+        let half = match self.half_width_median_ns {
+            Some(half) => format!("±{} µs at half of them", micros(half)),
+            None => "bounded on one side only".to_owned(),
+        };
+        format!(
+            "synchronised by {} messages ({}): {half}, drift {:+.3} ppm",
+            self.messages,
+            method_name(method),
+            self.drift_ppb as f64 / 1000.0
+        )
+    }
+}
+
+/// Knots as the file has them.
+pub(super) fn packed(knots: impl IntoIterator<Item = TimeKnot>) -> Vec<(i64, i64, i64, i64)> {
+    let nanos = |value: i128| i64::try_from(value).ok();
+    let pack = |knot: TimeKnot| {
+        let width = |bound: Option<i128>| {
+            bound.map_or(Some(OPEN), |bound| i64::try_from(bound.abs_diff(knot.estimate)).ok())
+        };
+        let offset = nanos(knot.estimate - knot.own)?;
+        Some((nanos(knot.own)?, offset, width(knot.lower)?, width(knot.upper)?))
+    };
+    knots.into_iter().filter_map(pack).collect()
+}
+
+/// The name of a method, as `--method` has it.
+pub(super) fn method_name(method: Method) -> &'static str {
+    match method {
+        Method::Bounded => "bounds",
+        Method::Hull => "hull",
+        Method::Regression => "regression",
+    }
+}
+
+/// Microseconds with up to three digits behind the point.
+pub(crate) fn micros(nanos: u64) -> String {
+    let text = format!("{}.{:03}", nanos / 1000, nanos % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_clock::OriginNanos;
+
+    use super::*;
+
+    #[test]
+    fn knots_survive_the_file_and_bad_ones_are_named() {
+        let knots = packed([
+            TimeKnot { own: 10, estimate: 1_000, lower: Some(990), upper: None },
+            TimeKnot { own: 20, estimate: 1_011, lower: Some(1_001), upper: None },
+        ]);
+        assert_eq!(knots, [(10, 990, 10, -1), (20, 991, 10, -1)]);
+        let trace = SynchronisedTrace {
+            input: "b".into(),
+            reference: false,
+            begin_ns: 10,
+            end_ns: 20,
+            messages: 2,
+            drift_ppb: 0,
+            wander_ppb: 0,
+            half_width_median_ns: None,
+            knots,
+        };
+        let bounds = trace.time_map().bounds(OriginNanos(20));
+        assert_eq!((bounds.estimate.0, bounds.lower, bounds.upper), (1_011, Some(OriginNanos(1_001)), None));
+        let mut file = Synchronised::new(Method::Bounded, vec![trace]);
+        assert_eq!(file.check(), Ok(()));
+        file.traces[0].knots[1].0 = 10;
+        assert_eq!(file.check(), Err(SynchronisedError::Knot("b".to_owned(), 2)));
+        file.version = 9;
+        assert_eq!(file.check(), Err(SynchronisedError::Version(9)));
+    }
+
+    #[test]
+    fn microseconds_are_short() {
+        assert_eq!([micros(400), micros(12_000), micros(1_234_567)], ["0.4", "12", "1234.567"]);
+    }
+}

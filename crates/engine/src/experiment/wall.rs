@@ -1,0 +1,123 @@
+//! Times of the wall clock, as people write them.
+
+use std::{env, fmt};
+
+use jiff::{
+    civil::{Date, DateTime, Time},
+    tz::{Offset, TimeZone},
+};
+
+use crate::{Refusal, events::EventTraces};
+
+/// A time of day, with or without its date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallTime {
+    date: Option<Date>,
+    time: Time,
+}
+
+impl WallTime {
+    /// Reads `HH:MM[:SS[.FRACTION]]`, behind a date and a space or `T` where there is one.
+    pub(super) fn parse(text: &str) -> Option<WallTime> {
+        let (date, time) = match text.split_once([' ', 'T']) {
+            Some((date, time)) => (Some(date.parse().ok()?), time),
+            None => (None, text),
+        };
+        Some(WallTime { date, time: time.trim().parse().ok()? })
+    }
+}
+
+/// Of which zone times of the wall clock are.
+pub(super) struct Zone {
+    zone: TimeZone,
+    /// Who says so.
+    by: &'static str,
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fixed = || self.zone.to_fixed_offset().map(|offset| format!("UTC{offset}"));
+        let name = match self.zone == TimeZone::UTC {
+            true => "UTC".to_owned(),
+            false => {
+                self.zone.iana_name().map(str::to_owned).or(fixed().ok()).unwrap_or("local time".to_owned())
+            }
+        };
+        write!(f, "{name} ({})", self.by)
+    }
+}
+
+impl Zone {
+    /// The zone that `TZ` says, else the one in which a trace was made, else UTC.
+    pub(super) fn of(traces: &EventTraces<'_>) -> Zone {
+        if env::var_os("TZ").is_some_and(|zone| !zone.is_empty()) {
+            return Zone { zone: TimeZone::system(), by: "by TZ" };
+        }
+        let made =
+            traces.traces.iter().find_map(|trace| trace.class.environment_text("trace_creation_datetime"));
+        match made.and_then(offset) {
+            Some(offset) => Zone { zone: offset.to_time_zone(), by: "as the trace says" },
+            None => Zone { zone: TimeZone::UTC, by: "no trace and no TZ says another one" },
+        }
+    }
+
+    /// Nanoseconds from 1970 of a time. Without a date it is the first of that time of day that is not before `begin`,
+    /// if that is before `end`; else the one on the day of `begin`.
+    pub(super) fn nanos(&self, time: &WallTime, begin: i128, end: i128) -> Result<i128, Refusal> {
+        let wrong = |error: jiff::Error| Refusal(format!("--time: {error}"));
+        let at = |date: Date| {
+            let zoned = DateTime::from_parts(date, time.time).to_zoned(self.zone.clone()).map_err(wrong)?;
+            Ok::<i128, Refusal>(zoned.timestamp().as_nanosecond())
+        };
+        if let Some(date) = time.date {
+            return at(date);
+        }
+        let day = jiff::Timestamp::from_nanosecond(begin).map_err(wrong)?.to_zoned(self.zone.clone()).date();
+        let on_day = at(day)?;
+        let next = at(day.tomorrow().map_err(wrong)?)?;
+        Ok(if on_day < begin && next <= end { next } else { on_day })
+    }
+}
+
+/// The offset at the end of LTTng's `20261120T103744+0000`.
+fn offset(text: &str) -> Option<Offset> {
+    let at = text.rfind(['+', '-']).filter(|&at| at > 8)?;
+    let (sign, digits) = text[at..].split_at(1);
+    let number: i32 = digits.parse().ok().filter(|_| digits.len() == 4)?;
+    let seconds = number / 100 * 3600 + number % 100 * 60;
+    Offset::from_seconds(if sign == "-" { -seconds } else { seconds }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i128 = 1_000_000_000;
+    const DAY: i128 = 86_400 * SECOND;
+
+    #[test]
+    fn times_have_a_date_or_the_days_of_the_trace() {
+        let zone = Zone { zone: TimeZone::UTC, by: "" };
+        let nanos = |text: &str, begin, end| zone.nanos(&WallTime::parse(text).unwrap(), begin, end).unwrap();
+        assert_eq!(nanos("1970-01-02 00:00:01.5", 0, 1), DAY + 3 * SECOND / 2);
+        assert_eq!(nanos("1970-01-02T00:01", 0, 1), DAY + 60 * SECOND);
+        let late = 5 * DAY + 86_000 * SECOND;
+        assert_eq!(nanos("23:59:00", late, late + 900 * SECOND), 5 * DAY + 86_340 * SECOND);
+        // Behind midnight.
+        assert_eq!(nanos("00:01:00", late, late + 900 * SECOND), 6 * DAY + 60 * SECOND);
+        assert_eq!(nanos("00:01:00", late, late + SECOND), 5 * DAY + 60 * SECOND);
+        assert!(WallTime::parse("25:00").is_none() && WallTime::parse("2026-13-01 10:00").is_none());
+    }
+
+    #[test]
+    fn the_trace_says_its_zone() {
+        assert_eq!(offset("20261120T103744+0130").unwrap().seconds(), 5_400);
+        assert_eq!(offset("20261120T103744-0800").unwrap().seconds(), -28_800);
+        assert_eq!((offset("20261120T103744"), offset("2026-11-20")), (None, None));
+        let zone =
+            Zone { zone: offset("x20261120T103744-0800").unwrap().to_time_zone(), by: "as the trace says" };
+        assert_eq!(zone.to_string(), "UTC-08 (as the trace says)");
+        let time = WallTime::parse("1970-01-01 00:00").unwrap();
+        assert_eq!(zone.nanos(&time, 0, 0), Ok(28_800 * SECOND));
+    }
+}

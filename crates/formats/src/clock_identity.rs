@@ -1,0 +1,164 @@
+//! Which clock the times of a trace are of, as far as the format says: whether two traces have one clock.
+
+use std::fmt;
+
+use hodo_clock::PerfClock;
+
+use crate::{
+    events::{
+        Trace,
+        schema::{ClockClass, TraceClass},
+    },
+    recording::Recording,
+};
+
+/// A kind of clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClockKind {
+    /// The format does not say.
+    #[default]
+    Unknown,
+    /// A clock of the kernel, by its number for `clock_gettime(2)`: 1 is `CLOCK_MONOTONIC`.
+    Posix(u32),
+    /// What perf uses where nothing else is asked for, and ftrace's clock `perf`: the kernel's `sched_clock`.
+    Perf,
+    /// Another one of ftrace's clocks, by name.
+    Ftrace(String),
+    /// The processor's time-stamp counter.
+    Tsc,
+    /// Time of an emulated processor, which no other clock follows.
+    Virtual,
+    /// A clock of which the format knows no more than a name.
+    Named(String),
+}
+
+impl fmt::Display for ClockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let posix = |number| match number {
+            0 => "CLOCK_REALTIME".to_owned(),
+            1 => "CLOCK_MONOTONIC".to_owned(),
+            4 => "CLOCK_MONOTONIC_RAW".to_owned(),
+            7 => "CLOCK_BOOTTIME".to_owned(),
+            11 => "CLOCK_TAI".to_owned(),
+            number => format!("the kernel's clock {number}"),
+        };
+        match self {
+            ClockKind::Unknown => f.write_str("an unknown clock"),
+            ClockKind::Posix(number) => f.write_str(&posix(*number)),
+            ClockKind::Perf => f.write_str("perf's clock"),
+            ClockKind::Ftrace(name) => write!(f, "ftrace's clock `{name}`"),
+            ClockKind::Tsc => f.write_str("the TSC"),
+            ClockKind::Virtual => f.write_str("the virtual time of an emulated processor"),
+            ClockKind::Named(name) => write!(f, "the clock `{name}`"),
+        }
+    }
+}
+
+/// How times follow the time-stamp counter: `shown = (ticks * multiplier) >> shift + zero`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TscScale {
+    /// Nanoseconds a tick, times `2^shift`.
+    pub multiplier: u64,
+    /// Bits.
+    pub shift: u64,
+    /// Time at tick 0, in nanoseconds.
+    pub zero: i128,
+}
+
+/// A clock, as far as a format says which one it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClockIdentity {
+    /// What it is.
+    pub kind: ClockKind,
+    /// The host's name.
+    pub host: Option<String>,
+    /// What tells clocks of one kind apart: LTTng's UUID of the boot, a CTF clock's own.
+    pub uid: Option<String>,
+    /// Where the clock's zero lies, in nanoseconds from 1970.
+    pub unix_zero: Option<i128>,
+    /// What times show at the clock's zero, in nanoseconds.
+    pub shown_zero: i128,
+    /// How times follow the time-stamp counter.
+    pub tsc: Option<TscScale>,
+}
+
+impl ClockIdentity {
+    /// The clock of a recording of control flow.
+    pub fn of_recording(recording: &Recording<'_>) -> ClockIdentity {
+        let mut identity = recording.clock_identity.clone();
+        identity.tsc = recording.config.clock.map(TscScale::of);
+        // A machine's processors keep the time of the machine that emulates it, on a clock of their own.
+        if recording.emulated.is_some() {
+            identity = ClockIdentity { kind: ClockKind::Virtual, tsc: None, ..identity };
+        }
+        identity
+    }
+
+    /// The clock of a trace of events.
+    pub fn of_trace(trace: &Trace<'_>) -> ClockIdentity {
+        match &trace.clock_identity {
+            Some(identity) => identity.clone(),
+            None => ClockIdentity::of_class(&trace.class),
+        }
+    }
+
+    /// The clock that the metadata of a CTF trace describes.
+    fn of_class(class: &TraceClass) -> ClockIdentity {
+        let used = class.streams.values().find_map(|stream| stream.clock);
+        let Some(clock) = class.clocks.get(used.unwrap_or(0)).filter(|_| !class.has_implied_clock) else {
+            return ClockIdentity::default();
+        };
+        let is_lttng = class.environment_text("tracer_name").is_some_and(|name| name.starts_with("lttng"));
+        let kind = match clock.name.as_str() {
+            "monotonic" if is_lttng => ClockKind::Posix(1),
+            name => ClockKind::Named(name.to_owned()),
+        };
+        let shown_zero = clock.cycles.nanos(0).0;
+        ClockIdentity {
+            kind,
+            host: class.environment_text("hostname").map(str::to_owned),
+            uid: clock.uid.clone(),
+            // An origin of 1970 without an offset is a default, and places nothing.
+            unix_zero: (clock.unix && shown_zero != 0).then_some(shown_zero),
+            shown_zero,
+            tsc: None,
+        }
+    }
+
+    /// The clock of a buffer of ftrace, on a system that calls itself this; the scale is that of `x86-tsc`.
+    pub(crate) fn of_ftrace(
+        clock: &ClockClass,
+        system: Option<&str>,
+        tsc: Option<TscScale>,
+    ) -> ClockIdentity {
+        let kind = match clock.name.as_str() {
+            "" => ClockKind::Unknown,
+            "mono" => ClockKind::Posix(1),
+            "mono_raw" => ClockKind::Posix(4),
+            "boot" => ClockKind::Posix(7),
+            "tai" => ClockKind::Posix(11),
+            "perf" => ClockKind::Perf,
+            "x86-tsc" => ClockKind::Tsc,
+            name => ClockKind::Ftrace(name.to_owned()),
+        };
+        let shown_zero = clock.cycles.nanos(0).0;
+        ClockIdentity {
+            kind,
+            // As `uname` prints it: the name of the system, then that of the host.
+            host: system.and_then(|system| system.split_whitespace().nth(1)).map(str::to_owned),
+            uid: None,
+            unix_zero: clock.unix.then_some(shown_zero),
+            shown_zero,
+            tsc: tsc.map(|tsc| TscScale { zero: tsc.zero + shown_zero, ..tsc }),
+        }
+    }
+}
+
+impl TscScale {
+    /// The scale of perf's clock.
+    pub(crate) fn of(clock: PerfClock) -> TscScale {
+        let (shift, multiplier, zero) = clock.words();
+        // Zeros wrap: one in the upper half lies before tick 0.
+        TscScale { multiplier, shift, zero: i128::from(zero.cast_signed()) }
+    }
+}
