@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::Write, ops::Deref, path::PathBuf, process::ExitCode
 use clap::{
     ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
 };
-use hodo_engine::{Portion, events::Condition, script::Field};
+use hodo_engine::{events::Condition, script::Field};
 use hodo_model::{Edge, Every, Period};
 
 use crate::{
@@ -462,97 +462,10 @@ pub fn matched(text: &str) -> Result<(String, String), String> {
     }
 }
 
+mod parts;
+
 pub use crate::latency::arguments::{Latency, QuestionArguments};
-
-/// What is folded in parts.
-#[derive(Debug, Args)]
-pub struct What {
-    /// Kinds of report
-    #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = report_names())]
-    pub analysis: Vec<String>,
-    /// The rows that tables will have, where these need other parts than the usual rows; `hodo merge` says so
-    #[arg(long, value_name = "WHAT")]
-    pub by: Option<String>,
-    /// Samples at this distance: 100ns, 1us, 10ms or 1000i (instructions)
-    #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
-    pub every: Option<Every>,
-    #[command(flatten)]
-    pub period: PeriodArguments,
-    /// What intervals `latency` is of, as of `hodo latency`
-    #[command(flatten)]
-    pub question: QuestionArguments,
-    #[command(flatten)]
-    pub input: Input,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  hodo plan --analysis functions --parts 8 perf.data > tasks
-  while read -r task; do hodo fold --task \"$task\" -o $((i++)).part; done < tasks
-  hodo merge *.part")]
-pub struct Plan {
-    /// How many tasks [default: one for each 64 MB of trace]
-    #[arg(long, value_name = "N")]
-    pub parts: Option<std::num::NonZero<u32>>,
-    #[command(flatten)]
-    pub what: What,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  hodo fold --analysis cpu,io --part 1/2 -o 1.part ./my-trace
-  hodo fold --analysis cpu,io --part 2/2 -o 2.part ./my-trace
-  hodo fold --task \"$(hodo plan --analysis functions --parts 4 | head -1)\" -o 1.part
-  hodo merge *.part")]
-pub struct Fold {
-    /// Which part of how many: 1/4 is the first of four
-    #[arg(long, value_name = "I/N", value_parser = portion, required_unless_present = "task")]
-    pub part: Option<Portion>,
-    /// A line that `hodo plan` printed, which says everything else
-    #[arg(long, value_name = "JSON", conflicts_with_all = ["part", "analysis"])]
-    pub task: Option<String>,
-    /// File to write
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
-    #[command(flatten)]
-    pub what: What,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  hodo merge *.part
-  hodo merge --by process --top 10 1.part 2.part
-  hodo merge --part left.part 1.part 2.part    a part of both, to be merged with others")]
-pub struct Merge {
-    /// What `hodo fold` or `hodo merge --part` wrote: all parts of one whole, in any order
-    #[arg(value_name = "PART", required = true)]
-    pub parts: Vec<PathBuf>,
-    /// Write one part of these neighbours to this file, instead of tables
-    #[arg(long, value_name = "FILE")]
-    pub part: Option<PathBuf>,
-    /// What the rows are, as of `hodo report`
-    #[arg(long, value_name = "WHAT")]
-    pub by: Option<String>,
-    /// Only threads with these names
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub comm: Vec<String>,
-    /// Only these threads
-    #[arg(long, value_name = "TID,…", value_delimiter = ',')]
-    pub tid: Vec<u32>,
-    /// Only these processes
-    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
-    pub pid: Vec<u32>,
-    /// Only what happened on these CPUs
-    #[arg(long, value_name = "CPU,…", value_delimiter = ',', value_parser = crate::events::cpus)]
-    pub cpu_list: Vec<Vec<u32>>,
-    /// Exit with 1 where anything was lost or can't be decoded
-    #[arg(long)]
-    pub strict: bool,
-    #[command(flatten)]
-    pub output: Output,
-    #[command(flatten)]
-    pub root: RootArguments,
-}
+pub use parts::{Fold, Merge, Plan, What};
 
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -617,11 +530,6 @@ pub fn format_names() -> Vec<&'static str> {
 
 fn report_names() -> Vec<&'static str> {
     crate::report::list().map(|(name, ..)| name).collect()
-}
-
-/// A part of so many.
-fn portion(text: &str) -> Result<Portion, String> {
-    Portion::parse(text).ok_or("expected I/N, such as 1/4 for the first of four parts".to_owned())
 }
 
 fn report_help() -> String {
