@@ -101,7 +101,7 @@ fn damaged(folder: &Path, name: &str, damage: &[(u16, u8)]) {
     let path = folder.join(name);
     let mut bytes = fs::read(&path).unwrap();
     for &(at, change) in damage {
-        let at = bytes.len() * usize::from(at) >> 16;
+        let at = (bytes.len() * usize::from(at)) >> 16;
         bytes[at] ^= change;
     }
     fs::write(&path, bytes).unwrap();
