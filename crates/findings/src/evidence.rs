@@ -51,6 +51,14 @@ impl Row<'_> {
         integer(self.cell(column))
     }
 
+    /// A fraction; 0 where it is not known or there is no such column.
+    pub fn real(&self, column: &str) -> f64 {
+        match self.cell(column) {
+            Some(Value::Real(real)) => *real,
+            _ => 0.0,
+        }
+    }
+
     /// A text; empty where it is not known or there is no such column.
     pub fn text(&self, column: &str) -> &str {
         match self.cell(column) {

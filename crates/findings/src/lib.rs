@@ -34,6 +34,7 @@ pub struct Rule {
 /// Every rule, in the order of the documentation.
 pub const RULES: &[Rule] = &[
     rules::lost::RULE,
+    rules::tails::RULE,
     rules::contention::RULE,
     rules::migrations::RULE,
     rules::waits::LOCKS,

@@ -143,6 +143,28 @@ fn exceptions_and_gaps_of_control_flow() {
 }
 
 #[test]
+fn tails_are_heavy_long_and_of_many() {
+    let rules = |count: u64, max: u64, share: f64| {
+        let columns = vec![
+            Column::name("function"),
+            Column::integer("count", Unit::Count),
+            Column::real("tail_share", Unit::Share),
+            Column::integer("instructions_p50", Unit::Count),
+            Column::integer("instructions_max", Unit::Count),
+        ];
+        let row: Vec<Value> = vec!["serve<'a>".into(), count.into(), share.into(), 10u64.into(), max.into()];
+        let table = Table::new("latency", Shape::Counters, Vec::new(), columns, [row]);
+        found(&[(("latency", "histogram"), &table)])
+    };
+    let [finding] = &rules(100, 88, 0.021)[..] else { panic!("one finding") };
+    assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>'");
+    assert!(finding.sentence.contains("88 instructions, 8 times the median of 10"), "{}", finding.sentence);
+    assert_eq!(rules(99, 88, 0.021), []);
+    assert_eq!(rules(100, 87, 0.021), []);
+    assert_eq!(rules(100, 88, 0.02), []);
+}
+
+#[test]
 fn lost_events_come_first() {
     let cpu = made("cpu", &[("events_lost", 12), ("packets_lost", 1)], &["tid"], &[]);
     let [threads, waits] = waits("interruptible", "futex", SECOND / 2, SECOND / 10);

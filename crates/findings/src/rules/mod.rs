@@ -6,4 +6,5 @@ pub(crate) mod interrupts;
 pub(crate) mod lost;
 pub(crate) mod migrations;
 pub(crate) mod small;
+pub(crate) mod tails;
 pub(crate) mod waits;
