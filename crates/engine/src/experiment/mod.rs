@@ -1,4 +1,4 @@
-//! Any number of traces, opened together: the one door through which commands ask for tables.
+//! An experiment: any number of traces, opened together. Commands request tables from it.
 //!
 //! ```text
 //! inputs ──open──► Experiment: traces of control flow, traces of events

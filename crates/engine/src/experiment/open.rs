@@ -1,4 +1,4 @@
-//! Opening: which input holds what, and all of it in one value.
+//! Opens the inputs of an experiment and classifies each by its content.
 
 use std::fmt;
 
@@ -14,19 +14,19 @@ use crate::{
     events::{Contents, EventTraces, holds},
 };
 
-/// What of the inputs is to be opened.
+/// Selects what is opened of the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Control flow, with the code and the symbols of what ran.
+    /// Control flow, with the code and the symbols of the traced programs.
     pub flow: bool,
-    /// What recordings of control flow say beside it, also of those without any.
+    /// Sideband data of recordings, also of recordings without control flow.
     pub sideband: bool,
     /// Software events.
     pub events: bool,
 }
 
 impl Needs {
-    /// All of it.
+    /// Control flow and events, without sideband data.
     pub const ALL: Needs = Needs { flow: true, sideband: false, events: true };
 }
 
@@ -37,17 +37,17 @@ pub struct Traces<'f> {
     pub flows: Vec<(String, FlowTrace<'f>)>,
     /// Traces of software events.
     pub events: EventTraces<'f>,
-    /// Of which inputs the traces of control flow are.
+    /// The index of each control-flow trace's input.
     pub flow_inputs: Vec<usize>,
-    /// Of which inputs the traces of software events are.
+    /// The index of each event trace's input.
     pub event_inputs: Vec<usize>,
-    /// Inputs whose clocks are related to no other, and what is missing.
+    /// Inputs whose clocks are not related to another clock, each with the missing information.
     pub unrelated: Vec<(String, String)>,
-    /// What the timeline shows at 1970, in nanoseconds, where a trace says so.
+    /// The timeline's value at the Unix epoch, in nanoseconds, if a trace records it.
     pub wall: Option<i128>,
 }
 
-/// What traces borrow from.
+/// The owner of the data that the traces borrow.
 struct Sources {
     files: Files,
     inputs: Vec<Input>,
@@ -64,11 +64,11 @@ self_cell!(
 /// Inputs that were opened together.
 pub struct Experiment {
     opened: Opened,
-    /// What the inputs hold, whether it was opened or not.
+    /// The kinds of traces in the inputs, opened or not.
     pub contents: Contents,
     /// Inputs that can't be read.
     pub problems: Vec<OpenError>,
-    /// The clocks of the traces, once they are [placed](Experiment::place).
+    /// The clocks of the traces; empty until they are [placed](Experiment::place).
     pub clocks: Vec<TraceClock>,
 }
 
@@ -82,11 +82,11 @@ impl fmt::Debug for Experiment {
 }
 
 impl Experiment {
-    /// Opens inputs, as far as `needs` says. Files of events are searched for packets by `threads` threads, and
-    /// `progress` gets the bytes searched so far and those of the input.
+    /// Opens what `needs` selects of the inputs. `threads` threads search event files for packets. `progress` receives
+    /// the number of bytes searched so far and the size of the input.
     ///
     /// # Errors
-    /// The first input that can't be read, where none can. Else these are in [`Experiment::problems`].
+    /// Returns the first error if no input can be read. Otherwise the errors are in [`Experiment::problems`].
     pub fn open(
         inputs: Vec<Input>,
         options: &Options,
@@ -111,7 +111,7 @@ impl Experiment {
                     problems.push(problem);
                     continue;
                 }
-                // A damaged recording may hold neither; what is wrong with it shows when it is opened.
+                // A damaged recording may be recognised as neither; opening it as control flow reports the damage.
                 own.flow |= !own.events;
                 contents.events |= own.events;
                 own.flow |= needs.sideband;
@@ -132,23 +132,23 @@ impl Experiment {
         }
     }
 
-    /// How the inputs were named.
+    /// Returns the names of the inputs.
     pub(super) fn input_labels(&self) -> Vec<String> {
         self.opened.borrow_owner().inputs.iter().map(label).collect()
     }
 
-    /// Hands the traces to `work`, which may change them.
+    /// Calls `work` with mutable access to the traces.
     pub(super) fn with_mut<R>(&mut self, work: impl FnOnce(&mut Traces<'_>) -> R) -> R {
         self.opened.with_dependent_mut(|_, traces| work(traces))
     }
 
-    /// Hands the traces to `work`.
+    /// Calls `work` with the traces.
     pub fn with<R>(&self, work: impl FnOnce(&Traces<'_>) -> R) -> R {
         self.opened.with_dependent(|_, traces| work(traces))
     }
 }
 
-/// What an input holds.
+/// Returns which kinds of traces an input contains.
 fn contents_of(files: &Files, input: &Input) -> Contents {
     match input {
         Input::File(path) => holds(files, path),
@@ -156,7 +156,7 @@ fn contents_of(files: &Files, input: &Input) -> Contents {
     }
 }
 
-/// Refuses an input that is no recording at all.
+/// Rejects an input whose format is not recognised.
 fn recognised(files: &Files, input: &Input, contents: Contents) -> Result<(), OpenError> {
     let Input::File(path) = input else { return Ok(()) };
     let failed = |reason| OpenError { file: path.clone(), reason };

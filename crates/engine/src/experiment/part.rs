@@ -1,12 +1,12 @@
-//! Parts: what processes fold by themselves, and what they come to together.
+//! Parts: separate processes fold portions of a request, and their results are merged.
 //!
 //! ```text
 //! request ──1/N──► fold ──► Part ──bytes──┐
 //!         ──2/N──► fold ──► Part ──bytes──┴──► merge, in any grouping of neighbours ──► Part of all ──► tables
 //! ```
 //!
-//! A part says what it is a part of: parts of other inputs, of other analyses, or made by another version, are
-//! refused. Which view to show, of which threads and CPUs, is chosen when tables are made.
+//! A part records its origin: parts of other inputs, of other analyses, or of another version are refused. The view,
+//! threads and CPUs to show are selected when tables are made.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -29,17 +29,17 @@ use crate::{
     report,
 };
 
-/// What a file with a part begins with; its checksum and its content follow.
+/// The magic number of a part file; its checksum and its content follow.
 const MAGIC: &[u8] = b"hodo part\n";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// More parts than anybody has processes.
+/// Upper limit of the number of parts, far above any number of processes.
 const MOST_PARTS: u32 = 1 << 20;
-/// More reports than anybody asks for at once.
+/// Upper limit of the number of reports in a part.
 const MOST_REPORTS: usize = 1 << 10;
-/// Numbers of missing parts that an error shows.
+/// Maximum number of missing parts that an error lists.
 const SHOWN: usize = 10;
 
-/// Which part of how many; the first is 1.
+/// Portion `number` of `of`; the first is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Portion {
     number: u32,
@@ -47,29 +47,29 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// The part that `I/N` names, if there is such a part.
+    /// Parses `I/N`; returns `None` if there is no such portion.
     pub fn parse(text: &str) -> Option<Portion> {
         let (number, of) = text.split_once('/')?;
         let (number, of) = (number.parse().ok()?, of.parse().ok()?);
         ((1..=of).contains(&number) && of <= MOST_PARTS).then_some(Portion { number, of })
     }
 
-    /// All parts of so many.
+    /// Returns all portions of `of`, at most [`MOST_PARTS`].
     pub fn all(of: u32) -> impl Iterator<Item = Portion> {
         (1..=of.min(MOST_PARTS)).map(move |number| Portion { number, of })
     }
 
-    /// Its share of some bytes.
+    /// Returns its share of `bytes`.
     pub fn share(self, bytes: u64) -> u64 {
         bytes / u64::from(self.of)
     }
 
-    /// Those of chunks, or slices, that are in it: in each part about the same number of bytes.
+    /// Selects the chunks or slices of this portion, so that all portions have about the same number of bytes.
     pub(super) fn choose<S>(self, mut all: Vec<S>, bytes: impl Fn(&S) -> u64) -> Vec<S> {
         let total: u64 = all.iter().map(&bytes).sum();
         let mut before = 0;
         all.retain(|one| {
-            // The part in which its middle lies.
+            // A chunk belongs to the portion that contains its middle.
             let middle = u128::from(before) + u128::from(bytes(one) / 2);
             before += bytes(one);
             let number = middle * u128::from(self.of) / u128::from(total.max(1)) + 1;
@@ -85,10 +85,10 @@ impl fmt::Display for Portion {
     }
 }
 
-/// What all parts of a whole have in common.
+/// The properties that all parts of one request have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Origin {
-    /// How the inputs were named, for who opens them again.
+    /// The names of the inputs, to open them again.
     inputs: Vec<String>,
     traces: Vec<TraceOrigin>,
     reports: Vec<String>,
@@ -103,7 +103,7 @@ struct Origin {
     names: Vec<String>,
 }
 
-/// By what a trace is known again, wherever it lies.
+/// Identifies a trace, independent of its path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TraceOrigin {
     uuid: Option<[u8; 16]>,
@@ -139,7 +139,7 @@ impl TraceOrigin {
     }
 }
 
-/// Traces of events, folded.
+/// The folded event traces.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct EventPart {
     totals: Totals,
@@ -147,15 +147,15 @@ struct EventPart {
     states: Packed,
 }
 
-/// A part of a request, folded; or several neighbours, merged.
+/// A folded portion of a request, or several adjacent portions, merged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// The numbers of the first and of the last portion in it, and of how many.
+    /// The numbers of the first and last portion in it, and the total number of portions.
     portions: (u32, u32, u32),
     origin: Origin,
-    /// By trace and analysis of control flow.
+    /// By control-flow trace and analysis.
     flows: Vec<Vec<(PackedFlow, Vec<Loss>)>>,
-    /// By analysis of counts.
+    /// By count analysis.
     counts: Vec<(Vec<u8>, Vec<Loss>)>,
     events: Option<EventPart>,
 }
@@ -163,21 +163,21 @@ pub struct Part {
 /// Why parts can't be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PartError {
-    /// It is not what [`Part::to_bytes`] wrote.
+    /// The bytes are not an intact output of [`Part::to_bytes`].
     Damaged,
-    /// It was written by another version: this one.
+    /// The part was written by this other version.
     Version(String),
-    /// The one at this place differs from the first in what this says.
+    /// The part at this index differs from the first in this property.
     Differs(usize, &'static str),
-    /// The same portion comes twice.
+    /// This portion is present twice.
     Twice(u32),
-    /// These portions are not there.
+    /// These portions are missing.
     Missing(Vec<u32>),
     /// A partial of this report can't be read.
     Partial(String),
-    /// The parts don't hold what a view needs.
+    /// The parts do not contain what the view of this report needs.
     View(String),
-    /// The input is another one than was folded.
+    /// The input is not the one that was folded.
     Input(String),
     /// The request itself is wrong.
     Refused(Refusal),
@@ -190,18 +190,18 @@ impl From<Refusal> for PartError {
 }
 
 impl Experiment {
-    /// By what the inputs are known again: other or changed ones have another identity.
+    /// Returns a checksum that identifies the inputs; other or changed inputs have another identity.
     pub fn identity(&self) -> String {
         let origins = self.with(TraceOrigin::of_all);
         let bytes = postcard::to_allocvec(&origins).expect("memory takes what is written to it");
         format!("{:08x}", crc32fast::hash(&bytes))
     }
 
-    /// Folds a part of a request. `inputs` is how the inputs were named, for those who open them again to make
-    /// tables. `progress` gets the bytes that were read so far, and returns whether to go on.
+    /// Folds a portion of a request. `inputs` are the names of the inputs, to open them again for the tables.
+    /// `progress` receives the number of bytes read so far and returns whether to continue.
     ///
     /// # Errors
-    /// A request that does not fit the traces.
+    /// Returns a refusal if the request does not fit the traces.
     pub fn fold(
         &self,
         request: &Request,
@@ -209,7 +209,7 @@ impl Experiment {
         portion: Portion,
         progress: Progress<'_>,
     ) -> Result<Part, Refusal> {
-        // Other views may be asked of the whole.
+        // The merged part may be shown in other views, so an analysis must not specialise on this one.
         let parameters = Parameters { alone: false, ..request.parameters.clone() };
         let request = &Request { parameters, ..request.clone() };
         let analyses = request.analyses();
@@ -240,7 +240,7 @@ impl Origin {
         }
     }
 
-    /// In what it differs from that of a part of the same whole.
+    /// Returns the first property that differs from another part's origin.
     fn differs(&self, other: &Origin) -> Option<&'static str> {
         let differences = [
             (self.traces != other.traces, "the trace"),
@@ -256,19 +256,19 @@ impl Origin {
         differences.into_iter().find_map(|(differs, what)| differs.then_some(what))
     }
 
-    /// What was asked.
+    /// Returns the parameters of the request.
     fn parameters(&self) -> Parameters {
         let selection = Selection { view: self.view.clone(), ..Selection::default() };
         let (every, period, intervals) = (self.every, self.period.clone(), self.intervals.clone());
         Parameters { selection, every, period, intervals, alone: false }
     }
 
-    /// The analyses that were folded.
+    /// Returns the analyses that were folded.
     fn analyses(&self) -> Result<Analyses, PartError> {
         self.made_for(&Selection { view: self.view.clone(), ..Selection::default() })
     }
 
-    /// The analyses that make the tables of a choice.
+    /// Returns the analyses that make the tables of a selection.
     fn made_for(&self, selection: &Selection) -> Result<Analyses, PartError> {
         let known = |name: &String| report(name).ok_or_else(|| PartError::Partial(name.clone()));
         let reports = self.reports.iter().map(known).collect::<Result<Vec<&'static dyn AnyReport>, _>>()?;
@@ -300,7 +300,7 @@ impl Part {
 
     fn unpack(self, analyses: &Analyses) -> Result<State, PartError> {
         let wrong = |asked: &Asked| PartError::Partial(asked.name.to_owned());
-        // Behind traces of control flow stand those of events.
+        // `origin.traces` lists the control-flow traces first, then the event traces.
         let events = self.origin.traces.len().checked_sub(self.flows.len()).ok_or(PartError::Damaged)?;
         let asked = |list: &[Asked]| if events > 0 { list.len() } else { 0 };
         let is_whole = self.flows.iter().all(|flow| flow.len() == analyses.flow.len())
@@ -325,7 +325,7 @@ impl Part {
         let names = self.origin.names;
         let of_events = |part: EventPart| -> Result<OfEvents, PartError> {
             let last = analyses.events.len() - 1;
-            // Behind those that were asked for come what they rest on.
+            // The requested analyses come first, then those that they depend on.
             let which = |place: usize| wrong(&analyses.events[place.min(last)]);
             let states = Pass::new(&analyses.of_events()).unpack(part.states).map_err(which)?;
             Ok(OfEvents { folded: Folded::new(states, part.totals), names, losses: gathered(part.losses) })
@@ -333,16 +333,16 @@ impl Part {
         Ok(State { flows, counts, events: self.events.map(of_events).transpose()? })
     }
 
-    /// The part as the content of a file.
+    /// Encodes the part as the content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let content = postcard::to_allocvec(&(VERSION, self)).expect("memory takes what is written to it");
         [MAGIC, &crc32fast::hash(&content).to_le_bytes(), &content].concat()
     }
 
-    /// The part in a file.
+    /// Decodes the content of a part file.
     ///
     /// # Errors
-    /// Bytes that are none, or of another version.
+    /// Returns an error if the bytes are not a part or are of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Part, PartError> {
         let sum = bytes.strip_prefix(MAGIC).and_then(<[u8]>::split_first_chunk::<4>);
         let (sum, content) = sum.ok_or(PartError::Damaged)?;
@@ -363,22 +363,22 @@ impl Part {
         }
     }
 
-    /// The names of its reports.
+    /// Returns the names of its reports.
     pub fn reports(&self) -> &[String] {
         &self.origin.reports
     }
 
-    /// What was asked when it was folded.
+    /// Returns the parameters with which it was folded.
     pub fn parameters(&self) -> Parameters {
         self.origin.parameters()
     }
 
-    /// How its inputs were named. They have to be opened for tables of control flow, whose functions have names there.
+    /// Returns the names of its inputs. Tables of control flow need them opened, to resolve function names.
     pub fn inputs(&self) -> &[String] {
         &self.origin.inputs
     }
 
-    /// Whether its tables need the inputs.
+    /// Returns whether its tables need the inputs.
     pub fn needs_inputs(&self) -> bool {
         self.flows.iter().any(|analyses| !analyses.is_empty())
     }
@@ -387,7 +387,7 @@ impl Part {
         self.portions.0..=self.portions.1
     }
 
-    /// Joins it with the part that follows.
+    /// Merges it with the next part.
     fn joined(self, later: Part, analyses: &Analyses) -> Result<Part, PartError> {
         let portions = (self.portions.0, later.portions.1, self.portions.2);
         let origin = self.origin.clone();
@@ -419,10 +419,10 @@ impl Part {
         Ok(Part::pack(portions, origin, State { flows, counts, events }, analyses))
     }
 
-    /// Merges neighbours, which come in any order, into one part.
+    /// Merges adjacent parts, given in any order, into one part.
     ///
     /// # Errors
-    /// Parts that do not belong together, or that have others between them.
+    /// Returns an error if the parts are of different requests, overlap, or have gaps between them.
     pub fn merge(mut parts: Vec<Part>) -> Result<Part, PartError> {
         let Some(first) = parts.first() else { return Err(PartError::Missing(vec![1])) };
         for (index, part) in parts.iter().enumerate() {
@@ -448,11 +448,12 @@ impl Part {
         parts.try_fold(first, |earlier, later| earlier.joined(later, &analyses))
     }
 
-    /// The tables of a part that is the whole. `experiment` is that of its inputs, where they are
-    /// [needed](Part::needs_inputs).
+    /// Makes the tables of a complete part. `experiment` is that of its inputs; it must be present if
+    /// [`needs_inputs`](Part::needs_inputs) is true.
     ///
     /// # Errors
-    /// A part that is not the whole; a choice that it does not hold; another input.
+    /// Returns an error if portions are missing, if the part does not contain what `selection` needs, or if the input
+    /// differs.
     pub fn tables(
         self,
         selection: &Selection,
@@ -541,7 +542,7 @@ mod tests {
 
     type Stints = Vec<PackedStint>;
 
-    /// What comes of a part of control flow that somebody changed.
+    /// Makes the tables of a control-flow part after `change`.
     fn tables(change: impl FnOnce(&mut Part)) -> Result<usize, PartError> {
         let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf/tiny.data");
         let options = Options::default();
@@ -555,7 +556,7 @@ mod tests {
         part.tables(&Selection::default(), Some(&experiment), 1).map(|outcome| outcome.tables.len())
     }
 
-    /// Changes the first track's number, and its stints.
+    /// Changes the number of the first trace stream, and its thread slices.
     fn change_track(part: &mut Part, change: impl FnOnce(usize, Stints) -> (usize, Stints)) {
         let packed = &mut part.flows[0][0].0;
         let bytes = postcard::to_allocvec(packed).unwrap();

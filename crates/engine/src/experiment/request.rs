@@ -1,4 +1,4 @@
-//! What is asked of an experiment, and what comes of it.
+//! A request to an experiment, and its outcome.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{
     events::{Chunks, Condition, Wanted},
 };
 
-/// A request that can't be met as it is.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
@@ -23,25 +23,25 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// How much is decoded at a time.
+/// The chunk size of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunking {
-    /// As suits the number of threads.
+    /// Chosen from the number of threads.
     Usual,
     /// About this many bytes of trace.
     Bytes(u64),
-    /// This much time; of events only.
+    /// This much time; events only.
     Time(Nanos),
-    /// Streams as they are; of counts only.
+    /// One chunk per stream; counts only.
     Streams,
 }
 
 impl Chunking {
-    /// Fewer bytes than this make so many chunks that they cost more memory than they are worth.
+    /// Smallest chunk in bytes: with smaller chunks, the state of each chunk costs more memory than it saves.
     const SMALLEST: u64 = 1 << 10;
-    /// Smallest share of events that one of several threads counts.
+    /// Smallest share in bytes that one of several threads counts.
     const SMALLEST_RUN: u64 = 2 << 20;
-    /// Smallest share of events that one of several threads takes. Packets over borders are read twice.
+    /// Smallest share in bytes that one of several threads folds. Packets that span a boundary are read twice.
     const SMALLEST_SLICE: u64 = 8 << 20;
 
     pub(super) fn of_flow(self, threads: usize) -> ChunkSize {
@@ -51,7 +51,7 @@ impl Chunking {
         }
     }
 
-    /// Chunks of events that are counted.
+    /// Returns the chunk size for counting events.
     pub(super) fn of_counts(self, threads: usize) -> Chunks {
         match self {
             Chunking::Usual => Chunks::Shares { threads, smallest: Chunking::SMALLEST_RUN },
@@ -69,45 +69,45 @@ impl Chunking {
     }
 }
 
-/// Which times.
+/// A selection by time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
-    /// A span of the clock.
+    /// A span of time.
     pub span: Option<TimeSpan>,
-    /// While these calls run; of control flow only.
+    /// The executions of these calls; control flow only.
     pub calls: Option<NthCalls>,
 }
 
-/// What is asked of an experiment.
+/// A request to an experiment.
 #[derive(Clone)]
 pub struct Request {
     /// The reports.
     pub reports: Vec<&'static dyn AnyReport>,
-    /// What is asked of each.
+    /// The parameters of all reports.
     pub parameters: Parameters,
-    /// Patterns of the names of events, of which others are left out; all where empty.
+    /// Patterns of event names to include; empty includes all events.
     pub events: Vec<String>,
-    /// A condition on fields of events, of which others are left out.
+    /// A condition on fields; only events that satisfy it are included.
     pub condition: Option<Condition>,
-    /// Which times are looked at.
+    /// The selected times.
     pub times: Times,
-    /// Threads that decode.
+    /// The number of decoding threads.
     pub threads: usize,
-    /// What they decode at a time.
+    /// The chunk size.
     pub chunking: Chunking,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// A table for each report: those about control flow first, of each trace, then counts, then those about events.
+    /// A table for each report: control-flow reports first, per trace, then counts, then event reports.
     pub tables: Vec<Table>,
-    /// What to say beside the tables, such as which events a report needs that found none.
+    /// Notes beside the tables, such as the events that a report needs when it found none.
     pub notes: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether nothing is missing, neither of what was read nor of what the tracer wrote.
+    /// Returns whether nothing is missing: everything was read, and the tracer lost no events.
     pub fn is_lossless(&self) -> bool {
         let lost = |table: &Table, name| {
             table.figure(name).is_some_and(|value| !matches!(value, Value::Integer(0) | Value::Null))
@@ -131,7 +131,7 @@ impl Asked {
     }
 }
 
-/// The analyses of a request, by what they read.
+/// The analyses of a request, grouped by their input.
 #[derive(Default)]
 pub(super) struct Analyses {
     /// Control flow.
@@ -143,24 +143,24 @@ pub(super) struct Analyses {
 }
 
 impl Analyses {
-    /// All of them, in the order of their tables.
+    /// Returns all analyses, in the order of their tables.
     pub(super) fn all(&self) -> impl Iterator<Item = &Asked> {
         self.flow.iter().chain(&self.counts).chain(&self.events)
     }
 
-    /// Whether any reads events or counts of them.
+    /// Returns whether any analysis reads events or counts of events.
     pub(super) fn read_events(&self) -> bool {
         !self.events.is_empty() || !self.counts.is_empty()
     }
 
-    /// Those of events, for a pass.
+    /// Returns the event analyses, for a pass.
     pub(super) fn of_events(&self) -> Vec<&dyn AnyAnalysis> {
         self.events.iter().map(Asked::analysis).collect()
     }
 }
 
 impl Request {
-    /// A request of everything, on one thread.
+    /// A request for these reports over the whole trace, on one thread.
     pub fn of(reports: Vec<&'static dyn AnyReport>, parameters: Parameters) -> Request {
         Request {
             reports,
@@ -173,7 +173,7 @@ impl Request {
         }
     }
 
-    /// The analyses of the reports.
+    /// Returns the analyses of the reports.
     pub(super) fn analyses(&self) -> Analyses {
         let mut analyses = Analyses::default();
         for report in &self.reports {
@@ -189,16 +189,16 @@ impl Request {
         analyses
     }
 
-    /// The events that are counted.
+    /// Returns the filter of the events to count.
     pub(super) fn wanted(&self) -> Wanted {
         let Selection { tids, pids, comms, cpus, .. } = self.parameters.selection.clone();
         Wanted { events: self.events.clone(), condition: self.condition.clone(), tids, pids, comms, cpus }
     }
 
-    /// Refuses what one of the reports can't be asked.
+    /// Checks that every report supports the requested options.
     ///
     /// # Errors
-    /// What can't be asked of which report.
+    /// Returns the option and the report that does not support it.
     pub fn check(&self) -> Result<(), Refusal> {
         let Parameters { selection, every, period, intervals, .. } = &self.parameters;
         let any_thread = selection.tids.is_empty() && selection.pids.is_empty() && selection.comms.is_empty();

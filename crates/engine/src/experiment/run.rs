@@ -1,4 +1,4 @@
-//! Running a request: on all traces, in this process.
+//! Runs a request on all traces, in this process.
 
 use hodo_model::{
     AnyAnalysis, AnyPartial, Cause, FinishContext, FlowInterest, Intervals, Loss, NoSources, Selection,
@@ -19,13 +19,13 @@ use crate::{
     },
 };
 
-/// Gets the bytes that were read so far, and returns whether to go on.
+/// Receives the number of bytes read so far; returns whether to continue.
 pub(super) type Progress<'p> = &'p mut (dyn FnMut(u64) -> bool + Send);
 
-/// What one trace of control flow came to, by analysis.
+/// The result of one control-flow trace, by analysis.
 pub(super) type OfFlow = Vec<(FlowPartial, Losses)>;
 
-/// What traces of events came to.
+/// The result of the event traces.
 pub(super) struct OfEvents {
     pub(super) folded: Folded,
     /// The variable parts of events' names.
@@ -33,32 +33,32 @@ pub(super) struct OfEvents {
     pub(super) losses: Losses,
 }
 
-/// What a request, or a part of it, came to.
+/// The result of a request or of a part of it.
 #[derive(Default)]
 pub(super) struct State {
-    /// By trace of control flow.
+    /// By control-flow trace.
     pub(super) flows: Vec<OfFlow>,
-    /// By analysis of counts.
+    /// By count analysis.
     pub(super) counts: Vec<(AnyPartial, Losses)>,
     pub(super) events: Option<OfEvents>,
 }
 
 /// How a request reads the traces.
 pub(super) struct Plan<'t, 'f> {
-    /// Of each trace of control flow, the times that are looked at.
+    /// The selected window of each control-flow trace.
     windows: Vec<Option<Window>>,
     pub(super) events: EventReading,
-    /// What of everything is read; all where `None`.
+    /// The portion of the traces to read; `None` reads everything.
     portion: Option<Portion>,
     traces: &'t Traces<'f>,
 }
 
 impl Experiment {
-    /// Makes the tables of a request. `progress` gets the bytes that were read so far, of
-    /// [`Experiment::work`], and returns whether to go on; if it does not, tables are of what was read.
+    /// Makes the tables of a request. `progress` receives the number of bytes read so far, of [`Experiment::work`], and
+    /// returns whether to continue; if not, the tables cover what was read.
     ///
     /// # Errors
-    /// A request that does not fit the traces.
+    /// Returns a refusal if the request does not fit the traces.
     pub fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Outcome, Refusal> {
         request.check()?;
         let analyses = request.analyses();
@@ -70,7 +70,7 @@ impl Experiment {
         })
     }
 
-    /// Refuses reports about what the traces do not have, unless others are about what they have.
+    /// Refuses a request if the traces contain the input of none of its analyses.
     pub(super) fn fits(&self, analyses: &Analyses) -> Result<(), Refusal> {
         let (flow, events) = (!analyses.flow.is_empty(), analyses.read_events());
         let wrong = match () {
@@ -81,7 +81,7 @@ impl Experiment {
         Err(Refusal(wrong.to_owned()))
     }
 
-    /// Bytes that a request reads, some of them several times.
+    /// Returns the number of bytes that a request reads; bytes read in several passes count several times.
     pub fn work(&self, request: &Request) -> u64 {
         let analyses = request.analyses();
         let calls = u64::from(request.times.calls.is_some());
@@ -99,7 +99,7 @@ fn is_numbered(asked: &Asked) -> bool {
     asked.analysis().interest().flow == FlowInterest::Numbered
 }
 
-/// Refuses events of which there can be none.
+/// Refuses a period or a filter that no event of the traces can satisfy.
 pub(super) fn check_events(traces: &Traces<'_>, request: &Request) -> Result<(), Refusal> {
     if traces.events.traces.is_empty() {
         return Ok(());
@@ -138,7 +138,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         Ok(Plan { windows, events, portion, traces })
     }
 
-    /// Folds the analyses.
+    /// Folds all analyses.
     pub(super) fn fold(
         &self,
         request: &Request,
@@ -186,7 +186,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         Ok((partial, losses))
     }
 
-    /// What of the files of events can't be read.
+    /// Returns the losses of opening: unreadable parts of event files, and unrelated clocks.
     pub(super) fn losses(&self) -> Losses {
         let mut losses = Losses::default();
         self.traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
@@ -255,7 +255,7 @@ impl<'t, 'f> Plan<'t, 'f> {
     }
 }
 
-/// The tables of a whole, made on this many threads.
+/// Makes the tables of a complete result, on `threads` threads.
 pub(super) fn finish(
     traces: &Traces<'_>,
     state: State,
@@ -286,7 +286,7 @@ pub(super) fn finish(
     Outcome { tables, ..of_events }
 }
 
-/// The tables of a whole of events.
+/// Makes the tables of counts and events.
 pub(super) fn finish_events(
     state: State,
     analyses: &Analyses,
@@ -312,7 +312,7 @@ pub(super) fn finish_events(
     Outcome { tables: made, notes }
 }
 
-/// What the events that an analysis reads are called; without those that say how things were when tracing began.
+/// Returns the names of the events that an analysis reads, without those of the state dump.
 fn needed(analysis: &dyn AnyAnalysis) -> String {
     let mut kinds: Vec<_> = interest(analysis).into_iter().map(|(kind, _)| kind).collect();
     kinds.sort_unstable();

@@ -1,4 +1,4 @@
-//! Tables that are larger than memory: their rows leave as they settle.
+//! Streams tables that are larger than memory: rows are emitted as they settle.
 //!
 //! ```text
 //! first pass:  names of threads, the trace's span
@@ -6,7 +6,7 @@
 //!                                         └────finish────► the last rows, summary, loss
 //! ```
 //!
-//! A row has names that may be known only at the end of the trace, so a table that streams takes two passes.
+//! A row contains names that may be known only at the end of the trace, so streaming a table takes two passes.
 
 use hodo_model::{
     Analysis, AnyAnalysis, FinishContext, Heading, Interest, Item, NoSources, Shape, Start, Table,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::events::{fold_all, plan};
 
-/// Follows threads, and nothing else.
+/// An analysis that requests no events: its pass only collects the names of threads.
 #[derive(Clone, Copy, Debug)]
 struct Names;
 
@@ -42,8 +42,8 @@ impl Analysis for Names {
 }
 
 impl Experiment {
-    /// The heading of the table that a request makes, if [`Experiment::stream`] can make it: the request is of one
-    /// report of events, whose rows settle, and there are events.
+    /// Returns the heading of the requested table if [`Experiment::stream`] supports it: the request has a single event
+    /// report, its rows settle, and there are events.
     pub fn heading(&self, request: &Request) -> Option<Heading> {
         let analyses = request.analyses();
         match analyses.of_events().as_slice() {
@@ -52,12 +52,12 @@ impl Experiment {
         }
     }
 
-    /// Makes a table that has a [heading](Experiment::heading): rows go to `rows` in batches as they settle, while it
-    /// returns `true`; the outcome's table has the last rows, and the summary and the losses of all. `progress` is as for
-    /// [`Experiment::run`].
+    /// Streams a table that has a [heading](Experiment::heading). `rows` receives batches of rows as they settle, and
+    /// stops the stream by returning `false`. The table of the outcome contains the last rows, and the summary and
+    /// losses of the whole trace. `progress` is as for [`Experiment::run`].
     ///
     /// # Errors
-    /// A request that does not fit the traces.
+    /// Returns a refusal if the request does not fit the traces.
     pub fn stream(
         &self,
         request: &Request,

@@ -1,4 +1,4 @@
-//! `--time`: perf's syntax, shares of the whole, and times from the beginning.
+//! Parses `--time`: perf's syntax, percentages of the trace, and times relative to its beginning.
 
 use hodo_clock::{Nanos, OriginNanos, Tsc};
 
@@ -8,37 +8,37 @@ use super::{
 };
 use crate::{FlowTrace, Refusal, Window};
 
-/// A span of time as people write it.
+/// A span of time as the user writes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TimeSpan {
-    /// `10%-20%` of the whole.
+    /// `10%-20%` of the trace.
     Shares(f64, f64),
     /// `START,STOP`.
     Bounds(Bound, Bound),
-    /// `START,STOP` of the wall clock; either may be open.
+    /// `START,STOP` of the wall clock; `None` is no limit.
     Wall(Option<WallTime>, Option<WallTime>),
 }
 
 /// One end of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Nothing was given: no limit.
+    /// No limit.
     None,
     /// `+1.5`: nanoseconds from the beginning.
     Relative(u64),
-    /// `1.5`: nanoseconds on the clock.
+    /// `1.5`: nanoseconds on the trace's clock.
     Absolute(i128),
 }
 
-/// Times from the first on, before the second; `None` is no limit.
+/// A window of time: start (inclusive) and end (exclusive); `None` is no limit.
 pub type EventWindow = (Option<OriginNanos>, Option<OriginNanos>);
 
 impl TimeSpan {
-    /// Reads `START,STOP` in seconds (either may be empty), `+START,+STOP` from the beginning, `FROM%-TO%`, or times of
-    /// the wall clock, such as `10:38:00,10:38:01.5` or `2026-11-20 10:38,`.
+    /// Parses `START,STOP` in seconds (either may be empty), `+START,+STOP` from the beginning, `FROM%-TO%`, or
+    /// wall-clock times such as `10:38:00,10:38:01.5` or `2026-11-20 10:38,`.
     ///
     /// # Errors
-    /// What was expected.
+    /// Returns a text with the expected syntax.
     pub fn parse(text: &str) -> Result<TimeSpan, String> {
         let wrong = || {
             "expected START,STOP in seconds, +START,+STOP from the beginning, 10%-20%, or 10:38:00,10:38:01 of the wall clock".to_owned()
@@ -70,10 +70,10 @@ impl TimeSpan {
         Ok(TimeSpan::Bounds(from, to))
     }
 
-    /// The ticks that are meant in a trace of control flow.
+    /// Converts the span to a window in ticks of a control-flow trace.
     ///
     /// # Errors
-    /// A trace without times, or that has none of these.
+    /// Returns a refusal if the trace has no times or does not overlap the span.
     pub fn of_flow(&self, flow: &FlowTrace<'_>) -> Result<Window, Refusal> {
         let (Some((first, last)), Some(clock)) = (flow.span(), flow.recording.config.clock) else {
             return Err(Refusal("--time: the recording has no times".to_owned()));
@@ -86,7 +86,7 @@ impl TimeSpan {
                 Bound::Absolute(nanos) => u64::try_from(nanos.max(0)).unwrap_or(u64::MAX),
             };
             let tick = clock.ticks(Nanos(time));
-            // To a clock that wraps, a time far behind the end is one before its zero.
+            // On a clock that wraps, a time far after the end maps to a tick before zero.
             let wrapped = tick < last && time > clock.nanos(last).0;
             if wrapped { Tsc(u64::MAX) } else { tick }
         };
@@ -94,7 +94,7 @@ impl TimeSpan {
             TimeSpan::Bounds(from, to) => Window { from: tick(from, Tsc(0)), to: tick(to, Tsc(u64::MAX)) },
             TimeSpan::Shares(from, to) => {
                 let part = |share: f64| Tsc(first.0 + ((last.0 - first.0) as f64 * share) as u64);
-                // The last tick belongs to the last per cent.
+                // The end is exclusive, so the window of the last percentage is open.
                 let to = Some(part(to)).filter(|&to| to != last).unwrap_or(Tsc(u64::MAX));
                 Window { from: part(from), to }
             }
@@ -112,10 +112,10 @@ impl TimeSpan {
         Ok(window)
     }
 
-    /// The times that are meant in traces of events whose packets begin and end so.
+    /// Converts the span to a window of event traces whose packets cover `span`.
     ///
     /// # Errors
-    /// Traces without times.
+    /// Returns a refusal if the traces have no times.
     pub fn of_events(&self, span: Option<(OriginNanos, OriginNanos)>) -> Result<EventWindow, Refusal> {
         let Some((first, last)) = span else {
             return Err(Refusal("--time: the trace does not say when its packets begin".to_owned()));
@@ -135,7 +135,7 @@ impl TimeSpan {
         })
     }
 
-    /// The same in a trace of control flow that shares a timeline with others: it may have none of these times.
+    /// As [`of_flow`](TimeSpan::of_flow) for a trace that shares a timeline with others: the window may lie outside it.
     fn of_one_flow(&self, flow: &FlowTrace<'_>) -> Result<Window, Refusal> {
         let none = Window { from: Tsc(u64::MAX), to: Tsc(u64::MAX) };
         match (self.of_flow(flow), flow.span()) {
@@ -144,7 +144,7 @@ impl TimeSpan {
         }
     }
 
-    /// Whether it does not end before it begins.
+    /// Returns whether absolute bounds are in order.
     fn is_in_order(&self) -> bool {
         match self {
             TimeSpan::Bounds(Bound::Absolute(from), Bound::Absolute(to)) => from < to,
@@ -152,7 +152,7 @@ impl TimeSpan {
         }
     }
 
-    /// What `+` and `%` mean of a timeline from `first` to `last`.
+    /// Resolves `+` and `%` on a timeline from `first` to `last`.
     fn over(&self, (first, last): (OriginNanos, OriginNanos)) -> TimeSpan {
         let absolute = |bound: Bound| match bound {
             Bound::Relative(nanos) => Bound::Absolute(first.0 + i128::from(nanos)),
@@ -178,7 +178,7 @@ fn no_wall_clock() -> Refusal {
 }
 
 impl Traces<'_> {
-    /// First and last time of all traces that are on the timeline.
+    /// Returns the first and last time over all traces.
     pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
         let flows = self.flows.iter().filter_map(|(_, flow)| {
             let ((first, last), clock) = flow.span().zip(flow.recording.config.clock)?;
@@ -189,17 +189,17 @@ impl Traces<'_> {
         spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
-    /// Whether several traces share the timeline.
+    /// Returns whether several traces share the timeline.
     fn are_several(&self) -> bool {
         let inputs = self.flow_inputs.iter().chain(&self.event_inputs);
         self.unrelated.is_empty() && inputs.count() > 1 && !self.flows.is_empty()
     }
 
-    /// The times that are meant, as bounds of the timeline where that matters; and for the wall clock, of which time
-    /// zone they are, for people.
+    /// Resolves a span to bounds on the timeline if several traces share it or it is in wall-clock time. For wall-clock
+    /// times it also returns a note that names the time zone.
     ///
     /// # Errors
-    /// Times of the wall clock where no trace knows it.
+    /// Returns a refusal for wall-clock times if no trace relates its clock to the wall clock.
     pub fn resolve(&self, span: &TimeSpan) -> Result<(TimeSpan, Option<String>), Refusal> {
         let whole = self.span();
         let TimeSpan::Wall(from, to) = span else {
@@ -219,7 +219,7 @@ impl Traces<'_> {
         }
     }
 
-    /// The ticks that a resolved span means in each trace of control flow.
+    /// Converts a resolved span to a window in ticks for each control-flow trace.
     pub(super) fn windows(&self, span: Option<&TimeSpan>) -> Result<Vec<Option<Window>>, Refusal> {
         let of = |(_, flow): &(String, FlowTrace<'_>)| {
             let of = |span: &TimeSpan| match self.are_several() {
@@ -232,7 +232,7 @@ impl Traces<'_> {
     }
 }
 
-/// Seconds with up to nine decimals, and an optional unit (s, ms, us, ns), as exact nanoseconds.
+/// Parses seconds with up to nine decimals and an optional unit (s, ms, us, ns) as exact nanoseconds.
 pub fn nanos(text: &str) -> Option<u64> {
     let units = [("ms", 6), ("us", 3), ("ns", 0), ("s", 9)];
     let unit = units.iter().find_map(|&(unit, digits)| Some((text.strip_suffix(unit)?, digits)));

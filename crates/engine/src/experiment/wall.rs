@@ -1,4 +1,4 @@
-//! Times of the wall clock, as people write them.
+//! Parses wall-clock times of `--time` and converts them to timestamps.
 
 use std::{env, fmt};
 
@@ -17,7 +17,7 @@ pub struct WallTime {
 }
 
 impl WallTime {
-    /// Reads `HH:MM[:SS[.FRACTION]]`, behind a date and a space or `T` where there is one.
+    /// Parses `HH:MM[:SS[.FRACTION]]`, optionally preceded by a date and a space or `T`.
     pub(super) fn parse(text: &str) -> Option<WallTime> {
         let (date, time) = match text.split_once([' ', 'T']) {
             Some((date, time)) => (Some(date.parse().ok()?), time),
@@ -27,10 +27,10 @@ impl WallTime {
     }
 }
 
-/// Of which zone times of the wall clock are.
+/// The time zone of wall-clock times.
 pub(super) struct Zone {
     zone: TimeZone,
-    /// Who says so.
+    /// Where the zone comes from, for messages.
     by: &'static str,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Zone {
 }
 
 impl Zone {
-    /// The zone that `TZ` says, else the one in which a trace was made, else UTC.
+    /// Returns the zone of `TZ`, else the zone in which a trace was created, else UTC.
     pub(super) fn of(traces: &EventTraces<'_>) -> Zone {
         if env::var_os("TZ").is_some_and(|zone| !zone.is_empty()) {
             return Zone { zone: TimeZone::system(), by: "by TZ" };
@@ -61,8 +61,8 @@ impl Zone {
         }
     }
 
-    /// Nanoseconds from 1970 of a time. Without a date it is the first of that time of day that is not before `begin`,
-    /// if that is before `end`; else the one on the day of `begin`.
+    /// Returns a time in nanoseconds since the Unix epoch. Without a date, it is the first occurrence at or after
+    /// `begin` if that is not after `end`; otherwise it is on the day of `begin`.
     pub(super) fn nanos(&self, time: &WallTime, begin: i128, end: i128) -> Result<i128, Refusal> {
         let wrong = |error: jiff::Error| Refusal(format!("--time: {error}"));
         let at = |date: Date| {
@@ -79,7 +79,7 @@ impl Zone {
     }
 }
 
-/// The offset at the end of LTTng's `20261120T103744+0000`.
+/// Parses the UTC offset at the end of LTTng's `20261120T103744+0000`.
 fn offset(text: &str) -> Option<Offset> {
     let at = text.rfind(['+', '-']).filter(|&at| at > 8)?;
     let (sign, digits) = text[at..].split_at(1);
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(nanos("1970-01-02T00:01", 0, 1), DAY + 60 * SECOND);
         let late = 5 * DAY + 86_000 * SECOND;
         assert_eq!(nanos("23:59:00", late, late + 900 * SECOND), 5 * DAY + 86_340 * SECOND);
-        // Behind midnight.
+        // After midnight.
         assert_eq!(nanos("00:01:00", late, late + 900 * SECOND), 6 * DAY + 60 * SECOND);
         assert_eq!(nanos("00:01:00", late, late + SECOND), 5 * DAY + 60 * SECOND);
         assert!(WallTime::parse("25:00").is_none() && WallTime::parse("2026-13-01 10:00").is_none());
