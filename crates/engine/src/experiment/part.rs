@@ -54,7 +54,7 @@ impl Portion {
         ((1..=of).contains(&number) && of <= MOST_PARTS).then_some(Portion { number, of })
     }
 
-    /// Returns all portions of `of`, at most [`MOST_PARTS`].
+    /// Returns all portions of `of`, at most 2^20.
     pub fn all(of: u32) -> impl Iterator<Item = Portion> {
         (1..=of.min(MOST_PARTS)).map(move |number| Portion { number, of })
     }

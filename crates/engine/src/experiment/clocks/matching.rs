@@ -1,4 +1,4 @@
-//! Which events are the two ends of a message, and by which fields they are known to belong together.
+//! Rules that identify events as the two ends of a message, and the fields that pair them.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ use hodo_sync::{Direction, TcpKey};
 
 use crate::events::{find, is_like};
 
-/// What finds messages.
+/// A rule that finds messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MatchRule {
     /// The exchanges of boards: `sync_send.seq = sync_recv.seq`.
@@ -28,25 +28,25 @@ pub enum MatchRule {
     Fields(FieldMatch),
 }
 
-/// Two kinds of events, and the fields in which the ends of a message are equal.
+/// Two kinds of events, and the fields that are equal at both ends of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldMatch {
     /// Pattern of the names of events that send.
     send: String,
-    /// Pattern of the names of those that receive.
+    /// Pattern of the names of events that receive.
     receive: String,
-    /// Fields of both.
+    /// Pairs of fields to compare: sender's, receiver's.
     fields: Vec<(String, String)>,
 }
 
 impl MatchRule {
-    /// What is looked for unless something else is asked for.
+    /// The default rules.
     pub const USUAL: [MatchRule; 2] = [MatchRule::Exchanges, MatchRule::Tcp];
 
-    /// Reads `exchanges`, `tcp`, or `SEND.FIELD = RECEIVE.FIELD`, of which several are joined by `and`.
+    /// Parses `exchanges`, `tcp`, or `SEND.FIELD = RECEIVE.FIELD`; several such pairs are joined by `and`.
     ///
     /// # Errors
-    /// What was expected.
+    /// Returns a text with the expected syntax.
     pub fn parse(text: &str) -> Result<MatchRule, String> {
         match text.trim() {
             "exchanges" => return Ok(MatchRule::Exchanges),
@@ -103,11 +103,11 @@ impl fmt::Display for MatchRule {
     }
 }
 
-/// By what the two ends of a message are known.
+/// The key that pairs the two ends of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Tcp(TcpKey),
-    /// The values of fields, one behind the other.
+    /// The encoded values of fields, concatenated.
     Fields(Vec<u8>),
 }
 
@@ -119,21 +119,22 @@ pub(super) struct End {
 
 enum What {
     Segment,
-    /// Of events whose fields all must be there: where they are, and what stands before their values.
+    /// The fields, all of which must be present, and the bytes that precede their values in the key.
     Fields(Vec<FieldPath>, Vec<u8>),
 }
 
-/// What tells boards of one master apart: the master names the slave, and a slave is named by its input.
+/// Distinguishes the boards of one master: the master's events name the slave, and a slave's number is in its input's
+/// name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Peer {
-    /// Whether there are several slaves, so that their numbers matter.
+    /// Whether the number is part of the key.
     pub(super) matters: bool,
     /// The number at the end of the input's name.
     pub(super) number: Option<u64>,
 }
 
 impl MatchRule {
-    /// The end that events of a class are, if they are one.
+    /// Returns the message end that events of a class represent, if any.
     pub(super) fn end(
         &self,
         trace: &Trace<'_>,
@@ -177,7 +178,7 @@ impl MatchRule {
     }
 }
 
-/// Whether a class records which slave it is about.
+/// Returns whether a class has a `slave` field.
 pub(super) fn names_slave(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass) -> bool {
     find(trace, stream, class, &["slave"]).is_some()
 }
@@ -187,7 +188,7 @@ fn matches(name: &str, pattern: &str) -> bool {
 }
 
 impl End {
-    /// The key of an event; `None` where it has none, such as a packet that is not TCP.
+    /// Returns the key of an event; `None` if it has none, such as a packet that is not TCP.
     pub(super) fn key(&self, event: &Event<'_, '_, '_>) -> Option<Key> {
         match &self.what {
             What::Segment => {
@@ -206,13 +207,13 @@ impl End {
     }
 }
 
-/// An integer among values: with its kind before it, as no text begins.
+/// Appends an integer, tagged so that it differs from other types.
 fn integer(value: i128, values: &mut Vec<u8>) {
     values.push(b'i');
     values.extend(value.to_le_bytes());
 }
 
-/// Values of fields, so that equal ones have equal bytes.
+/// Encodes field values so that equal values have equal bytes.
 struct Values(Vec<u8>);
 
 impl FieldSink for Values {
@@ -256,7 +257,7 @@ impl FieldSink for Values {
     }
 }
 
-/// The headers of a network packet, wherever in an event they are: LTTng-modules, `instrumentation/events/net.h`.
+/// Collects the headers of a network packet at any depth of an event: LTTng-modules, `instrumentation/events/net.h`.
 #[derive(Debug, Default)]
 struct Headers {
     source: Vec<u8>,
@@ -265,7 +266,7 @@ struct Headers {
     seq: Option<u32>,
     ack: Option<u32>,
     flags: u16,
-    /// The array whose elements come.
+    /// The address array whose elements are being read.
     array: Option<Side>,
 }
 

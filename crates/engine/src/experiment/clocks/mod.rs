@@ -1,4 +1,4 @@
-//! The timeline of an experiment: which traces have one clock, and how the times of the others become its.
+//! The timeline of an experiment: which traces share a clock, and how the times of the others are converted to it.
 //!
 //! ```text
 //! formats ──ClockIdentity──► relate ──┐
@@ -25,39 +25,39 @@ pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedTrace}
 use super::{Experiment, Refusal, Traces};
 use crate::{FlowTrace, Input};
 
-/// What the user says of the times of an input.
+/// An offset that the user gives for the times of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceOffset {
-    /// The input: its path, or the last part of it.
+    /// The input: its path, or the last component of it.
     pub trace: String,
-    /// What is added to its times, in nanoseconds.
+    /// The offset to add to its times, in nanoseconds.
     pub nanos: i128,
 }
 
-/// What is asked of the timeline.
+/// The user's settings of the timeline.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineRequest {
-    /// Offsets by hand.
+    /// Offsets of `--offset`.
     pub offsets: Vec<TraceOffset>,
-    /// What `hodo sync` found.
+    /// The result of `hodo sync`.
     pub synchronised: Option<Synchronised>,
 }
 
-/// How an input came onto the timeline.
+/// How an input is placed on the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
     /// Its clock is the timeline's.
     Reference,
-    /// Its clock is known to be one with that of another trace.
+    /// Its clock is known to be that of another trace.
     Related,
-    /// The user said how far it is apart.
+    /// The user gave its offset.
     ByHand,
-    /// `hodo sync` found out by events.
+    /// `hodo sync` derived it from events.
     Synchronised,
-    /// It shares the input, but not surely the clock, of other traces: its times are taken as they are.
+    /// It shares the input with other traces, but possibly not the clock: its times are used unchanged.
     AsItIs,
-    /// Nothing is known: its times are its own.
+    /// Nothing is known: its times are used unchanged.
     Unrelated,
 }
 
@@ -68,21 +68,21 @@ pub struct TraceClock {
     pub input: String,
     /// The trace in it.
     pub trace: String,
-    /// What clock it is, for people.
+    /// The kind of clock, for display.
     pub clock: String,
-    /// Its host, where the format says so.
+    /// Its host, if the format records it.
     pub host: Option<String>,
-    /// How it came onto the timeline.
+    /// How it is placed on the timeline.
     pub relation: Relation,
-    /// The same in words: by what it is known, or what is missing.
+    /// The placement in words: its source, or the missing information.
     pub how: String,
-    /// What is added to its own times, in nanoseconds; `None` where they follow a curve.
+    /// The offset to add to its own times, in nanoseconds; `None` if they follow a curve.
     pub offset_ns: Option<i64>,
-    /// Half the longest interval in which the truth lies, in nanoseconds; 0 where the clock is the timeline's own.
+    /// Half the longest interval of uncertainty, in nanoseconds; 0 if the clock is the timeline's own.
     pub half_width_ns: Option<u64>,
 }
 
-/// The traces of an input, and how they come onto the timeline.
+/// The traces of an input, and their placement on the timeline.
 struct Unit {
     input: usize,
     label: String,
@@ -93,17 +93,17 @@ struct Unit {
 }
 
 impl Unit {
-    /// Whether a name means it: its path, or the last part of that.
+    /// Returns whether a name refers to it: its path, or the last component of that.
     fn is_named(&self, name: &str) -> bool {
         self.label == name || self.label.trim_end_matches('/').rsplit('/').next() == Some(name)
     }
 }
 
 impl Experiment {
-    /// Puts all traces on one timeline: once, before anything is asked of them.
+    /// Places all traces on one timeline. Called once, before any request.
     ///
     /// # Errors
-    /// An offset for what is no input, or for several.
+    /// Returns a refusal if an offset names no input or several.
     pub fn place(&mut self, request: &TimelineRequest) -> Result<(), Refusal> {
         let labels = self.input_labels();
         let clocks = self.with_mut(|traces| place(traces, &labels, request))?;
@@ -111,7 +111,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Inputs whose clocks are related to no other, and what is missing: a sentence each.
+    /// Returns a sentence for each input whose clock is not related to another clock, with the missing information.
     pub fn unrelated(&self) -> Vec<String> {
         let unrelated = self.clocks.iter().filter(|clock| clock.relation == Relation::Unrelated);
         let mut sentences: Vec<String> =
@@ -121,7 +121,7 @@ impl Experiment {
     }
 }
 
-/// How an input was named.
+/// Returns the name of an input.
 pub(super) fn label(input: &Input) -> String {
     match input {
         Input::File(path) => path.display().to_string(),
@@ -173,7 +173,7 @@ fn place(
     Ok(clocks)
 }
 
-/// Refuses a trace that is not the one that was synchronised.
+/// Checks that a trace is the one that was synchronised.
 fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Result<(), Refusal> {
     let own =
         traces.event_inputs.iter().zip(&traces.events.traces).filter(|(input, _)| **input == unit.input);
@@ -191,8 +191,8 @@ fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Re
     }
 }
 
-/// An input's control flow has one clock for all: what follows a curve is shifted by its middle. Its times are never
-/// negative.
+/// Shifts the times of a control-flow trace. It supports only a constant shift: a curve is evaluated at the middle of
+/// the trace. Its times are never negative.
 fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap, label: &str) -> Result<(), Refusal> {
     let Some((first, last)) = flow.span().zip(flow.recording.config.clock).map(|((first, last), clock)| {
         let nanos = |tick| hodo_clock::OriginNanos(clock.nanos(tick).0.into());
@@ -215,7 +215,8 @@ fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap, label: &str) -> Result<()
     }
 }
 
-/// Every input that has traces, in order. The clock is that of its control flow, else that of its first trace.
+/// Returns every input that has traces, in order. Its clock is that of its control flow, else that of its first event
+/// trace.
 fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
     let flows = traces.flow_inputs.iter().zip(&traces.flows);
     let flows = flows.map(|(&input, (_, flow))| (input, ClockIdentity::of_recording(&flow.recording)));
@@ -257,14 +258,15 @@ fn by_hand(units: &mut [Unit], offsets: &[TraceOffset]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A span of time with its sign, as `+0.000000500`.
+/// Formats a duration with its sign, as `+0.000000500`.
 pub(crate) fn signed_seconds(nanos: i128) -> String {
     let sign = if nanos < 0 { '-' } else { '+' };
     let size = nanos.unsigned_abs();
     format!("{sign}{}.{:09}", size / 1_000_000_000, size % 1_000_000_000)
 }
 
-/// Places what has the clock of something that is placed; the first one that nothing else is said of is the reference.
+/// Places every input whose clock is related to a placed one. If no placement anchors the timeline, a reference is
+/// selected first.
 fn by_identity(units: &mut [Unit]) {
     let is_anchored = units.iter().any(is_anchor);
     if let Some(index) = reference(units).filter(|_| !is_anchored) {
@@ -290,7 +292,7 @@ fn by_identity(units: &mut [Unit]) {
             });
             let placement = found.map(|(placed, related)| {
                 let map = placed.placement.as_ref().map(|(_, map, _)| map.clone()).unwrap_or_default();
-                // Its times become those that the other shows, and these are placed.
+                // First shift to the other input's own times, then apply the placement of that input.
                 let map = follow(related.shift, &map);
                 (Relation::Related, map, format!("{} ({})", related.how, placed.label))
             });
@@ -301,8 +303,8 @@ fn by_identity(units: &mut [Unit]) {
     }
 }
 
-/// The input whose clock is the timeline's: the first whose times count from 1970, else the first with events, else the
-/// first.
+/// Returns the input whose clock becomes the timeline's: the first whose times count from 1970, else the first with
+/// events, else the first.
 fn reference(units: &[Unit]) -> Option<usize> {
     let rank = |unit: &Unit| match unit.identity.unix_zero == Some(unit.identity.shown_zero) {
         true => 0,
@@ -313,7 +315,7 @@ fn reference(units: &[Unit]) -> Option<usize> {
     open.min_by_key(|(index, unit)| (rank(unit), *index)).map(|(index, _)| index)
 }
 
-/// Whether the timeline is given by it.
+/// Returns whether its placement defines the timeline.
 fn is_anchor(unit: &Unit) -> bool {
     let of = |(relation, ..): &(Relation, TimeMap, String)| {
         matches!(relation, Relation::Reference | Relation::Synchronised)
@@ -321,7 +323,7 @@ fn is_anchor(unit: &Unit) -> bool {
     unit.placement.as_ref().is_some_and(of)
 }
 
-/// A constant, and then a map.
+/// Composes a constant shift with a map that follows it.
 fn follow(shift: i128, map: &TimeMap) -> TimeMap {
     match map.constant() {
         Some(constant) => TimeMap::shift(shift + constant),
@@ -329,7 +331,7 @@ fn follow(shift: i128, map: &TimeMap) -> TimeMap {
     }
 }
 
-/// What is known of the clock of every trace.
+/// Describes the clock of every trace.
 fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
     let unit = |input: usize| units.iter().find(|unit| unit.input == input);
     let flows = traces.flow_inputs.iter().zip(&traces.flows).filter_map(|(&input, (_, flow))| {
@@ -339,7 +341,7 @@ fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
     let events = traces.event_inputs.iter().zip(&traces.events.traces).filter_map(|(&input, trace)| {
         let unit = unit(input)?;
         let identity = ClockIdentity::of_trace(trace);
-        // What comes in one file or folder is on one timeline by its own word.
+        // Traces of one file or folder are taken to be on one timeline.
         let apart = match is_of(trace, &unit.identity) {
             true => None,
             false => relate(&unit.identity, &identity).err(),
@@ -349,7 +351,7 @@ fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
     flows.chain(events).collect()
 }
 
-/// Whether a trace's clock is this one, or its file's own: perf writes all that is in a file by one clock.
+/// Returns whether a trace has this clock. perf writes all events of a file by one clock.
 fn is_of(trace: &Trace<'_>, identity: &ClockIdentity) -> bool {
     ClockIdentity::of_trace(trace) == *identity || trace.format() == "perf.data"
 }

@@ -1,24 +1,24 @@
-//! Whether two clocks are one, by what formats say of them.
+//! Decides from the formats' metadata whether two clocks are the same.
 
 use hodo_formats::{ClockIdentity, ClockKind};
 
-/// Two sessions of one boot place the clock's zero at 1970 plus this many nanoseconds of each other: the wall clock is
-/// corrected meanwhile. Boots lie further apart, as a machine takes longer to start.
+/// Two sessions of one boot place the clock's zero within this many nanoseconds of each other, because the wall clock
+/// is corrected between them. Boots are further apart, as a machine takes longer to start.
 const SAME_BOOT: u128 = 2_000_000_000;
 
-/// How the times of one clock become those of another.
+/// The conversion of one clock's times to another's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Related {
-    /// What is added to the other's times, in nanoseconds.
+    /// The offset to add to the other's times, in nanoseconds.
     pub(super) shift: i128,
-    /// By what it is known, for people.
+    /// The evidence, for display.
     pub(super) how: String,
 }
 
 /// Relates `other` to `clock`.
 ///
 /// # Errors
-/// What is missing or contradicts, for people.
+/// Returns the missing or contradicting information, for display.
 pub(super) fn relate(clock: &ClockIdentity, other: &ClockIdentity) -> Result<Related, String> {
     if let (Some(one), Some(two)) = (&clock.host, &other.host)
         && one != two
@@ -26,7 +26,7 @@ pub(super) fn relate(clock: &ClockIdentity, other: &ClockIdentity) -> Result<Rel
         return Err(format!("they are of different hosts, `{one}` and `{two}`"));
     }
     if let (Some(one), Some(two)) = (clock.tsc, other.tsc) {
-        // The kernel calibrates the counter anew at each boot, to another multiplier.
+        // The kernel calibrates the TSC again at each boot, so the multiplier changes.
         return match (one.multiplier, one.shift) == (two.multiplier, two.shift) {
             true => Ok(Related {
                 shift: one.zero - two.zero,
@@ -59,7 +59,7 @@ pub(super) fn relate(clock: &ClockIdentity, other: &ClockIdentity) -> Result<Rel
     }
 }
 
-/// That two clocks of the kernel are of one host and one boot, in words.
+/// Checks that two kernel clocks are of one host and one boot; returns the evidence in words.
 fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -> Result<String, String> {
     if let (Some(one), Some(two)) = (&clock.uid, &other.uid) {
         return match one == two {
@@ -90,7 +90,7 @@ fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -
     }
 }
 
-/// What to record with, so that clocks are one.
+/// Suggests how to record so that the clocks are the same.
 fn advice(clock: &ClockIdentity, other: &ClockIdentity) -> &'static str {
     let either = |kind: ClockKind| clock.kind == kind || other.kind == kind;
     match () {
@@ -125,7 +125,7 @@ mod tests {
     fn one_clock_of_one_boot_has_one_zero() {
         let (one, other) = (monotonic("a", 1_000_000_000_000), monotonic("a", 1_000_000_000_700));
         assert_eq!(relate(&one, &other).unwrap().shift, -700);
-        // perf shows times since the boot.
+        // perf's times count from the boot.
         let perf = ClockIdentity { shown_zero: 0, ..monotonic("a", 1_000_000_000_100) };
         assert_eq!(relate(&one, &perf).unwrap().shift, 1_000_000_000_000);
         assert!(relate(&one, &monotonic("b", 1_000_000_000_000)).unwrap_err().contains("`a` and `b`"));

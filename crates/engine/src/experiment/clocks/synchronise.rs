@@ -1,4 +1,4 @@
-//! Puts traces on one timeline by events that two of them saw.
+//! Places traces on one timeline by matching events that two traces recorded.
 //!
 //! ```text
 //! traces ──MatchRule──► ends of messages ──Matcher──► pairs ──ClockGraph──► Timeline ──► knots ──► Synchronised
@@ -20,62 +20,62 @@ use super::{
 };
 use crate::Losses;
 
-/// Keys that a matcher remembers: more are forgotten, the oldest first.
+/// Maximum number of unmatched keys in a matcher; the oldest are dropped first.
 const KEYS: usize = 1 << 22;
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// What is asked of a synchronisation.
+/// The settings of a synchronisation.
 #[derive(Clone, Debug)]
 pub struct SyncRequest {
-    /// What finds messages; [`MatchRule::USUAL`] where empty.
+    /// The rules that find messages; [`MatchRule::USUAL`] if empty.
     pub rules: Vec<MatchRule>,
-    /// How clocks are put on one timeline.
+    /// How the clocks are fitted to one timeline.
     pub method: Method,
-    /// The input whose clock is the timeline's; the first one where `None`.
+    /// The input whose clock is the timeline's; `None` selects the first.
     pub reference: Option<String>,
-    /// How far clocks are from their nominal frequency at most, in parts per billion.
+    /// Maximum deviation of a clock from its nominal frequency, in parts per billion.
     pub drift_ppb: u64,
-    /// How fast that changes at most, in parts per billion a second.
+    /// Maximum change of that deviation, in parts per billion per second.
     pub wander_ppb_per_s: u64,
 }
 
-/// What a rule found.
+/// The matches of a rule.
 #[derive(Clone, Debug)]
 pub struct Matched {
     /// The rule.
     pub rule: MatchRule,
-    /// Events that are ends of messages by it.
+    /// The number of events that are ends of messages by this rule.
     pub ends: u64,
-    /// What became of them.
+    /// How they were matched.
     pub report: MatchReport,
 }
 
-/// What a synchronisation came to.
+/// The outcome of a synchronisation.
 #[derive(Debug)]
 pub struct SyncOutcome {
     /// The traces on the timeline, for other commands.
     pub synchronised: Synchronised,
-    /// What each rule found.
+    /// The matches of each rule.
     pub matched: Vec<Matched>,
-    /// The inputs of each clock: several where their clocks are one.
+    /// The inputs of each clock; several inputs may share a clock.
     pub clocks: Vec<Vec<String>>,
-    /// What became of the messages, and how good the result is.
+    /// The fitted timeline, with the messages used and the quality of the fit.
     pub timeline: Timeline,
-    /// What of the traces can't be read.
+    /// The parts of the traces that can't be read.
     pub losses: Losses,
-    /// First and last own time of each input in nanoseconds, and the knots between, in order of inputs.
+    /// The name of each input and its knots, in order of inputs.
     pub curves: Vec<(String, Vec<TimeKnot>)>,
 }
 
 impl SyncOutcome {
-    /// What became of the messages between two clocks.
+    /// Returns a report of the messages for each pair of clocks.
     pub fn edges(&self) -> &[EdgeReport] {
         &self.timeline.report().edges
     }
 }
 
-/// How the times of an input become ticks of a clock of the graph.
+/// The conversion of an input's times to ticks of a clock of the graph.
 struct Ticking {
     clock: ClockId,
     /// `Ok`: the cycles of this clock. `Err`: nanoseconds since this own time.
@@ -83,7 +83,7 @@ struct Ticking {
 }
 
 impl Ticking {
-    /// The ticks of an event.
+    /// Returns an event's time in ticks.
     fn of(&self, parts: Parts, time: OriginNanos) -> Option<u64> {
         match self.ticks {
             Ok(_) => parts.cycles,
@@ -91,7 +91,7 @@ impl Ticking {
         }
     }
 
-    /// The own time of a tick.
+    /// Converts ticks to the input's own time, in nanoseconds.
     fn own(&self, ticks: u64) -> i128 {
         match self.ticks {
             Ok(clock) => clock.nanos(ticks).0,
@@ -99,7 +99,7 @@ impl Ticking {
         }
     }
 
-    /// The ticks from one own time to another.
+    /// Converts a range of own times to a range of ticks.
     fn span(&self, first: i128, last: i128) -> (u64, u64) {
         match self.ticks {
             Ok(clock) => {
@@ -115,11 +115,12 @@ impl Ticking {
 }
 
 impl Experiment {
-    /// Puts the traces of events on one timeline. Their times have to be their own still: before
-    /// [`Experiment::place`]. `progress` gets the bytes of trace that were read so far, and returns whether to go on.
+    /// Places the event traces on one timeline. Must be called before [`Experiment::place`], while their times are
+    /// their own. `progress` receives the number of bytes read so far and returns whether to continue. Returns `None`
+    /// if `progress` stops it.
     ///
     /// # Errors
-    /// Fewer than two inputs with events that have times; a reference that is no input; `None` where it was interrupted.
+    /// Returns a refusal if fewer than two inputs have events with times, or if the reference names no input.
     pub fn synchronise(
         &self,
         request: &SyncRequest,
@@ -134,7 +135,7 @@ impl Experiment {
 struct Member<'t, 'a> {
     unit: Unit,
     traces: Vec<&'t Trace<'a>>,
-    /// First and last own time of its packets.
+    /// First and last own time of its packets, in nanoseconds.
     span: (i128, i128),
 }
 
@@ -165,7 +166,7 @@ fn synchronise(
     let found = matched(&members, &tickings, (request, &peers), (&mut graph, &mut losses), progress);
     let Some(mut matched_ends) = found else { return Ok(None) };
     if matched_ends.iter().any(is_missed_exchange) {
-        // The names of inputs end with other numbers than the master's slaves have.
+        // The numbers at the end of the inputs' names are not the master's slave numbers: match without them.
         (graph, losses) = before;
         let peers = vec![Peer::default(); members.len()];
         let found = matched(&members, &tickings, (request, &peers), (&mut graph, &mut losses), progress);
@@ -206,8 +207,8 @@ fn members<'t, 'a>(traces: &'t Traces<'a>, labels: &[String]) -> Vec<Member<'t, 
     super::units(traces, labels).into_iter().filter_map(member).collect()
 }
 
-/// The clocks of the graph, how each member's times become their ticks, and the inputs of each. Inputs whose clocks are
-/// known to be one share a clock.
+/// Builds the clocks of the graph, the conversion of each member's times to ticks, and the inputs of each clock. Inputs
+/// whose clocks are known to be the same share a clock.
 fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> (ClockGraph, Vec<Ticking>, Vec<Vec<String>>) {
     let mut groups: Vec<Vec<(usize, i128)>> = Vec::new();
     for (index, member) in members.iter().enumerate() {
@@ -230,7 +231,7 @@ fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> (ClockGraph, Vec
         let clock = Clock::new(name, frequency).with_bounds(request.drift_ppb, request.wander_ppb_per_s);
         let clock = graph.add(clock);
         let base = group.iter().map(|&(index, shift)| members[index].span.0 + shift).min().unwrap_or(0);
-        // A second before the first packet: events may lie before what their packets say.
+        // A margin of one second, because an event may precede the begin time of its packet.
         let base = base - i128::from(SECOND);
         for &(index, shift) in group {
             tickings.insert(index, Ticking { clock, ticks: alone.ok_or(base - shift) });
@@ -243,7 +244,7 @@ fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> (ClockGraph, Vec
     (graph, tickings.into_values().collect(), clocks)
 }
 
-/// The clock of all streams of an input, where they have one.
+/// Returns the clock of an input if all its streams have the same one.
 fn one_clock(member: &Member<'_, '_>) -> Option<CycleClock> {
     let used = member.traces.iter().flat_map(|trace| {
         let clock = |class: &hodo_formats::events::schema::StreamClass| {
@@ -256,7 +257,7 @@ fn one_clock(member: &Member<'_, '_>) -> Option<CycleClock> {
     used.all(|other| other == first).then_some(first)
 }
 
-/// Finds the messages and adds them to the graph; `None` where it was interrupted.
+/// Finds the messages and adds them to the graph; returns `None` if `progress` stops it.
 fn matched(
     members: &[Member<'_, '_>],
     tickings: &[Ticking],
@@ -283,12 +284,12 @@ fn matched(
     Some(rules.iter().zip(matchers).map(of).collect())
 }
 
-/// Whether boards exchanged something of which nothing matches.
+/// Returns whether the traces contain exchanges between boards but no pair matched.
 fn is_missed_exchange(matched: &Matched) -> bool {
     matched.rule == MatchRule::Exchanges && matched.ends > 0 && matched.report.pairs == 0
 }
 
-/// What tells slaves of one master apart: the numbers at the end of their inputs' names.
+/// Distinguishes the slaves of one master by the numbers at the end of their inputs' names.
 fn by_number(members: &[Member<'_, '_>]) -> Vec<Peer> {
     let is_slave = |member: &Member<'_, '_>| {
         let classes = member.traces.iter().flat_map(|trace| {
@@ -326,7 +327,7 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// Reads a trace; the bytes that were read of all so far, or `None` where it was interrupted.
+    /// Reads a trace; returns the total number of bytes read so far, or `None` if `progress` stops it.
     fn trace(&mut self, trace: &Trace<'_>) -> Option<u64> {
         for stream in &trace.streams {
             let classes = &trace.stream_class(stream).events;
@@ -350,7 +351,7 @@ impl Reading<'_> {
         Some(self.bytes)
     }
 
-    /// Reads the events of a packet that are ends of messages, by class and rule.
+    /// Reads the message ends in a packet. `ends` is indexed by event class and rule.
     fn packet(&mut self, mut cursor: Cursor<'_, '_>, ends: &[Vec<Option<End>>], wanted: &[bool]) {
         while let Some((time, item)) = cursor.next_where(|_, class, _| wanted[class as usize]) {
             let (Some(time), Item::Event(parts)) = (time, item) else { continue };
@@ -369,20 +370,20 @@ impl Reading<'_> {
         let (matcher, ends) = &mut self.matchers[rule];
         *ends += 1;
         if let Some(pair) = matcher.push(key, end) {
-            // The matcher leaves messages of a clock to itself out, and the graph has all clocks.
+            // The matcher drops messages within one clock, and the graph has all clocks.
             let pushed = self.graph.push(pair);
             debug_assert!(pushed.is_ok(), "{pushed:?}");
         }
     }
 }
 
-/// The knots of an input between its first and last time; `zero` is the reference's time at its tick 0.
+/// Returns the knots of an input between its first and last time; `zero` is the reference's time at its tick 0.
 fn curve(timeline: &Timeline, ticking: &Ticking, span: (i128, i128), zero: i128) -> Vec<TimeKnot> {
     let (first, last) = ticking.span(span.0, span.1);
     let knot = |(ticks, stamp): (u64, Stamp)| TimeKnot {
         own: ticking.own(ticks),
         estimate: zero + i128::from(stamp.estimate.0),
-        // Ticks and nanoseconds are rounded once each.
+        // The conversions to ticks and to nanoseconds each round once, so widen the bounds by 1 ns.
         lower: (stamp.lower.0 != i64::MIN).then(|| zero + i128::from(stamp.lower.0) - 1),
         upper: (stamp.upper.0 != i64::MAX).then(|| zero + i128::from(stamp.upper.0) + 1),
     };
@@ -391,7 +392,7 @@ fn curve(timeline: &Timeline, ticking: &Ticking, span: (i128, i128), zero: i128)
     knots
 }
 
-/// What other commands need of an input.
+/// Returns the entry of an input for `experiment.toml`.
 fn entry(
     (member, ticking): (&Member<'_, '_>, &Ticking),
     is_reference: bool,
@@ -418,7 +419,7 @@ fn entry(
     }
 }
 
-/// The nearest value of 64 bits.
+/// Clamps to 64 bits.
 fn saturated(nanos: i128) -> i64 {
     nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

@@ -1,4 +1,4 @@
-//! What `hodo sync` found, as a file that other commands take as an input.
+//! The result of `hodo sync`, as a file that other commands read as an input.
 
 use std::{fmt, path::PathBuf};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the file's layout.
 const VERSION: u32 = 1;
-/// A bound that is not there, among widths that are never negative.
+/// Marks an absent bound; widths are never negative.
 const OPEN: i64 = -1;
 
 /// Traces on one timeline: the content of `experiment.toml`.
@@ -16,7 +16,7 @@ const OPEN: i64 = -1;
 pub struct Synchronised {
     version: u32,
     method: Method,
-    /// The inputs; times are those that the first one marked as reference shows.
+    /// The inputs; times are in the clock of the first one marked as reference.
     #[serde(rename = "trace")]
     pub traces: Vec<SynchronisedTrace>,
 }
@@ -24,28 +24,28 @@ pub struct Synchronised {
 /// An input on the timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SynchronisedTrace {
-    /// Where it is.
+    /// The path of the input.
     pub input: PathBuf,
-    /// Whether the timeline is its clock's.
+    /// Whether its clock is the timeline's.
     pub reference: bool,
-    /// Its own first and last time when it was synchronised, by which it is known again; nanoseconds.
+    /// Its own first time when it was synchronised, in nanoseconds; with `end_ns` it identifies the trace.
     pub begin_ns: i64,
-    /// See `begin_ns`.
+    /// Its own last time when it was synchronised, in nanoseconds.
     pub end_ns: i64,
-    /// Messages that reached this clock or left it, and bound it.
+    /// Messages to or from this clock that bound it.
     pub messages: u64,
-    /// Mean drift against the timeline, in parts per billion: positive where the clock is slow.
+    /// Mean drift against the timeline, in parts per billion: positive if the clock is slow.
     pub drift_ppb: i64,
     /// Greatest minus least drift.
     pub wander_ppb: i64,
-    /// Half the interval at half of the messages, in nanoseconds.
+    /// Half the median width of the interval at messages, in nanoseconds.
     pub half_width_median_ns: Option<u64>,
-    /// The curve: own time, timeline minus that, and how far the truth lies before or behind at most (-1: unknown);
-    /// nanoseconds. Empty for the reference, and where nothing connects it.
+    /// The curve: own time, timeline minus own time, and the maximum distance of the true time below and above (-1:
+    /// unknown); nanoseconds. Empty for the reference and for unconnected inputs.
     pub knots: Vec<(i64, i64, i64, i64)>,
 }
 
-/// Why a file can't be used.
+/// Why a file is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SynchronisedError {
     /// It was written by another version of hodo.
@@ -74,15 +74,15 @@ impl fmt::Display for SynchronisedError {
 impl std::error::Error for SynchronisedError {}
 
 impl Synchronised {
-    /// Traces that were synchronised by a method.
+    /// Creates the result of a synchronisation by `method`.
     pub fn new(method: Method, traces: Vec<SynchronisedTrace>) -> Synchronised {
         Synchronised { version: VERSION, method, traces }
     }
 
-    /// Checks what was read from a file.
+    /// Validates the content of a file.
     ///
     /// # Errors
-    /// Another version, and knots that no clock has.
+    /// Returns an error for another version, and for knots that are out of order or have impossible widths.
     pub fn check(&self) -> Result<(), SynchronisedError> {
         if self.version != VERSION {
             return Err(SynchronisedError::Version(self.version));
@@ -99,12 +99,12 @@ impl Synchronised {
         Ok(())
     }
 
-    /// What made the timeline.
+    /// Returns the method of the synchronisation.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// The trace with the input of this name, if it is on the timeline.
+    /// Returns the trace of this input, if it is on the timeline.
     pub(super) fn trace(&self, label: &str) -> Option<&SynchronisedTrace> {
         let mut traces = self.traces.iter();
         traces
@@ -113,7 +113,7 @@ impl Synchronised {
 }
 
 impl SynchronisedTrace {
-    /// Its curve.
+    /// Returns the map from its times to the timeline.
     pub(super) fn time_map(&self) -> TimeMap {
         if self.reference {
             return TimeMap::default();
@@ -126,7 +126,7 @@ impl SynchronisedTrace {
         TimeMap::along(self.knots.iter().map(knot).collect())
     }
 
-    /// In words, by what it was synchronised.
+    /// Describes the synchronisation in words.
     pub(super) fn describe(&self, method: Method) -> String {
         if self.reference {
             return "the clock of the timeline".to_owned();
@@ -144,7 +144,7 @@ impl SynchronisedTrace {
     }
 }
 
-/// Knots as the file has them.
+/// Converts knots to the file's representation.
 pub(super) fn packed(knots: impl IntoIterator<Item = TimeKnot>) -> Vec<(i64, i64, i64, i64)> {
     let nanos = |value: i128| i64::try_from(value).ok();
     let pack = |knot: TimeKnot| {
@@ -157,7 +157,7 @@ pub(super) fn packed(knots: impl IntoIterator<Item = TimeKnot>) -> Vec<(i64, i64
     knots.into_iter().filter_map(pack).collect()
 }
 
-/// The name of a method, as `--method` has it.
+/// Returns the name of a method in `--method`.
 pub(super) fn method_name(method: Method) -> &'static str {
     match method {
         Method::Bounded => "bounds",
@@ -166,7 +166,7 @@ pub(super) fn method_name(method: Method) -> &'static str {
     }
 }
 
-/// Microseconds with up to three digits behind the point.
+/// Formats nanoseconds as microseconds with up to three decimals.
 pub(crate) fn micros(nanos: u64) -> String {
     let text = format!("{}.{:03}", nanos / 1000, nanos % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
