@@ -4,8 +4,8 @@
 //! hodo_analyses::each ──erase──► AnyReport ──make(parameters)──► AnyRun ──fold, merge, finish──► Table
 //! ```
 //!
-//! Loops over control flow are compiled for each analysis: an object stands for the fold of many chunks, never for
-//! that of one item.
+//! Control-flow loops are monomorphised for each analysis: dynamic dispatch happens per fold of many chunks, never per
+//! item.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -21,21 +21,22 @@ use crate::{
     fold::{ThreadSlice, Tracks, by_thread, fold_chunks, join},
 };
 
-/// A report, whatever its analysis.
+/// A report, independent of the type of its analysis.
 pub trait AnyReport: Send + Sync {
-    /// How it is listed.
+    /// Returns its description in lists.
     fn description(&self) -> &Description;
 
-    /// Makes the analysis for some parameters.
+    /// Makes its analysis for `parameters`.
     fn make(&self, parameters: &Parameters) -> Box<dyn AnyRun>;
 }
 
 /// An analysis that the engine can run.
 pub trait AnyRun: Send + Sync {
-    /// The analysis.
+    /// Returns the analysis.
     fn analysis(&self) -> &dyn AnyAnalysis;
 
-    /// Folds chunks of control flow. `progress` gets the bytes decoded so far, and returns whether to go on.
+    /// Folds chunks of control flow. `progress` receives the number of bytes decoded so far, and returns whether to
+    /// continue.
     fn fold_flow(
         &self,
         experiment: &FlowTrace<'_>,
@@ -45,7 +46,7 @@ pub trait AnyRun: Send + Sync {
     ) -> (FlowPartial, Losses);
 }
 
-/// Every report, in the order of `hodo report --list`.
+/// Returns every report, in the order of `hodo report --list`.
 pub fn reports() -> &'static [Box<dyn AnyReport>] {
     static REPORTS: LazyLock<Vec<Box<dyn AnyReport>>> = LazyLock::new(|| {
         let mut list = List(Vec::new());
@@ -55,7 +56,7 @@ pub fn reports() -> &'static [Box<dyn AnyReport>] {
     &REPORTS
 }
 
-/// The report with a name.
+/// Returns the report of this name.
 pub fn report(name: &str) -> Option<&'static dyn AnyReport> {
     reports().iter().find(|report| report.description().name == name).map(|report| &**report)
 }
@@ -119,21 +120,21 @@ impl<A: FastFlow> AnyRun for Run<A> {
     }
 }
 
-/// What some chunks of control flow came to, in the order of the recording.
+/// The folded state of some chunks of control flow, in the order of the recording.
 #[derive(Default)]
 pub struct FlowPartial {
     tracks: Tracks<AnyPartial>,
 }
 
-/// A stint as bytes: context, first tick and partial.
+/// A thread slice as bytes: context, first tick and partial.
 pub(crate) type PackedStint = (u32, Option<u64>, Vec<u8>);
 
-/// The same as bytes: of each track its stints.
+/// A [`FlowPartial`] as bytes: the thread slices of each trace stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PackedFlow(BTreeMap<usize, Vec<PackedStint>>);
 
 impl FlowPartial {
-    /// Joins it with that of the chunks that follow.
+    /// Merges it with the state of the following chunks.
     pub fn merge(mut self, later: FlowPartial, analysis: &dyn AnyAnalysis) -> FlowPartial {
         let threads = Threads::default();
         for (track, stints) in later.tracks {
@@ -143,13 +144,13 @@ impl FlowPartial {
         self
     }
 
-    /// Whether its tracks and threads are those of a trace.
+    /// Returns whether its trace streams and threads exist in a trace.
     pub(crate) fn is_of(&self, trace: &FlowTrace<'_>) -> bool {
         let is_there = |stint: &ThreadSlice<_>| (stint.context as usize) < trace.threads.len();
         self.tracks.iter().all(|(track, stints)| *track < trace.tracks.len() && stints.iter().all(is_there))
     }
 
-    /// The table of the whole.
+    /// Makes the table of the complete state.
     pub fn finish(
         self,
         experiment: &FlowTrace<'_>,
@@ -169,7 +170,7 @@ impl FlowPartial {
         analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, ..of })
     }
 
-    /// The partial as bytes.
+    /// Encodes the partial.
     pub fn pack(&self, analysis: &dyn AnyAnalysis) -> PackedFlow {
         let stint = |stint: &ThreadSlice<AnyPartial>| {
             (stint.context, stint.since.map(|since| since.0), analysis.pack(&stint.partial))
@@ -178,7 +179,7 @@ impl FlowPartial {
         PackedFlow(self.tracks.iter().map(track).collect())
     }
 
-    /// The partial that bytes stand for; `None` where they are none of the analysis.
+    /// Decodes a partial; `None` if the bytes are not of the analysis.
     pub fn unpack(packed: PackedFlow, analysis: &dyn AnyAnalysis) -> Option<FlowPartial> {
         let stint = |(context, since, bytes): PackedStint| {
             Some(ThreadSlice { context, since: since.map(Tsc), partial: analysis.unpack(&bytes)? })

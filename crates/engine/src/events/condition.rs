@@ -16,32 +16,32 @@ use winnow::{
     token::{literal, none_of, one_of, take_while},
 };
 
-/// How deep parentheses may be nested.
+/// Maximum nesting depth.
 const DEEPEST: u32 = 64;
 
-/// A condition that an event meets or not.
+/// A predicate on events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// Each of these.
+    /// All of these.
     All(Vec<Condition>),
     /// At least one of these.
     Any(Vec<Condition>),
     /// Not this.
     Not(Box<Condition>),
-    /// A field, compared. Not met where the event has no such field.
+    /// A comparison of a field. False if the event has no such field.
     Compare {
-        /// Its names, from the outside in.
+        /// The path of the field, outermost name first.
         field: Vec<String>,
-        /// How.
+        /// The operator.
         operator: Operator,
-        /// With what.
+        /// The value to compare with.
         literal: Literal,
-        /// Whether to look for it in contexts only.
+        /// Whether only contexts are searched.
         in_context: bool,
     },
 }
 
-/// How to compare.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `==`
@@ -60,22 +60,22 @@ pub enum Operator {
     Like,
 }
 
-/// What to compare with.
+/// A literal of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
     /// A number.
     Integer(i128),
-    /// A fraction.
+    /// A floating-point number.
     Real(f64),
-    /// Text; of enumerations, a label.
+    /// Text, or a label of an enumeration.
     Text(String),
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// What is wrong, with a mark below the place.
+    /// Returns the expected syntax, with a mark below the position of the error.
     pub fn parse(text: &str) -> Result<Condition, String> {
         let mut input = text;
         let result =
@@ -92,7 +92,7 @@ impl Condition {
         }
     }
 
-    /// Whether the number in a field is one of these.
+    /// A condition that a field is one of these numbers.
     pub(super) fn one_of(field: &str, numbers: &[u32], in_context: bool) -> Condition {
         let equal = |&number: &u32| Condition::Compare {
             field: vec![field.to_owned()],
@@ -103,7 +103,7 @@ impl Condition {
         Condition::Any(numbers.iter().map(equal).collect())
     }
 
-    /// That a field of a context is one of these texts.
+    /// A condition that a context field is one of these texts.
     pub(super) fn one_name(field: &str, names: &[String]) -> Condition {
         let equal = |name: &String| Condition::Compare {
             field: vec![field.to_owned()],
@@ -117,14 +117,14 @@ impl Condition {
 
 type Input<'t> = &'t str;
 
-/// What blanks may come before.
+/// A parser that skips leading blanks.
 fn token<'t, O>(
     parser: impl Parser<Input<'t>, O, winnow::error::ErrMode<winnow::error::ContextError>>,
 ) -> impl Parser<Input<'t>, O, winnow::error::ErrMode<winnow::error::ContextError>> {
     preceded(multispace0, parser)
 }
 
-/// A word that no letter follows.
+/// A whole word.
 fn word<'t>(
     word: &'static str,
 ) -> impl Parser<Input<'t>, (), winnow::error::ErrMode<winnow::error::ContextError>> {
@@ -224,7 +224,7 @@ fn value(input: &mut Input<'_>) -> ModalResult<Literal> {
     alt((escaped('"').map(Literal::Text), escaped('\'').map(Literal::Text), number, bare)).parse_next(input)
 }
 
-/// A condition whose fields were looked for in a class of events.
+/// A condition bound to the fields of an event class.
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     All(Vec<Test>),
@@ -236,7 +236,7 @@ pub(super) enum Test {
 }
 
 impl Test {
-    /// Binds a condition to a class of events; `find` looks for a field.
+    /// Binds a condition to an event class; `find` resolves a field.
     pub(super) fn bind(condition: &Condition, find: &impl Fn(&[&str], bool) -> Option<FieldPath>) -> Test {
         let each = |conditions: &[Condition]| {
             conditions.iter().map(|condition| Test::bind(condition, find)).collect()
@@ -253,7 +253,7 @@ impl Test {
         }
     }
 
-    /// Whether no event of the class can meet it.
+    /// Returns whether no event of the class can satisfy it.
     pub(super) fn is_never(&self) -> bool {
         match self {
             Test::Never => true,
@@ -263,7 +263,7 @@ impl Test {
         }
     }
 
-    /// Whether an event meets it.
+    /// Returns whether an event satisfies it.
     pub(super) fn holds(&self, event: &Event<'_, '_, '_>) -> bool {
         match self {
             Test::Never => false,
@@ -272,14 +272,14 @@ impl Test {
             Test::Not(test) => !test.holds(event),
             Test::Compare(path, operator, literal) => {
                 let mut comparison = Comparison { operator: *operator, literal, holds: false };
-                // A field that can't be read meets nothing.
+                // A comparison with an unreadable field is false.
                 event.tell_field(path, &mut comparison).is_ok() && comparison.holds
             }
         }
     }
 }
 
-/// Compares the field that it is told.
+/// Compares the field that it receives with a literal.
 struct Comparison<'l> {
     operator: Operator,
     literal: &'l Literal,
@@ -354,10 +354,10 @@ impl FieldSink for Comparison<'_> {
     fn end(&mut self, _: Compound) {}
 }
 
-/// Whether text matches a pattern in which `*` is anything and `?` any one byte.
+/// Returns whether text matches a pattern in which `*` matches any bytes and `?` any one byte.
 pub(crate) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
-    // Where the last `*` is, and how far it reaches so far.
+    // The position of the last `*`, and the end of the text that it matches so far.
     let mut star: Option<(usize, usize)> = None;
     while at < text.len() {
         match pattern.get(of) {

@@ -1,4 +1,4 @@
-//! How many events there are in a run of packets, of each class.
+//! Counts the events of each class in a run of packets.
 
 use hodo_clock::{Cycles, OriginNanos};
 use hodo_formats::events::{Cursor, Item, Lost};
@@ -7,14 +7,14 @@ use hodo_model::Loss;
 use super::{EventReading, filter::Filter, runs::Run};
 use crate::Losses;
 
-/// What was counted in a run, in a stream, or in a span of time of one.
+/// The counts of a run, of a stream, or of a time bin of one.
 #[derive(Default)]
 pub(super) struct Counted {
-    /// By index of the class.
+    /// By class index.
     pub(super) events: Vec<u64>,
     pub(super) events_lost: u64,
     pub(super) packets_lost: u64,
-    /// The times of the first event and of the last.
+    /// The times of the first and last event.
     pub(super) span: Option<(OriginNanos, OriginNanos)>,
     pub(super) losses: Vec<Loss>,
 }
@@ -31,7 +31,7 @@ fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
     let mut counted = Counted::new(run);
     let [mut one, mut other] = run.cursors();
     let clock = one.clock();
-    // Times are looked at as the clock counts them.
+    // Comparing raw cycles avoids a conversion to nanoseconds per event.
     let without = reading.wants(None);
     let within = clock.map(|clock| clock.cycles(reading.from, reading.to));
     let within = within.unwrap_or(if without { Cycles::ALL } else { Cycles::NONE });
@@ -97,7 +97,7 @@ impl Counted {
         Counted { events: vec![0; run.classes().len()], ..Counted::default() }
     }
 
-    /// Adds what was counted in another run of the stream.
+    /// Adds the counts of another run of the stream.
     pub(super) fn add(&mut self, other: Counted, losses: &mut Losses) {
         self.events.resize(self.events.len().max(other.events.len()), 0);
         self.events.iter_mut().zip(other.events).for_each(|(own, other)| *own += other);

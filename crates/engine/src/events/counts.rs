@@ -1,4 +1,4 @@
-//! Counts of events, as items of analyses.
+//! Counts events, and folds the counts as items of analyses.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,24 @@ use super::{
 };
 use crate::Losses;
 
-/// Spans of time where nobody says how wide they are: about as many as a screen has lines.
+/// Maximum number of time bins if no width is given: about the number of lines of a screen.
 const BINS: i128 = 20;
-/// The most spans of time that somebody may ask for.
+/// Maximum number of time bins.
 pub(crate) const MOST_BINS: i128 = 1 << 20;
 
-/// What was counted in a run: by span of time; `None` where these don't matter, or have none.
+/// The counts of a run by time bin; `None` if bins are not requested, or for items without a time.
 type ByBin = BTreeMap<Option<i128>, Counted>;
 
-/// Which events are counted, and in spans of which width.
+/// The events to count, and the width of the time bins.
 pub(crate) struct Counting<'t> {
     filter: Option<Filter>,
-    /// 0 where the streams are counted as a whole.
+    /// The width of a time bin in nanoseconds; 0 counts whole streams.
     width: i128,
     reading: &'t EventReading,
 }
 
 impl<'t> Counting<'t> {
-    /// Counts the wanted events for an analysis; `None` where that would be more than [`MOST_BINS`] spans of time.
+    /// Prepares counting for an analysis; `None` if that needs more than [`MOST_BINS`] time bins.
     pub(crate) fn new(
         traces: &EventTraces<'_>,
         wanted: &Wanted,
@@ -57,14 +57,14 @@ impl<'t> Counting<'t> {
     }
 }
 
-/// A width of 1, 2 or 5 times a power of ten, of which the length takes at most [`BINS`].
+/// Returns the smallest width of 1, 2 or 5 times a power of ten that covers `length` in at most [`BINS`] bins.
 fn usual(length: i128) -> i128 {
     let widths = (0..30).flat_map(|power| [1, 2, 5].map(|of| of * 10i128.pow(power)));
     widths.into_iter().find(|width| width * BINS >= length).unwrap_or(i128::MAX)
 }
 
-/// Counts the events in runs of packets that `choose` takes, and folds them. `progress` gets the bytes that were read
-/// so far, and returns whether to go on.
+/// Counts the events in the runs of packets that `choose` selects, and folds them. `progress` receives the number of
+/// bytes read so far, and returns whether to continue.
 pub(crate) fn fold_counts<'t, 'a>(
     traces: &'t EventTraces<'a>,
     analysis: &dyn AnyAnalysis,
@@ -102,7 +102,7 @@ pub(crate) fn fold_counts<'t, 'a>(
     partial
 }
 
-/// Folds what was counted in a stream: something of each stream, so that all are known.
+/// Folds the counts of a stream. A stream without counts is folded too, so that the analysis knows every stream.
 fn fold_stream(
     traces: &EventTraces<'_>,
     (trace, of): (usize, &Trace<'_>),
@@ -134,11 +134,11 @@ fn fold_stream(
     }
 }
 
-/// Counts the events of a run by span of time.
+/// Counts the events of a run by time bin.
 fn count_bins(run: &Run<'_, '_>, filter: Option<&Filter>, reading: &EventReading, width: i128) -> ByBin {
     let mut bins = ByBin::new();
     let mut cursor: Cursor<'_, '_> = run.cursor();
-    // The span in hand: most events lie in that of the one before.
+    // The current bin: most events are in the bin of the previous one.
     let (mut number, mut counted) = (None, Counted::new(run));
     while let Some((time, item)) = cursor.next_item() {
         if !reading.wants(time) {
@@ -167,7 +167,7 @@ fn count_bins(run: &Run<'_, '_>, filter: Option<&Filter>, reading: &EventReading
     bins
 }
 
-/// Adds what was counted in a span of time, if that is anything.
+/// Adds the counts of a bin, unless they are all zero.
 fn put(bins: &mut ByBin, number: Option<i128>, counted: Counted) {
     if counted.events_lost > 0 || counted.packets_lost > 0 || counted.events.iter().any(|&count| count > 0) {
         bins.entry(number).or_default().add(counted, &mut Losses::default());

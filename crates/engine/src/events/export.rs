@@ -1,7 +1,6 @@
-//! Traces written anew: all of them, or the events that are wanted.
+//! Rewrites traces: all events, or those that pass a filter.
 //!
-//! Streams do not depend on each other, so each is read and written by itself; no more than a few packets of it
-//! are in memory.
+//! Streams are independent, so each is read and written separately, with only a few packets in memory.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -26,25 +25,25 @@ use super::{
 };
 use crate::{Losses, parallel::in_order};
 
-/// What was written.
+/// The outcome of an export.
 #[derive(Debug, Default)]
 pub struct Exported {
-    /// Events.
+    /// The number of events written.
     pub events: u64,
-    /// What the version has nothing for and became something else, and how many fields.
+    /// Conversions of fields that the version can't express, and the number of fields.
     pub conversions: BTreeMap<String, u64>,
-    /// What could not be read.
+    /// The unreadable parts.
     pub losses: Losses,
-    /// Whether all of it was written.
+    /// Whether the export completed.
     pub is_whole: bool,
 }
 
-/// Why traces were not written.
+/// Why an export failed.
 #[derive(Debug)]
 pub enum ExportError {
-    /// The version has nothing for it.
+    /// The version can't express the trace.
     Unwritable(Unwritable),
-    /// The system says so.
+    /// An I/O error on this file.
     System(PathBuf, io::Error),
 }
 
@@ -59,21 +58,21 @@ impl fmt::Display for ExportError {
 
 impl std::error::Error for ExportError {}
 
-/// A stream that is to be written.
+/// A stream to write.
 struct Job {
     trace: usize,
     stream: usize,
     file: PathBuf,
 }
 
-/// What came of a stream.
+/// The number of events written, and the losses.
 type Written = Result<(u64, Vec<Loss>), ExportError>;
 
-/// Writes the wanted events to a folder, as one trace or as a folder for each. `progress` is told the bytes that
-/// were read, and returns whether to go on.
+/// Writes the events that pass the filter to a folder: as one trace, or with a folder for each trace. `progress`
+/// receives the number of bytes read, and returns whether to continue.
 ///
 /// # Errors
-/// What the version can't express, or what the system says.
+/// Returns an error if the version can't express a trace, or on I/O errors.
 pub fn export(
     traces: &EventTraces<'_>,
     wanted: &Wanted,
@@ -141,10 +140,10 @@ pub fn export(
     result.map(|()| exported)
 }
 
-/// Classes of events by trace, class of streams and id.
+/// Event classes by trace, stream class and id.
 type Classes = HashSet<(usize, u64, u64)>;
 
-/// The classes of events that occur, where traces are no CTF: what describes those has every event that the system
+/// Returns the event classes that occur, for traces that are not CTF: their metadata lists every event that the system
 /// knows.
 fn occurring(traces: &EventTraces<'_>, reading: &EventReading, go_on: impl Fn() -> bool + Sync) -> Classes {
     let mut occurring = Classes::new();
@@ -170,7 +169,7 @@ fn occurring(traces: &EventTraces<'_>, reading: &EventReading, go_on: impl Fn() 
     occurring
 }
 
-/// The metadata of what is wanted.
+/// Makes the metadata of the events that pass the filter.
 fn target(
     index: usize,
     trace: &Trace<'_>,
@@ -194,13 +193,14 @@ fn target(
     Target::new(&trace.class, version, &keep)
 }
 
-/// The folder of a trace below that of all traces. A file with several may call them anything.
+/// Returns the folder name of a trace. A file with several traces may give them arbitrary names, so only normal path
+/// components are kept.
 fn below(name: &str, taken: &mut HashSet<String>) -> String {
     let names = Path::new(name).components().filter(|part| matches!(part, Component::Normal(_)));
     free(&names.collect::<PathBuf>().to_string_lossy(), taken)
 }
 
-/// The files of a trace's streams: called as they were.
+/// Returns the files of a trace's streams, with their original names.
 fn files(trace: &Trace<'_>, folder: &Path) -> Vec<PathBuf> {
     let mut taken = HashSet::from([METADATA.to_owned()]);
     let file = |stream: &Stream<'_>| {
@@ -210,7 +210,7 @@ fn files(trace: &Trace<'_>, folder: &Path) -> Vec<PathBuf> {
     trace.streams.iter().map(file).collect()
 }
 
-/// A name, or one like it where it is taken.
+/// Returns the name, with a number appended if it is taken.
 fn free(own: &str, taken: &mut HashSet<String>) -> String {
     let own = if own.is_empty() { "trace" } else { own };
     let numbered = (2..).map(|number| format!("{own}_{number}"));
@@ -220,7 +220,7 @@ fn free(own: &str, taken: &mut HashSet<String>) -> String {
     name
 }
 
-/// A stream that is being written.
+/// The state of writing a stream.
 struct Export<'t, 'a> {
     filter: &'t Filter,
     reading: &'t EventReading,
@@ -231,7 +231,7 @@ struct Export<'t, 'a> {
 }
 
 impl<'a> Export<'_, 'a> {
-    /// The events that were written and what could not be read; `None` where somebody asked to stop.
+    /// Writes the stream. Returns the number of events and the losses; `None` if `progress` stops it.
     fn write(
         &self,
         target: &Target,
@@ -260,7 +260,7 @@ impl<'a> Export<'_, 'a> {
         Ok(Some((events, losses)))
     }
 
-    /// Writes what is wanted of a packet.
+    /// Writes the events of a packet that pass the filter.
     fn packet<'s>(&'s self, index: usize, writer: &mut StreamWriter<'_, 's, 'a>) -> Written {
         let packet = &self.stream.packets[index];
         let (from, to) = (self.reading.from, self.reading.to);
@@ -302,7 +302,7 @@ impl<'a> Export<'_, 'a> {
     }
 }
 
-/// An event that can't be read.
+/// The loss for an unreadable event.
 fn unreadable(
     file: &str,
     packet: usize,

@@ -1,4 +1,4 @@
-//! Which events are to be seen.
+//! Filters events by name, condition, thread and CPU.
 
 use hodo_formats::events::{
     Event, FieldPath, Stream, Trace,
@@ -11,7 +11,7 @@ use super::{
     condition::{Condition, Test, is_like},
 };
 
-/// What the command line asks for; everything where it asks for nothing.
+/// The filter of the command line; the default includes every event.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Patterns of names of events: the tracer's own, or the vocabulary's.
@@ -28,23 +28,23 @@ pub struct Wanted {
     pub cpus: Vec<u32>,
 }
 
-/// What is wanted, looked up in every class of events of every stream.
+/// A filter, bound to every event class of every stream.
 pub(super) struct Filter {
-    /// By trace, stream and class: `None` where no event of the class is wanted.
+    /// By trace, stream and class: `None` if no event of the class passes.
     tests: Vec<Vec<Vec<Option<Test>>>>,
-    /// Whether anything is left out, so that lines about lost events of other classes would mislead nobody.
+    /// Whether every event passes.
     is_all: bool,
 }
 
 impl Wanted {
-    /// Whether it asks for nothing in particular.
+    /// Returns whether it includes every event.
     pub fn is_all(&self) -> bool {
         let threads = self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty();
         let lists = threads && self.cpus.is_empty();
         self.events.is_empty() && self.condition.is_none() && lists
     }
 
-    /// The context fields that are asked for but that no stream has, such as `tid`.
+    /// Returns a requested context field that no stream has, such as `tid`.
     pub fn missing_contexts(&self, traces: &EventTraces<'_>) -> Option<&'static str> {
         let has = |names: &[&str]| {
             traces.traces.iter().any(|trace| {
@@ -66,7 +66,7 @@ impl Wanted {
         asked.into_iter().find(missing).map(|(name, _)| name)
     }
 
-    /// Whether events of this name are wanted.
+    /// Returns whether events of this name are included.
     pub(super) fn wants_name(&self, name: &str) -> bool {
         self.events.is_empty() || vocabulary::names(name).iter().any(|name| self.asks_for(name))
     }
@@ -75,7 +75,7 @@ impl Wanted {
         self.events.iter().any(|pattern| is_like(name.as_bytes(), pattern.as_bytes()))
     }
 
-    /// All of it but names as one condition.
+    /// Combines everything but names into one condition.
     fn condition(&self) -> Option<Condition> {
         let either = |name: &str, numbers: &[u32]| {
             let names = vocabulary::context(name).iter();
@@ -90,7 +90,7 @@ impl Wanted {
         (!all.is_empty()).then_some(Condition::All(all))
     }
 
-    /// Whether events of a class are asked for by name, and if only some of them are, on which condition.
+    /// Returns whether events of a class are included by name, and the condition that restricts them, if any.
     fn named(&self, trace: &Trace<'_>, event: &EventClass) -> (bool, Option<Condition>) {
         if self.wants_name(&event.name) {
             return (true, None);
@@ -106,7 +106,7 @@ impl Wanted {
     }
 }
 
-/// Whose numbers system calls have.
+/// Returns the machine that defines the numbers of system calls.
 pub(super) fn machine(trace: &Trace<'_>) -> Option<Machine> {
     trace.class.environment.iter().find_map(|(_, value)| match value {
         Environment::Text(text) => text.split_whitespace().find_map(Machine::of),
@@ -114,7 +114,7 @@ pub(super) fn machine(trace: &Trace<'_>) -> Option<Machine> {
     })
 }
 
-/// A field by the tracer's own name or by the vocabulary's: first the event's own, then those of contexts.
+/// Resolves a field by the tracer's own name or by the vocabulary's: first in the event's payload, then in contexts.
 pub(crate) fn find(
     trace: &Trace<'_>,
     stream: &Stream<'_>,
@@ -170,12 +170,12 @@ impl Filter {
         Filter { tests: traces.traces.iter().map(of_trace).collect(), is_all: wanted.is_all() }
     }
 
-    /// Whether events of a class of a stream can be wanted.
+    /// Returns whether an event of a class can pass.
     pub(super) fn wants_class(&self, trace: usize, stream: usize, class: usize) -> bool {
         self.tests[trace][stream][class].is_some()
     }
 
-    /// Whether an event is wanted.
+    /// Returns whether an event passes.
     #[inline]
     pub(super) fn wants(&self, trace: usize, stream: usize, event: &Event<'_, '_, '_>) -> bool {
         self.is_all

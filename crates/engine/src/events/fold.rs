@@ -4,7 +4,7 @@
 //! slice ──Binding──► Records of each stream, a batch at a time ──Sources──► merged ──fold──► one state an analysis
 //! ```
 //!
-//! Events that nobody asked for are stepped over: they only tell how long the trace is.
+//! Events that no analysis requests are skipped: they only extend the time span of the trace.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{Losses, parallel::in_order};
 
-/// What a slice or more of them came to.
+/// The folded state of one or more slices.
 pub(crate) struct Folded {
     pub(crate) states: States,
     pub(crate) totals: Totals,
@@ -43,19 +43,19 @@ pub(crate) struct Folded {
     bytes: u64,
 }
 
-/// What is known of some slices beside the states of analyses.
+/// Totals of some slices beside the states of analyses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Totals {
-    /// The first time, and the last.
+    /// First and last time.
     pub(super) span: Option<(Nanos, Nanos)>,
-    /// Events and packets.
+    /// Lost events and packets.
     lost: (u64, u64),
-    /// Events whose times are no nanoseconds since the origin.
+    /// Events whose time can't be expressed as non-negative nanoseconds since the origin.
     pub(super) untimed: u64,
 }
 
-/// Folds some analyses in one pass, and makes a table of each. `progress` is told the bytes that were read, and
-/// returns whether to go on.
+/// Folds several analyses in one pass and makes a table of each. `progress` receives the number of bytes read, and
+/// returns whether to continue.
 pub fn analyse(
     traces: &EventTraces<'_>,
     analyses: &[&dyn AnyAnalysis],
@@ -71,10 +71,11 @@ pub fn analyse(
     tables(&pass, folded, &names, selection, losses, reading.threads)
 }
 
-/// Folds slices that follow each other. Returns what they came to, and the variable parts of events' names by the index
-/// that events have.
+/// Folds consecutive slices. Returns the folded state, and the variable parts of event names, indexed by the events'
+/// name index.
 ///
-/// `merged` gets what the slices so far came to, those names, and the bytes read; it returns whether to go on.
+/// `merged` receives the state of the slices so far, those names, and the number of bytes read; it returns whether to
+/// continue.
 pub(crate) fn fold_all(
     traces: &EventTraces<'_>,
     pass: &Pass<'_>,
@@ -97,7 +98,8 @@ pub(crate) fn fold_all(
         merged(folded, &binding.names, done)
     };
     if reading.threads <= 1 {
-        // One thread goes on where it was: nothing is unknown, and nothing to be merged.
+        // A single thread folds each slice into the same state: no slice starts with unknown state, and nothing is
+        // merged.
         let mut room = Scratch::default();
         for slice in slices {
             let earlier = whole.take().unwrap_or_else(|| start(slice.is_first));
@@ -118,7 +120,7 @@ pub(crate) fn fold_all(
     (whole.unwrap_or_else(|| start(false)), binding.names)
 }
 
-/// The tables of the whole, made on so many threads.
+/// Makes the tables of the complete state on `threads` threads.
 pub(crate) fn tables(
     pass: &Pass<'_>,
     whole: Folded,
@@ -180,20 +182,20 @@ impl Folded {
         Folded { states: pass.merge(self.states, later.states), ..self }
     }
 
-    /// The first time so far, and the last.
+    /// Returns the first and last time so far.
     pub(crate) fn span(&self) -> (Nanos, Nanos) {
         self.totals.span.unwrap_or_default()
     }
 }
 
-/// What is used again from slice to slice.
+/// Buffers that are reused from slice to slice.
 #[derive(Default)]
 struct Scratch {
     records: Vec<Records>,
     events: pass::Scratch,
 }
 
-/// Adds a slice to what came before it, or to nothing.
+/// Folds a slice into `folded`.
 fn fold(
     traces: &EventTraces<'_>,
     pass: &Pass<'_>,
@@ -216,63 +218,63 @@ fn fold(
     folded
 }
 
-/// The vocabulary, looked up in the classes of the traces' events.
+/// The vocabulary, resolved to the event classes of the traces.
 pub(super) struct Binding {
-    /// What follows the prefixes of names, sorted.
+    /// The variable parts of event names (after the prefix), sorted.
     names: Vec<String>,
     /// By trace and stream.
     pub(super) streams: Vec<Vec<StreamBinding>>,
-    /// Whether anybody asks for what the tracer lost.
+    /// Whether an analysis requests records of lost events.
     pub(super) wants_lost: bool,
-    /// Where periods begin and end, if anybody asks for some.
+    /// The begin and end events of periods, if an analysis requests them.
     pub(super) edges: Option<Edges>,
 }
 
 #[derive(Clone)]
 pub(super) struct StreamBinding {
-    /// Where the packets' context tells the CPU.
+    /// The packet context's field with the CPU.
     cpu: Option<FieldPath>,
-    /// The CPU where it does not: the stream's number.
+    /// The CPU if there is no such field: the stream's number.
     number: u32,
-    /// By index of the class; `None` where nobody asks for it. Streams of one class share them, so that few stay in a
-    /// core's first cache.
+    /// By class index; `None` if no analysis requests the class. Streams of one class share the bindings, so that they
+    /// stay in the L1 cache.
     pub(super) classes: Arc<[Option<ClassBinding>]>,
-    /// By index of the class, whether somebody does.
+    /// By class index, whether an analysis requests the class.
     pub(super) wanted: Vec<bool>,
 }
 
 pub(super) struct ClassBinding {
     kind: Kind,
     name: u32,
-    /// Whether it ends system calls, which may be told as one event with what began them.
+    /// Whether it ends system calls that may be joined with their begin into one record.
     joins: bool,
-    /// What only some tracers' events have, apart, so that others stay small.
+    /// Fields that only some tracers' events have; boxed to keep the others small.
     more: Option<Box<More>>,
-    /// By place in records, up to the last that somebody asks for.
+    /// By position in records, up to the last requested field.
     fields: Vec<Place>,
 }
 
 struct More {
-    /// Of events that stand for every system call: where its number is.
+    /// The field with the system call's number, if one event stands for all system calls.
     number: Option<FieldPath>,
-    /// The names of numbers; the last is for those that have none.
+    /// The names by number; the last is for unknown numbers.
     calls: Vec<u32>,
-    /// The CPU, where each event tells its own.
+    /// The event field with the CPU, if events record their own.
     cpu: Option<FieldPath>,
-    /// The thread, where each event tells its own.
+    /// The event field with the thread, if events record their own.
     tid: Option<FieldPath>,
 }
 
-/// What comes to a place in records.
+/// The content of a field of records.
 enum Place {
-    /// Nothing: nobody asks for it, or it is not there.
+    /// Absent: not requested, or the event has no such field.
     Absent,
     Field(FieldPath),
     /// All fields, as text.
     All,
 }
 
-/// The name of system calls whose number has none; LTTng's word.
+/// The name of system calls with unknown numbers; LTTng's word.
 const UNKNOWN_CALL: &str = "unknown";
 
 impl Binding {
@@ -324,7 +326,7 @@ impl Binding {
     }
 }
 
-/// The names of system calls by number, then that of those without one.
+/// Returns the names of system calls by number, then that of unknown numbers.
 fn calls(trace: &Trace<'_>) -> Vec<&'static str> {
     let known = machine(trace).into_iter().flat_map(Machine::all);
     let mut names = Vec::new();
@@ -336,7 +338,7 @@ fn calls(trace: &Trace<'_>) -> Vec<&'static str> {
     names
 }
 
-/// Looks for a field by its word: see [`Words::fields`].
+/// Resolves a field by its word: see [`Words::fields`].
 fn field(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, word: &str) -> Option<FieldPath> {
     word.split('|').find_map(|name| match name.strip_prefix(CONTEXT) {
         Some(name) => trace.find_context(stream, class, &[name]),
@@ -348,17 +350,17 @@ fn field(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, word: &str)
     })
 }
 
-/// Where the context of an event or of its packet tells the CPU.
+/// Returns the field with the CPU in the context of an event or of its packet.
 pub(super) fn path_of_cpu(trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<FieldPath> {
     path_of("cpu_id", trace, stream, event)
 }
 
-/// Where a context of an event or of its packet has what our word stands for.
+/// Returns the context field of an event or of its packet for a word of the vocabulary.
 fn path_of(word: &str, trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<FieldPath> {
     vocabulary::context(word).iter().find_map(|name| trace.find_context(stream, event, &[name]))
 }
 
-/// The CPU of an event that tells its own.
+/// Returns the CPU that an event records.
 pub(super) fn cpu(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<u32> {
     integer(path, event).and_then(|cpu| u32::try_from(cpu).ok())
 }
@@ -369,8 +371,8 @@ fn integer(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<i64> {
     number.0
 }
 
-/// What the payload of an event calls a field that we have a word for. A name that stands for another word there,
-/// such as ftrace's `child_pid` for a thread, does not tell of this one.
+/// Returns the payload field for a word of the vocabulary. A field whose name means another word in this event, such as
+/// ftrace's `child_pid` for a thread, does not match.
 fn name_of<'w>(event: &EventClass, word: &'w str) -> Option<&'w str> {
     let has = |name: &str| {
         event.payload.iter().flat_map(|payload| &payload.members).any(|member| member.name == name)
@@ -420,7 +422,7 @@ impl StreamBinding {
         StreamBinding { cpu, number: 0, classes, wanted }
     }
 
-    /// The CPU of a packet.
+    /// Returns the CPU of a packet.
     #[cold]
     pub(super) fn cpu(&self, event: &Event<'_, '_, '_>) -> u32 {
         self.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(self.number)
@@ -428,18 +430,18 @@ impl StreamBinding {
 }
 
 impl More {
-    /// The index of what the event is called.
+    /// Returns the index of the event's name.
     fn name(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
         let number = integer(self.number.as_ref()?, event)?;
         self.calls.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Its CPU.
+    /// Returns its CPU.
     fn cpu(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
         cpu(self.cpu.as_ref()?, event)
     }
 
-    /// Its thread; perf tells -1 of one that has ended.
+    /// Returns its thread. perf records -1 for a thread that has ended.
     fn tid(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
         let tid = integer(self.tid.as_ref()?, event)?;
         i32::try_from(tid).ok().and_then(|tid| u32::try_from(tid).ok())
@@ -447,8 +449,8 @@ impl More {
 }
 
 impl ClassBinding {
-    /// Adds an event on a CPU, if it does not tell its own, with the fields that are asked for; whether they could
-    /// be read.
+    /// Appends an event with the requested fields. The CPU is `of_packet` unless the event records its own. Returns
+    /// whether all fields could be read.
     #[inline]
     pub(super) fn push(
         &self,
@@ -470,7 +472,7 @@ impl ClassBinding {
         self.read(event, records)
     }
 
-    /// Reads the fields that are asked for; whether they could be read.
+    /// Reads the requested fields; returns whether all could be read.
     #[inline]
     fn read(&self, event: &Event<'_, '_, '_>, records: &mut Records) -> bool {
         let mut readable = true;
@@ -494,7 +496,7 @@ impl ClassBinding {
     }
 }
 
-/// Takes an integer.
+/// Reads one integer.
 struct Number(Option<i64>);
 
 impl FieldSink for Number {
@@ -517,7 +519,7 @@ impl FieldSink for Number {
     fn end(&mut self, _: Compound) {}
 }
 
-/// Takes the value of one field into a record; nothing of a field that has parts.
+/// Appends the value of one field to a record; compound fields are ignored.
 struct Filler<'r> {
     records: &'r mut Records,
     depth: u32,

@@ -1,4 +1,4 @@
-//! Folders of CTF: found, their metadata read and their files looked through for packets, all at a time.
+//! Finds CTF folders, parses their metadata and searches their files for packets, in parallel.
 
 use std::{
     collections::VecDeque,
@@ -17,10 +17,10 @@ use crate::{Files, OpenError, OpenErrorReason, parallel::in_order};
 
 /// The file of a trace's folder that describes the others.
 pub(super) const METADATA: &str = "metadata";
-/// How deep below an input traces are looked for.
+/// Maximum depth of the search for traces below an input.
 const DEEPEST: u32 = 12;
 
-/// The folders at or below a path that have metadata, in order.
+/// Returns the folders at or below a path that have metadata, sorted.
 pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut left = vec![(path.to_owned(), 0)];
@@ -34,7 +34,7 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
-            // Links could lead round in circles.
+            // `file_type` does not follow symbolic links, which could form a cycle.
             if entry.file_type()?.is_dir() {
                 left.push((entry.path(), depth + 1));
             }
@@ -48,7 +48,7 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
 struct Folder<'f> {
     path: PathBuf,
     metadata: &'f [u8],
-    /// The metadata without events, once somebody needed it.
+    /// The metadata without events, parsed on first use.
     head: OnceLock<Option<TraceClass>>,
     files: Vec<DataFile<'f>>,
 }
@@ -61,7 +61,7 @@ impl<'f> Folder<'f> {
         Ok(Folder { path, metadata, head: OnceLock::new(), files })
     }
 
-    /// Its metadata, and the plans that events are read by.
+    /// Parses its metadata, and builds the decoding plans of its events.
     fn read_metadata(&self, frequency: Option<u64>) -> Result<(TraceClass, Plans), OpenError> {
         let format =
             |error| OpenError { file: self.path.join(METADATA), reason: OpenErrorReason::Format(error) };
@@ -71,20 +71,20 @@ impl<'f> Folder<'f> {
         Ok((class, plans))
     }
 
-    /// The packets of a file of it, as far as they can be found before all of the metadata is read.
+    /// Finds the packets of one of its files before all of the metadata is parsed; `None` if that is not possible.
     fn packets(&self, file: &DataFile<'_>, seen: &dyn Fn(usize)) -> Option<FilePackets> {
         let head = self.head.get_or_init(|| read_head(self.metadata)).as_ref()?;
         Some(FilePackets::read(head, file, seen))
     }
 }
 
-/// What is to be read of a folder, each on its own; first of all its metadata.
+/// A unit of work on a folder; its metadata comes first.
 enum Job<'j, 'f> {
     Metadata(&'j Folder<'f>),
     Packets(&'j Folder<'f>, &'j DataFile<'f>),
 }
 
-/// What was read.
+/// The result of a job.
 enum Found<'j, 'f> {
     Metadata(&'j Folder<'f>, Box<Result<(TraceClass, Plans), OpenError>>),
     Packets(FileOf<'j, 'f>, Option<FilePackets>),
@@ -102,17 +102,18 @@ impl<'j, 'f> Job<'j, 'f> {
     }
 }
 
-/// A trace, before its streams are put together.
+/// A trace before its streams are assembled.
 struct Parts<'j, 'f> {
     name: String,
     class: TraceClass,
     plans: Plans,
-    /// Its files and their packets, as far as they were found.
+    /// Its files, and their packets if they were found.
     files: Vec<(FileOf<'j, 'f>, Option<FilePackets>)>,
 }
 
 impl<'f> Parts<'_, 'f> {
-    /// Looks for packets again where all of the metadata says otherwise than what of it had been read.
+    /// Assembles the trace. Searches files for packets again if the full metadata defines packets differently than its
+    /// head did.
     fn trace(mut self, threads: usize, seen: &(impl Fn(usize) + Sync)) -> Trace<'f> {
         for ((folder, _), found) in &mut self.files {
             let head = folder.head.get().and_then(Option::as_ref);
@@ -142,11 +143,12 @@ impl<'f> Parts<'_, 'f> {
     }
 }
 
-/// Reads the traces in folders at or below a path. Folders with the same UUID become one trace. Metadata, which is
-/// mostly of events, is read while packets are looked for. `frequency` is that of clocks that are not described.
+/// Reads the traces in folders at or below a path. Folders with the same UUID become one trace. Metadata, which
+/// consists mostly of event classes, is parsed while files are searched for packets. `frequency` is that of undescribed
+/// clocks, in Hz.
 ///
 /// # Errors
-/// Files that can't be opened, and metadata that can't be read, or that is empty wherever there is some.
+/// Returns an error if a file can't be opened, if metadata can't be parsed, or if all metadata is empty.
 pub(super) fn read<'f>(
     files: &'f Files,
     path: &Path,
@@ -156,7 +158,7 @@ pub(super) fn read<'f>(
 ) -> Result<Vec<Trace<'f>>, OpenError> {
     let folders = folders.into_iter().map(|folder| Folder::open(files, path, folder));
     let folders = folders.collect::<Result<Vec<_>, _>>()?;
-    // Of one trace of several, as of programs that died early, that is no reason to refuse the others.
+    // A program that died early leaves empty metadata: that is no reason to reject the other traces.
     if folders.iter().all(|folder| folder.metadata.trim_ascii().is_empty())
         && let Some(folder) = folders.first()
     {
@@ -179,7 +181,7 @@ pub(super) fn read<'f>(
         })
         .collect();
     let mut traces: Vec<Parts<'_, 'f>> = Vec::new();
-    // The trace of the folder that is read.
+    // The index of the current folder's trace.
     let mut current = 0;
     let mut outcome = Ok(());
     in_order(
@@ -202,7 +204,7 @@ pub(super) fn read<'f>(
     Ok(traces.into_iter().map(|trace| trace.trace(threads, &seen)).collect())
 }
 
-/// Which of the traces some metadata is of: one with its UUID, or a new one.
+/// Returns the index of the metadata's trace: one with the same UUID, or a new one.
 fn place(
     traces: &mut Vec<Parts<'_, '_>>,
     (class, plans): (TraceClass, Plans),
@@ -225,17 +227,17 @@ fn place(
     }
 }
 
-/// An error of the system about a file.
+/// An I/O error on a file.
 pub(super) fn system(file: &Path, error: io::Error) -> OpenError {
     OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) }
 }
 
-/// How many classes of streams and events there are.
+/// Returns the number of stream and event classes.
 fn classes(trace: &TraceClass) -> usize {
     trace.streams.len() + trace.streams.values().map(|stream| stream.events.len()).sum::<usize>()
 }
 
-/// What people call the trace in a folder below the input.
+/// Returns the display name of the trace in a folder below the input.
 fn name(input: &Path, folder: &Path) -> String {
     let below = folder.strip_prefix(input).ok().filter(|below| !below.as_os_str().is_empty());
     let own = || folder.canonicalize().ok().and_then(|path| path.file_name().map(PathBuf::from));
@@ -243,15 +245,15 @@ fn name(input: &Path, folder: &Path) -> String {
     name.display().to_string()
 }
 
-/// Where LTTng writes the index of a stream file.
+/// Returns the path at which LTTng writes the index of a stream file.
 fn index_of(path: &Path) -> Option<PathBuf> {
     let mut name = path.file_name()?.to_owned();
     name.push(".idx");
     Some(path.parent()?.join("index").join(name))
 }
 
-/// The streams of a folder: its files, but for metadata, empty ones and hidden ones. Indices of LTTng lie in a
-/// folder of their own.
+/// Returns the stream files of a folder: all but metadata, empty and hidden files. LTTng's indices are in a folder of
+/// their own.
 fn data_files<'f>(files: &'f Files, input: &Path, folder: &Path) -> io::Result<Vec<DataFile<'f>>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {

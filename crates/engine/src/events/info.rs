@@ -1,4 +1,4 @@
-//! What traces of software events hold, without a look at each event.
+//! Summarises event traces without decoding each event.
 
 use hodo_formats::ctf::uuid;
 use hodo_formats::events::{
@@ -9,35 +9,35 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::EventTraces;
 
-/// What a trace says of itself. Serialises as one stable JSON object.
+/// The description of a trace. Serialises as one stable JSON object.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceInfo {
-    /// Its name: that of its folder.
+    /// The name of its folder.
     pub name: String,
     /// `CTF 1.8`, `CTF 2`, `trace.dat` or `perf.data`.
     pub format: &'static str,
-    /// What makes two folders one trace.
+    /// Its UUID; folders with the same UUID are one trace.
     pub uuid: Option<String>,
-    /// What the tracer says of the traced system.
+    /// The tracer's description of the traced system.
     #[serde(serialize_with = "as_object")]
     pub environment: Vec<(String, String)>,
     /// Its clocks.
     pub clocks: Vec<ClockInfo>,
-    /// First and last time of packets, in nanoseconds from its clocks' origin.
+    /// First time of packets, in nanoseconds from its clocks' origin.
     pub begin_ns: Option<i64>,
     /// See `begin_ns`.
     pub end_ns: Option<i64>,
-    /// Why there are no such times, where there are none.
+    /// Why the times are unknown, if they are.
     pub no_times: Option<String>,
     /// Its streams.
     pub streams: Vec<StreamInfo>,
-    /// Its classes of events.
+    /// Its event classes.
     pub events: Vec<EventInfo>,
-    /// What was made of some of its files.
+    /// Notes about how some of its files were interpreted.
     pub notes: Vec<NoteInfo>,
 }
 
-/// What was made of a file.
+/// A note about how a file was interpreted.
 #[derive(Clone, Debug, Serialize)]
 pub struct NoteInfo {
     /// Its name.
@@ -51,15 +51,15 @@ pub struct NoteInfo {
 pub struct ClockInfo {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub description: String,
-    /// Cycles in a second.
+    /// Frequency in Hz.
     pub frequency: u64,
-    /// Seconds of its cycle 0 from its origin.
+    /// Offset of its cycle 0 from its origin: whole seconds.
     pub offset_seconds: i64,
-    /// Cycles beside that.
+    /// Offset of its cycle 0 from its origin: additional cycles.
     pub offset_cycles: i128,
-    /// Whether its origin is 1970.
+    /// Whether its origin is the Unix epoch.
     pub unix: bool,
 }
 
@@ -72,23 +72,23 @@ pub struct StreamInfo {
     pub class: u64,
     /// Its own id.
     pub id: Option<u64>,
-    /// Bytes of its packets.
+    /// Size of its packets in bytes.
     pub bytes: u64,
-    /// How many packets.
+    /// The number of packets.
     pub packets: u64,
     /// Events that the tracer discarded.
     pub events_lost: u64,
-    /// Packets that are missing.
+    /// Number of missing packets.
     pub packets_lost: u64,
-    /// First and last time of its packets.
+    /// First time of its packets, in nanoseconds from the clock's origin.
     pub begin_ns: Option<i64>,
     /// See `begin_ns`.
     pub end_ns: Option<i64>,
-    /// How it is read.
+    /// The decoding plan.
     pub plan: String,
 }
 
-/// A class of events.
+/// An event class.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventInfo {
     /// Its name.
@@ -101,7 +101,7 @@ pub struct EventInfo {
     pub fields: Vec<String>,
 }
 
-/// What each trace holds.
+/// Returns the description of each trace.
 pub fn info(traces: &EventTraces<'_>) -> Vec<TraceInfo> {
     traces.traces.iter().map(trace).collect()
 }
@@ -140,7 +140,7 @@ fn trace(trace: &Trace<'_>) -> TraceInfo {
     }
 }
 
-/// Why it is not known when the packets of a trace are.
+/// Explains why the times of a trace's packets are unknown.
 fn no_times(trace: &Trace<'_>) -> String {
     let class = &trace.class;
     let used = trace.streams.iter().map(|stream| trace.stream_class(stream));

@@ -1,4 +1,4 @@
-//! Events as JSON objects, a line each; every integer exact.
+//! Formats events as JSON objects, one per line; every integer is exact.
 
 use std::io::Write;
 
@@ -8,11 +8,11 @@ use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::{names::StreamNames, text::is_plain};
 
-/// Writes fields as members of an object that is open already.
+/// Writes fields as members of an open object.
 struct JsonFields<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
-    /// Whether the next field is what a variant holds, which stands for the variant itself.
+    /// Whether the next field is the content of a variant, which is written in place of the variant.
     held: bool,
 }
 
@@ -22,12 +22,12 @@ impl<'o> JsonFields<'o> {
     }
 }
 
-/// The context of a packet as members of an object.
+/// Writes the context of a packet as members of an object.
 pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
     event.tell(Scope::PacketContext, &mut JsonFields::new(out, true))
 }
 
-/// A whole line.
+/// Writes the line of an event.
 pub(super) fn event(
     names: &StreamNames,
     (time, bounds): (Option<OriginNanos>, Option<TimeBounds>),
@@ -79,7 +79,7 @@ fn nanos(time: Option<OriginNanos>, out: &mut Vec<u8>) {
     }
 }
 
-/// A line where something was lost.
+/// Writes a line for lost events or packets.
 pub(super) fn lost(names: &StreamNames, lost: &Lost, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"ts\":");
     nanos(lost.after.or(lost.before), out);
@@ -95,7 +95,7 @@ pub(super) fn lost(names: &StreamNames, lost: &Lost, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}\n");
 }
 
-/// Text as a JSON string; what is no UTF-8 becomes U+FFFD.
+/// Writes text as a JSON string; invalid UTF-8 becomes U+FFFD.
 fn string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     if is_plain(text) {
@@ -141,7 +141,7 @@ impl FieldSink for JsonFields<'_> {
         self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    /// JSON has no infinities and no "not a number": these are texts.
+    /// JSON has no infinities and no NaN: they are written as strings.
     fn real(&mut self, name: Name<'_>, value: f64) {
         self.name(name);
         let _ =
@@ -158,7 +158,7 @@ impl FieldSink for JsonFields<'_> {
         string(text, self.out);
     }
 
-    /// Bytes in hexadecimal.
+    /// Writes bytes in hexadecimal.
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
         self.name(name);
         self.out.push(b'"');

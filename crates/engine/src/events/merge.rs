@@ -1,4 +1,4 @@
-//! The items of several streams in order: by time, then by stream, then by position.
+//! Merges the items of several streams: by time, then by stream, then by position.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -7,7 +7,7 @@ use hodo_formats::events::{Cursor, Item, Stream, Trace};
 
 use super::{EventTraces, slices::Part};
 
-/// When, and in which of the streams.
+/// The time of an item, and the index of its source.
 type Key = (OriginNanos, usize);
 
 /// A stream of a slice.
@@ -17,7 +17,7 @@ pub(super) struct Source<'t, 'a> {
     pub(super) of: &'t Trace<'a>,
     pub(super) cursor: Cursor<'t, 'a>,
     part: Part,
-    /// The item that comes next, and when.
+    /// The next item and its time.
     pub(super) next: Option<(Option<OriginNanos>, Item)>,
 }
 
@@ -38,18 +38,18 @@ impl<'t, 'a> Source<'t, 'a> {
         source
     }
 
-    /// When the next item comes, if there is one; what has no time comes first.
+    /// Returns the time of the next item, if there is one; items without a time come first.
     #[inline]
     fn time(&self) -> Option<OriginNanos> {
         self.next.as_ref().map(|(time, _)| time.unwrap_or(OriginNanos(i128::MIN)))
     }
 
-    /// Whether the next item is of this packet, and its time is such.
+    /// Returns whether the next item is in this packet and its time satisfies `is`.
     fn is_within(&self, packet: usize, is: impl Fn(OriginNanos) -> bool) -> bool {
         self.cursor.packet_index() == Some(packet) && matches!(self.next, Some((Some(time), _)) if is(time))
     }
 
-    /// Goes to the next item, as far as the slice goes.
+    /// Advances to the next item within the slice.
     fn advance(&mut self) {
         self.next = self.cursor.next_item();
         if let Some((packet, to)) = self.part.stop_at
@@ -63,9 +63,9 @@ impl<'t, 'a> Source<'t, 'a> {
 /// Merges the streams of a slice.
 pub(super) struct Merge<'t, 'a> {
     pub(super) sources: Vec<Source<'t, 'a>>,
-    /// The streams that have a next item, but the one in hand.
+    /// The sources with a next item, except `current`.
     heap: BinaryHeap<Reverse<Key>>,
-    /// The stream in hand, whose item was given last.
+    /// The source whose item was returned last.
     current: Option<usize>,
 }
 
@@ -78,13 +78,13 @@ impl<'t, 'a> Merge<'t, 'a> {
         Merge { sources, heap, current: None }
     }
 
-    /// The index of the source that has the next item.
+    /// Returns the index of the source with the next item.
     #[inline]
     pub(super) fn next_source(&mut self) -> Option<usize> {
         if let Some(index) = self.current.take() {
             self.sources[index].advance();
             if let Some(time) = self.sources[index].time() {
-                // Mostly the same stream goes on for a while.
+                // Usually consecutive items are of the same stream: keep it out of the heap.
                 let is_before =
                     |&Reverse((other, of)): &Reverse<Key>| time < other || (time == other && index < of);
                 if self.heap.peek().is_none_or(is_before) {

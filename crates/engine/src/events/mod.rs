@@ -1,12 +1,12 @@
-//! Traces of software events: opened, merged by time, shown and counted.
+//! Traces of software events: opens them, merges them by time, prints and counts them.
 //!
 //! ```text
 //! folders ──Files──► metadata, streams ──ctf──► Traces ──slices of time, on all cores──► Merge ──► text, JSON
 //!                                                  └────runs of packets, on all cores──► counts
 //! ```
 //!
-//! These are no experiments of control flow: nothing executes here, and each event is there in full. Both kinds
-//! have streams, times and losses, and one input is of one kind.
+//! Unlike in control-flow traces, no code is reconstructed here: each event is recorded in full. Both kinds have
+//! streams, times and losses, and an input is of one kind.
 
 mod condition;
 mod count;
@@ -60,32 +60,32 @@ pub(crate) use {condition::is_like, filter::find};
 pub struct EventTraces<'f> {
     /// In order of their folders.
     pub traces: Vec<Trace<'f>>,
-    /// What their bytes are mapped by.
+    /// The memory maps of their files.
     maps: Option<&'f Maps>,
 }
 
-/// How traces are cut into what is decoded at a time.
+/// How traces are cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chunks {
-    /// About so many bytes, wherever they lie: all chunks are about as much work.
+    /// About this many bytes, from any streams, so that all chunks are about the same work.
     Bytes(u64),
-    /// A share of what is left for each of so many threads, but no fewer bytes than `smallest`: large ones first and
-    /// small ones last.
+    /// A share of the remaining bytes for each of `threads` threads, but at least `smallest` bytes: large chunks first
+    /// and small ones last.
     Shares {
         /// Threads.
         threads: usize,
         /// Bytes.
         smallest: u64,
     },
-    /// So much time. Where more happens, more is to be done.
+    /// This much time. Busy periods make larger chunks.
     Time(Nanos),
-    /// Streams as they are; only for what does not need them merged.
+    /// One chunk per stream; only for work that does not need them merged.
     Streams,
 }
 
 impl Chunks {
-    /// Whether a chunk of so many bytes, which begins at `begin` where so many are left, is to end before a packet that
-    /// begins at `next`.
+    /// Returns whether a chunk of `bytes` that begins at `begin`, with `left` bytes remaining, ends before a packet
+    /// that begins at `next`.
     fn end(self, (bytes, left): (u64, u64), begin: Option<OriginNanos>, next: Option<OriginNanos>) -> bool {
         const LARGEST: u64 = 64 << 20;
         match self {
@@ -103,13 +103,13 @@ impl Chunks {
 /// How to read events.
 #[derive(Clone, Debug)]
 pub struct EventReading {
-    /// Threads that decode.
+    /// The number of decoding threads.
     pub threads: usize,
-    /// What they decode at a time.
+    /// The chunk size.
     pub chunks: Chunks,
-    /// From this time on.
+    /// Start of the window, inclusive.
     pub from: Option<OriginNanos>,
-    /// Before this time.
+    /// End of the window, exclusive.
     pub to: Option<OriginNanos>,
 }
 
@@ -121,7 +121,7 @@ impl EventReading {
         }
     }
 
-    /// Whether nothing of a packet can be in the time that is asked for, nor what was lost before it.
+    /// Returns whether a packet is outside the window, with all losses before it.
     fn leaves_out(&self, stream: &Stream<'_>, index: usize) -> bool {
         let packet = &stream.packets[index];
         let before = index.checked_sub(1).map(|before| &stream.packets[before]);
@@ -137,7 +137,7 @@ impl EventReading {
     }
 }
 
-/// What an input holds, as far as that shows without reading all of it.
+/// Returns which kinds of traces an input contains, without reading all of it.
 pub fn holds(files: &Files, path: &Path) -> Contents {
     let events = Contents { events: true, flow: false };
     if path.is_dir() && folders::below(path).is_ok_and(|folders| !folders.is_empty()) {
@@ -154,7 +154,7 @@ pub fn holds(files: &Files, path: &Path) -> Contents {
     }
 }
 
-/// What reads the traces in a file, if it is of a format that has them in one.
+/// Returns the reader of a file's traces, if its format stores them in one file.
 fn reader(bytes: &[u8]) -> Option<ReadTraces> {
     match FORMATS.iter().find(|format| (format.recognise)(bytes))?.holds {
         Holds::Traces(read) | Holds::Both(_, read) => Some(read),
@@ -175,11 +175,11 @@ impl<'f> EventTraces<'f> {
     }
 
     /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
-    /// rotated session or of several snapshots, become one trace. Files are searched for packets by so many
-    /// `threads`, and `progress` is told how many bytes of how many were.
+    /// rotated session or of several snapshots, become one trace. `threads` threads search files for packets;
+    /// `progress` receives the number of bytes searched and the total.
     ///
     /// # Errors
-    /// Metadata that can't be read. What of the streams can't be read is a loss.
+    /// Returns an error if metadata can't be read. Unreadable parts of streams are losses.
     pub fn open(
         files: &'f Files,
         path: &Path,
@@ -189,8 +189,8 @@ impl<'f> EventTraces<'f> {
         EventTraces::open_with_frequency(files, path, None, threads, progress)
     }
 
-    /// The same, with the cycles a second of clocks that no metadata describes: [`EventTraces::implies_clocks`] says
-    /// whether there are any.
+    /// As [`open`](EventTraces::open), with the frequency in Hz of clocks that no metadata describes:
+    /// [`EventTraces::implies_clocks`] returns whether there are any.
     ///
     /// # Errors
     /// See [`EventTraces::open`].
@@ -219,12 +219,13 @@ impl<'f> EventTraces<'f> {
         Ok(EventTraces { traces, maps: Some(files.maps()) })
     }
 
-    /// Whether times of a trace are values of a clock that its metadata does not describe.
+    /// Returns whether a trace has timestamps of a clock that its metadata does not describe.
     pub fn implies_clocks(&self) -> bool {
         self.traces.iter().any(|trace| trace.class.has_implied_clock)
     }
 
-    /// Whether there are bytes and not one event of them can be read, for reasons other than that there is none.
+    /// Returns whether the traces contain bytes but no event can be decoded, and a loss or an undecodable file explains
+    /// it.
     pub fn is_unreadable(&self) -> bool {
         let mut loses = self.traces.iter().any(|trace| !trace.loss.is_empty());
         for (trace, stream) in
@@ -244,7 +245,7 @@ impl<'f> EventTraces<'f> {
         loses || self.traces.iter().any(is_empty)
     }
 
-    /// Gives the memory of packets that were read back to the system, until somebody looks at them again.
+    /// Returns the memory of packets that were read to the system; a later access maps them again.
     fn release(&self, trace: usize, stream: usize, packets: Range<usize>) {
         let (Some(maps), trace) = (self.maps, &self.traces[trace]) else { return };
         let behind = |one: &StreamPacket<'_>, next: &StreamPacket<'_>| {
@@ -257,33 +258,33 @@ impl<'f> EventTraces<'f> {
         }
     }
 
-    /// First and last time of packets.
+    /// Returns the first and last time of packets.
     pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
         let spans = self.traces.iter().filter_map(Trace::span);
         spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
-    /// Bytes of packets.
+    /// Returns the total size of packets in bytes.
     pub fn bytes(&self) -> u64 {
         let streams = self.traces.iter().flat_map(|trace| &trace.streams);
         streams.flat_map(|stream| &stream.packets).map(|packet| packet.size()).sum()
     }
 
-    /// Where some times follow a curve that `hodo sync` found: half the longest interval in which the truth lies, in
-    /// nanoseconds; within, `None` where a side is open.
+    /// Half the longest interval of uncertainty, in nanoseconds, if some times follow a curve of `hodo sync`; the inner
+    /// `None` means that one side is unbounded.
     pub(crate) fn uncertainty(&self) -> Option<Option<u64>> {
         let maps = self.traces.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
         maps.map(|map| map.half_width())
             .reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)))
     }
 
-    /// What was made of some of the files: their names, and a sentence.
+    /// Returns notes about how files were interpreted: the file's name, and a sentence.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         let notes = self.traces.iter().flat_map(|trace| &trace.notes);
         notes.map(|(file, note)| (file.as_str(), note.as_str()))
     }
 
-    /// What of the files can't be read.
+    /// Returns the unreadable parts of the files.
     pub fn loss(&self) -> Vec<Loss> {
         self.traces.iter().flat_map(|trace| trace.loss.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! What never changes in the lines of a stream, made into text once.
+//! The constant parts of a stream's lines, formatted once.
 
 use std::collections::HashSet;
 
@@ -9,23 +9,23 @@ use hodo_formats::events::{
 
 use super::EventTraces;
 
-/// Text of a stream.
+/// The constant texts of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamNames {
-    /// By event class: `hostname:process:(pid) name:`, as far as they are known.
+    /// By event class: `hostname:process:(pid) name:`, omitting unknown parts.
     pub(super) text: Vec<String>,
     /// `"trace":…,"stream":…`.
     pub(super) json: String,
-    /// By event class: that, with a comma before it and `,"name":…,"fields":{` after it.
+    /// By event class: the value of `json`, with a comma before it and `,"name":…,"fields":{` after it.
     pub(super) json_events: Vec<String>,
-    /// For people.
+    /// The display name.
     pub(super) name: String,
-    /// By event class: whether the packet's context, or that of the stream, has a name in it that an inner
-    /// context has too, and so can't lie beside it.
+    /// By event class: whether the packet's context, or that of the stream, has a field name that also occurs in an
+    /// inner context, and so must be nested.
     pub(super) nested: Vec<[bool; 2]>,
 }
 
-/// The text of every stream, by trace and stream.
+/// Returns the texts of every stream, by trace and stream.
 pub(super) fn names(traces: &EventTraces<'_>) -> Vec<Vec<StreamNames>> {
     traces.traces.iter().map(of_trace).collect()
 }
@@ -60,7 +60,7 @@ fn members(structure: Option<&Structure>) -> HashSet<&str> {
     structure.iter().flat_map(|structure| &structure.members).map(|member| member.name.as_str()).collect()
 }
 
-/// As babeltrace2 shows it.
+/// Formats the host and process as babeltrace2 does.
 fn host(class: &TraceClass) -> String {
     let mut host = class.environment_text("hostname").unwrap_or_default().to_owned();
     if let Some(process) = class.environment_text("procname") {

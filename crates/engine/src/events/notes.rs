@@ -1,10 +1,11 @@
-//! What people should know of files and metadata, said once.
+//! Groups notes about files and metadata, so that each is printed once.
 
-/// Sentences about files, a line each. Those that begin alike are one line: hundreds of files can have the same trouble.
+/// Formats notes about files, one line each. Notes with the same beginning share a line, because hundreds of files can
+/// have the same problem.
 pub fn note_lines<'n>(notes: impl IntoIterator<Item = (&'n str, &'n str)>) -> Vec<String> {
     let mut groups: Vec<(&str, &str, &str, usize)> = Vec::new();
     for (file, note) in notes {
-        // What comes behind the first colon is about this file alone.
+        // The text after the first colon is specific to this file.
         let kind = note.split(": ").next().unwrap_or(note);
         match groups.iter_mut().find(|(known, ..)| *known == kind) {
             Some((.., more)) => *more += 1,

@@ -1,4 +1,4 @@
-//! Where periods that somebody makes up begin and end, told to the analysis of them as events of their own.
+//! Detects the begin and end events of user-defined periods, and records them as events of their own for the analysis.
 
 use hodo_clock::Nanos;
 use hodo_formats::events::{Event, FieldPath, Stream, Trace, schema::EventClass};
@@ -15,10 +15,10 @@ use super::{
     fold::{cpu, path_of_cpu},
 };
 
-/// What lies between values that are one text.
+/// Separates values that are joined to one text.
 const BETWEEN: &[u8] = b", ";
 
-/// The edges of periods, looked up in every class of events.
+/// The edges of periods, bound to every event class.
 pub(super) struct Edges {
     begin: Side,
     end: Side,
@@ -28,19 +28,19 @@ pub(super) struct Edges {
 struct Side {
     kind: Kind,
     filter: Filter,
-    /// By trace, stream and class: what to tell, of classes that have all fields that must match.
+    /// By trace, stream and class: the fields to record, for classes that have all the fields to match.
     told: Vec<Vec<Vec<Option<Told>>>>,
 }
 
-/// What is told of an event.
+/// The fields to record of an event.
 struct Told {
-    /// The CPU, where each event tells its own.
+    /// The event field with the CPU, if events record their own.
     cpu: Option<FieldPath>,
     key: Vec<Place>,
     group: Vec<Option<Place>>,
 }
 
-/// Where a value is.
+/// The source of a value.
 enum Place {
     Cpu,
     /// The event's name.
@@ -48,8 +48,7 @@ enum Place {
     Field(FieldPath),
 }
 
-/// Looks for a field by its name; `cpu` and `event` stand for the CPU and the event's name where there is no such
-/// field.
+/// Resolves a field by its name; `cpu` and `event` mean the CPU and the event's name if there is no field of that name.
 fn place(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, name: &str) -> Option<Place> {
     let names: Vec<&str> = name.split('.').collect();
     match (find(trace, stream, class, &names), name) {
@@ -86,7 +85,7 @@ impl Side {
         Side { kind, filter, told }
     }
 
-    /// Tells an event if periods begin, or end, at it. `at` is when, and the CPU of its packet.
+    /// Records an event if periods begin, or end, at it. `at` is its time and the CPU of its packet.
     #[inline]
     fn tell(&self, of: (usize, usize), event: &Event<'_, '_, '_>, at: (Nanos, u32), records: &mut Records) {
         let (trace, stream) = of;
@@ -109,7 +108,7 @@ impl Side {
     }
 }
 
-/// Adds a value to a text.
+/// Appends a value to a text.
 fn put(place: Option<&Place>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Vec<u8>) {
     if !text.is_empty() {
         text.extend_from_slice(BETWEEN);
@@ -117,7 +116,7 @@ fn put(place: Option<&Place>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Ve
     match place {
         Some(Place::Cpu) => text.extend_from_slice(cpu.to_string().as_bytes()),
         Some(Place::Event(name)) => text.extend_from_slice(name.as_bytes()),
-        // What can't be read is as good as not there.
+        // An unreadable field counts as absent.
         Some(Place::Field(path)) => drop(event.tell_field(path, &mut Written { text, depth: 0 })),
         None => {}
     }
@@ -132,7 +131,7 @@ impl Edges {
         }
     }
 
-    /// Tells an event: of one that is both, first that a period ends.
+    /// Records the edges at an event. If it is both, the end comes first.
     #[inline]
     pub(super) fn tell(
         &self,
@@ -145,7 +144,7 @@ impl Edges {
         self.begin.tell(of, event, at, records);
     }
 
-    /// Whether an event of a class may be told.
+    /// Returns whether events of a class can be an edge.
     #[inline]
     pub(super) fn may_tell(&self, (trace, stream): (usize, usize), class: usize) -> bool {
         let told = |side: &Side| side.told[trace][stream][class].is_some();
@@ -153,7 +152,7 @@ impl Edges {
     }
 }
 
-/// Why there can be no such periods in the traces, if that is so.
+/// Returns why the traces can contain no such period, if so.
 pub fn no_such_period(traces: &EventTraces<'_>, period: &Period) -> Option<String> {
     let edges = Edges::new(traces, period);
     for (side, edge, what) in [(&edges.begin, &period.begin, "--begin"), (&edges.end, &period.end, "--end")] {
@@ -171,7 +170,7 @@ pub fn no_such_period(traces: &EventTraces<'_>, period: &Period) -> Option<Strin
     None
 }
 
-/// Writes a value as text; nothing of a field that has parts.
+/// Writes a value as text; compound fields are ignored.
 struct Written<'t> {
     text: &'t mut Vec<u8>,
     depth: u32,

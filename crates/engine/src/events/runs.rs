@@ -1,4 +1,4 @@
-//! Runs of packets, each decoded by itself: for whatever does not need the streams merged.
+//! Runs of packets, each decoded independently, for work that does not need the streams merged.
 
 use std::ops::Range;
 
@@ -7,40 +7,40 @@ use hodo_formats::events::{Cursor, Stream, Trace, schema::EventClass};
 use super::{EventReading, EventTraces};
 use crate::parallel::in_order;
 
-/// Packets of a stream that lie one behind the other.
+/// Consecutive packets of a stream.
 #[derive(Clone, Debug)]
 pub struct Run<'t, 'a> {
     /// Index of the trace.
     pub trace: usize,
     /// Index of the stream in the trace.
     pub stream: usize,
-    /// Size of its packets.
+    /// Size of its packets in bytes.
     pub bytes: u64,
     packets: Range<usize>,
     of: (&'t Trace<'a>, &'t Stream<'a>),
 }
 
 impl<'t, 'a> Run<'t, 'a> {
-    /// Reads it from its beginning.
+    /// Returns a cursor at its beginning.
     pub fn cursor(&self) -> Cursor<'t, 'a> {
         Cursor::new(self.of.0, self.of.1, self.packets.clone())
     }
 
-    /// Reads it from its beginning, and from its middle.
+    /// Returns cursors over its first and its second half.
     pub fn cursors(&self) -> [Cursor<'t, 'a>; 2] {
         let Range { start, end } = self.packets;
         let middle = start + (end - start) / 2;
         [start..middle, middle..end].map(|packets| Cursor::new(self.of.0, self.of.1, packets))
     }
 
-    /// The classes of its events.
+    /// Returns the classes of its events.
     pub fn classes(&self) -> &'t [EventClass] {
         &self.of.0.stream_class(self.of.1).events
     }
 }
 
-/// Does some `work` for each run of packets on all cores, and hands what comes of it to `consume`, in order of
-/// traces, streams and packets. `consume` returns whether to go on.
+/// Calls `work` for each run of packets on `reading.threads` threads, and passes the results to `consume` in order of
+/// traces, streams and packets. `consume` returns whether to continue.
 pub fn each_run<'t, 'a, R: Send>(
     traces: &'t EventTraces<'a>,
     reading: &EventReading,
@@ -50,7 +50,7 @@ pub fn each_run<'t, 'a, R: Send>(
     each_of(traces, &runs(traces, reading), reading, work, consume);
 }
 
-/// The same for these runs.
+/// As [`each_run`], for these runs.
 pub(super) fn each_of<'t, 'a, R: Send>(
     traces: &EventTraces<'a>,
     runs: &[Run<'t, 'a>],
@@ -72,7 +72,7 @@ pub(super) fn each_of<'t, 'a, R: Send>(
     );
 }
 
-/// The runs that streams are cut into; without packets of which nothing is in the time that is asked for.
+/// Cuts streams into runs, without the packets outside the window.
 pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, reading: &EventReading) -> Vec<Run<'t, 'a>> {
     let mut runs = Vec::new();
     let mut left = traces.bytes();

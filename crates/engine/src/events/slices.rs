@@ -1,8 +1,8 @@
-//! Slices of time, to be merged each by itself.
+//! Cuts traces into slices of time that are merged independently.
 //!
-//! A slice begins and ends at times at which packets begin. In each stream it goes from the first item at or
-//! after its beginning, looked for from the packet on that is open then, to the first at or after its end: so
-//! every item is in exactly one slice, whatever the tracer says of its packets' times.
+//! A slice begins and ends at begin times of packets. In each stream it extends from the first item at or after its
+//! beginning to the first item at or after its end; the search for each starts in the packet that is open at that time.
+//! So every item is in exactly one slice, even if the packets' times are wrong.
 
 use std::ops::Range;
 
@@ -11,18 +11,18 @@ use hodo_formats::events::Stream;
 
 use super::{EventReading, EventTraces};
 
-/// A part of a stream that a slice covers.
+/// The part of a stream that a slice covers.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     /// Index of the trace.
     pub(super) trace: usize,
     /// Index of the stream in the trace.
     pub(super) stream: usize,
-    /// Packets, of which the slice may not cover all of the first and the last.
+    /// Packets; the slice may cover the first and the last only in part.
     pub(super) packets: Range<usize>,
-    /// In the first packet, what comes before this time belongs to the slice before.
+    /// In the first packet, items before this time belong to the previous slice.
     pub(super) skip_before: Option<OriginNanos>,
-    /// In this packet, what comes from the first item at this time on belongs to the next slice.
+    /// In this packet, the first item at or after this time and all that follow belong to the next slice.
     pub(super) stop_at: Option<(usize, OriginNanos)>,
 }
 
@@ -30,13 +30,13 @@ pub(super) struct Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub(super) parts: Vec<Part>,
-    /// Whether none is before it.
+    /// Whether it is the first slice.
     pub(super) is_first: bool,
-    /// Bytes of packets that begin in it.
+    /// Size of the packets that begin in it, in bytes.
     pub(crate) bytes: u64,
 }
 
-/// Cuts traces into slices of about as many bytes as asked for, or of as much time.
+/// Cuts traces into slices as [`EventReading::chunks`] requests.
 pub(crate) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slice> {
     let borders = borders(traces, reading);
     let mut slices = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slic
     slices
 }
 
-/// Where slices begin, and the bytes of each. The first begins with the traces, unless another time is asked for.
+/// Returns the begin time of each slice, and its size in bytes. The first begins with the traces or with the window.
 fn borders(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<(Option<OriginNanos>, u64)> {
     let mut borders = vec![(reading.from, 0)];
     let streams = || traces.traces.iter().flat_map(|trace| &trace.streams);
@@ -88,7 +88,7 @@ fn has_no_times(stream: &Stream<'_>) -> bool {
     stream.packets.iter().all(|packet| packet.begin.is_none() && packet.end.is_none()) && !stream.had_pre_pass
 }
 
-/// What a slice covers of a stream.
+/// Returns the part of a stream that a slice covers.
 fn part(
     stream: &Stream<'_>,
     from: Option<OriginNanos>,

@@ -1,7 +1,7 @@
-//! The events of interest of several streams in order: by time, then by stream, then by position.
+//! Merges the requested events of several streams: by time, then by stream, then by position.
 //!
-//! Each stream is read ahead into records of its own, and these are merged in runs: mostly a stream goes on for a
-//! while. A stream is read on when all that was merged of it was folded.
+//! Each stream is read ahead into its own records, and these are merged in runs, because consecutive events are usually
+//! of the same stream. A stream is read further once all its merged records are folded.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
@@ -18,23 +18,23 @@ use super::{
     slices::{Part, Slice},
 };
 
-/// Records of each stream, and runs of them that come one after the other: of which stream, and which.
+/// Records of each stream, and the consecutive runs of them: the stream's index, and the range of its records.
 type Batch<'r> = (&'r mut [Records], &'r [(usize, Range<usize>)]);
 
 /// The streams of a slice.
 pub(super) struct Sources<'t, 'a> {
     sources: Vec<Source<'t, 'a>>,
-    /// What was read of each stream.
+    /// The records read of each stream.
     records: Vec<Records>,
-    /// Streams that have more records, by the time of the next.
+    /// Streams with unmerged records, by the time of the next.
     heap: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// Streams of which no records are left.
+    /// Streams without unmerged records.
     dry: Vec<usize>,
     runs: Vec<(usize, Range<usize>)>,
 }
 
 impl<'t, 'a> Sources<'t, 'a> {
-    /// The streams of a slice, at its beginning; `records` are used again.
+    /// Opens the streams of a slice at its beginning; `records` are reused buffers.
     pub(super) fn new(
         traces: &'t EventTraces<'a>,
         binding: &'t Binding,
@@ -52,7 +52,7 @@ impl<'t, 'a> Sources<'t, 'a> {
         Sources { sources, records, heap: BinaryHeap::new(), dry, runs: Vec::new() }
     }
 
-    /// The next events: of some streams, runs that come one after the other.
+    /// Returns the next events as consecutive runs of some streams' records.
     pub(super) fn next_batch(&mut self) -> Option<Batch<'_>> {
         for index in self.dry.drain(..) {
             let source = &mut self.sources[index];
@@ -62,7 +62,7 @@ impl<'t, 'a> Sources<'t, 'a> {
         }
         self.runs.clear();
         while let Some(&Reverse((_, index))) = self.heap.peek() {
-            // The second in order is one of the two that are next in the heap.
+            // The second smallest key of a binary heap is one of the root's two children.
             let limit = self.heap.as_slice().iter().take(3).skip(1).map(|Reverse(key)| *key).min();
             let source = &mut self.sources[index];
             let first = source.next;
@@ -84,7 +84,7 @@ impl<'t, 'a> Sources<'t, 'a> {
         (!self.runs.is_empty()).then_some((&mut self.records, &self.runs))
     }
 
-    /// What was seen of all of them, what could not be read, and the records for the next slice.
+    /// Returns the totals of all streams, the losses, and the record buffers for the next slice.
     pub(super) fn finish(self) -> (Totals, Vec<Loss>, Vec<Records>) {
         let (mut totals, mut losses) = (Totals::default(), Vec::new());
         for source in self.sources {
@@ -105,9 +105,9 @@ struct Source<'t, 'a> {
     cursor: Cursor<'t, 'a>,
     clock: Option<TimelineClock<'t>>,
     bounds: Bounds,
-    /// The CPU of a packet.
+    /// The packet whose CPU is cached, and that CPU.
     cpu: (Option<usize>, u32),
-    /// The next of its records.
+    /// The index of its next record.
     next: usize,
     /// Whether there are no more events.
     is_done: bool,
@@ -136,7 +136,7 @@ impl<'t, 'a> Source<'t, 'a> {
         }
     }
 
-    /// Reads on.
+    /// Refills the records.
     fn read(&mut self, records: &mut Records) {
         records.clear();
         while !records.is_full() && !self.is_done {
@@ -188,7 +188,7 @@ impl<'t, 'a> Source<'t, 'a> {
         }
     }
 
-    /// Records what was lost, in the vocabulary's order of fields, if anybody asks for it.
+    /// Appends a record of lost events, in the vocabulary's order of fields, if an analysis requests it.
     fn record_loss(&self, place: Option<OriginNanos>, lost: &Lost, records: &mut Records) {
         let time = |time: Option<OriginNanos>| time.and_then(|time| u64::try_from(time.0).ok());
         let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
@@ -203,7 +203,7 @@ impl<'t, 'a> Source<'t, 'a> {
         records.text(packet.map_or("", |packet| self.of.files[packet.file].name.as_str()).as_bytes());
     }
 
-    /// An event of which a field can't be read.
+    /// The loss for an event with an unreadable field.
     #[cold]
     fn unreadable(&self, event: &str) -> Loss {
         let packet = self.cursor.packet();
@@ -213,33 +213,33 @@ impl<'t, 'a> Source<'t, 'a> {
     }
 }
 
-/// Where an event lies.
+/// The position of an event relative to the slice.
 enum Place {
-    /// Before the slice, or not among what is asked for.
+    /// Before the slice, or outside the window.
     Before,
     /// In the slice.
     Within,
-    /// In the next slice, as all that follows.
+    /// In the next slice, as are all following events.
     Behind,
 }
 
-/// What of a stream belongs to a slice, as its clock counts; and what was there.
+/// The bounds of a slice in a stream, in cycles of its clock, and the time span of the events seen.
 struct Bounds {
-    /// In this packet, what belongs to the slice before, until something of this slice was there.
+    /// In this packet, the cycles that belong to the previous slice, until the first event of this slice.
     skipped: Option<(usize, Cycles)>,
-    /// In this packet, what belongs to the next slice.
+    /// In this packet, the cycles that belong to the next slice.
     behind: Option<(usize, Cycles)>,
-    /// What is asked for; of a stream without a clock, whether it is.
+    /// The window; for a stream without a clock, whether its events are included.
     asked: Result<Cycles, bool>,
-    /// What of that can be told in nanoseconds since the origin.
+    /// The part of the window that can be expressed in nanoseconds since the origin.
     within: Cycles,
-    /// What needs no further look in the packet in hand.
+    /// Fast path: a packet, and the cycles of it that need no further check.
     plain: (usize, Cycles),
     is_over: bool,
-    /// The lowest cycle within, and the highest.
+    /// The lowest and highest cycle seen in `within`.
     first: u64,
     last: u64,
-    /// Events that are asked for, but not within.
+    /// Events in the window but not in `within`.
     untimed: u64,
 }
 
@@ -302,7 +302,7 @@ impl Bounds {
         }
     }
 
-    /// What was there, and this.
+    /// Returns `totals` with the time span and the number of untimed events.
     fn totals(&self, clock: Option<TimelineClock<'_>>, mut totals: Totals) -> Totals {
         if let Some(clock) = clock.filter(|_| self.first <= self.last) {
             let nanos = |cycles| u64::try_from(clock.nanos(cycles).0).ok().map(Nanos);

@@ -1,4 +1,4 @@
-//! Events as lines for people, in the manner of babeltrace2.
+//! Formats events as lines of text, in the manner of babeltrace2.
 
 use std::io::Write;
 
@@ -23,10 +23,10 @@ pub(super) struct TextFields<'o> {
     first: bool,
 }
 
-/// Writes times of day (UTC); the seconds only when they change.
+/// Writes times of day (UTC); formats the seconds only when they change.
 #[derive(Clone, Debug)]
 pub(super) struct TimeOfDay {
-    /// The second that `text` is of.
+    /// The second that `text` shows.
     second: OriginNanos,
     text: [u8; 21],
 }
@@ -36,7 +36,7 @@ impl TimeOfDay {
         TimeOfDay { second: OriginNanos(0), text: *b"[00:00:00.000000000] " }
     }
 
-    /// The time of day, or what stands for one, between brackets.
+    /// Writes the time of day in brackets, or question marks if it is unknown.
     #[inline]
     pub(super) fn write(&mut self, time: Option<OriginNanos>, out: &mut Vec<u8>) {
         out.extend_from_slice(self.of(time));
@@ -56,7 +56,7 @@ impl TimeOfDay {
     }
 }
 
-/// Hours, minutes and seconds.
+/// Formats hours, minutes and seconds.
 fn clock_time(seconds: u32) -> [u8; 9] {
     let [hours, minutes, seconds] = [seconds / 3600, seconds / 60 % 60, seconds % 60];
     let mut text = *b"00:00:00.";
@@ -66,7 +66,7 @@ fn clock_time(seconds: u32) -> [u8; 9] {
     text
 }
 
-/// `(+seconds.nanoseconds)` since the line before.
+/// Writes `(+seconds.nanoseconds)` since the previous line.
 pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out: &mut Vec<u8>) {
     let (Some(before), Some(time)) = (before, time) else {
         return out.extend_from_slice(b"(+?.?????????)");
@@ -83,7 +83,7 @@ pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out:
     out.extend_from_slice(&text[3..]);
 }
 
-/// `±0.4 µs ` before an event whose time is not exact; a side that nothing bounds is `∞`.
+/// Writes `±0.4 µs ` before an event whose time is not exact; an unbounded side is `∞`.
 pub(super) fn uncertainty(bounds: &TimeBounds, out: &mut Vec<u8>) {
     let half = bounds.half_width().map(|half| format!("±{} µs ", micros(half)));
     match (half, bounds.lower, bounds.upper) {
@@ -95,10 +95,10 @@ pub(super) fn uncertainty(bounds: &TimeBounds, out: &mut Vec<u8>) {
     }
 }
 
-/// What an event has of its own, in the order in which it is shown.
+/// The scopes of an event, in display order.
 const SCOPES: [Scope; 3] = [Scope::CommonContext, Scope::SpecificContext, Scope::Payload];
 
-/// The context of a packet as its events show it; nothing where all of it is for the reader.
+/// Writes the context of a packet as its events show it; nothing if all its fields are internal to the decoder.
 pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
     let mut fields = TextFields { out, first: true };
     event.tell(Scope::PacketContext, &mut fields)?;
@@ -109,7 +109,7 @@ pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// What comes after the time: host and name, contexts and fields.
+/// Writes what follows the time: host and name, contexts and fields.
 pub(super) fn event(
     names: &StreamNames,
     packet: &[u8],
@@ -131,12 +131,12 @@ pub(super) fn event(
     Ok(())
 }
 
-/// What ftrace and perf write among a system call's arguments, which is none.
+/// Fields that ftrace and perf record among a system call's arguments and that are not arguments.
 const NO_ARGUMENTS: [&[u8]; 2] = [b"__syscall_nr", b"id"];
-/// How the names of fields begin that all events have.
+/// The prefix of fields that all events have.
 const COMMON: &[u8] = b"common_";
 
-/// The fields of an event as arguments of a call: `fd = 3, count = 100`.
+/// Formats the fields of an event as arguments of a call: `fd = 3, count = 100`.
 pub(super) fn arguments(event: &Event<'_, '_, '_>) -> Result<Vec<u8>, Trouble> {
     let mut out = Vec::new();
     event.tell(Scope::Payload, &mut TextFields { out: &mut out, first: true })?;
@@ -151,7 +151,7 @@ pub(super) fn arguments(event: &Event<'_, '_, '_>) -> Result<Vec<u8>, Trouble> {
     Ok(rest.to_vec())
 }
 
-/// A line where something was lost.
+/// Writes a line for lost events or packets.
 pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
     let what = if lost.packets { "packet" } else { "event" };
     let plural = if lost.count == 1 { "" } else { "s" };
@@ -186,7 +186,7 @@ impl TextFields<'_> {
         self.out.extend_from_slice(b" = ");
     }
 
-    /// A number in its base; `negative` where it is below zero and decimal.
+    /// Writes a number in its base; `negative` if it is below zero and decimal.
     fn number(&mut self, value: u64, negative: bool, base: Base) {
         match base {
             Base::Decimal => {
@@ -225,14 +225,14 @@ impl TextFields<'_> {
     }
 }
 
-/// Whether text needs no escapes between quotes.
+/// Returns whether text needs no escapes between quotes.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
-    // All bytes, for that takes several at a time.
+    // No early exit, so that the compiler vectorises the loop.
     text.iter().fold(true, |plain, &byte| plain & is_plain(byte))
 }
 
-/// Text between quotes, with escapes for what is no text.
+/// Writes text between quotes, with escapes for control characters and invalid UTF-8.
 fn quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     if is_plain(text) {

@@ -1,4 +1,4 @@
-//! Every event in order, as text or JSON.
+//! Writes events in order, as text or JSON.
 
 use std::io::Write;
 
@@ -23,30 +23,30 @@ use crate::{
     script::{Lines, Outcome},
 };
 
-/// How to write events.
+/// The output format of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFormat {
-    /// A line each, for people.
+    /// One line of text per event.
     Text,
-    /// A JSON object each.
+    /// One JSON object per line.
     JsonLines,
 }
 
 /// The lines of a slice.
 struct Page {
     text: Vec<u8>,
-    /// Where the time since the line before belongs, and the time of that line: for the first event, whose
+    /// The position at which to insert the time since the previous line, and the time of the first event: its
     /// predecessor is in another slice.
     first: Option<(usize, Option<OriginNanos>)>,
     /// The time of the last event.
     last: Option<OriginNanos>,
-    /// How sure the times of the first event and of the last are, where clocks differ.
+    /// The uncertainty of the first and last event's times, if clocks differ.
     sure: (Option<Sure>, Option<Sure>),
     losses: Vec<Loss>,
     bytes: u64,
 }
 
-/// How sure a time is, and of which clock it is: clocks alone leave an order open.
+/// The uncertainty of a time and its clock: only events of different clocks can be of unknown order.
 #[derive(Clone, Copy)]
 struct Sure {
     clock: usize,
@@ -54,17 +54,17 @@ struct Sure {
 }
 
 impl Sure {
-    /// Whether the clocks leave open which of the two was first.
+    /// Returns whether the uncertainty leaves open which of the two was first.
     fn leaves_open(self, next: Sure) -> bool {
         self.clock != next.clock && !self.bounds.surely_before(&next.bounds)
     }
 }
 
-/// Stands where the clocks can't decide whether an event or the one before it was first.
+/// Marks an event whose order relative to the previous one the clocks leave open.
 const OPEN: &str = "≈";
 
-/// Writes the wanted events to `out` in order of time, at most `limit` lines. `progress` is told the bytes that
-/// were read, and returns whether to go on.
+/// Writes the events that pass the filter to `out` in order of time, at most `limit` lines. `progress` receives the
+/// number of bytes read, and returns whether to continue.
 pub fn script(
     traces: &EventTraces<'_>,
     wanted: &Wanted,
@@ -80,14 +80,14 @@ pub fn script(
     script.outcome()
 }
 
-/// Lines that are being written.
+/// The state of writing lines.
 pub(super) struct Script<'o> {
     format: EventFormat,
     lines: Lines<'o>,
     pub(super) losses: Losses,
-    /// The time of the line before.
+    /// The time of the previous line.
     before: Option<OriginNanos>,
-    /// How sure that is.
+    /// The uncertainty of that time.
     sure: Option<Sure>,
     done: u64,
 }
@@ -112,17 +112,17 @@ impl<'o> Script<'o> {
         Outcome { losses: self.losses, written: self.lines.result }
     }
 
-    /// Whether more would be written.
+    /// Returns whether more lines would be written.
     pub(super) fn want_more(&self) -> bool {
         self.lines.want_more()
     }
 
-    /// Lets the reader of the lines see what was written so far.
+    /// Flushes the lines written so far.
     pub(super) fn flush(&mut self) {
         self.lines.flush();
     }
 
-    /// Writes the wanted events of slices, one slice after another.
+    /// Writes the events of slices that pass the filter, in order of slices.
     pub(super) fn slices(
         &mut self,
         traces: &EventTraces<'_>,
@@ -162,7 +162,7 @@ impl<'o> Script<'o> {
                 delta.extend_from_slice(OPEN.as_bytes());
             }
         }
-        // The time since the last line belongs into the middle of one, which counts as a line only at its end.
+        // The time since the previous line is inserted within a line, which counts towards the limit only at its end.
         self.lines.write(&page.text[..at]);
         if self.lines.want_more() {
             self.lines.write(&delta);
@@ -179,7 +179,7 @@ struct Writer<'t, 'a> {
     traces: &'t EventTraces<'a>,
     filter: Filter,
     names: Vec<Vec<StreamNames>>,
-    /// By trace: a number of its clock; empty where all times are exact.
+    /// By trace: a number of its clock; empty if all times are exact.
     clocks: Vec<usize>,
     format: EventFormat,
     reading: &'t EventReading,
@@ -233,7 +233,7 @@ impl Writer<'_, '_> {
         page
     }
 
-    /// How sure the time of an event is; nothing where all times are exact.
+    /// Returns the uncertainty of an event's time; `None` if all times are exact.
     fn sure(&self, source: &Source<'_, '_>, event: &Event<'_, '_, '_>) -> Option<Sure> {
         let clock = *self.clocks.get(source.trace)?;
         let bounds = source.cursor.clock()?.bounds(event.parts.cycles?);
@@ -281,7 +281,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Numbers of the traces' clocks; none where no trace follows a curve, so that all times are exact.
+/// Returns the numbers of the traces' clocks; empty if no trace follows a curve, so that all times are exact.
 fn clocks(traces: &EventTraces<'_>) -> Vec<usize> {
     let maps: Vec<&TimeMap> = traces.traces.iter().map(|trace| trace.time_map()).collect();
     if maps.iter().all(|map| map.constant().is_some()) {
@@ -290,7 +290,7 @@ fn clocks(traces: &EventTraces<'_>) -> Vec<usize> {
     maps.iter().map(|map| maps.iter().position(|other| other == map).unwrap_or(0)).collect()
 }
 
-/// The context of a packet, made into text for the first of its events.
+/// The context of a packet, formatted once at its first event.
 #[derive(Clone, Default)]
 struct PacketText {
     packet: Option<usize>,
@@ -318,7 +318,7 @@ impl PacketText {
 }
 
 impl Page {
-    /// Takes the line back that begins at `start` and can't be completed.
+    /// Removes the incomplete line that begins at `start`.
     #[cold]
     fn take_back(&mut self, start: usize, loss: Loss) {
         self.text.truncate(start);
@@ -329,7 +329,7 @@ impl Page {
     }
 }
 
-/// An event whose length is known, but not what is in it.
+/// The loss for an event whose length is known but whose fields can't be read.
 fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>, trouble: Trouble) -> Loss {
     let detail = format!("event `{}`: {trouble}", event.class().name);
     let packet = source.cursor.packet();

@@ -1,38 +1,38 @@
-//! Where a session can be read while it is recorded: `net://HOST[:PORT][/host/NAME/SESSION]`.
+//! The address of a live session: `net://HOST[:PORT][/host/NAME/SESSION]`.
 
 use std::fmt;
 
 use hodo_formats::ctf::lttng_live::PORT;
 
-/// What such an address begins with, as for babeltrace2.
+/// The URL schemes of babeltrace2.
 const SCHEMES: [&str; 3] = ["net://", "net4://", "net6://"];
 
-/// A relay daemon, and maybe a session.
+/// The address of a relay daemon, and optionally of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveAddress {
-    /// The daemon's machine.
+    /// The host of the daemon.
     pub host: String,
-    /// Where it listens for viewers.
+    /// The port on which it listens for viewers.
     pub port: u16,
-    /// The machine that is traced, and the session's name.
+    /// The host name of the traced machine, and the session's name.
     pub session: Option<(String, String)>,
 }
 
 impl LiveAddress {
-    /// Whether a text is meant as one.
+    /// Returns whether a text starts with a known scheme.
     pub fn is_meant(text: &str) -> bool {
         SCHEMES.iter().any(|scheme| text.starts_with(scheme))
     }
 
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// What was expected.
+    /// Returns a text with the expected syntax.
     pub fn parse(text: &str) -> Result<LiveAddress, String> {
         let wrong = || format!("`{text}`: net://HOST[:PORT]/host/NAME/SESSION expected");
         let rest = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).ok_or_else(wrong)?;
         let (daemon, path) = rest.split_once('/').unwrap_or((rest, ""));
-        // An address of IPv6 stands in brackets.
+        // An IPv6 address is in brackets.
         let (host, port) = match daemon.strip_prefix('[') {
             Some(inner) => {
                 let (host, after) = inner.split_once(']').ok_or_else(wrong)?;

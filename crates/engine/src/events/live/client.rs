@@ -14,21 +14,21 @@ use hodo_formats::ctf::lttng_live::{
 
 use super::LiveAddress;
 
-/// A daemon answers at once, or not at all.
+/// The timeout of requests: a working daemon answers at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a session can't be read.
+/// Why reading a session failed.
 #[derive(Debug)]
 pub enum LiveError {
     /// The connection failed.
     Connection(LiveAddress, io::Error),
-    /// The daemon says what it may not, or refuses.
+    /// The daemon violates the protocol, or refuses a request.
     Protocol(ProtocolError),
     /// The metadata can't be read.
     Metadata(hodo_formats::error::Error),
-    /// No such session; those that there are.
+    /// No such session; the sessions that exist.
     NoSession(LiveAddress, Vec<String>),
-    /// No event has a context that is asked for.
+    /// No event has this requested context.
     MissingContext(&'static str),
 }
 
@@ -57,7 +57,7 @@ impl From<ProtocolError> for LiveError {
     }
 }
 
-/// A connection.
+/// A connection to a relay daemon.
 pub(super) struct Client {
     address: LiveAddress,
     stream: TcpStream,
@@ -83,7 +83,7 @@ impl Client {
     }
 
     fn read(&mut self, count: usize) -> Result<Vec<u8>, LiveError> {
-        // Room is made as bytes come, whatever was announced.
+        // The buffer grows as bytes arrive: an announced size is not trusted.
         let mut bytes = Vec::new();
         let read = (&mut self.stream).take(count as u64).read_to_end(&mut bytes);
         match read {
@@ -124,7 +124,7 @@ impl Client {
         self.replies(count)
     }
 
-    /// The streams that a session got; `None` where it gets no more.
+    /// Returns the new streams of a session; `None` if it has ended.
     pub(super) fn new_streams(&mut self, session: u64) -> Result<Option<Vec<StreamInfo>>, LiveError> {
         match self.ask(Request::NewStreams { session })? {
             NewStreams::Streams(count) => self.replies(count).map(Some),
@@ -136,8 +136,8 @@ impl Client {
         self.ask(Request::NextIndex { stream })
     }
 
-    /// What the daemon answers where `length` bytes of a packet are asked for, and the bytes that it gives: often all of
-    /// them, and never more.
+    /// Requests `length` bytes of a packet. Returns the daemon's answer and the bytes: often all of them, and never
+    /// more.
     pub(super) fn packet(
         &mut self,
         stream: u64,
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    /// What was added to metadata; nothing where nothing was.
+    /// Returns new metadata; empty if there is none.
     pub(super) fn metadata(&mut self, stream: u64) -> Result<Vec<u8>, LiveError> {
         match self.ask(Request::Metadata { stream })? {
             MetadataHead(MetadataStatus::Bytes(count)) => self.read(count as usize),
@@ -161,7 +161,8 @@ impl Client {
         }
     }
 
-    /// Lets the daemon give what it kept for this viewer to others; it does so anyway when the connection ends.
+    /// Detaches from a session, so that the daemon can serve it to other viewers. Closing the connection has the same
+    /// effect.
     pub(super) fn detach(&mut self, session: u64) {
         let _ = self.stream.write_all(&Request::Detach { session }.encode());
     }

@@ -1,4 +1,4 @@
-//! Sessions that are being recorded, read from LTTng's relay daemon.
+//! Reads live sessions from LTTng's relay daemon.
 //!
 //! ```text
 //! relay daemon ──Client──► packets, beacons ──Viewer──► streams, each known up to a time
@@ -6,9 +6,9 @@
 //!                                          text, JSON ◄──Merge           counts ◄── each packet as it comes
 //! ```
 //!
-//! A stream's packets tell of all that came before they end, and beacons of streams in which nothing happens do so
-//! too. What comes before the least of these times is shown in order; only what a stream tells that is new by then
-//! can come late, and is shown then: nothing is left out, and nothing comes twice.
+//! A stream is known up to the end of its last packet; beacons extend that for idle streams. Events before the minimum
+//! of these times are printed in order. Only new streams can have earlier events: these are printed late. No event is
+//! dropped or printed twice.
 
 mod address;
 mod client;
@@ -30,22 +30,22 @@ use crate::{Losses, script::Outcome};
 use client::Client;
 use viewer::Viewer;
 
-/// How long to wait where nothing was new.
+/// The polling interval when there is no new data.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The sessions that a relay daemon has.
+/// Returns the sessions of a relay daemon.
 ///
 /// # Errors
-/// A daemon that can't be asked.
+/// Returns an error if the daemon can't be queried.
 pub fn live_sessions(address: &LiveAddress) -> Result<Vec<Session>, LiveError> {
     Client::connect(address)?.sessions()
 }
 
-/// Writes the wanted events of a session as they come, until the session ends, `limit` lines are written, or
-/// `go_on` says that somebody has enough; what is there then is still written.
+/// Writes the events of a session that pass the filter as they arrive, until the session ends, `limit` lines are
+/// written, or `go_on` returns `false`; the events received by then are still written.
 ///
 /// # Errors
-/// A session that can't be read.
+/// Returns an error if the session can't be read.
 pub fn live_script(
     address: &LiveAddress,
     wanted: &Wanted,
@@ -81,11 +81,12 @@ pub fn live_script(
     Ok(script.outcome())
 }
 
-/// Folds counts of the wanted events of a session, until it ends or `go_on` returns false. `each` gets the table so
-/// far, now and then. Streams may come and go, so `analysis` must not tell them apart by their indices.
+/// Folds counts of the events of a session that pass the filter, until it ends or `go_on` returns `false`. `each`
+/// receives the table so far after each poll. Streams may come and go, so `analysis` must not distinguish them by
+/// index.
 ///
 /// # Errors
-/// A session that can't be read.
+/// Returns an error if the session can't be read.
 pub fn live_count(
     address: &LiveAddress,
     analysis: &dyn AnyAnalysis,
@@ -128,7 +129,7 @@ pub fn live_count(
     }
 }
 
-/// Refuses contexts that are asked for and that no event has, once there are streams.
+/// Checks that events have the requested contexts, once there are streams.
 fn check(wanted: &Wanted, traces: &super::EventTraces<'_>) -> Result<(), LiveError> {
     let has_streams = traces.traces.iter().any(|trace| !trace.streams.is_empty());
     match wanted.missing_contexts(traces).filter(|_| has_streams) {

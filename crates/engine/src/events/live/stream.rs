@@ -1,4 +1,4 @@
-//! A stream that is being recorded: its packets that are not shown yet.
+//! A live stream: its packets that are not printed yet.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -8,35 +8,35 @@ use hodo_formats::events::{LivePacketReader, Stream, StreamPacket, Trace};
 
 use crate::events::slices::Part;
 
-/// A stream.
+/// A live stream.
 pub(super) struct LiveStream {
     /// Its id, for requests.
     pub(super) id: u64,
-    /// Its channel.
+    /// The name of its channel.
     pub(super) name: String,
     pub(super) held: VecDeque<Held>,
     live_packets: LivePacketReader,
-    /// Index of the packet in which what is not shown yet begins.
+    /// Index of the packet that contains the first event that is not printed yet.
     start: usize,
-    /// What comes before this time was shown.
+    /// Events before this time are printed.
     shown_to: Option<OriginNanos>,
-    /// All that comes before this time is there.
+    /// All events before this time have arrived.
     pub(super) known_to: Option<OriginNanos>,
     pub(super) has_ended: bool,
-    /// End and beginning of the last packet that came.
+    /// End and begin timestamp of the last packet that arrived, in clock cycles.
     pub(super) last: Option<(u64, u64)>,
-    /// After a new connection: packets up to this one came already.
+    /// After a reconnection: packets up to this one have already arrived.
     pub(super) resume: Option<(u64, u64)>,
-    /// The packet that the daemon announced, and that is not there yet.
+    /// The announced packet that has not arrived completely.
     pub(super) awaited: Option<Awaited>,
 }
 
-/// A packet of which not everything came yet.
+/// An incomplete packet.
 pub(super) struct Awaited {
     pub(super) index: Index,
     /// Its first bytes.
     pub(super) bytes: Vec<u8>,
-    /// Since when the daemon gives no bytes of it, and does not say why.
+    /// The time since which the daemon sends no bytes of it, without a reason.
     pub(super) stalled: Option<Instant>,
 }
 
@@ -63,27 +63,27 @@ impl LiveStream {
         }
     }
 
-    /// Takes a packet that came.
+    /// Adds a packet that arrived.
     ///
     /// # Errors
-    /// Why it can't be read.
+    /// Returns the reason if it can't be decoded.
     pub(super) fn take(&mut self, trace: &Trace<'static>, file: usize, bytes: Vec<u8>) -> Result<(), String> {
         let StreamPacket { file, bytes: _, packet, clock, begin, end, events_lost, packets_lost, pieces } =
             self.live_packets.next(trace, file, &bytes)?;
         let packet =
             StreamPacket { file, bytes: &[], packet, clock, begin, end, events_lost, packets_lost, pieces };
-        // A time that goes back does not make known what was not.
+        // `known_to` never decreases, even if packet times go back.
         self.known_to = self.known_to.max(end);
         self.held.push_back(Held { bytes, packet });
         Ok(())
     }
 
-    /// Bytes that are held.
+    /// Returns the number of bytes held.
     pub(super) fn bytes(&self) -> u64 {
         self.held.iter().map(|held| held.bytes.len() as u64).sum()
     }
 
-    /// The stream of its packets; `None` where there is none.
+    /// Returns the stream of its packets; `None` if there are none.
     pub(super) fn stream(&self) -> Option<Stream<'_>> {
         let first = self.held.front()?;
         let packets = self.held.iter().map(|held| StreamPacket { bytes: &held.bytes, ..held.packet.clone() });
@@ -97,19 +97,19 @@ impl LiveStream {
         })
     }
 
-    /// Index of the packet that is open at a time.
+    /// Returns the index of the packet that is open at a time.
     fn open_at(&self, time: OriginNanos) -> usize {
         self.held.partition_point(|held| held.packet.begin <= Some(time)).saturating_sub(1)
     }
 
-    /// What is to be shown now: up to a time, or all.
+    /// Returns the part to print: up to `to`, or all.
     pub(super) fn part(&self, trace: usize, stream: usize, to: Option<OriginNanos>) -> Part {
         let last = to.map(|to| self.open_at(to).max(self.start));
         let end = last.map_or(self.held.len(), |last| (last + 1).min(self.held.len()));
         Part { trace, stream, packets: self.start..end, skip_before: self.shown_to, stop_at: last.zip(to) }
     }
 
-    /// It was shown: up to a time, or all.
+    /// Marks events as printed: up to `to`, or all.
     pub(super) fn shown(&mut self, to: Option<OriginNanos>) {
         match to {
             Some(to) => {
@@ -117,7 +117,7 @@ impl LiveStream {
                     self.start = self.open_at(to).max(self.start);
                     self.shown_to = Some(to);
                 }
-                // The packet before tells when what was lost was lost.
+                // The previous packet's end bounds the time of lost events.
                 let done = self.start.saturating_sub(1);
                 self.held.drain(..done);
                 self.start -= done;

@@ -1,4 +1,4 @@
-//! A viewer of a session: asks for what is new, and keeps it until it can be shown in order.
+//! A viewer of a session: requests new packets, and holds them until they can be printed in order.
 
 use std::{
     collections::BTreeMap,
@@ -25,9 +25,9 @@ use crate::{
     events::{EventTraces, slices::Part},
 };
 
-/// Bytes of packets that are held before some are shown.
+/// Maximum number of packet bytes to hold before some are printed.
 const MOST_HELD: u64 = 32 << 20;
-/// How often a lost connection is made anew, and how long that waits in between.
+/// Maximum number of attempts to reconnect; `PAUSE` is the time between them.
 const ATTEMPTS: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -35,9 +35,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Viewer {
     address: LiveAddress,
     client: Client,
-    /// Ids of the sessions of that name.
+    /// Ids of the sessions with the requested name.
     sessions: Vec<u64>,
-    /// By the daemon's ids.
+    /// By the daemon's trace id.
     traces: BTreeMap<u64, LiveTrace>,
     needs_streams: bool,
     has_ended: bool,
@@ -50,13 +50,13 @@ struct LiveTrace {
     metadata_stream: Option<u64>,
     metadata: Vec<u8>,
     needs_metadata: bool,
-    /// What metadata says, once it is complete enough to be read.
+    /// The trace of the metadata, once it can be parsed.
     trace: Option<Trace<'static>>,
     streams: Vec<LiveStream>,
 }
 
 impl LiveTrace {
-    /// Gets what metadata there is, and reads it; whether any was new.
+    /// Requests and parses new metadata; returns whether there was any.
     fn update(&mut self, client: &mut Client) -> Result<bool, LiveError> {
         let Some(stream) = self.metadata_stream else { return Ok(false) };
         let before = self.metadata.len();
@@ -71,7 +71,7 @@ impl LiveTrace {
             self.needs_metadata = false;
             return Ok(false);
         }
-        // What was cut in the middle becomes whole with the next piece.
+        // Metadata that ends in the middle of a declaration fails to parse until the next piece arrives.
         if let Ok(class) = read_metadata(&self.metadata) {
             self.trace = Some(Trace::without_streams(self.name.clone(), class, Vec::new()));
             self.needs_metadata = false;
@@ -81,7 +81,7 @@ impl LiveTrace {
 }
 
 impl Viewer {
-    /// Attaches to the session that an address names.
+    /// Attaches to the session of an address.
     pub(super) fn attach(address: &LiveAddress) -> Result<Viewer, LiveError> {
         let client = Client::connect(address)?;
         let mut viewer = Viewer {
@@ -137,12 +137,12 @@ impl Viewer {
         }
     }
 
-    /// Whether nothing more can come.
+    /// Returns whether no more data can arrive.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Gets what is new; whether anything was. A connection that is lost is made anew.
+    /// Requests new data; returns whether there was any. Reconnects if the connection is lost.
     pub(super) fn gather(&mut self, go_on: &dyn Fn() -> bool) -> Result<bool, LiveError> {
         let error = match self.gather_once(go_on) {
             Err(LiveError::Connection(_, error)) => error,
@@ -153,7 +153,7 @@ impl Viewer {
             if !go_on() {
                 return Ok(false);
             }
-            // For a while the daemon may take the viewer that was lost for another one.
+            // For a while the daemon may still consider the old connection attached.
             if self.reconnect().is_ok() {
                 return Ok(true);
             }
@@ -170,7 +170,8 @@ impl Viewer {
         Ok(false)
     }
 
-    /// Attaches anew. The daemon then sends everything again, of which what came already is left out.
+    /// Reconnects and attaches again. The daemon then sends everything again, and packets that already arrived are
+    /// skipped.
     fn reconnect(&mut self) -> Result<(), LiveError> {
         self.client = Client::connect(&self.address)?;
         for trace in self.traces.values_mut() {
@@ -198,7 +199,7 @@ impl Viewer {
                 }
                 for index in 0..trace.streams.len() {
                     let stream = &trace.streams[index];
-                    // Those that hold the others back come first.
+                    // Only the streams that limit the horizon are fetched.
                     if !stream.has_ended && trace.trace.is_some() && stream.known_to <= horizon {
                         let next = fetch(trace, index, &mut self.client, &mut self.losses)?;
                         progressed |= next.progressed;
@@ -218,7 +219,7 @@ impl Viewer {
         self.traces.values().flat_map(|trace| &trace.streams)
     }
 
-    /// How many streams the session has had.
+    /// Returns the number of streams that the session has had.
     pub(super) fn stream_count(&self) -> u64 {
         self.streams().count() as u64
     }
@@ -236,16 +237,16 @@ impl Viewer {
         Ok(())
     }
 
-    /// Up to which time everything is there; `None` where some stream has told of none yet.
+    /// Returns the time up to which all streams are known; `None` if a stream has not reported a time yet.
     pub(super) fn horizon(&self) -> Option<OriginNanos> {
         let known = self.streams().filter(|stream| !stream.has_ended).map(|stream| stream.known_to);
-        // Of ended streams everything is there.
+        // Ended streams do not limit the horizon.
         let ended =
             self.streams().filter(|stream| stream.has_ended).filter_map(|stream| stream.known_to).max();
         known.min().unwrap_or(ended)
     }
 
-    /// The traces of what is held, and what of their streams is to be shown up to a time, or to the end.
+    /// Returns the traces of the held packets, and the part of each stream to print: up to `to`, or to the end.
     pub(super) fn traces(&self, to: Option<OriginNanos>) -> (EventTraces<'_>, Vec<Part>) {
         let (mut traces, mut parts) = (Vec::new(), Vec::new());
         for live in self.traces.values() {
@@ -264,14 +265,14 @@ impl Viewer {
         (EventTraces { traces, maps: None }, parts)
     }
 
-    /// It was shown up to a time, or to the end.
+    /// Marks events as printed: up to `to`, or to the end.
     pub(super) fn shown(&mut self, to: Option<OriginNanos>) {
         for trace in self.traces.values_mut() {
             trace.streams.iter_mut().for_each(|stream| stream.shown(to));
         }
     }
 
-    /// Says that no more is wanted.
+    /// Detaches from all sessions.
     pub(super) fn detach(&mut self) {
         for session in self.sessions.clone() {
             self.client.detach(session);
@@ -279,14 +280,14 @@ impl Viewer {
     }
 }
 
-/// What came of asking a stream.
+/// The result of a request to a stream.
 #[derive(Default)]
 struct Next {
     progressed: bool,
     new_streams: bool,
 }
 
-/// Asks a stream for its next packet, or for the rest of the one that was announced.
+/// Requests the next packet of a stream, or the rest of an announced one.
 fn fetch(
     trace: &mut LiveTrace,
     index: usize,
@@ -308,7 +309,7 @@ fn fetch(
             let stream = &mut trace.streams[index];
             stream.has_ended = true;
             found.progressed = true;
-            // The daemon was to send again what came before, and then the rest.
+            // After a reconnection, the daemon should have sent the earlier packets again, and then the rest.
             if stream.resume.take().is_some() {
                 let detail = "the connection was lost, and made anew too late for what came meanwhile";
                 losses.add(lost(stream, Cause::CutShort, 0..0, detail.to_owned()));
@@ -334,7 +335,7 @@ fn fetch(
     Ok(found)
 }
 
-/// Asks for the bytes of a packet as long as that gets on. A packet that is not complete then is asked for again later.
+/// Requests the bytes of a packet while more arrive. An incomplete packet is requested again later.
 fn fetch_packet(
     trace: &mut LiveTrace,
     index: usize,
@@ -384,7 +385,7 @@ fn fetch_packet(
     Ok(found)
 }
 
-/// Where a packet lies in the daemon's file.
+/// Returns the byte range of a packet in the daemon's file.
 fn range(index: &Index) -> Range<u64> {
     index.offset..index.offset.saturating_add(index.length.into())
 }
@@ -393,7 +394,7 @@ fn lost(stream: &LiveStream, cause: Cause, bytes: Range<u64>, detail: String) ->
     Loss { stream: stream.name.clone(), cause, bytes, time: None, count: 1, detail }
 }
 
-/// The time before which a stream has nothing more.
+/// Returns the time of a beacon: the stream has no further events before it.
 fn beacon(trace: &LiveTrace, index: &Index) -> Option<OriginNanos> {
     let class = &trace.trace.as_ref()?.class;
     let clock = class.streams.get(&index.stream_class)?.clock?;
