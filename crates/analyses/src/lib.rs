@@ -4,7 +4,7 @@
 //! Item… ──fold──► partial ──merge──► partial of the whole, or of each thread ──finish──► Table
 //! ```
 //!
-//! Each analysis is a folder; [`each`] lists their reports. Analyses name no format and no view.
+//! Each analysis is a module; [`each`] lists their reports. Analyses do not depend on trace formats or output formats.
 
 pub mod blocks;
 pub mod calls;
@@ -47,7 +47,7 @@ pub use stack::Entry as FrameEntry;
 
 use hodo_model::Visitor;
 
-/// Hands every report to `visitor`, in the order of `hodo report --list`. A new analysis is a line here.
+/// Calls `visitor` with every report, in the order of `hodo report --list`. Register a new analysis here.
 pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&profile::FUNCTIONS);
     visitor.visit(&profile::TREE);

@@ -1,7 +1,7 @@
-//! Executions of functions, from call to return as the call stack says.
+//! Executions of functions, from call to return, according to the call stack.
 //!
-//! A part begins with a stack that is not known. What happens above the oldest frame that is known is told at once;
-//! what reaches below it waits in [`Item`]s for the parts before, which [`Partial::merge`] puts together.
+//! A part begins with an unknown stack. Executions above the oldest known frame are reported immediately. What reaches
+//! below it is stored in [`Item`]s until [`Partial::merge`] combines it with the earlier parts.
 
 use std::mem;
 
@@ -20,39 +20,39 @@ use crate::{
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
-/// Which functions.
+/// The functions to analyse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// One, of which each execution is kept.
+    /// One function; each execution is kept.
     One(FunctionId),
-    /// All, of which sums are kept.
+    /// All functions; sums are kept.
     Each,
 }
 
-/// An execution that ended.
+/// A completed execution.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) begin: Mark,
     pub(super) end: Mark,
     pub(super) function: FunctionId,
     pub(super) caller: FunctionId,
-    /// Executions of the same function below it.
+    /// Number of executions of the same function below it on the stack.
     pub(super) level: u32,
     pub(super) ended: Ended,
 }
 
-/// What a part tells of frames that began before, in order.
+/// An entry of a part's log, in order, that may depend on the frames of earlier parts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Item {
     /// An execution ended whose begin is known.
     Done(Done),
     /// Execution arrived at a frame below those that are known.
     Arrive(Box<Arrived>, Mark),
-    /// All that was open has ended as far as is known.
+    /// All open executions are lost.
     Forget(Mark),
 }
 
-/// How execution came to a frame, and whether that was from outside of what is traced.
+/// How execution arrived at a frame, and whether it came from untraced code.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Arrived {
     edge: Edge,
@@ -60,19 +60,19 @@ struct Arrived {
     entered: bool,
 }
 
-/// What is noted of a frame.
+/// The note of a frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Note {
     begin: Mark,
     caller: FunctionId,
 }
 
-/// Executions of a function together.
+/// The summed executions of a function.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sum {
     pub(super) time: Durations,
     pub(super) instructions: Durations,
-    /// Executions that began or ended outside of what was recorded.
+    /// Number of executions that began or ended outside the recording.
     pub(super) incomplete: u64,
 }
 
@@ -84,33 +84,33 @@ impl Add for Sum {
     }
 }
 
-/// What some part of a thread shows of executions.
+/// The executions in a part of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     clocks: Clocks,
     items: Vec<Item>,
-    /// Known frames; the oldest is the one that was arrived at last.
+    /// Known frames; the oldest is the last one at which execution arrived from unknown frames.
     stack: SpareCapacityStack<Frame<Note>>,
     edge: Edge,
-    /// Executions of the one function that are open, above the oldest frame.
+    /// Number of open executions of the selected function, above the oldest frame.
     level: u32,
-    /// By function, where all are asked for.
+    /// By function, if all functions are analysed.
     pub(super) sums: FxHashMap<FunctionId, Sum>,
-    /// Executions that wait for the clock, where all are asked for.
+    /// Executions that wait for the next timestamp, if all functions are analysed.
     #[serde(skip)]
     waiting: Vec<Done>,
-    /// Items before these have their times, and their cycles.
+    /// The items before these indices have their times, and their cycles.
     #[serde(skip)]
     told: [usize; 2],
 }
 
-/// Takes in where frames begin and end.
+/// Observes where frames begin and end.
 struct Watcher<'p> {
     which: Which,
     below: Below,
     at: Mark,
     ended: Ended,
-    /// Whether execution came from outside of what is traced, as it does where a signal handler is over.
+    /// Whether execution came from untraced code, as at the end of a signal handler.
     entered: bool,
     level: &'p mut u32,
     items: &'p mut Vec<Item>,
@@ -148,7 +148,7 @@ impl Watch<Note> for Watcher<'_> {
     }
 }
 
-/// How frames end that are left over an edge to an arrival.
+/// Returns how frames end that are left over an edge to an arrival.
 #[inline(always)]
 fn how(edge: Edge, at: &Arrival) -> Ended {
     match edge {
@@ -173,12 +173,12 @@ impl Partial {
         }
     }
 
-    /// Instructions of the part.
+    /// Returns the number of instructions of the part.
     pub(super) fn instructions(&self) -> u64 {
         self.clocks.instructions
     }
 
-    /// Whether it holds together.
+    /// Returns whether it is consistent.
     pub(super) fn is_sound(&self, which: Which) -> bool {
         let is_asked = |frame: &&Frame<Note>| which == Which::One(frame.function);
         stack::is_sound(&self.stack)
@@ -190,7 +190,7 @@ impl Partial {
             && self.stack.iter().skip(1).filter(is_asked).count() == self.level as usize
     }
 
-    /// Takes in what is seen next.
+    /// Folds the next event.
     #[inline]
     pub(super) fn fold(&mut self, which: Which, seen: &FlowEvent<'_>) {
         match *seen {
@@ -216,7 +216,7 @@ impl Partial {
         }
     }
 
-    /// Takes in function runs that follow each other, and what the last instruction of each was; and then a time.
+    /// Folds consecutive function runs, each followed by its transfer, and then a timestamp.
     #[inline]
     pub(super) fn fold_function_runs(
         &mut self,
@@ -250,7 +250,7 @@ impl Partial {
     /// Moves the stack over an edge.
     ///
     /// # Errors
-    /// What the edge is to frames that are not known; the frame that was arrived at is then the oldest.
+    /// Returns the edge as the unknown frames see it; the arrived frame is then the oldest.
     #[inline(always)]
     fn arrive(&mut self, which: Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), Edge> {
         let &Arrived { edge, at, entered } = arrived;
@@ -269,7 +269,7 @@ impl Partial {
         known
     }
 
-    /// Nothing is known of the stack any more.
+    /// Discards the stack: it is unknown after a gap.
     fn forget(&mut self, which: Which, below: Below, at: Mark) {
         self.leave_all(which, below, at, Ended::Lost);
         if below == Below::Unknown {
@@ -284,7 +284,7 @@ impl Partial {
         cut(stack, &mut Watcher { which, below, at, ended, entered, level, items, waiting }, 0);
     }
 
-    /// A clock was read.
+    /// Sets the values of all marks that wait for a clock reading.
     fn tell(&mut self, reading: &Reading) {
         let told = &mut self.told[usize::from(reading.of() == Of::Cycles)];
         for item in &mut self.items[*told..] {
@@ -297,7 +297,7 @@ impl Partial {
             }
         }
         *told = self.items.len();
-        // Frames that are newer than the last reading stand on older ones.
+        // Frames entered since the last reading are on top of the stack.
         for frame in self.stack.iter_mut().rev() {
             if !reading.is_awaited(&frame.note.begin) {
                 break;
@@ -325,7 +325,7 @@ impl Partial {
         }
     }
 
-    /// Adds what the part that follows tells; below this one's frames is what `below` says.
+    /// Adds the next part; `below` is what lies below this one's frames.
     fn follow(&mut self, which: Which, below: Below, later: Partial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.behind(instructions, segments);
@@ -360,13 +360,13 @@ impl Partial {
         mem::take(&mut self.waiting).iter().for_each(|done| self.sum(done));
     }
 
-    /// Joins two neighbours.
+    /// Merges the next part.
     pub(super) fn merge(mut self, which: Which, later: Partial) -> Partial {
         self.follow(which, Below::Unknown, later);
         self
     }
 
-    /// The executions of a whole thread, in the order in which they ended, where one function is asked for.
+    /// Returns the executions of a whole thread in order of their ends, if one function is analysed, and the sums.
     pub(super) fn close(self, which: Which) -> (Vec<Done>, FxHashMap<FunctionId, Sum>) {
         let mut whole = Partial::unknown();
         whole.follow(which, Below::Nothing, self);
@@ -395,7 +395,7 @@ mod tests {
         FlowEvent::Run { at, instructions, code }
     }
 
-    /// Instructions and ends of the executions of function 2.
+    /// Returns the instructions and ends of the executions of function 2.
     fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, Ended)> {
         let which = Which::One(FunctionId { module: 1, index: 2 });
         let mut partial = Partial::unknown();
@@ -411,7 +411,7 @@ mod tests {
         let ends = |behind: &[FlowEvent<'static>]| executions(&[&before, behind].concat());
         let back = run(1, Place::Middle, 3);
         assert_eq!(ends(&[FlowEvent::Return, back]), [(7, Ended::Returned)]);
-        // A tail call is part of what jumps.
+        // A tail call is part of the function that jumps.
         assert_eq!(ends(&[run(3, Place::Entry, 4), FlowEvent::Return, back]), [(11, Ended::Returned)]);
         assert_eq!(ends(&[FlowEvent::IndirectJump, back]), [(7, Ended::Unwound)]);
         assert_eq!(ends(&[FlowEvent::Gap, back]), [(7, Ended::Lost)]);

@@ -1,4 +1,4 @@
-//! Every function by how heavy its tail is.
+//! Ranks functions by the cost of their tail.
 
 use hodo_model::{Column, FinishContext, FunctionId, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
@@ -9,8 +9,8 @@ use crate::{
     durations::{Durations, add_all},
 };
 
-/// What executions beyond the 99th percentile ran beyond the median, together: what the tail costs. From buckets, to
-/// 1/64 of itself.
+/// Returns the cost of the tail: for all executions beyond the 99th percentile, the sum of their instructions beyond
+/// the median. Computed from histogram buckets, with a relative error of 1/64 in lengths.
 fn tail(instructions: &Durations) -> u64 {
     let (Some(typical), Some(bound)) = (instructions.percentile(50), instructions.percentile(99)) else {
         return 0;

@@ -1,4 +1,4 @@
-//! Intervals of a kernel's events: system calls and handlers of interrupts.
+//! Intervals of kernel events: system calls and interrupt handlers.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn interval(thread: Arc<str>, (begin, time): (Nanos, u64), cpu: u32) -> Interval
     }
 }
 
-/// The table of intervals, in the order in which they begin.
+/// Makes the table of intervals, in order of begin.
 fn table(mut intervals: Vec<Interval>, unmatched: u64, subject: &str, of: &FinishContext<'_>) -> Table {
     intervals.sort_by(|one, other| {
         let key = |interval: &Interval| (interval.begin, interval.cpu, interval.time);
@@ -43,7 +43,7 @@ fn table(mut intervals: Vec<Interval>, unmatched: u64, subject: &str, of: &Finis
     Found { intervals, unmatched, subject: subject.to_owned(), ..Found::default() }.table(of)
 }
 
-/// System calls with a name.
+/// An analysis of the system calls of this name.
 #[derive(Clone, Debug)]
 pub(super) struct Syscalls {
     pub(super) name: String,
@@ -84,18 +84,18 @@ impl Analysis for Syscalls {
     }
 }
 
-/// Runs of the handler of the interrupt with a number.
+/// An analysis of the handler runs of the interrupt with this number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interrupts {
     pub(super) number: u32,
 }
 
-/// What is known after some events.
+/// The state after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Partial {
     /// By CPU.
     pairs: Pairs<Nanos, (Nanos, u32)>,
-    /// When they began, how long they took, and on which CPU.
+    /// Begin, duration in nanoseconds, and CPU of each run.
     found: Vec<(Nanos, u64, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! Pairs of markers with names: those that ship with the program, and those of a file of the user's.
+//! Named pairs of markers: those that ship with the program, and those of a user's file.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,10 +10,10 @@ use super::marker::{MarkerError, Named, parse};
 /// The pairs that ship with the program.
 const SHIPPED: &str = include_str!("pairs.toml");
 
-/// Two markers and what lies between them.
+/// A named pair of markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPair {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// What it measures.
     pub help: String,
@@ -21,11 +21,11 @@ pub struct NamedPair {
     pub from: Vec<Named>,
     /// Where they end.
     pub to: Vec<Named>,
-    /// Which belong together.
+    /// How begins and ends are paired.
     pub nesting: Nesting,
 }
 
-/// The same as a file has it.
+/// A [`NamedPair`] as written in a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -46,12 +46,12 @@ enum WrittenNesting {
     Last,
 }
 
-/// Why a text holds no pairs.
+/// Why a text is rejected.
 #[derive(Debug)]
 pub enum PairsError {
-    /// It is no TOML, or not of pairs.
+    /// It is not TOML, or not in the format of pairs.
     Toml(Box<toml::de::Error>),
-    /// A marker of this pair can't be read.
+    /// A marker of this pair can't be parsed.
     Marker(String, MarkerError),
 }
 
@@ -66,15 +66,15 @@ impl fmt::Display for PairsError {
 
 impl std::error::Error for PairsError {}
 
-/// The pairs that ship with the program, by name.
+/// Returns the pairs that ship with the program, sorted by name.
 pub fn shipped() -> Vec<NamedPair> {
     user_pairs(SHIPPED).expect("what ships can be read: a test reads it")
 }
 
-/// The pairs of a user's file: a TOML table for each, with `from`, `to`, and if need be `nesting` and `help`.
+/// Parses the pairs of a user's file: a TOML table for each, with `from`, `to`, and optionally `nesting` and `help`.
 ///
 /// # Errors
-/// What can't be read, and where.
+/// Returns what can't be parsed, and where.
 pub fn user_pairs(text: &str) -> Result<Vec<NamedPair>, PairsError> {
     let written: BTreeMap<String, Written> =
         toml::from_str(text).map_err(|error| PairsError::Toml(Box::new(error)))?;

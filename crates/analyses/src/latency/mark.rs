@@ -1,4 +1,4 @@
-//! Places in a thread's execution, and the clocks that tell when that was.
+//! Positions in a thread's execution, and their clock values.
 
 use std::mem;
 
@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Shares;
 
-/// No clock tells.
+/// The value is unknown.
 const UNKNOWN: u64 = u64::MAX;
-/// The next clock tells.
+/// The next clock reading determines the value.
 const PENDING: u64 = u64::MAX - 1;
 
-/// A place between two instructions of a thread.
+/// A position between two instructions of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
-    /// Instructions of the thread, or of the part, before it.
+    /// Number of instructions of the thread, or of the part, before it.
     pub(super) before: u64,
     /// In nanoseconds.
     time: u64,
-    /// Core cycles of the segment before it.
+    /// Core cycles since the beginning of its segment.
     cycles: u64,
-    /// Segments of the thread, or of the part, before its own.
+    /// Number of segments of the thread, or of the part, before its own.
     segment: u32,
 }
 
 impl Mark {
-    /// When that was, where a clock tells.
+    /// Returns its time in nanoseconds, if known.
     pub(super) fn time(&self) -> Option<u64> {
         Some(self.time).filter(|&time| time < PENDING)
     }
 
-    /// Core cycles from here to a later mark, where they are counted through.
+    /// Returns the core cycles from here to a later mark, if they are counted without interruption.
     pub(super) fn cycles_until(&self, later: &Mark) -> Option<u64> {
         let counted = self.segment == later.segment && self.cycles < PENDING && later.cycles < PENDING;
         counted.then(|| later.cycles.saturating_sub(self.cycles))
     }
 
-    /// The same mark where so many instructions and segments came before the part.
+    /// Shifts the mark by the instructions and segments before its part.
     pub(super) fn behind(self, instructions: u64, segments: u32) -> Mark {
         Mark {
             before: self.before.saturating_add(instructions),
@@ -48,23 +48,23 @@ impl Mark {
     }
 }
 
-/// Which clock a reading is of.
+/// The clock of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Time,
     Cycles,
 }
 
-/// What passed between two readings of a clock, spread evenly over the instructions that ran meanwhile.
+/// The difference between two readings of a clock, spread evenly over the instructions executed between them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     of: Of,
-    /// The earlier reading, and the instructions before it; none where nobody knows.
+    /// The earlier reading, the instructions before it, and the share of each instruction; `None` if unknown.
     since: Option<(u64, u64, Shares)>,
 }
 
 impl Reading {
-    /// Tells a mark, which waits for it.
+    /// Sets the value of a mark that waits for it.
     #[inline]
     pub(super) fn tell(&self, mark: &mut Mark) {
         let value = match self.of {
@@ -78,29 +78,29 @@ impl Reading {
         }
     }
 
-    /// Whether a mark waits for it.
+    /// Returns whether a mark waits for it.
     #[inline]
     pub(super) fn is_awaited(&self, mark: &Mark) -> bool {
         PENDING == if self.of == Of::Time { mark.time } else { mark.cycles }
     }
 
-    /// Which clock it is of.
+    /// Returns its clock.
     pub(super) fn of(&self) -> Of {
         self.of
     }
 }
 
-/// A clock of a segment: its last reading, and the instructions before that.
+/// A clock of a segment: its last reading, and the number of instructions before that.
 type Last = (Option<u64>, u64);
 
-/// The clocks of a part of a thread, and how much ran so far.
+/// The clocks of a part of a thread, and its progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Clocks {
-    /// Instructions so far.
+    /// Number of instructions so far.
     pub(super) instructions: u64,
-    /// Segments that ended.
+    /// Number of segments that ended.
     pub(super) segments: u32,
-    // Between segments, where parts travel, nothing is known of clocks.
+    // Parts are serialised only between segments, where no clock is known.
     #[serde(skip)]
     time: Last,
     #[serde(skip)]
@@ -108,13 +108,13 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// The present place.
+    /// Returns a mark at the current position.
     #[inline]
     pub(super) fn mark(&self) -> Mark {
         Mark { before: self.instructions, time: PENDING, cycles: PENDING, segment: self.segments }
     }
 
-    /// Takes in what is seen, and hands `tell` the readings that this makes, for all marks that wait for them.
+    /// Folds an event, and passes each new reading to `tell`, for all marks that wait for it.
     #[inline]
     pub(super) fn fold(&mut self, seen: &FlowEvent<'_>, mut tell: impl FnMut(&Reading)) {
         match *seen {
@@ -133,7 +133,7 @@ impl Clocks {
         }
     }
 
-    /// The reading that a time makes.
+    /// Returns the reading of a timestamp.
     #[inline]
     pub(super) fn time(&mut self, now: Nanos) -> Reading {
         self.read(Of::Time, Some(now.0))
@@ -148,7 +148,7 @@ impl Clocks {
         Reading { of, since: since.zip(now).map(shares) }
     }
 
-    /// Counts what ran in a later part.
+    /// Adds the progress of the next part.
     pub(super) fn add(&mut self, later: &Clocks) {
         self.instructions = self.instructions.saturating_add(later.instructions);
         self.segments = self.segments.saturating_add(later.segments);

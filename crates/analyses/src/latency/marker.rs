@@ -1,4 +1,4 @@
-//! Markers as people write them.
+//! Parses markers.
 //!
 //! ```text
 //! marker      = one { "|" one }
@@ -12,26 +12,26 @@ use std::fmt;
 use hodo_model::{Marker, Pattern, Prefix};
 use iced_x86::Mnemonic;
 
-/// A marker whose names nobody has looked up yet.
+/// A parsed marker with unresolved names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
     /// As [`Marker::Instructions`].
     Instructions(Vec<Pattern>),
-    /// The entry of the functions with a name, which may end in `*`.
+    /// The entry of the functions with this name, which may end in `*`.
     Entry(String),
-    /// Their returns.
+    /// The returns of the functions with this name, which may end in `*`.
     Exit(String),
     /// As [`Marker::Address`].
     Address(u64),
-    /// A line of source: the end of the file's path, and the line from 1.
+    /// A source line: a suffix of the file's path, and the line number from 1.
     Line(String, u32),
 }
 
-/// Why a text is no marker.
+/// Why a text is not a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkerError {
     text: String,
-    /// The byte at which it goes wrong.
+    /// The byte offset of the error.
     at: usize,
     why: String,
 }
@@ -45,19 +45,19 @@ impl fmt::Display for MarkerError {
 
 impl std::error::Error for MarkerError {}
 
-/// Reads a marker, or several of which each is one.
+/// Parses one or more alternative markers.
 ///
 /// # Errors
-/// What was expected, and where.
+/// Returns what was expected, and the position.
 pub fn parse(text: &str) -> Result<Vec<Named>, MarkerError> {
     let wrong = |at, why: String| MarkerError { text: text.to_owned(), at, why };
     parts(text, '|').map(|(at, one)| marker(one).map_err(|(within, why)| wrong(at + within, why))).collect()
 }
 
-/// A place in a text, and what was expected there.
+/// A byte offset in a text, and what was expected there.
 type Wrong = (usize, String);
 
-/// The parts between separators, without blanks around them, and where each begins.
+/// Returns the trimmed parts between separators, and the offset of each.
 fn parts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
     let mut next = 0;
     text.split(separator).map(move |part| {
@@ -109,7 +109,7 @@ fn instruction(text: &str) -> Result<Pattern, Wrong> {
         _ => None,
     };
     let (name, operands) = if prefix.is_some() { word(rest) } else { (first, rest) };
-    // Operands end the text, and the name stands before them and some blanks.
+    // The operands are at the end of the text; the name precedes them and some blanks.
     let at = text[..text.len() - operands.len()].trim_end().len() - name.len();
     if name.is_empty() {
         return Err((text.len(), "expected an instruction, such as `cli` or `pushf; pop; cli`".to_owned()));
@@ -137,13 +137,13 @@ fn instruction(text: &str) -> Result<Pattern, Wrong> {
     Ok(Pattern { prefix, mnemonic: name, operands })
 }
 
-/// The first word of a text, and the rest without the blanks around it.
+/// Returns the first word of a text, and the trimmed rest.
 fn word(text: &str) -> (&str, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (first, rest.trim())
 }
 
-/// The operands of an instruction: commas within parentheses part none.
+/// Splits the operands of an instruction at commas outside parentheses.
 fn split_operands(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0i32;
     text.split(move |character| {
@@ -152,21 +152,22 @@ fn split_operands(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether an instruction has a name, which may leave out the size.
+/// Returns whether an instruction has this name, which may omit the size.
 pub(super) fn is_called(mnemonic: Mnemonic, name: &str) -> bool {
     let own = format!("{mnemonic:?}").to_ascii_lowercase();
     let sized = ["pushf", "popf", "iret", "sysret", "sysexit", "pusha", "popa"].contains(&name);
     own == name || sized && own.strip_prefix(name).is_some_and(|size| ["w", "d", "q"].contains(&size))
 }
 
-/// The names of instructions that differ least from one.
+/// Returns the names of instructions that are most similar to a name.
 fn nearest(name: &str) -> Vec<String> {
     const SHOWN: usize = 3;
     let all = Mnemonic::values().skip(1).map(|known| format!("{known:?}").to_ascii_lowercase());
     nearest_of(name, all, SHOWN)
 }
 
-/// Of some names those that differ least from one, by so many letters that they may be meant: a third of it.
+/// Returns at most `most` names that are most similar to a name, with an edit distance of at most a third of its
+/// length.
 pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(1);
     let near = |known: String| Some((distance(name, &known), known)).filter(|(far, _)| *far <= limit);
@@ -176,7 +177,7 @@ pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) ->
     near.into_iter().take(most).map(|(_, known)| known).collect()
 }
 
-/// How many letters are to be changed, added or taken away to make one name of another.
+/// Returns the Levenshtein distance.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

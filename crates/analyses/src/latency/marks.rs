@@ -1,4 +1,4 @@
-//! Markers that a thread passes, and what lies between them.
+//! Markers that a thread reaches, and the intervals between them.
 
 use hodo_model::{Arrival, Code, FlowEvent, Nesting};
 use serde::{Deserialize, Serialize};
@@ -9,60 +9,60 @@ use super::{
     matcher::{Cache, FROM, Kinds, Matcher, TO},
 };
 
-/// Flow is missing here.
+/// Control flow is missing here.
 const GAP: Kinds = 4;
 
-/// A marker that was passed.
+/// A marker that was reached.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Hit {
     kinds: Kinds,
     mark: Mark,
 }
 
-/// One of the first instructions of a part, which may go on with a sequence that began before.
+/// One of the first instructions of a part, which may continue a sequence that began in an earlier part.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Early {
     bits: u64,
-    /// Behind it.
+    /// The position after it.
     mark: Mark,
 }
 
-/// What lies between the markers of a whole thread, in the order of its ends.
+/// The intervals between the markers of a whole thread, in order of their ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Between {
-    /// From where to where, and how each ended.
+    /// The begin, the end, and how each ended.
     pub(super) found: Vec<(Mark, Mark, Ended)>,
-    /// Markers that have no other half.
+    /// Number of markers without a counterpart.
     pub(super) unmatched: u64,
-    /// How often a begin was passed, and an end.
+    /// The number of begins and ends reached.
     pub(super) passed: [u64; 2],
 }
 
-/// What some part of a thread shows of markers.
+/// The markers in a part of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     clocks: Clocks,
     hits: Vec<Hit>,
-    /// The first instructions, up to one less than the longest sequence has.
+    /// The first instructions: at most the length of the longest sequence minus one.
     early: Vec<Early>,
-    /// Whether sequences that began before the part can't end behind these.
+    /// Whether sequences that began before the part can't end after these.
     closed: bool,
-    /// Which sequences go on.
+    /// The matcher's state: the sequences in progress.
     state: u64,
     #[serde(skip)]
     pub(super) cache: Cache,
-    /// Hits before these have their times, and their cycles.
+    /// The hits before these indices have their times, and their cycles.
     #[serde(skip)]
     told: [usize; 2],
 }
 
 impl Partial {
-    /// Instructions of the part.
+    /// Returns the number of instructions of the part.
     pub(super) fn instructions(&self) -> u64 {
         self.clocks.instructions
     }
 
-    /// Whether it holds together.
+    /// Returns whether it is consistent.
     pub(super) fn is_sound(&self) -> bool {
         self.hits.is_sorted_by_key(|hit| hit.mark.before)
     }
@@ -112,7 +112,7 @@ impl Partial {
         (self.state, self.cache) = (state, cache);
     }
 
-    /// Keeps the instructions of a run from one place to another, if they are among the first.
+    /// Keeps the instructions `from..to` of a run if they are among the first of the part.
     #[inline]
     fn look_early(&mut self, matcher: &Matcher, begin: Mark, from: u32, to: u32, bits: u64) {
         for index in from..to {
@@ -149,11 +149,11 @@ impl Partial {
         self.early.iter_mut().for_each(|early| reading.tell(&mut early.mark));
     }
 
-    /// Joins two neighbours.
+    /// Merges the next part.
     pub(super) fn merge(mut self, matcher: &Matcher, later: Partial) -> Partial {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.behind(instructions, segments);
-        // Sequences that began in this part and end among the first instructions of the later one.
+        // Sequences that begin in this part and end among the first instructions of the later one.
         let (mut state, mut over) = (self.state, Vec::new());
         for early in &later.early {
             state = matcher.go_on(state, early.bits);
@@ -162,7 +162,7 @@ impl Partial {
         }
         let mut over = over.into_iter().peekable();
         for hit in later.hits {
-            // A gap stands behind what ended there.
+            // At the same position, a gap comes after the sequences that end there.
             while let Some(own) = over.next_if(|own| own.mark.before <= hit.mark.before) {
                 self.hit(own.kinds, behind(own.mark));
             }
@@ -185,7 +185,7 @@ impl Partial {
         self
     }
 
-    /// What lies between the markers of a whole thread.
+    /// Returns the intervals between the markers of a whole thread.
     pub(super) fn close(self, nesting: Nesting) -> Between {
         let (mut open, mut between) = (Vec::new(), Between::default());
         for Hit { kinds, mark } in self.hits {

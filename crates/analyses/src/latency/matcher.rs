@@ -1,7 +1,8 @@
-//! Which markers a run of instructions has, found once for each run of code.
+//! Finds the markers in a run of instructions, once for each run of code.
 //!
-//! Sequences are found by bits: a bit of the *state* is set where the last instructions were the first so many of a
-//! sequence. An instruction has a bit for each place of a sequence that it fits.
+//! Sequences are matched in bit-parallel (the Shift-And algorithm): a bit of the *state* is set if the last
+//! instructions match the sequence up to that position. An instruction has a bit for each position of a sequence that
+//! it matches.
 
 use hodo_model::{Arrival, Code, End, FunctionId, Marker, Pattern, Place, Prefix};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
@@ -9,48 +10,48 @@ use rustc_hash::FxHashMap;
 
 use super::marker::is_called;
 
-/// What a marker stands for: the begin of an interval, its end, or both.
+/// The role of a marker, as bits: the begin of an interval, its end, or both.
 pub(super) type Kinds = u8;
 /// The begin of an interval.
 pub(super) const FROM: Kinds = 1;
 /// Its end.
 pub(super) const TO: Kinds = 2;
 
-/// The markers of a question.
+/// The markers of a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matcher {
-    /// Markers that are no instructions.
+    /// Markers other than instruction sequences.
     places: Vec<(Marker, Kinds)>,
-    /// The instructions of all sequences, one after the other.
+    /// The instructions of all sequences, concatenated.
     patterns: Vec<Pattern>,
-    /// The first and the last places of sequences that begin or end intervals.
+    /// The bits of the first positions of sequences; `last` has those of the last positions, by role.
     pub(super) first: u64,
     last: [(u64, Kinds); 2],
-    /// Instructions of the longest sequence.
+    /// Length of the longest sequence in instructions.
     pub(super) longest: usize,
 }
 
-/// What one instruction of a run is.
+/// The matches of one instruction of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Matched {
-    /// Its place in the run.
+    /// Its index in the run.
     pub(super) index: u32,
     /// Markers before it.
     pub(super) before: Kinds,
-    /// Places of sequences that it fits.
+    /// Positions of sequences that it matches.
     pub(super) bits: u64,
-    /// Markers behind it.
+    /// Markers after it.
     pub(super) behind: Kinds,
 }
 
-/// A run of code: where it begins, offset and time of the code, instructions, and what ends them.
+/// A run of code: address, function, place, offset and time of the code, number of instructions, and what ends them.
 type Key = (u64, FunctionId, Place, u64, u64, u32, End);
 
-/// What runs of code were found to have.
+/// Memoized matches of runs of code.
 #[derive(Clone, Debug, Default)]
 pub struct Cache(FxHashMap<Key, Box<[Matched]>>);
 
-/// More runs of code than this are looked at anew.
+/// Maximum number of cached runs of code; the cache is cleared when it is full.
 const MOST: usize = 1 << 20;
 
 impl Matcher {
@@ -63,7 +64,7 @@ impl Matcher {
                     continue;
                 };
                 let begin = matcher.patterns.len();
-                // More than are allowed can't be asked, and none is no marker.
+                // Longer sequences are rejected when they are parsed, and an empty one matches nothing.
                 if sequence.is_empty() || begin + sequence.len() > Marker::MOST_INSTRUCTIONS {
                     continue;
                 }
@@ -76,25 +77,25 @@ impl Matcher {
         matcher
     }
 
-    /// The state behind an instruction.
+    /// Returns the state after an instruction.
     #[inline]
     pub(super) fn step(&self, state: u64, bits: u64) -> u64 {
         ((state << 1) | self.first) & bits
     }
 
-    /// What sequences that began in a state come to behind an instruction.
+    /// Returns the state after an instruction, of sequences that began before it.
     pub(super) fn go_on(&self, state: u64, bits: u64) -> u64 {
         (state << 1) & !self.first & bits
     }
 
-    /// Which markers a state completes.
+    /// Returns the roles of the sequences that a state completes.
     #[inline]
     pub(super) fn kinds(&self, state: u64) -> Kinds {
         let completes = |&(bits, kind): &(u64, Kinds)| if state & bits == 0 { 0 } else { kind };
         self.last.iter().map(completes).fold(0, |all, kind| all | kind)
     }
 
-    /// What a run has, in order.
+    /// Returns the matches of a run, in order.
     #[inline]
     pub(super) fn find<'c>(&self, cache: &'c mut Cache, at: &Arrival, code: &Code<'_>) -> &'c [Matched] {
         let count = code.lengths.len() as u32;
@@ -133,7 +134,7 @@ impl Matcher {
     }
 }
 
-/// Whether a marker stands before the instruction at an offset of a run, and whether behind it.
+/// Returns whether a marker is before the instruction at an offset of a run, and whether after it.
 fn is_at(marker: &Marker, at: &Arrival, code: &Code<'_>, offset: u64, is_last: bool) -> (bool, bool) {
     let is_own = |function: &FunctionId| *function == at.function;
     match marker {
@@ -147,7 +148,7 @@ fn is_at(marker: &Marker, at: &Arrival, code: &Code<'_>, offset: u64, is_last: b
     }
 }
 
-/// Whether an instruction is what a pattern says.
+/// Returns whether an instruction matches a pattern.
 fn fits(pattern: &Pattern, instruction: &Instruction) -> bool {
     let prefix = match pattern.prefix {
         None => true,
@@ -161,7 +162,7 @@ fn fits(pattern: &Pattern, instruction: &Instruction) -> bool {
     prefix && named && (pattern.operands.is_empty() || has_operands(pattern, instruction))
 }
 
-/// Whether an instruction is written with a mnemonic, which may tell its size, as `incq`.
+/// Returns whether an instruction has this AT&T mnemonic, which may include its size, as `incq`.
 fn is_written(instruction: &Instruction, mnemonic: &str) -> bool {
     let mut text = String::new();
     GasFormatter::new().format_mnemonic(instruction, &mut text);
@@ -180,7 +181,7 @@ fn has_operands(pattern: &Pattern, instruction: &Instruction) -> bool {
     })
 }
 
-/// Whether a text is what a pattern with `*` for any text says; blanks do not matter.
+/// Returns whether a text matches a pattern in which `*` matches any text; blanks are ignored.
 pub fn is_like(text: &str, pattern: &str) -> bool {
     let bare = |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).collect::<String>();
     let (text, pattern) = (bare(text), bare(pattern));

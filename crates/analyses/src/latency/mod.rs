@@ -1,4 +1,4 @@
-//! `latency`: how long from here to there, each time.
+//! `latency`: measures the time between two points, for each occurrence.
 //!
 //! ```text
 //! control flow ──► executions: calls of a function ──┐
@@ -6,8 +6,9 @@
 //! software events ──► periods ───────────────────────┘
 //! ```
 //!
-//! Rules: an interval is of one thread (of events: of what fields match). It is *complete* where both of its ends are
-//! known and nothing is missing between them; others are counted apart and are in no percentile.
+//! Rules: an interval is of one thread (for events: of one value of the matched fields). It is *complete* if both of
+//! its ends are known and nothing is missing between them. Other intervals are counted separately and are not part of
+//! percentiles.
 
 mod executions;
 mod functions;
@@ -50,27 +51,27 @@ pub use tables::{Grouping, PERCENTILES, grouped, histogram, of_table, summary};
 /// How an interval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Ended {
-    /// As intervals do: the function returned, the marker was passed.
+    /// Normally: the function returned, or the marker was reached.
     Returned,
     /// By an exception, `longjmp`, or the like.
     Unwound,
-    /// Flow is missing inside.
+    /// Control flow is missing inside.
     Lost,
     /// The trace of the thread ends inside.
     Cut,
-    /// It began before the trace of the thread did, or where flow was missing.
+    /// It began before the trace of the thread, or in a gap.
     Begun,
 }
 
 impl Ended {
     const ALL: [Ended; 5] = [Ended::Returned, Ended::Unwound, Ended::Lost, Ended::Cut, Ended::Begun];
 
-    /// Whether its length is known.
+    /// Returns whether its length is known.
     pub fn is_complete(self) -> bool {
         self == Ended::Returned
     }
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Ended::Returned => "returned",
@@ -86,28 +87,28 @@ impl Ended {
     }
 }
 
-/// From here to there.
+/// A measured interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Process and thread, as `PID/TID`; of events what fields matched.
+    /// Process and thread, as `PID/TID`; for events, the values of the matched fields.
     pub thread: Arc<str>,
-    /// Which of the thread's it is, counted from 1 in the order in which they begin.
+    /// Its number in the thread, from 1 in order of begin.
     pub number: u64,
-    /// When it began, in nanoseconds, where a clock tells.
+    /// Begin in nanoseconds, if known.
     pub begin: Option<u64>,
-    /// How long it took in nanoseconds; likewise.
+    /// Duration in nanoseconds, if known.
     pub time: Option<u64>,
-    /// Instructions that ran in it; `None` of events.
+    /// Number of instructions executed in it; `None` for events.
     pub instructions: Option<u64>,
-    /// Core cycles, where they are counted.
+    /// Core cycles, if they are recorded.
     pub cycles: Option<u64>,
     /// The number of its first instruction in the thread.
     pub first: Option<u64>,
-    /// Who called the function; of events, the group.
+    /// The caller of the function; for events, the group.
     pub caller: Arc<str>,
-    /// On which CPU it began, where that is known.
+    /// The CPU on which it began, if known.
     pub cpu: Option<u64>,
-    /// How many executions of the same function are below it.
+    /// Number of executions of the same function below it on the stack.
     pub level: u64,
     /// How it ended.
     pub ended: Ended,
@@ -143,7 +144,7 @@ impl Interval {
     }
 }
 
-/// The report.
+/// The `latency` report.
 #[derive(Clone, Copy, Debug)]
 pub struct LatencyReport;
 
@@ -170,7 +171,7 @@ impl Report for LatencyReport {
     }
 }
 
-/// Executions of functions.
+/// An analysis of the executions of functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Executions {
     which: Which,
@@ -232,7 +233,7 @@ impl FastFlow for Executions {
     }
 }
 
-/// What lies between markers.
+/// An analysis of the intervals between markers.
 #[derive(Clone, Debug)]
 pub struct Marked {
     matcher: Matcher,

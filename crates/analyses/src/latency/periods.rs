@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 use super::{Ended, Interval, tables::Found};
 use crate::pairs::Pairs;
 
-/// Each period.
+/// An analysis of each period.
 #[derive(Clone, Debug)]
 pub(super) struct Periods {
-    /// What a period is.
+    /// The definition of a period.
     pub(super) period: Period,
 }
 
-/// A period that goes on: since when, what group it is of, on which CPU it began.
+/// An open period: its begin, its group, and the CPU on which it began.
 type Begun = (Nanos, String, u32);
 
-/// What is known after some events.
+/// The state after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Partial {
     pairs: Pairs<Begun, Nanos, String>,
-    /// What matched, the begin, and when it ended.
+    /// The matched values, the begin, and the end time.
     found: Vec<(String, Begun, Nanos)>,
 }
 

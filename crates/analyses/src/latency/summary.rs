@@ -1,10 +1,10 @@
-//! Percentiles and bins of lists that are known in full.
+//! Exact percentiles and histogram bins of complete lists.
 
 use hodo_model::Unit;
 
 use super::Interval;
 
-/// What is measured of an interval.
+/// A measure of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Nanoseconds.
@@ -16,10 +16,10 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// All of them, in the order of tables.
+    /// All measures, in the order of tables.
     pub const ALL: [Measure; 3] = [Measure::Time, Measure::Instructions, Measure::Cycles];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Time => "time_ns",
@@ -28,12 +28,12 @@ impl Measure {
         }
     }
 
-    /// What it counts.
+    /// Returns its unit.
     pub fn unit(self) -> Unit {
         if self == Measure::Time { Unit::Nanoseconds } else { Unit::Count }
     }
 
-    /// That of an interval, where it is known.
+    /// Returns the value of an interval, if known.
     pub fn of(self, interval: &Interval) -> Option<u64> {
         match self {
             Measure::Time => interval.time,
@@ -42,7 +42,7 @@ impl Measure {
         }
     }
 
-    /// That of all intervals that are complete, in order of size.
+    /// Returns the values of all complete intervals, sorted.
     pub fn sorted(self, intervals: &[Interval]) -> Vec<u64> {
         let complete = intervals.iter().filter(|interval| interval.ended.is_complete());
         let mut all: Vec<u64> = complete.filter_map(|interval| self.of(interval)).collect();
@@ -51,26 +51,27 @@ impl Measure {
     }
 }
 
-/// The value that `permille` of 1000 of a sorted list do not exceed: the smallest of which that is true (nearest rank).
+/// Returns the smallest value of a sorted list such that at least `permille`/1000 of the values do not exceed it
+/// (nearest rank).
 pub fn percentile(sorted: &[u64], permille: u64) -> Option<u64> {
     let rank = (sorted.len() as u128 * u128::from(permille)).div_ceil(1000).max(1);
     sorted.get(rank as usize - 1).copied()
 }
 
-/// How wide bins are.
+/// The width of bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// All the same: 1, 2 or 5 times a power of ten, so that there are at most 20.
+    /// Equal width: 1, 2 or 5 times a power of ten, so that there are at most 20.
     Linear,
-    /// Each twice as wide as the one before: from one power of two to the next; the first holds 0 alone.
+    /// Each twice as wide as the previous one: from one power of two to the next; the first contains only 0.
     Logarithmic,
 }
 
 impl Scale {
-    /// Both, in the order of tables.
+    /// Both scales, in the order of tables.
     pub const ALL: [Scale; 2] = [Scale::Linear, Scale::Logarithmic];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Scale::Linear => "linear",
@@ -82,20 +83,21 @@ impl Scale {
 /// A bin of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
-    /// The least value in it.
+    /// Lower bound, inclusive.
     pub from: u64,
-    /// The least value behind it.
+    /// Upper bound, exclusive.
     pub until: u64,
-    /// Values in it.
+    /// Number of values in it.
     pub count: u64,
-    /// Values in it and below.
+    /// Number of values in it and below.
     pub cumulated: u64,
 }
 
-/// The most linear bins.
+/// Maximum number of linear bins.
 const MOST: u64 = 20;
 
-/// The bins of a sorted list, from that of its least to that of its greatest value; those between may be empty.
+/// Returns the bins of a sorted list, from that of its least to that of its greatest value; bins between them may be
+/// empty.
 pub fn bins(sorted: &[u64], scale: Scale) -> Vec<Bin> {
     let (Some(&least), Some(&greatest)) = (sorted.first(), sorted.last()) else { return Vec::new() };
     let width = width(least, greatest);
@@ -110,7 +112,7 @@ pub fn bins(sorted: &[u64], scale: Scale) -> Vec<Bin> {
             Scale::Linear => from.saturating_add(width),
             Scale::Logarithmic => from.saturating_mul(2).max(1),
         };
-        // The last bin of all holds the greatest value of all.
+        // The upper bound `u64::MAX` is inclusive, because no larger bound exists.
         let is_last = greatest < until || until == u64::MAX;
         let cumulated =
             if is_last { sorted.len() } else { sorted.partition_point(|&value| value < until) } as u64;
@@ -122,12 +124,12 @@ pub fn bins(sorted: &[u64], scale: Scale) -> Vec<Bin> {
     }
 }
 
-/// The greatest power of two that is not greater; 0 of 0.
+/// Returns the greatest power of two that is not greater than `value`; 0 for 0.
 fn floor(value: u64) -> u64 {
     value.checked_ilog2().map_or(0, |bits| 1 << bits)
 }
 
-/// The least width of 1, 2 or 5 times a power of ten that makes few bins.
+/// Returns the least width of 1, 2 or 5 times a power of ten that makes at most [`MOST`] bins.
 fn width(least: u64, greatest: u64) -> u64 {
     let widths =
         (0..20).flat_map(|power| [1u64, 2, 5].map(|times| 10u64.saturating_pow(power).saturating_mul(times)));

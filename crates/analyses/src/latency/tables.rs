@@ -18,25 +18,25 @@ use super::{
 /// The name of the report.
 const NAME: &str = "latency";
 
-/// Percentiles in summaries: their names behind that of what is measured, and the share of 1000.
+/// Percentiles in summaries: the suffix of their names, and the rank in 1/1000.
 pub const PERCENTILES: [(&str, u64); 7] =
     [("min", 0), ("p50", 500), ("p90", 900), ("p95", 950), ("p99", 990), ("p99_9", 999), ("max", 1000)];
 
-/// What intervals are put together by.
+/// The key by which intervals are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// The thread.
     Thread,
-    /// Who called the function; of events, the group.
+    /// The caller of the function; for events, the group.
     Caller,
     /// The CPU on which they began.
     Cpu,
-    /// When they began: in spans of equal length.
+    /// The time of their begin, in bins of equal length.
     Time,
 }
 
 impl Grouping {
-    /// All of them by the names of views.
+    /// All groupings, with the names of their views.
     pub const ALL: [(&str, Grouping); 4] = [
         ("thread", Grouping::Thread),
         ("caller", Grouping::Caller),
@@ -45,22 +45,22 @@ impl Grouping {
     ];
 }
 
-/// The intervals of a whole.
+/// The intervals of a complete trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) intervals: Vec<Interval>,
-    /// Markers without another half.
+    /// Number of markers without a counterpart.
     pub(super) unmatched: u64,
-    /// Instructions of all threads.
+    /// Number of instructions of all threads.
     pub(super) instructions: u64,
-    /// The function, if they are of one.
+    /// The function, if there is a single one.
     pub(super) subject: String,
-    /// Of markers, how often a begin was passed, and an end.
+    /// For markers, the number of begins and ends reached.
     pub(super) passed: Option<[u64; 2]>,
 }
 
 impl Found {
-    /// Adds those of the thread at a place.
+    /// Adds the intervals of a thread.
     pub(super) fn add(
         &mut self,
         thread: usize,
@@ -80,7 +80,7 @@ impl Found {
         }
     }
 
-    /// The table of the view that was chosen.
+    /// Makes the table of the selected view.
     pub(super) fn table(self, of: &FinishContext<'_>) -> Table {
         let view = of.selection.view.as_str();
         let mut summary = summary(&self.intervals, self.unmatched, self.instructions, &self.subject);
@@ -95,7 +95,7 @@ impl Found {
     }
 }
 
-/// What is known of all intervals together.
+/// Summarises all intervals.
 pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subject: &str) -> Summary {
     let count =
         |ended: &[Ended]| intervals.iter().filter(|interval| ended.contains(&interval.ended)).count() as u64;
@@ -120,7 +120,7 @@ pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subjec
         summary.push((names.0, sorted.iter().fold(0, |sum: u64, &value| sum.saturating_add(value)).into()));
         let figures = names.1.iter().zip(PERCENTILES);
         summary.extend(figures.map(|(&name, (_, permille))| (name, percentile(&sorted, permille).into())));
-        // Those whose length no clock tells.
+        // Complete intervals of unknown duration.
         let known = sorted.len() as u64;
         if measure == Measure::Time && known < count(&[Ended::Returned]) {
             summary.push(("without_time", (count(&[Ended::Returned]) - known).into()));
@@ -129,7 +129,7 @@ pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subjec
     summary
 }
 
-/// Names of figures: the sum, and [`PERCENTILES`].
+/// Names of the summary values: the sum, and [`PERCENTILES`].
 const FIGURES: [(&str, [&str; 7]); 3] = [
     (
         "time_total_ns",
@@ -161,7 +161,7 @@ const FIGURES: [(&str, [&str; 7]); 3] = [
     ),
 ];
 
-/// The histogram of each measure, with linear and with logarithmic bins.
+/// Makes the histogram of each measure, with linear and with logarithmic bins.
 pub fn histogram(summary: Summary, intervals: &[Interval]) -> Table {
     let columns = vec![
         Column::name("measure"),
@@ -184,7 +184,7 @@ pub fn histogram(summary: Summary, intervals: &[Interval]) -> Table {
     Table::new(NAME, Shape::Counters, summary, columns, rows)
 }
 
-/// Each interval, in the order in which those of a thread begin.
+/// Makes the table of all intervals, by thread in order of begin.
 fn executions(summary: Summary, intervals: &[Interval]) -> Table {
     let columns = vec![
         Column::name("thread"),
@@ -219,7 +219,7 @@ fn executions(summary: Summary, intervals: &[Interval]) -> Table {
     table.finish(summary)
 }
 
-/// The intervals that the view `executions` shows; `None` of another table.
+/// Reads the intervals of a table of the view `executions`; `None` for other tables.
 pub fn of_table(table: &Table) -> Option<Vec<Interval>> {
     let mut intervals = Vec::with_capacity(table.row_count());
     let mut names: BTreeSet<Arc<str>> = BTreeSet::new();
@@ -253,7 +253,7 @@ pub fn of_table(table: &Table) -> Option<Vec<Interval>> {
     Some(intervals)
 }
 
-/// A name, of which there is one text.
+/// Interns a name.
 fn shared(names: &mut BTreeSet<Arc<str>>, name: &str) -> Arc<str> {
     if let Some(known) = names.get(name) {
         return Arc::clone(known);
@@ -263,10 +263,10 @@ fn shared(names: &mut BTreeSet<Arc<str>>, name: &str) -> Arc<str> {
     name
 }
 
-/// Spans of time into which all is cut, at most.
+/// Maximum number of time bins.
 const SPANS: u64 = 20;
 
-/// Percentiles of each group, in its order.
+/// Makes the table of percentiles of each group, in order of groups.
 pub fn grouped(summary: Summary, intervals: &[Interval], grouping: Grouping) -> Table {
     let begins = || intervals.iter().filter_map(|interval| interval.begin);
     let first = begins().min().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The exact profile as a tree of call paths, of which that of functions can be told too.
+//! The exact profile as a tree of call paths, from which the profile by function can also be derived.
 
 mod nodes;
 mod partial;
@@ -15,12 +15,12 @@ use hodo_model::{
 use self::{partial::Partial, paths::Paths, whole::CallTree};
 use super::Report;
 
-/// The profile with its call paths, and with samples if they are asked for, as an analysis.
+/// An analysis that computes the profile with its call paths, and samples if requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// How far the samples lie apart that are counted too, if any are.
+    /// The sampling period, if samples are counted too.
     pub every: Option<Every>,
-    /// How it is drawn.
+    /// The report to make.
     pub report: Report,
 }
 
@@ -46,7 +46,7 @@ impl FastFlow for Profile {
     }
 
     fn state(&self, partial: &mut Partial) -> Option<u32> {
-        // Samples depend on the order of what ran.
+        // Samples depend on the order of execution, so paths can't be memoized.
         if self.every.is_some() { None } else { partial.state() }
     }
 

@@ -15,7 +15,7 @@ pub(super) type NodeId = u32;
 /// The parent of roots.
 pub(super) const NO_PARENT: NodeId = NodeId::MAX;
 
-/// A function as called along one path, and what it cost there: a line of the cache.
+/// A function as called along one path, and its cost there. The alignment puts each node in one cache line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(align(64))]
 pub(super) struct Node {
@@ -23,10 +23,10 @@ pub(super) struct Node {
     pub(super) function: FunctionId,
     pub(super) entry: Entry,
     pub(super) ran: Ran,
-    /// The newest of its first few children; [`NO_NODE`] where it has none.
+    /// The newest of its first [`FEW`] children; [`NO_NODE`] if it has none.
     #[serde(skip)]
     child: NodeId,
-    /// The one that came before it among these of its parent.
+    /// The next older of its parent's first children.
     #[serde(skip)]
     sibling: NodeId,
 }
@@ -34,7 +34,7 @@ pub(super) struct Node {
 /// No node.
 const NO_NODE: NodeId = NodeId::MAX;
 
-/// Children of a node that are looked at one after the other; further ones are hashed.
+/// The number of children in a node's linked list, which is searched linearly; further ones are hashed.
 const FEW: usize = 4;
 
 impl Node {
@@ -47,14 +47,14 @@ impl Node {
     }
 }
 
-/// Nodes of one or more trees; a parent stands before its children.
+/// Nodes of one or more trees; a parent precedes its children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "(Vec<Node>, Vec<Beside>)", into = "(Vec<Node>, Vec<Beside>)")]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// Of the nodes up to the last that has something there.
+    /// Rare costs by node, up to the last node that has any.
     beside: Vec<Beside>,
-    /// Children beyond the first few of a node.
+    /// Children of nodes beyond the first [`FEW`].
     further: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
 }
 
@@ -63,7 +63,7 @@ impl From<(Vec<Node>, Vec<Beside>)> for Tree {
         let mut tree = Tree { beside, ..Tree::default() };
         for node in nodes {
             let added = Node { ran: node.ran, ..Node::new(node.parent, node.function, node.entry) };
-            // No tree of ours has a child twice; ids are to be what they were all the same.
+            // A valid tree has no duplicate children; if input has some, their ids must still be preserved.
             let few = tree.find(node.key()).err().unwrap_or(false);
             tree.add(added, few);
         }
@@ -78,7 +78,7 @@ impl From<Tree> for (Vec<Node>, Vec<Beside>) {
 }
 
 impl Tree {
-    /// Whether it has this many roots, and parents stand before their children.
+    /// Returns whether it has `roots` roots and parents precede their children.
     pub(super) fn is_sound(&self, roots: usize) -> bool {
         let is_root = |(_, node): &(NodeId, &Node)| node.parent == NO_PARENT;
         self.beside.len() <= self.nodes.len()
@@ -95,13 +95,13 @@ impl Tree {
         &self.nodes[id as usize]
     }
 
-    /// What ran at a node.
+    /// Returns the execution costs of a node.
     #[inline]
     pub(super) fn ran(&mut self, id: NodeId) -> &mut Ran {
         &mut self.nodes[id as usize].ran
     }
 
-    /// What few nodes have.
+    /// Returns the rare costs of a node, which are allocated on demand.
     pub(super) fn beside(&mut self, id: NodeId) -> &mut Beside {
         let index = id as usize;
         if self.beside.len() <= index {
@@ -110,13 +110,13 @@ impl Tree {
         &mut self.beside[index]
     }
 
-    /// All that was counted at a node.
+    /// Returns all costs of a node.
     pub(super) fn cost(&self, id: NodeId) -> Cost {
         let beside = self.beside.get(id as usize).copied().unwrap_or_default();
         Cost { ran: self.node(id).ran, beside }
     }
 
-    /// Changes what was counted at a node.
+    /// Changes the costs of a node.
     pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Cost)) {
         let mut cost = self.cost(id);
         change(&mut cost);
@@ -126,31 +126,31 @@ impl Tree {
         }
     }
 
-    /// Ids and nodes, parents first.
+    /// Returns ids and nodes, parents first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
         self.nodes.iter().enumerate().map(|(id, node)| (id as NodeId, node))
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// A new root.
+    /// Adds a root.
     pub(super) fn root(&mut self, function: FunctionId) -> NodeId {
         self.add(Node::new(NO_PARENT, function, Entry::Root), false)
     }
 
-    /// The child of `parent` for a function entered in some way; made where there is none.
+    /// Returns the child of `parent` for a function entered in some way; adds it if it does not exist.
     pub(super) fn child(&mut self, parent: NodeId, function: FunctionId, entry: Entry) -> NodeId {
         let key = (parent, function, entry);
         self.find(key).unwrap_or_else(|few| self.add(Node::new(parent, function, entry), few))
     }
 
-    /// Finds a node, which is no root.
+    /// Finds a node that is not a root.
     ///
     /// # Errors
-    /// Whether its parent has few children, where there is no such node.
+    /// If there is no such node, returns whether its parent's linked list has space for it.
     #[inline]
     fn find(&self, key: (NodeId, FunctionId, Entry)) -> Result<NodeId, bool> {
         let (parent, function, entry) = key;
@@ -165,7 +165,7 @@ impl Tree {
         self.further.get(&key).copied().ok_or(false)
     }
 
-    /// Adds a node; as one of the first `few` of its parent, or as a further one.
+    /// Adds a node: to its parent's linked list if `few`, otherwise to the hash table.
     fn add(&mut self, mut node: Node, few: bool) -> NodeId {
         let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
         match self.nodes.get_mut(node.parent as usize) {

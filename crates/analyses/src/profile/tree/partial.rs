@@ -1,10 +1,9 @@
-//! What a chunk tells about the profile of a thread.
+//! The profile of a thread in a chunk.
 //!
-//! A chunk begins with an unknown stack. As long as calls and returns stay above it, its frames grow
-//! in a tree whose root stands for "the frame that ran at the start". Where a return, an unwinding or
-//! a jump reaches below, what it found there is a new root: a *piece* begins, which remembers the edge
-//! that led to it. Merging replays these edges on the stack of the chunk before and grafts each piece
-//! onto the frame where its edge ends.
+//! A chunk begins with an unknown stack. While calls and returns stay above it, its frames grow in a tree whose root
+//! represents the frame that was active at the start. If a return, an unwinding or a jump reaches below, the frame it
+//! finds becomes a new root: a *piece* begins, which stores the edge that led to it. Merging replays these edges on the
+//! stack of the previous chunk and grafts each piece onto the frame where its edge ends.
 
 use hodo_model::{Arrival, FlowEvent, Run, Transfer};
 use serde::{Deserialize, Serialize};
@@ -35,7 +34,7 @@ struct Piece {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     tree: Tree,
-    /// One for each root of the tree, in order.
+    /// One piece for each root of the tree, in order.
     pieces: Vec<Piece>,
     /// The known frames at the end, above the root of the last piece; empty before the first run.
     stack: SpareCapacityStack<Frame<NodeId>>,
@@ -43,12 +42,12 @@ pub struct Partial {
     edge: Edge,
     #[serde(skip)]
     clock: Clock<NodeId>,
-    /// The number of the next instruction, where samples need it.
+    /// The number of the next instruction; maintained if samples need it.
     number: u64,
-    /// What belongs to the frame that ran at the start, before anything ran.
+    /// Costs of the frame that was active at the start, before the first run.
     before: Cost,
     sums: Sums,
-    /// Paths that ran.
+    /// The memoized paths and their executions.
     #[serde(skip)]
     paths: Paths,
 }
@@ -104,7 +103,7 @@ impl Partial {
         }
     }
 
-    /// A run, which is known to be followed by what it ends with.
+    /// Folds a run whose transfer is executed.
     #[inline]
     pub(super) fn fold_run(&mut self, every: Option<Every>, run: &Run) {
         self.run(every, &run.at, run.instructions);
@@ -131,7 +130,7 @@ impl Partial {
         self.clock.ran(node, instructions);
     }
 
-    /// The node that runs after an edge.
+    /// Returns the node that execution reaches over an edge.
     fn arrive(&mut self, edge: Edge, arrival: &Arrival, below: Below) -> NodeId {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
@@ -146,7 +145,7 @@ impl Partial {
         self.stack[self.stack.len() - 1].note
     }
 
-    /// Shares the time since the last one out over the instructions that ran in it.
+    /// Distributes the time since the last timestamp over the instructions executed since then.
     #[inline]
     fn share(&mut self, every: Option<Every>) {
         let Partial { clock, tree, sums, stack, edge, before, paths, .. } = self;
@@ -176,7 +175,7 @@ impl Partial {
         paths.count(even);
     }
 
-    /// The state that paths go on from; `None` where what comes next may reach below the frames that are known.
+    /// Returns the state from which paths continue; `None` if the next run may reach below the known frames.
     pub(super) fn state(&mut self) -> Option<u32> {
         let root = self.stack.first()?.note;
         if self.clock.left || self.edge == Edge::Gap {
@@ -193,13 +192,13 @@ impl Partial {
         self.paths.learn(state, runs)
     }
 
-    /// A path ran.
+    /// Folds an execution of a path.
     #[inline]
     pub(super) fn fold_path(&mut self, path: u32) {
         self.paths.ran(path);
     }
 
-    /// Paths led to this state.
+    /// Continues after paths that led to this state.
     pub(super) fn resume(&mut self, state: u32) {
         (self.stack, self.edge) = self.paths.leave(state, &mut self.tree);
         if !self.clock.runs() {
@@ -207,20 +206,20 @@ impl Partial {
         }
     }
 
-    /// Adds to the tree what paths add.
+    /// Adds the costs of paths to the tree.
     fn expand(&mut self) {
         self.paths.expand(&mut self.tree, &mut self.sums, &mut self.clock);
     }
 
-    /// Exchanges what is remembered of paths.
+    /// Exchanges the memoized paths.
     pub(super) fn exchange(&mut self, memory: &mut Paths) {
         self.expand();
-        // Roots of one tree are not those of another.
+        // Node ids are specific to a tree, so the root of contexts is reset.
         self.paths.grow_on(NO_PARENT);
         std::mem::swap(&mut self.paths, memory);
     }
 
-    /// Joins two neighbouring parts.
+    /// Merges the next part.
     pub(super) fn merge(mut self, later: Partial) -> Partial {
         self.append(&later, Below::Unknown);
         self
@@ -234,7 +233,7 @@ impl Partial {
             && stack::is_sound(stack)
     }
 
-    /// The whole thread as one tree: nothing came before it.
+    /// Returns the whole thread as one tree, with nothing before it.
     pub(super) fn close(self) -> (Tree, Sums) {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
@@ -258,7 +257,7 @@ impl Partial {
         self.sums.add(&later.sums);
     }
 
-    /// Adds the trees of `later`, each where its edge ends; which node each of its nodes became.
+    /// Adds each tree of `later` at the frame where its edge ends. Returns the new node of each of its nodes.
     fn graft(&mut self, later: &Partial, below: Below) -> Vec<NodeId> {
         let mut places: Vec<NodeId> = Vec::with_capacity(later.tree.len());
         let mut pieces = later.pieces.iter();
@@ -289,7 +288,7 @@ mod tests {
         stack::Entry,
     };
 
-    /// That of a function that called another one, which goes on in a third one's place.
+    /// The partial of a function that called a second one, which tail-calls a third.
     fn partial() -> Partial {
         let mut partial = Partial::unknown();
         let at =
@@ -315,7 +314,7 @@ mod tests {
             |partial| partial.pieces.push(partial.pieces[0]),
             |partial| partial.tree = Tree::default(),
             |partial| partial.stack[2].note = 3,
-            // Two on each other that were jumped to.
+            // Two consecutive frames that were entered by jumps.
             |partial| partial.stack[1].entry = Entry::Tail,
             |partial| partial.tree.parents().for_each(|parent| *parent = 2),
             |partial| *partial.tree.beside(3) = Beside::default(),

@@ -1,4 +1,4 @@
-//! Paths that run again and again, and what they add to a tree.
+//! Memoized paths, and what they add to a call tree.
 
 use hodo_model::Run;
 
@@ -15,27 +15,27 @@ use crate::{
 /// A node that is not known yet.
 const NOWHERE: NodeId = NodeId::MAX;
 
-/// What a thread remembers of paths while it folds one chunk after the other.
+/// The memoized paths of a decoding thread, reused from chunk to chunk.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     memoized_paths: MemoizedPaths,
-    /// Paths that ran since the clock was told last.
+    /// Paths executed since the last timestamp.
     ran: Vec<u32>,
-    /// The state before those in `ran`; `None` where what comes next is folded.
+    /// The state before the paths in `ran`; `None` while runs are folded one by one.
     state: Option<u32>,
     places: Places,
 }
 
-/// The nodes of a tree that contexts are there.
+/// Maps contexts to nodes of a tree.
 #[derive(Clone, Debug, Default)]
 struct Places {
-    /// The root that all contexts grow on.
+    /// The root of all contexts.
     root: NodeId,
     nodes: Vec<NodeId>,
 }
 
 impl Places {
-    /// The node that a context is.
+    /// Returns the node of a context.
     fn of(&mut self, context: ContextId, states: &States, tree: &mut Tree) -> NodeId {
         let index = context as usize;
         if self.nodes.len() <= index {
@@ -56,45 +56,45 @@ impl Places {
 }
 
 impl Paths {
-    /// Whether contexts grow on another root than this.
+    /// Returns whether the root of contexts differs from `root`.
     pub(super) fn grow_elsewhere(&self, root: NodeId) -> bool {
         self.places.root != root
     }
 
-    /// From now on contexts grow on this root.
+    /// Sets the root of contexts.
     pub(super) fn grow_on(&mut self, root: NodeId) {
         self.places.root = root;
         self.places.nodes.clear();
     }
 
-    /// The number of the state after an edge from a stack; `None` where it has too many frames.
+    /// Returns the number of the state of a stack and the edge after it; `None` if the stack has too many frames.
     pub(super) fn enter(&mut self, stack: &[Frame<NodeId>], edge: Edge) -> Option<u32> {
         self.state = self.memoized_paths.states.enter(stack.iter().copied(), edge);
         self.state
     }
 
-    /// Learns what runs do in a state; `None` where they reach below the root.
+    /// Memoizes what runs do in a state; `None` if they reach below the root.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.memoized_paths.learn(state, runs)
     }
 
-    /// A path ran.
+    /// Records an execution of a path.
     #[inline]
     pub(super) fn ran(&mut self, path: u32) {
         self.ran.push(path);
     }
 
-    /// Whether a path ran since the clock was told last.
+    /// Returns whether a path was executed since the last timestamp.
     pub(super) fn have_run(&self) -> bool {
         !self.ran.is_empty()
     }
 
-    /// Instructions of those that did.
+    /// Returns the instructions of the paths executed since the last timestamp.
     pub(super) fn instructions(&self) -> u64 {
         self.ran.iter().map(|&path| self.memoized_paths.instructions(path)).sum()
     }
 
-    /// Counts those that did; each of their instructions took so long.
+    /// Counts the paths executed since the last timestamp; each of their instructions took `even.each`.
     pub(super) fn count(&mut self, even: Even) {
         let Some(&last) = self.ran.last() else { return };
         self.state = self.state.map(|_| self.memoized_paths.behind(last));
@@ -103,14 +103,14 @@ impl Paths {
         }
     }
 
-    /// The node that runs, where paths led to it.
+    /// Returns the current node, if paths led to it.
     pub(super) fn node(&mut self, tree: &mut Tree) -> Option<NodeId> {
         let state = self.ran.last().map_or(self.state?, |&path| self.memoized_paths.behind(path));
         let states = &self.memoized_paths.states;
         Some(self.places.of(states.context(state), states, tree))
     }
 
-    /// Leaves paths in a state: the stack there, and the edge after it.
+    /// Stops executing paths in a state. Returns the stack of the state, and the edge after it.
     pub(super) fn leave(&mut self, state: u32, tree: &mut Tree) -> (SpareCapacityStack<Frame<NodeId>>, Edge) {
         self.state = None;
         let states = &self.memoized_paths.states;
@@ -119,7 +119,8 @@ impl Paths {
         (stack, edge)
     }
 
-    /// Expands all paths into the tree. The clock is to share time out over what ran since it was told last.
+    /// Adds the costs of all paths to the tree. The clock distributes the time since the last timestamp over the paths
+    /// executed since then.
     pub(super) fn expand(&mut self, tree: &mut Tree, sums: &mut Sums, clock: &mut Clock<NodeId>) {
         let Paths { memoized_paths, ran, places, .. } = self;
         for &path in &*ran {

@@ -1,7 +1,8 @@
 //! Call paths that begin at the executions of a function.
 //!
-//! An execution is an outermost one: what a function does when it stands on the stack already is part of that. One
-//! that ran where the trace begins, or behind a gap, has no known begin; it is left out, and counted as cut.
+//! Only outermost executions count: a recursive execution is part of its outermost one. An execution that is open at
+//! the beginning of the trace or after a gap has no known begin; it is excluded, and its instructions are counted as
+//! cut.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +25,12 @@ use crate::{
 struct Rooted {
     tree: CallTree,
     executions: u64,
-    /// Instructions of those without a begin.
+    /// Instructions of executions without a known begin.
     cut: u64,
 }
 
 impl CallTree {
-    /// The executions of the functions that `root` means.
+    /// Extracts the executions of the functions that match `root`.
     fn rooted(&self, root: &Root, names: &dyn Names) -> Rooted {
         let mut known: FxHashMap<FunctionId, bool> = FxHashMap::default();
         let mut is_root = |function: FunctionId| {
@@ -40,7 +41,7 @@ impl CallTree {
         };
         let (mut tree, mut roots) = (Tree::default(), BTreeMap::<FunctionId, NodeId>::new());
         let (mut executions, mut cut, mut sum) = (0u64, 0u64, Cost::default());
-        // Where each node stands in the new tree, if it stands there; and whether it is part of one that is cut.
+        // By node: its node in the new tree, if any, and whether it is part of a cut execution.
         let mut places: Vec<(Option<NodeId>, bool)> = Vec::with_capacity(self.tree.len());
         for (id, node) in self.tree.iter() {
             let cost = self.tree.cost(id);
@@ -67,7 +68,7 @@ impl CallTree {
         Rooted { tree: CallTree { totals: totals(&tree), tree, all }, executions, cut }
     }
 
-    /// The table of call paths: of all, or of the executions of a function.
+    /// Makes the table of call paths: of the whole profile, or of the executions of a function.
     pub(super) fn paths(&self, names: &dyn Names, selection: &Selection) -> Table {
         let Some(root) = &selection.root else {
             return self.table_of_paths(names, &selection.view, self.all.summary(None));
@@ -120,7 +121,7 @@ impl CallTree {
     }
 }
 
-/// What is weighed stands first.
+/// The weight of the view is the first column of each pair.
 fn columns(by_time: bool) -> [Column; 11] {
     let mut pairs = [
         Column::integer("total_instructions", Unit::Instructions),

@@ -1,4 +1,4 @@
-//! The trees of all threads together, as tables.
+//! The merged trees of all threads, as tables.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -15,10 +15,10 @@ use crate::{
     stack::Entry,
 };
 
-/// The profile of all threads together.
+/// The merged profile of all threads.
 pub(super) struct CallTree {
     pub(super) tree: Tree,
-    /// Of each node, what it and the nodes below it cost.
+    /// By node, the cost of it and all nodes below it.
     pub(super) totals: Vec<Cost>,
     pub(super) all: Amounts,
 }
@@ -46,9 +46,9 @@ impl CallTree {
         CallTree { totals: totals(&tree), tree, all }
     }
 
-    /// Costs by function. What a function called counts once, however often it stands on the path.
+    /// Returns costs by function. The total of a recursive function counts only its outermost frames.
     fn by_function(&self) -> FxHashMap<FunctionId, FunctionCost> {
-        // Of each also how often it stands on the path that is walked.
+        // By function, also its number of frames on the current path.
         let mut functions: FxHashMap<FunctionId, (u32, FunctionCost)> = FxHashMap::default();
         let children = Children::new(&self.tree);
         let mut walk: Vec<(NodeId, bool)> = children.roots().map(|id| (id, false)).collect();
@@ -82,7 +82,7 @@ impl CallTree {
         table::functions(self.by_function(), &self.all, names, every)
     }
 
-    /// Nodes depth first with their depths, the heaviest sibling first; of those that are shown.
+    /// Visits the nodes that `shown` accepts, depth first, with their depths; the heaviest sibling comes first.
     pub(super) fn walk(
         &self,
         weight: impl Fn(&Cost) -> u64,
@@ -155,10 +155,10 @@ impl CallTree {
     }
 }
 
-/// Of each node, what it and the nodes below it cost.
+/// By node, the cost of it and all nodes below it.
 pub(super) fn totals(tree: &Tree) -> Vec<Cost> {
     let mut totals: Vec<Cost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
-    // A child stands behind its parent, so from the end each total is whole when it is passed up.
+    // A child follows its parent, so in reverse order each total is complete before it is added to the parent's.
     for (id, node) in tree.iter().rev() {
         if node.parent != NO_PARENT {
             let total = totals[id as usize];
@@ -170,7 +170,7 @@ pub(super) fn totals(tree: &Tree) -> Vec<Cost> {
 
 /// The children of each node, and the roots.
 struct Children {
-    /// Children of node `id` are `sorted[starts[id]..starts[id + 1]]`; roots stand behind the last node.
+    /// Children of node `id` are `sorted[starts[id]..starts[id + 1]]`; roots follow the children of the last node.
     starts: Vec<u32>,
     sorted: Vec<NodeId>,
 }
