@@ -148,7 +148,7 @@ impl Watch<Note> for Watcher<'_> {
     }
 }
 
-/// Returns how frames end that are left over an edge to an arrival.
+/// Returns how frames end if execution leaves them over an edge to an arrival.
 #[inline(always)]
 fn how(edge: Edge, at: &Arrival) -> Ended {
     match edge {

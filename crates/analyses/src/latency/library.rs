@@ -15,11 +15,11 @@ const SHIPPED: &str = include_str!("pairs.toml");
 pub struct NamedPair {
     /// Its name.
     pub name: String,
-    /// What it measures.
+    /// A description of what it measures.
     pub help: String,
-    /// Where intervals begin.
+    /// The markers at which intervals begin.
     pub from: Vec<Named>,
-    /// Where they end.
+    /// The markers at which intervals end.
     pub to: Vec<Named>,
     /// How begins and ends are paired.
     pub nesting: Nesting,

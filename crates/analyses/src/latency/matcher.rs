@@ -1,6 +1,6 @@
 //! Finds the markers in a run of instructions, once for each run of code.
 //!
-//! Sequences are matched in bit-parallel (the Shift-And algorithm): a bit of the *state* is set if the last
+//! Sequences are matched with the bit-parallel Shift-And algorithm: a bit of the *state* is set if the last
 //! instructions match the sequence up to that position. An instruction has a bit for each position of a sequence that
 //! it matches.
 
@@ -64,7 +64,7 @@ impl Matcher {
                     continue;
                 };
                 let begin = matcher.patterns.len();
-                // Longer sequences are rejected when they are parsed, and an empty one matches nothing.
+                // A request with more instructions is refused earlier, and an empty sequence matches nothing.
                 if sequence.is_empty() || begin + sequence.len() > Marker::MOST_INSTRUCTIONS {
                     continue;
                 }

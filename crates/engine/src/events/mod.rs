@@ -245,7 +245,7 @@ impl<'f> EventTraces<'f> {
         loses || self.traces.iter().any(is_empty)
     }
 
-    /// Returns the memory of packets that were read to the system; a later access maps them again.
+    /// Releases the memory of decoded packets to the system; a later access reads them from the file again.
     fn release(&self, trace: usize, stream: usize, packets: Range<usize>) {
         let (Some(maps), trace) = (self.maps, &self.traces[trace]) else { return };
         let behind = |one: &StreamPacket<'_>, next: &StreamPacket<'_>| {

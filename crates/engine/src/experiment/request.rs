@@ -37,7 +37,7 @@ pub enum Chunking {
 }
 
 impl Chunking {
-    /// Smallest chunk in bytes: with smaller chunks, the state of each chunk costs more memory than it saves.
+    /// Smallest chunk in bytes: smaller chunks are so numerous that they cost more memory than they are worth.
     const SMALLEST: u64 = 1 << 10;
     /// Smallest share in bytes that one of several threads counts.
     const SMALLEST_RUN: u64 = 2 << 20;

@@ -78,7 +78,7 @@ impl From<Tree> for (Vec<Node>, Vec<Beside>) {
 }
 
 impl Tree {
-    /// Returns whether it has `roots` roots and parents precede their children.
+    /// Returns whether it has `roots` roots, and all parents precede their children.
     pub(super) fn is_sound(&self, roots: usize) -> bool {
         let is_root = |(_, node): &(NodeId, &Node)| node.parent == NO_PARENT;
         self.beside.len() <= self.nodes.len()

@@ -64,7 +64,7 @@ pub struct SyncOutcome {
     pub timeline: Timeline,
     /// The parts of the traces that can't be read.
     pub losses: Losses,
-    /// The name of each input and its knots, in order of inputs.
+    /// The name of each input, and its knots from its first to its last own time, in order of inputs.
     pub curves: Vec<(String, Vec<TimeKnot>)>,
 }
 
