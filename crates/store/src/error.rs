@@ -45,7 +45,7 @@ pub enum Error {
     /// Feeds were dropped with this many rows that were not flushed.
     #[error("{0} rows were not flushed")]
     NotFlushed(u64),
-    /// A query exceeded its [`Budget`](crate::Budget), given here in rows.
+    /// A query exceeded this [`Budget`](crate::Budget), in rows.
     #[error("the query needs more than {0} rows decoded: ask for less time, fewer rows or a coarser picture")]
     TooMuch(u64),
     /// The caller stopped the query.
