@@ -144,7 +144,7 @@ fn build_ids(input: &Input) -> Option<PathBuf> {
     named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".debug")))
 }
 
-/// `--time`.
+/// Parses `--time`.
 pub fn times(input: &Input) -> Result<Option<TimeSpan>, Failure> {
     let parse =
         |text: &str| TimeSpan::parse(text).map_err(|why| Failure::usage(format!("--time {text}: {why}")));
@@ -169,7 +169,7 @@ pub fn span(input: &Input, traces: &Traces<'_>) -> Result<Option<TimeSpan>, Fail
     }
 }
 
-/// `--chunk-size`.
+/// Parses `--chunk-size`.
 pub fn chunking(input: &Input) -> Result<Chunking, Failure> {
     let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Usual) };
     match nanos(text).filter(|&nanos| nanos > 0 && text.ends_with('s')) {

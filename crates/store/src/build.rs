@@ -24,7 +24,7 @@ const ROWS_OF_SUMMARY: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
     pub(crate) kind: (Shape, Kind),
-    /// Columns.
+    /// Number of columns.
     pub(crate) width: usize,
     pub(crate) lanes: usize,
     pub(crate) base: u32,

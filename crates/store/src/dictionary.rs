@@ -34,7 +34,7 @@ pub(crate) struct Dictionary {
 #[derive(Debug)]
 pub(crate) struct Renumbering {
     pub(crate) names: Vec<u32>,
-    /// By table.
+    /// New numbers of lanes, by table.
     pub(crate) lanes: Vec<Vec<u32>>,
 }
 

@@ -28,7 +28,7 @@ pub enum Error {
     Version {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The file's version.
         found: u16,
         /// The version that this program reads.
         known: u16,

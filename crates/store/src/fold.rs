@@ -23,7 +23,7 @@ pub(crate) const BLOCK_ENTRIES: usize = 512;
 /// The weight of each value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mix {
-    /// Records.
+    /// Number of records.
     pub(crate) rows: u64,
     /// Their weight: nanoseconds, or their number for records without duration.
     pub(crate) weight: u64,
@@ -116,7 +116,7 @@ impl Mix {
     }
 }
 
-/// The summary of a bin while it grows.
+/// The summary of a bin under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     /// Mixes of the bin's own records, by lane.
@@ -124,7 +124,7 @@ pub(crate) struct Fold {
     own_rows: u64,
     /// Mixes of the bins below, by lane.
     below: FxHashMap<u32, Mix>,
-    /// Records of the bins below.
+    /// Number of records in the bins below.
     below_rows: u64,
 }
 

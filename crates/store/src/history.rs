@@ -37,7 +37,7 @@ const TRAILER_BYTES: u64 = 32;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Footer {
     pub(crate) identity: String,
-    /// The last log whose rows it holds.
+    /// Generation of the last log whose rows it holds.
     pub(crate) holds: u64,
     pub(crate) names: Vec<Box<str>>,
     pub(crate) tables: Vec<TableFooter>,

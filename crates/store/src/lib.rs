@@ -4,7 +4,7 @@
 //! records, from all threads, in any order
 //!    │ Feed: half a million at a time, in order of their begin
 //!    ▼
-//! growing: a log of runs, names and lanes ── what was flushed stays ──► Store (growing, or cut short)
+//! growing: a log of runs, names and lanes ── flushed rows survive ──► Store (growing, or cut short)
 //!    │ Writer::finish: runs are merged by time, by several threads
 //!    ▼
 //! history: bins of time ── blocks of columns, with zones │ summaries by bin and lane ──► Store (complete)

@@ -165,7 +165,7 @@ fn frame(entry: &Entry, blocks: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(blocks);
 }
 
-/// A log that was read.
+/// The content of a log.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) file: Arc<File>,

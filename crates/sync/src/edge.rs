@@ -1,7 +1,7 @@
 //! The messages between two clocks, reduced as they arrive.
 //!
 //! ```text
-//! pairs ──push──► block of 65,536 ──► windows of 64: the fewest that contradict go ──► envelope ──► kept
+//! pairs ──push──► block of 65,536 ──► windows of 64: drop the fewest that contradict ──► envelope ──► kept
 //! ```
 //!
 //! Pairs that others imply are counted and discarded, so memory grows with the envelope: with messages of similar

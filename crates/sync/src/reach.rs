@@ -2,7 +2,7 @@
 //! sets of (drift, offset), propagated cell by cell forwards from the first bound and backwards from the last.
 //!
 //! ```text
-//!   forwards   ■──cut──pass──■──cut──pass──■      at each cell, what both allow is what is possible
+//!   forwards   ■──cut──pass──■──cut──pass──■      at each cell, the possible states are the intersection
 //!   backwards  ■──pass──cut──■──pass──cut──■
 //! ```
 //!

@@ -97,7 +97,7 @@ pub(crate) struct Layout {
     /// Steps by clock, in order of time.
     pub(crate) boundaries: Vec<Vec<Boundary>>,
     pub(crate) nodes: Vec<Node>,
-    /// The first node of each clock.
+    /// Index of the first node of each clock.
     pub(crate) first_node: Vec<usize>,
     pub(crate) links: Vec<Link>,
     /// Messages whose segment is unknown, by edge.
