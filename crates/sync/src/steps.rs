@@ -19,7 +19,7 @@ pub(crate) const STEP_COST: usize = 8;
 const WINDOW: usize = 256;
 const STRIDE: usize = WINDOW / 2;
 
-/// Distance between the first candidate places of a step.
+/// Distance between the places that the coarse search for a step tries.
 const GRID: usize = 8;
 
 /// Steps of an edge at most; further steps are not searched for.
@@ -204,7 +204,8 @@ fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec
     let every = run.len().div_ceil(SAMPLE).max(1);
     let sample: Vec<Bound> = run.iter().step_by(every).copied().collect();
     let whole = conflicts(&sample);
-    // At most a twelfth of contradictions are wrong pairs; below that, a sample separates no more than windows do.
+    // Up to a twelfth of the sample, contradictions are wrong pairs: the windows found no step in them, and a sample
+    // can't either.
     if depth == 0 || cuts.len() >= STEPS || whole <= STEP_COST || whole * 12 <= sample.len() {
         return;
     }
