@@ -1,8 +1,8 @@
 //! Finds the fewest pairs to drop: a minimum vertex cover of the conflicts, computed from a maximum matching.
 //!
 //! A lower and an upper bound of a clock's offset conflict if the lower one exceeds the upper one by more than the
-//! drift bound allows over their distance. In the coordinates `falling = value + slope · x` and `rising = value −
-//! slope · x` a conflict is dominance in both coordinates, so:
+//! drift bound allows over their distance. With `falling = value + slope · x` and `rising = value − slope · x`, a
+//! conflict is dominance in both coordinates, so:
 //!
 //! * a greedy sweep finds a maximum matching of conflicting bounds;
 //! * König's theorem turns it into a minimum vertex cover: the smallest set whose removal leaves no conflict.
