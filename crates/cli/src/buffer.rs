@@ -73,7 +73,7 @@ pub struct Guests {
 /// The value of `--guest-code`.
 #[derive(Clone, Debug)]
 pub enum GuestCode {
-    /// No value: the hypervisor's process has the code.
+    /// No value: the hypervisor's process contains the code.
     OfHost,
     /// Code of a raw buffer.
     Bytes(raw::Code),

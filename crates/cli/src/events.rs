@@ -25,9 +25,9 @@ use crate::{
     timeline,
 };
 
-/// Of what becomes text: some ten bytes for each byte of trace.
+/// Chunk size for text output, which is about ten bytes per byte of trace.
 const SCRIPT_CHUNKS: Chunks = Chunks::Bytes(1 << 20);
-/// Of what is written as a trace again.
+/// Chunk size for trace output.
 pub const EXPORT_CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 
 /// Which events.
@@ -45,10 +45,10 @@ pub struct Filter {
     pub cpu_list: Vec<Vec<u32>>,
 }
 
-/// What to say of a recording that holds software events beside control flow.
+/// Note on a recording with both software events and control flow.
 pub const BOTH: &str = "there is also Intel PT: `hodo script --marks` shows what it tells beside the flow";
 
-/// A CPU, or a range of them.
+/// Parses a CPU or a range of CPUs.
 pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let range = from.parse().ok().zip(to.parse().ok()).map(|(from, to): (u32, u32)| from..=to);
@@ -56,7 +56,7 @@ pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     range.map(Iterator::collect).ok_or("expected a number or a range, such as 0 or 2-5".to_owned())
 }
 
-/// What the inputs hold: software events, control flow, or both.
+/// Returns whether the inputs contain software events, control flow, or both.
 pub fn contents(input: &Input) -> Result<Contents, Failure> {
     let files = Files::default();
     let none = Contents { events: false, flow: input.pt.is_some() };
@@ -67,7 +67,7 @@ pub fn contents(input: &Input) -> Result<Contents, Failure> {
         .fold(none, |all, own| Contents { events: all.events || own.events, flow: all.flow || own.flow }))
 }
 
-/// Opens the traces of events and hands them to `work`, which returns whether nothing was lost, or `None` where it was
+/// Opens the traces of events and passes them to `work`, which returns whether nothing was lost, or `None` if
 /// interrupted.
 pub fn open(
     input: &Input,
@@ -77,7 +77,7 @@ pub fn open(
     let lossless = experiment.with(|traces| work(traces))?;
     let code = lossless.map(|lossless| input::exit_code_of(input, &experiment, lossless));
     let code = code.unwrap_or(ExitCode::from(INTERRUPTED));
-    // Memory of large traces is given back at the end of the process at once, not class by class.
+    // The process is about to exit, which frees the memory of large traces faster than dropping each value.
     std::mem::forget(experiment);
     Ok(code)
 }
@@ -92,7 +92,7 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
     }
 }
 
-/// How to read, in chunks such as these where the command line tells of no others.
+/// Returns how to read, with chunks of `usual` unless the command line gives a size.
 pub fn reading(input: &Input, traces: &Traces<'_>, usual: Chunks) -> Result<EventReading, Failure> {
     let chunks = match input::chunking(input)? {
         Chunking::Usual => usual,
@@ -105,7 +105,7 @@ pub fn reading(input: &Input, traces: &Traces<'_>, usual: Chunks) -> Result<Even
     Ok(EventReading { threads: input::threads(input), chunks, from, to })
 }
 
-/// Streams that are to be merged are not decoded one by one.
+/// Rejects chunks of whole streams for merged output.
 pub fn refuse_streams(reading: &EventReading) -> Result<(), Failure> {
     match reading.chunks {
         Chunks::Streams => Err(Failure::usage(
@@ -115,7 +115,7 @@ pub fn refuse_streams(reading: &EventReading) -> Result<(), Failure> {
     }
 }
 
-/// Refuses what chooses among control flow.
+/// Rejects options that select from control flow.
 pub fn refuse_flow(input: &Input) -> Result<(), Failure> {
     match input.call.is_some() || input.symfs.is_some() {
         true => Err(Failure::usage(
@@ -125,7 +125,7 @@ pub fn refuse_flow(input: &Input) -> Result<(), Failure> {
     }
 }
 
-/// Refuses what a script tells of control flow.
+/// Rejects script options for control flow.
 pub fn refuse_marks(command: &arguments::Script) -> Result<(), Failure> {
     let flow = command.packets || command.insns || command.calls || command.sideband || command.marks;
     match flow || command.ptwrite || command.power {
@@ -136,7 +136,7 @@ pub fn refuse_marks(command: &arguments::Script) -> Result<(), Failure> {
     }
 }
 
-/// How events are to be written.
+/// Returns the output format of events.
 pub fn format(output: &arguments::Output) -> Result<EventFormat, Failure> {
     match output.format.as_str() {
         "text" => Ok(EventFormat::Text),
@@ -178,7 +178,7 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
     })
 }
 
-/// Events and packets that the tracer lost.
+/// Returns the numbers of events and packets that the tracer lost.
 pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
     let streams = traces.traces.iter().flat_map(|trace| &trace.streams);
     let packets = streams.flat_map(|stream| &stream.packets);
@@ -187,7 +187,7 @@ pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
     })
 }
 
-/// What traces hold, as text.
+/// Writes the contents of traces as text.
 pub fn write_info(
     traces: &EventTraces<'_>,
     command: &arguments::Info,
@@ -196,7 +196,7 @@ pub fn write_info(
     tables(&events::info(traces), &traces.loss(), command, out)
 }
 
-/// The same as JSON.
+/// Returns the contents of traces as JSON.
 pub fn json_info(traces: &EventTraces<'_>) -> serde_json::Value {
     let loss = traces.loss();
     let loss = loss.iter().map(|loss| {

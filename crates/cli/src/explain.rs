@@ -18,7 +18,7 @@ use crate::{
     report,
 };
 
-/// Columns of a line of text.
+/// Width of text, in columns.
 const WIDTH: usize = 100;
 
 /// Runs the command.
@@ -34,7 +34,7 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     let progress = Progress::new(work, command.input.quiet);
     let (mut tables, mut before, mut lossless): (Vec<(Need, Table)>, u64, bool) = (Vec::new(), 0, true);
     for (of, request) in &requests {
-        // What the input does not have, no finding is about.
+        // A report that the input can't provide yields no findings.
         let Ok(outcome) = experiment.run(request, &mut |done| progress.set(before + done)) else { continue };
         before += experiment.work(request);
         lossless &= outcome.is_lossless();
@@ -56,7 +56,8 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
 }
 
-/// The requests that make the tables of all rules: one of all reports with their usual view, and one for each other view.
+/// Returns the requests for the tables of all rules: one for all reports with their default view, and one per other
+/// view.
 fn requests(command: &Explain, experiment: &Experiment) -> Result<Vec<(Vec<Need>, Request)>, Failure> {
     let usual = |(name, view): &Need| {
         let views = report::list().find(|(own, ..)| own == name).map_or(&[][..], |(.., views)| views);
@@ -75,7 +76,7 @@ fn requests(command: &Explain, experiment: &Experiment) -> Result<Vec<(Vec<Need>
     groups.map(request).collect()
 }
 
-/// The findings for people.
+/// Formats the findings for people.
 fn text(found: &[Finding], tables: usize, command: &Explain) -> String {
     let names: Vec<String> = command.input.files.iter().map(|file| file.display().to_string()).collect();
     let inputs = names.join(" ");
@@ -99,7 +100,7 @@ fn text(found: &[Finding], tables: usize, command: &Explain) -> String {
     text
 }
 
-/// Lines of at most `width` characters, broken between words.
+/// Breaks text into lines of at most `width` characters, between words.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

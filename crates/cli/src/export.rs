@@ -43,7 +43,7 @@ fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<
     let wanted = events::wanted(&command.filter, &command.input, traces)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", target.display()));
-    // It is whole or absent.
+    // The folder is either complete or absent.
     let folder = Builder::new().prefix(".hodo-").tempdir_in(parent).map_err(failed)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let exported =
@@ -66,7 +66,7 @@ fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<
     Ok(Some(lossless))
 }
 
-/// Lets others read a folder that was a temporary one, as they could one that was not.
+/// Gives a folder that was created as temporary the permissions of an ordinary folder.
 fn readable(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))

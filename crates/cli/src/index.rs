@@ -1,4 +1,4 @@
-//! `hodo index`, and what `hodo info` says of a store.
+//! `hodo index`, and the description of a store for `hodo info`.
 
 use std::{
     env,
@@ -36,7 +36,7 @@ pub fn run(command: &Index) -> Result<ExitCode, Failure> {
         ));
     }
     let experiment = input::experiment(options, Needs { flow: false, sideband: false, events: true })?;
-    // Before anything is read: an input that changes meanwhile is another one.
+    // The identity is taken before reading, so a later change of an input invalidates the store.
     let identity = identity(options)?;
     let folder = folder(&command.store, &identity)?;
     let threads = input::threads(options);
@@ -71,7 +71,7 @@ fn identity(input: &Input) -> Result<Identity, Failure> {
     Identity::of(&input.files, input.clock_frequency).map_err(Failure::unreadable)
 }
 
-/// Where the store lies: where `--store` says, else in the user's cache.
+/// Returns the folder of the store: `--store`, or one in the user's cache.
 fn folder(chosen: &StoreFolder, identity: &Identity) -> Result<PathBuf, Failure> {
     if let Some(folder) = &chosen.store {
         return Ok(folder.clone());
@@ -86,13 +86,13 @@ fn folder(chosen: &StoreFolder, identity: &Identity) -> Result<PathBuf, Failure>
     Ok(cache.join("hodo/stores").join(&identity.name))
 }
 
-/// How large a store is.
+/// Formats the size of a store.
 fn sizes(store: &Store) -> String {
     let records: u64 = store.tables().map(|table| table.rows()).sum();
     format!("{records} records, {} bytes", store.bytes())
 }
 
-/// What there is of a store.
+/// The state of a store that was looked for.
 pub struct Found {
     folder: PathBuf,
     state: &'static str,
@@ -100,7 +100,7 @@ pub struct Found {
     problem: Option<String>,
 }
 
-/// Looks for the store of inputs; `None` where there can't be one.
+/// Looks for the store of inputs; `None` if they can't have one.
 pub fn find(input: &Input, chosen: &StoreFolder) -> Option<Found> {
     if input.pt.is_some() || live::address(input).ok()?.is_some() {
         return None;
@@ -125,7 +125,7 @@ fn state(store: &Store, identity: &Identity) -> &'static str {
 }
 
 impl Found {
-    /// What people are told.
+    /// Describes the store for people.
     fn words(&self) -> String {
         let at = |folder: &Path| folder.display().to_string();
         let again = "`hodo index` builds it again";
@@ -139,7 +139,7 @@ impl Found {
         }
     }
 
-    /// As a table: what there is, and the tables of a store that can be used.
+    /// Returns the state and the tables of a usable store, as a table.
     pub fn table(&self) -> Table {
         let columns = vec![
             Column::text("table"),
@@ -153,7 +153,7 @@ impl Found {
         Table::new("store", Shape::Counters, vec![("store", self.words().into())], columns, rows)
     }
 
-    /// As JSON.
+    /// Returns the state and the tables as JSON.
     pub fn json(&self) -> serde_json::Value {
         let tables = self.store.iter().flat_map(Store::tables).map(|table| {
             let name = &table.schema().name;

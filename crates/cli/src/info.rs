@@ -59,7 +59,7 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Who reads the answer: people read tables; other programs than those of JSON are no readers of it.
+/// Returns the reader of the output: people, or programs that read JSON. Rejects other formats.
 pub fn reader(command: &arguments::Info) -> Result<Reader, Failure> {
     let is_known = |view: &View| matches!(view.reader, Reader::People | Reader::ProgramsOfJson);
     let view = output::view(&command.output);
@@ -73,12 +73,12 @@ pub fn reader(command: &arguments::Info) -> Result<Reader, Failure> {
     }
 }
 
-/// Whether options were given that only matter where flow is decoded.
+/// Returns whether options are set that only affect decoding.
 fn unused(input: &arguments::Input) -> bool {
     input.time.is_some() || input.call.is_some() || input.jobs.is_some() || input.chunk_size.is_some()
 }
 
-/// One recording of control flow, or traces of events, by themselves; both in one object.
+/// Writes one recording of control flow or traces of events directly, and both as members of one object.
 fn json(
     infos: &[Info],
     events: &EventTraces<'_>,
@@ -146,7 +146,7 @@ fn table(name: &'static str, columns: Vec<Column>, rows: impl Iterator<Item = Ve
     Table::new(name, Shape::Counters, Vec::new(), columns, rows)
 }
 
-/// The figures of the whole.
+/// Returns the summary of a recording.
 fn recording(info: &Info) -> Table {
     let mut summary: Vec<(&'static str, Value)> = vec![("format", info.format.as_str().into())];
     summary.extend(info.facts.iter().map(|(name, value)| (*name, value.as_str().into())));
@@ -158,7 +158,7 @@ fn recording(info: &Info) -> Table {
         summary.push(("packets", packets(info).into()));
         summary.push(("clock", clock(info).into()));
     }
-    // The emulated processor has none.
+    // The emulated processor has no errata.
     if !info.streams.is_empty() && !info.engine.emulated {
         summary.push(("errata", info.config.errata.as_str().into()));
     }
@@ -228,7 +228,7 @@ fn clock(info: &Info) -> String {
     format!("TSC {}{} ({words})", hertz(frequency), crystal.unwrap_or_default())
 }
 
-/// A frequency to four digits behind the point, without zeros at its end.
+/// Formats a frequency with at most four decimals.
 fn hertz(frequency: f64) -> String {
     let (scaled, unit) = if frequency >= 1e9 { (frequency / 1e9, "GHz") } else { (frequency / 1e6, "MHz") };
     let digits = format!("{scaled:.4}");
@@ -271,7 +271,7 @@ fn modules(info: &Info) -> Table {
         Column::integer("named_functions", Unit::Count),
         Column::text("code"),
     ];
-    // A kernel has hundreds of modules.
+    // A kernel has hundreds of modules, so those without code are hidden.
     let shown = |module: &&ModuleInfo| {
         !module.kernel || module.source != Source::Missing || module.name.starts_with('[')
     };
@@ -283,7 +283,7 @@ fn modules(info: &Info) -> Table {
             (Source::File, None) => "file",
             (Source::Missing, None) => "missing",
         };
-        // Twelve digits tell builds apart; JSON has all.
+        // Twelve digits distinguish builds; JSON has all.
         let build_id = module.build_id.get(..12).unwrap_or(&module.build_id);
         vec![module.name.as_str().into(), build_id.into(), module.symbols.into(), code.into()]
     });

@@ -1,4 +1,4 @@
-//! Opens what the command line names, and reads it.
+//! Opens and reads the inputs that the command line names.
 
 use std::{env, path::PathBuf, process::ExitCode, thread};
 
@@ -19,18 +19,19 @@ use crate::{
     timeline,
 };
 
-/// More chunks than this makes cost more memory than they are worth.
+/// Smaller chunks would cost more memory than they save time.
 pub const SMALLEST_CHUNK: u64 = 1 << 10;
-/// More threads than this the system may refuse to start.
+/// The system may refuse to start more threads than this.
 const MOST_THREADS: usize = 512;
 
-/// How many threads are to work: as many as were asked for, or as there are cores.
+/// Returns the number of threads: as requested, or one per core.
 pub fn threads(input: &Input) -> usize {
     let cores = || thread::available_parallelism().map_or(1, std::num::NonZero::get);
     input.jobs.unwrap_or_else(cores).clamp(1, MOST_THREADS)
 }
 
-/// Opens the inputs on one timeline, as far as `needs` says. What can't be read of several is said on standard error.
+/// Opens the inputs that `needs` requires, on one timeline. Reports unreadable ones of several inputs on standard
+/// error.
 pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
     let mut experiment = opened(input, files, needs)?;
@@ -42,7 +43,7 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     Ok(experiment)
 }
 
-/// Opens the inputs, each with its own times.
+/// Opens the inputs, each on its own timeline.
 pub fn unplaced(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
     if synchronised.is_some() {
@@ -81,7 +82,7 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
     Ok(experiment)
 }
 
-/// Refuses what does not fit the traces, and says of which time zone times are.
+/// Rejects options that do not apply to the traces, and reports the time zone of times.
 fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
     if input.clock_frequency.is_some() && !traces.events.implies_clocks() {
         return Err(Failure::usage(
@@ -98,7 +99,8 @@ fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Opens the one input of control flow and hands it to `work`; with `sideband` also one without any.
+/// Opens the only input of control flow and passes it to `work`; with `sideband`, also accepts an input without
+/// control flow.
 pub fn open(
     input: &Input,
     sideband: bool,
@@ -121,14 +123,14 @@ pub fn open(
     })
 }
 
-/// Says on the last line where control flow was decoded and no instruction was found.
+/// Reports control flow from which no instruction was decoded, as the last line.
 pub fn say_nothing_decoded(traces: &Traces<'_>) {
     for reason in traces.flows.iter().filter_map(|(_, flow)| flow.nothing_decoded()) {
         eprintln!("hodo: no instruction was decoded: {reason}");
     }
 }
 
-/// What to open.
+/// Returns the inputs to open.
 fn sources(input: &Input, files: Vec<PathBuf>) -> Vec<hodo_engine::Input> {
     match &input.pt {
         None => files.into_iter().map(hodo_engine::Input::File).collect(),
@@ -136,30 +138,30 @@ fn sources(input: &Input, files: Vec<PathBuf>) -> Vec<hodo_engine::Input> {
     }
 }
 
-/// perf's cache of files, as perf finds it.
+/// Returns perf's cache of files, found as perf finds it.
 fn build_ids(input: &Input) -> Option<PathBuf> {
     let named = input.buildid_dir.clone().or_else(|| env::var_os("PERF_BUILDID_DIR").map(PathBuf::from));
     named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".debug")))
 }
 
-/// `--time`.
+/// Parses `--time`.
 pub fn times(input: &Input) -> Result<Option<TimeSpan>, Failure> {
     let parse =
         |text: &str| TimeSpan::parse(text).map_err(|why| Failure::usage(format!("--time {text}: {why}")));
     input.time.as_deref().map(parse).transpose()
 }
 
-/// `--time` of these traces, and the time zone that it is of, for people.
+/// Resolves `--time` against the traces; also returns its time zone, for people.
 fn resolved(input: &Input, traces: &Traces<'_>) -> Result<Option<(TimeSpan, Option<String>)>, Failure> {
     match times(input)? {
-        // Nothing is open that has times.
+        // No open trace has times.
         Some(_) if traces.span().is_none() => Ok(None),
         Some(span) => Ok(Some(traces.resolve(&span)?)),
         None => Ok(None),
     }
 }
 
-/// `--time` of these traces.
+/// Resolves `--time` against the traces.
 pub fn span(input: &Input, traces: &Traces<'_>) -> Result<Option<TimeSpan>, Failure> {
     match resolved(input, traces)? {
         Some((span, _)) => Ok(Some(span)),
@@ -167,7 +169,7 @@ pub fn span(input: &Input, traces: &Traces<'_>) -> Result<Option<TimeSpan>, Fail
     }
 }
 
-/// `--chunk-size`.
+/// Parses `--chunk-size`.
 pub fn chunking(input: &Input) -> Result<Chunking, Failure> {
     let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Usual) };
     match nanos(text).filter(|&nanos| nanos > 0 && text.ends_with('s')) {
@@ -177,7 +179,7 @@ pub fn chunking(input: &Input) -> Result<Chunking, Failure> {
     }
 }
 
-/// A request of some reports, as far as it does not need the inputs to be read.
+/// Returns a request for reports, without the parts that depend on the inputs.
 pub fn unopened(
     input: &Input,
     filter: Option<&crate::events::Filter>,
@@ -196,7 +198,7 @@ pub fn unopened(
     })
 }
 
-/// A request of some reports.
+/// Returns a request for reports.
 pub fn request(
     input: &Input,
     filter: Option<&crate::events::Filter>,
@@ -215,7 +217,7 @@ pub fn request(
     Ok(request)
 }
 
-/// No thread is left of what the command line asks for.
+/// Returns the failure for a selection that matches no thread.
 fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     const SHOWN: usize = 20;
     let present = &experiment.present;
@@ -227,9 +229,9 @@ fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     ))
 }
 
-/// Reads an experiment in chunks of `chunk_size`, which is told the number of threads, unless the command line says
-/// otherwise. `work` is handed how, and what tells it whether to go on; `None` if somebody interrupted it.
-/// `numbered` where it needs the numbers of instructions.
+/// Reads an experiment; returns `None` if interrupted. `chunk_size` maps the number of threads to the default chunk
+/// size. `work` gets the reading, and a callback that takes the bytes done and returns whether to continue. `numbered`
+/// requests instruction numbers.
 pub fn read<R>(
     input: &Input,
     experiment: &FlowTrace<'_>,
@@ -276,12 +278,12 @@ pub fn read<R>(
     Ok(result.filter(|_| !progress.is_interrupted()))
 }
 
-/// The exit code of a reading that somebody interrupted.
+/// Returns the exit code after an interrupt.
 pub fn interrupted() -> ExitCode {
     INTERRUPTED.into()
 }
 
-/// The exit code of a reading that lost something.
+/// Returns the exit code after reading, with or without losses.
 pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
     match input.strict && !losses_are_empty {
         true => LOSS.into(),
@@ -289,7 +291,8 @@ pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
     }
 }
 
-/// The same of an experiment, of which some inputs may not be readable; and a line where nothing at all could be read.
+/// Returns the exit code for an experiment, some inputs of which may be unreadable. Reports on standard error if
+/// nothing was readable.
 pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> ExitCode {
     let nothing = experiment.with(|traces| {
         let stray = traces.events.traces.iter().any(|trace| trace.streams.is_empty());
@@ -305,7 +308,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
     }
 }
 
-/// What is missing, on standard error, for outputs that have no place for it.
+/// Reports losses on standard error, for outputs that can't contain them.
 pub fn tell(losses: Losses) {
     for loss in losses.into_list() {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };

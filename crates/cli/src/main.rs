@@ -1,4 +1,4 @@
-//! `hodo`: arguments in, exit codes out.
+//! `hodo`: maps arguments to commands, and results to exit codes.
 
 #![allow(unreachable_pub, reason = "a program has no public interface")]
 

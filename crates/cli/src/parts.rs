@@ -138,7 +138,7 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
     input::experiment(&what.input, needs)
 }
 
-/// What intervals are asked for.
+/// Returns the intervals requested, if any.
 fn question(what: &crate::arguments::What) -> Result<Option<Question>, Failure> {
     let is_of_intervals = what.analysis.iter().any(|name| name == "latency");
     let matched = if is_of_intervals { &what.period.matched[..] } else { &[] };

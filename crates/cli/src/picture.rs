@@ -1,14 +1,14 @@
-//! The offset of a clock over time, drawn in a terminal.
+//! Plots the offset of a clock over time in a terminal.
 
 use std::io::{self, Write};
 
 use hodo_clock::{OriginNanos, TimeKnot, TimeMap};
 
-/// Columns and rows of a picture.
+/// Columns and rows of a plot.
 const WIDTH: usize = 64;
 const HEIGHT: usize = 11;
 
-/// Offset and bounds at one time, less the straight line through the ends of the estimate; nanoseconds.
+/// Offset and bounds at one time, minus the straight line through the ends of the estimate, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     estimate: f64,
@@ -16,7 +16,7 @@ struct Place {
     upper: Option<f64>,
 }
 
-/// Draws the offset of a clock against the timeline: `·` between the bounds, `●` the estimate.
+/// Plots the offset of a clock against the timeline: `·` between the bounds, `●` for the estimate.
 pub fn offset(name: &str, knots: &[TimeKnot], out: &mut dyn Write) -> io::Result<()> {
     let (Some(first), Some(last)) = (knots.first(), knots.last()) else { return Ok(()) };
     let span = (last.own - first.own).max(1);
@@ -64,8 +64,8 @@ fn places(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<Place> {
     (0..WIDTH).map(place).collect()
 }
 
-/// The values that are shown: all, but no more than four times what half of the places have, as bounds far from
-/// messages are wide.
+/// Returns the range of values to show. It extends at most two median widths beyond the median bounds, because bounds
+/// far from messages are wide.
 fn range(places: &[Place]) -> (f64, f64) {
     let all = |of: fn(&Place) -> f64| {
         let mut values: Vec<f64> = places.iter().map(of).collect();
@@ -99,7 +99,7 @@ mod tests {
         assert!(text.starts_with("offset of b less +0.000001000 s and +0.000 ppm, in µs\n"), "{text}");
         assert_eq!(text.matches('●').count(), WIDTH, "{text}");
         let rows: Vec<&str> = text.lines().collect();
-        // It rises to 2 µs between two columns in the middle; the bounds reach 0.4 µs further.
+        // The estimate rises to 2 µs between two middle columns; the bounds extend 0.4 µs further.
         assert!(rows[1].contains("2.369 │") && !rows[1].contains('●') && rows[1].contains('·'), "{text}");
         assert!(rows[HEIGHT].contains("-0.400 │·"), "{text}");
         assert!(text.ends_with("1.000 s\n"), "{text}");

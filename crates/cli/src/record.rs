@@ -15,7 +15,7 @@ use crate::{
     quantities::size,
 };
 
-/// Runs the command; ends as the recorded program ended.
+/// Runs the command, and ends as the recorded program ended.
 pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     let snapshot = command.snapshot.as_deref().map(size).transpose()?.map(Some);
     let request = Request {
@@ -51,7 +51,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         (Engine::Board, Some(folder)) => Path::new(folder),
         _ => &command.output,
     };
-    // A recording replaces a file when it is whole; it must never replace a device.
+    // A complete recording replaces a file; it must never replace a device.
     if request.engine != Engine::Board && fs::metadata(output).is_ok_and(|found| !found.is_file()) {
         let reason = format!("{}: no file, but a recording is written to one", output.display());
         return Err(Failure::usage(reason));
@@ -81,12 +81,12 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     Ok(end_as(outcome.status))
 }
 
-/// The exit code of the recorded program; dies of the signal that it died of.
+/// Returns the exit code of the recorded program, or raises the signal that killed it.
 fn end_as(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(code as u8),
         (None, Some(signal)) => {
-            // Returns where the signal's default is not to end a process.
+            // This call returns if the signal's default action does not end a process.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             ExitCode::from((128 + signal) as u8)
         }

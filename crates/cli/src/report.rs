@@ -44,7 +44,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
         intervals: None,
         alone: reports.len() == 1,
     };
-    // What is wrong with the request is said before anything is opened.
+    // Checks the request before opening any input.
     output::check(reports.len(), &command.output)?;
     input::unopened(&command.input, Some(&command.filter), reports.clone(), parameters.clone())?.check()?;
     let experiment = input::experiment(&command.input, needs(&reports))?;
@@ -82,22 +82,22 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     }
     experiment.with(input::say_nothing_decoded);
     let code = input::exit_code_of(&command.input, &experiment, lossless);
-    // Memory of large traces is given back at the end of the process at once, not class by class.
+    // The process is about to exit, which frees the memory of large traces faster than dropping each value.
     std::mem::forget(experiment);
     Ok(code)
 }
 
-/// What stands for every report that `all` has.
+/// The name and description of `all`, which stands for every report that it includes.
 const ALL: (&str, &str) =
     ("all", "all reports about kernel events in one pass, and functions of control flow");
 
-/// The names of reports, what they are, and their views.
+/// Returns the names, descriptions and views of reports.
 pub fn list() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
     let known = reports().iter().map(|report| report.description());
     known.map(|about| (about.name, about.help, about.views)).chain([(ALL.0, ALL.1, &[][..])])
 }
 
-/// The reports that names stand for, each once.
+/// Returns the reports that the names stand for, each once.
 pub fn named(names: &[String]) -> Vec<&'static dyn AnyReport> {
     let asked = |name: &str| names.iter().any(|asked| asked == name);
     let all = asked(ALL.0);
@@ -108,7 +108,7 @@ pub fn named(names: &[String]) -> Vec<&'static dyn AnyReport> {
     reports().iter().map(|report| &**report).filter(is_meant).collect()
 }
 
-/// What reports read.
+/// Returns the inputs that reports read.
 pub fn needs(reports: &[&'static dyn AnyReport]) -> Needs {
     let of = |report: &&'static dyn AnyReport| {
         let run = report.make(&Parameters::default());

@@ -55,7 +55,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
                     script::calls(experiment, format, reading, limit, &mut out, go_on)
                 }
             })?;
-        // What was written to a file is not whole, and goes with `out`.
+        // An incomplete output file is deleted when `out` is dropped.
         let Some(outcome) = outcome else { return Ok(input::interrupted()) };
         written(outcome.written)?;
         out.finish()?;
@@ -65,7 +65,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     })
 }
 
-/// What is asked for of what a trace tells beside the flow.
+/// Returns the kind of marks to print, if any.
 fn marks(command: &Script) -> Option<Marks> {
     [
         (command.ptwrite, Marks::PtWrite),

@@ -1,4 +1,4 @@
-//! What of the inputs is looked at: parsed once, and with one meaning in every command.
+//! The selection from the inputs: parsed once, with the same meaning in every command.
 
 use hodo_engine::{
     TimeSpan,
@@ -7,7 +7,7 @@ use hodo_engine::{
 
 use crate::{arguments::Input, events::Filter, failure::Failure, input};
 
-/// What the options of selection ask for; everything where they ask for nothing.
+/// The selection options; the default selects everything.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// `--time`.
@@ -27,7 +27,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What the command line asks for; a command without a filter has no options for single events.
+    /// Reads the selection from the command line; a command without a filter has no options for single events.
     pub fn new(input: &Input, filter: Option<&Filter>) -> Result<Selection, Failure> {
         Ok(Selection {
             time: input::times(input)?,
@@ -40,12 +40,12 @@ impl Selection {
         })
     }
 
-    /// Whether it chooses threads.
+    /// Returns whether it selects threads.
     pub fn has_threads(&self) -> bool {
         !(self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty())
     }
 
-    /// The same for a script or a copy of events.
+    /// Converts it for scripts and exports of events.
     pub fn wanted(&self) -> Wanted {
         Wanted {
             events: self.events.clone(),
@@ -57,7 +57,7 @@ impl Selection {
         }
     }
 
-    /// The same for tables.
+    /// Converts it for tables.
     pub fn of_tables(&self, view: Option<&str>) -> hodo_model::Selection {
         hodo_model::Selection {
             view: view.unwrap_or_default().to_owned(),
@@ -69,7 +69,7 @@ impl Selection {
         }
     }
 
-    /// Refuses what chooses among software events where there are none.
+    /// Rejects options that select software events, for inputs without such events.
     pub fn refuse_events(&self) -> Result<(), Failure> {
         match self.events.is_empty() && self.condition.is_none() && self.cpus.is_empty() {
             true => Ok(()),
@@ -79,7 +79,7 @@ impl Selection {
         }
     }
 
-    /// Refuses any choice, for `why`.
+    /// Rejects any selection of times or threads, with the reason `why`.
     pub fn refuse(&self, why: &str) -> Result<(), Failure> {
         match self.time.is_none() && !self.has_threads() {
             true => Ok(()),

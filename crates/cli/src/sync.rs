@@ -99,7 +99,7 @@ pub struct Sync {
     pub color: clap::ColorChoice,
 }
 
-/// Parts per million.
+/// Parses parts per million.
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && (0.0..=250_000.0).contains(rate));
     rate.ok_or("expected a number of parts per million, from 0 to 250000".to_owned())
@@ -125,7 +125,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
             "hodo sync finds out how clocks are related: --offset, --call and --chunk-size have no meaning",
         ));
     }
-    // What is found is several tables.
+    // The result has several tables.
     output::check(2, &view(command))?;
     let experiment = input::unplaced(&command.input, Needs { flow: false, sideband: false, events: true })?;
     let bytes = experiment.with(|traces| traces.events.bytes());
@@ -154,13 +154,13 @@ fn parts_per_billion(ppm: f64) -> u64 {
     (ppm * 1000.0).round().clamp(0.0, 1e12) as u64
 }
 
-/// Inputs that nothing connects with the timeline.
+/// Returns the inputs without a connection to the timeline.
 fn unconnected(outcome: &SyncOutcome) -> Vec<String> {
     let clocks = outcome.timeline.report().clocks.iter().zip(&outcome.clocks);
     clocks.filter(|(clock, _)| clock.hops.is_none()).flat_map(|(_, names)| names.clone()).collect()
 }
 
-/// Why there may be no messages.
+/// Returns likely reasons for missing messages.
 fn advice(outcome: &SyncOutcome) -> String {
     let ends: u64 = outcome.matched.iter().map(|matched| matched.ends).sum();
     let rules: Vec<String> = outcome.matched.iter().map(|matched| matched.rule.to_string()).collect();
@@ -173,7 +173,7 @@ fn advice(outcome: &SyncOutcome) -> String {
     }
 }
 
-/// How tables are written.
+/// Returns the output options of the tables.
 fn view(command: &Sync) -> arguments::Output {
     arguments::Output {
         format: command.format.clone(),
@@ -196,7 +196,7 @@ fn write(command: &Sync, outcome: &SyncOutcome) -> Result<(), Failure> {
     out.finish()
 }
 
-/// A picture for each clock but that of the timeline.
+/// Draws a plot for each clock except the reference clock.
 fn pictures(outcome: &SyncOutcome, out: &mut dyn Write) -> io::Result<()> {
     for (trace, (name, knots)) in outcome.synchronised.traces.iter().zip(&outcome.curves) {
         if !trace.knots.is_empty() {
@@ -211,7 +211,7 @@ fn nanos(value: Option<u64>) -> Value {
     value.into()
 }
 
-/// The clocks, with the names of their inputs.
+/// Returns the table of clocks, with the names of their inputs.
 fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
     let columns = vec![
         Column::text("clock"),
@@ -253,7 +253,7 @@ fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
     Table::new("clocks", Shape::Counters, summary, columns, rows)
 }
 
-/// What became of the messages between each two clocks.
+/// Returns the table of edges: the use of the messages between two clocks.
 fn edges(outcome: &SyncOutcome) -> Table {
     let columns = vec![
         Column::text("from"),
@@ -290,7 +290,7 @@ fn edges(outcome: &SyncOutcome) -> Table {
     Table::new("messages", Shape::Counters, Vec::new(), columns, outcome.edges().iter().map(row))
 }
 
-/// What each rule found.
+/// Returns the table of matches by rule.
 fn matched(outcome: &SyncOutcome) -> Table {
     let columns = vec![
         Column::text("match"),
@@ -315,7 +315,7 @@ fn matched(outcome: &SyncOutcome) -> Table {
     Table::new("matches", Shape::Counters, Vec::new(), columns, outcome.matched.iter().map(row))
 }
 
-/// Pairs that were left out, by cause.
+/// Returns the table of dropped pairs by cause.
 fn left_out(outcome: &SyncOutcome) -> Table {
     let causes = [
         (
@@ -348,7 +348,7 @@ fn left_out(outcome: &SyncOutcome) -> Table {
     Table::new("dropped", Shape::Counters, Vec::new(), columns, rows)
 }
 
-/// Writes the experiment. Inputs below its folder are named from there, so that the folder can move.
+/// Writes the experiment. Paths of inputs below its folder are relative to it, so that the folder can move.
 fn save(synchronised: &Synchronised, file: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", file.display()));
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! Several inputs on one timeline: experiments that `hodo sync` wrote, offsets by hand, and what is known of clocks.
+//! Places several inputs on one timeline: experiments from `hodo sync`, manual offsets, and known relations of clocks.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use hodo_model::{Column, Shape, Table, Unit, Value};
 
 use crate::{arguments::Input, failure::Failure};
 
-/// A file of an experiment is larger than this only where it was not written by `hodo sync`.
+/// Largest size of an experiment file, in bytes; `hodo sync` writes no larger ones.
 const LARGEST: u64 = 1 << 30;
 
-/// `--offset TRACE=±TIME`.
+/// Parses `--offset TRACE=±TIME`.
 pub fn offset(text: &str) -> Result<TraceOffset, String> {
     let wrong = || "expected TRACE=±TIME, such as ./kernel-trace=-1.5s or b.data=+300us".to_owned();
     let (trace, time) = text.rsplit_once('=').filter(|(trace, _)| !trace.is_empty()).ok_or_else(wrong)?;
@@ -28,7 +28,7 @@ pub fn offset(text: &str) -> Result<TraceOffset, String> {
     Ok(TraceOffset { trace: trace.to_owned(), nanos: sign * i128::from(nanos) })
 }
 
-/// The files to open: those that were named, and those of an experiment in its place.
+/// Returns the files to open: the named ones, with an experiment replaced by its inputs.
 pub fn files(input: &Input) -> Result<(Vec<PathBuf>, Option<Synchronised>), Failure> {
     let mut files = Vec::new();
     let mut found = None;
@@ -50,7 +50,7 @@ fn is_experiment(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "toml") && file.is_file()
 }
 
-/// Reads an experiment. Its inputs lie where it says, from its own folder on.
+/// Reads an experiment. The paths of its inputs are relative to its folder.
 fn read(file: &Path) -> Result<Synchronised, Failure> {
     let failed = |why: String| Failure::unreadable(format!("{}: {why}", file.display()));
     if fs::metadata(file).is_ok_and(|about| about.len() > LARGEST) {
@@ -69,7 +69,7 @@ fn read(file: &Path) -> Result<Synchronised, Failure> {
     Ok(experiment)
 }
 
-/// Puts all traces on one timeline.
+/// Places all traces on one timeline.
 pub fn place(
     experiment: &mut Experiment,
     input: &Input,
@@ -78,7 +78,7 @@ pub fn place(
     Ok(experiment.place(&TimelineRequest { offsets: input.offset.clone(), synchronised })?)
 }
 
-/// Refuses to merge events by times that say nothing of their order.
+/// Rejects merging events of inputs with unrelated clocks.
 pub fn refuse_unrelated(traces: &Traces<'_>) -> Result<(), Failure> {
     let inputs = &traces.event_inputs;
     let Some((input, why)) = traces.unrelated.first().filter(|_| inputs.first() != inputs.last()) else {
@@ -93,14 +93,14 @@ pub fn refuse_unrelated(traces: &Traces<'_>) -> Result<(), Failure> {
     )))
 }
 
-/// Says once what is not known of the order of several inputs.
+/// Reports inputs with unrelated clocks on standard error.
 pub fn tell_unrelated(experiment: &Experiment) {
     for sentence in experiment.unrelated() {
         eprintln!("hodo: unrelated clocks: {sentence}");
     }
 }
 
-/// Says once which traces of one input may have clocks of their own.
+/// Reports traces of one input that may have separate clocks, on standard error.
 pub fn tell_as_they_are(experiment: &Experiment) {
     let mut doubtful = experiment.clocks.iter().filter(|clock| clock.relation == Relation::AsItIs);
     if let Some(first) = doubtful.next() {
@@ -112,7 +112,7 @@ pub fn tell_as_they_are(experiment: &Experiment) {
     }
 }
 
-/// The clocks of all traces, where there are several.
+/// Returns the table of clocks, if there are several traces.
 pub fn clocks(experiment: &Experiment) -> Option<Table> {
     let clocks = &experiment.clocks;
     if clocks.len() < 2 {

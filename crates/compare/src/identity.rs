@@ -1,26 +1,26 @@
-//! Which function of one build is which of the other.
+//! Matches functions and modules of two builds.
 //!
-//! Addresses play no part: code may have moved. Compilers rename copies that they make of a function; such a copy
-//! counts as the function. Files may have another name or version.
+//! Matching ignores addresses, because code may have moved. Compilers rename the clones of a function; a clone counts
+//! as the function. Files may differ in name or version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Sides;
 
-/// The name by which a function of a module is known in all builds. Code without a symbol is known by its place in the
-/// module, whose name may change.
+/// Returns the name that identifies a function of a module in all builds. Code without a symbol is identified by its
+/// offset in the module, whose name may change.
 pub(crate) fn own_name<'n>(name: &'n str, module: &str) -> &'n str {
     let place = name.strip_prefix(module).filter(|place| place.starts_with("+0x"));
     without_clone(place.unwrap_or(name))
 }
 
-/// Words that compilers append to the names of copies of a function: GCC's `create_clone_suffix` and its callers,
+/// Suffixes that compilers append to the names of a function's clones: GCC's `create_clone_suffix` and its callers,
 /// LLVM's ThinLTO promotion and hot-cold splitting.
 const CLONES: [&str; 9] =
     ["constprop", "isra", "part", "cold", "lto_priv", "llvm", "clone", "ipa", "specialized"];
 
-/// The function that a copy was made of: `f` of `f.constprop.0`, `f.isra.0.cold` and `f() [clone .part.0]`; any other
-/// name as it is.
+/// Returns the original function of a clone: `f` for `f.constprop.0`, `f.isra.0.cold` and `f() [clone .part.0]`.
+/// Returns any other name unchanged.
 pub fn without_clone(name: &str) -> &str {
     let mut own = name;
     while let Some(shorter) = without_suffix(own) {
@@ -43,19 +43,19 @@ fn without_suffix(name: &str) -> Option<&str> {
     (CLONES.contains(&word) && !own.is_empty()).then_some(own)
 }
 
-/// The modules of a side, with the functions of each that ran.
+/// The modules of a side, with the executed functions of each.
 pub(crate) type Modules = BTreeMap<String, BTreeSet<String>>;
 
-/// A module of both sides, or of one.
+/// A module of one or both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Match {
     pub(crate) names: Sides<Option<String>>,
-    /// How many functions of the same names led to it, where the names of the modules differ.
+    /// Number of functions with equal names, if the modules' names differ; else 0.
     pub(crate) shared: usize,
 }
 
-/// Matches modules: those of one name; then those of one name but for the version of a library; then those that share
-/// most names of functions, if these are at least half of those of one of them.
+/// Matches modules: first by equal name, then by equal name without the library version, then by the most shared
+/// function names, if these are at least half of either module's functions.
 pub(crate) fn match_modules(mut modules: Sides<Modules>) -> Vec<Match> {
     let mut matches = Vec::new();
     for same in [|name: &str| name.to_owned(), |name: &str| stem(name).to_owned()] {
@@ -79,7 +79,7 @@ pub(crate) fn match_modules(mut modules: Sides<Modules>) -> Vec<Match> {
             }
         }
     }
-    // The same pairs whichever side comes first.
+    // The order makes the pairs independent of which side comes first.
     alike.sort_by_key(|&(shared, a, b)| (std::cmp::Reverse(shared), a.min(b).clone(), a.max(b).clone()));
     let mut taken = Sides::new(BTreeSet::new(), BTreeSet::new());
     for (shared, a, b) in alike {
@@ -102,7 +102,7 @@ fn common(a: &BTreeSet<String>, b: &BTreeSet<String>) -> usize {
     a.intersection(b).count()
 }
 
-/// The name of a library without its version: `libc.so` of `libc.so.6` and of `libc-2.31.so`.
+/// Returns the name of a library without its version: `libc.so` for `libc.so.6` and `libc-2.31.so`.
 fn stem(name: &str) -> &str {
     let Some(at) = name.find(".so") else { return name };
     let base = &name[..at];
@@ -127,7 +127,7 @@ mod tests {
             ("f.lto_priv.12.34", "f"),
             ("f.llvm.1234567890", "f"),
             ("f(int) [clone .constprop.0] [clone .cold]", "f(int)"),
-            // Others than copies: a static variable's or a nested function's number, a name of the programmer's.
+            // No clones: the number of a static variable or nested function, or the programmer's own name.
             ("f.1234", "f.1234"),
             ("f.colder", "f.colder"),
             (".cold", ".cold"),

@@ -1,5 +1,5 @@
-//! How long things took on both sides: tables with a row for each system call, interrupt, thread or period, whose
-//! columns `count`, `total_ns` and percentiles are compared by the names that rows have.
+//! Compares latencies of both sides: tables with a row per system call, interrupt, thread or period. Rows are matched
+//! by their names; `count`, `total_ns` and percentiles are compared.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     statistics::{benjamini_hochberg, bootstrap, mann_whitney},
 };
 
-/// The columns that are compared, where a table has them.
+/// The columns to compare, if a table has them.
 const MEASURES: [&str; 5] = ["average_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"];
 
 /// One row in one recording.
@@ -21,23 +21,23 @@ const MEASURES: [&str; 5] = ["average_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns
 struct Seen {
     count: u64,
     total: u64,
-    /// As [`MEASURES`]. Of rows with the same names the largest.
+    /// Indexed as [`MEASURES`]; the maximum over rows with the same names.
     measures: [Option<u64>; MEASURES.len()],
 }
 
-/// The names in a row, and what each recording has of it.
+/// Rows by their names, with the values of each recording.
 type Rows = BTreeMap<Vec<String>, Vec<(usize, Seen)>>;
 
-/// What differs between the latencies of two sides.
+/// The differences between the latencies of two sides.
 #[derive(Debug)]
 pub struct Latencies {
-    /// One row for each that differs, the largest change of total time first.
+    /// One row per difference, the largest change of total time first.
     pub table: Table,
-    /// By what share the median latency grew, of rows in which it did; of groups only where that is no chance.
+    /// Rows whose median latency grew, with the relative growth; for groups of recordings, only significant growth.
     pub grown: Vec<(String, f64)>,
 }
 
-/// Compares tables of one report, one a recording of each side.
+/// Compares tables of one report, one table per recording of each side.
 pub fn latencies(tables: Sides<&[Table]>) -> Latencies {
     let recordings = tables.map(<[Table]>::len);
     let names: Vec<&'static str> = tables
@@ -76,7 +76,7 @@ pub fn latencies(tables: Sides<&[Table]>) -> Latencies {
     Latencies { table, grown }
 }
 
-/// The columns that name a row.
+/// Returns the columns that name a row.
 fn key_columns(table: &Table) -> impl Iterator<Item = (usize, &'static str)> {
     let named = table.columns().iter().enumerate();
     named
@@ -88,7 +88,7 @@ fn read(tables: &[Table]) -> Rows {
     let mut rows = Rows::new();
     for (recording, table) in tables.iter().enumerate() {
         let at = |name: &str| table.columns().iter().position(|column| column.name == name);
-        // The first column that counts says how many there were, whatever it is called.
+        // The first column with the unit `Count` holds the count; its name varies.
         let count = table.columns().iter().position(|column| column.unit == Unit::Count);
         let (total, measures) = (at("total_ns"), MEASURES.map(at));
         let keys: Vec<usize> = key_columns(table).map(|(index, _)| index).collect();
@@ -119,7 +119,7 @@ fn read(tables: &[Table]) -> Rows {
     rows
 }
 
-/// One row of both sides: means of its recordings.
+/// One row of a side: means over its recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mean {
     count: f64,
@@ -144,13 +144,13 @@ impl Mean {
 struct Found<'k> {
     key: &'k Vec<String>,
     sides: Sides<Mean>,
-    /// Of the averages of groups.
+    /// The p-value of the difference of averages, for groups.
     p: Option<f64>,
     interval: Option<(f64, f64)>,
     adjusted: Option<f64>,
 }
 
-/// Of [`MEASURES`], the median.
+/// Index of the median in [`MEASURES`].
 const MEDIAN: usize = 1;
 
 impl<'k> Found<'k> {
@@ -170,7 +170,7 @@ impl<'k> Found<'k> {
         self.sides.b.total - self.sides.a.total
     }
 
-    /// By what share the median grew.
+    /// Returns the relative growth of the median.
     fn growth(&self) -> Option<f64> {
         let Sides { a, b } = self.sides.map(|side| side.measures[MEDIAN]);
         let (a, b) = a.zip(b)?;

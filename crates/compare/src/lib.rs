@@ -1,4 +1,4 @@
-//! What differs between two sides, each of one or more recordings.
+//! Compares two sides, each of one or more recordings.
 //!
 //! ```text
 //! tables of call paths of A ─┐                      ┌─ grown: new paths, and those with more instructions
@@ -9,8 +9,8 @@
 //! tables of latencies of A, of B ── rows matched by their names ── the same
 //! ```
 //!
-//! Tables go in, tables come out: nothing here knows a format, an analysis or a view. Instruction counts are exact,
-//! so a difference of theirs is one. Times of groups of recordings are judged by [`statistics`].
+//! This crate maps tables to tables, and depends on no format, analysis or view. Instruction counts are exact, so
+//! every difference is real. [`statistics`] tests times of groups of recordings.
 
 mod identity;
 mod latency;

@@ -1,4 +1,4 @@
-//! What of call paths grew and what shrank.
+//! Compares call paths: which grew and which shrank.
 
 use std::{
     cmp::Ordering,
@@ -13,43 +13,43 @@ use crate::{
     union::{Amount, Function, Union},
 };
 
-/// What the rows are.
+/// The kind of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rows {
-    /// Functions, whatever called them.
+    /// Functions, summed over their callers.
     #[default]
     Functions,
     /// Call paths.
     Paths,
 }
 
-/// What the amounts of a side are divided by.
+/// The divisor of a side's amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// The number of recordings.
     Recording,
-    /// The number of executions of a function or a system call, by this name.
+    /// The number of executions of the function or system call with this name.
     Execution(String),
 }
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the rows are.
+    /// The kind of rows.
     pub rows: Rows,
-    /// What amounts are of.
+    /// The divisor of amounts.
     pub unit: Unit,
 }
 
-/// Instructions that ran as part of other functions, by the name of the function that was inlined there.
+/// Instructions executed inline in other functions, by the name of the inlined function.
 pub type Inlined = BTreeMap<String, u64>;
 
-/// How many frames a path shows at most: the innermost.
+/// Frames of a path at most; the innermost are shown.
 const FRAMES: usize = 64;
-/// Adjusted p-values below this are no chance.
+/// Adjusted p-values below this are significant.
 const SIGNIFICANT: f64 = 0.05;
 
-/// What became of a row.
+/// The change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     New,
@@ -78,38 +78,39 @@ impl Change {
 struct Row {
     change: Change,
     function: usize,
-    /// The frames, where rows are paths.
+    /// The frames, if rows are paths.
     path: Option<String>,
     amounts: Sides<Amount>,
-    /// Of the times of groups.
+    /// The test of times, for groups.
     test: Option<Test>,
     adjusted: Option<f64>,
 }
 
-/// What is said of the times of two groups.
+/// The test of the times of two groups: the confidence interval of the difference, and the p-value.
 #[derive(Clone, Copy, Debug)]
 struct Test {
     interval: Option<(f64, f64)>,
     p: f64,
 }
 
-/// What differs between two sides.
+/// The differences between two sides.
 #[derive(Debug)]
 pub struct Comparison {
     options: Options,
     union: Union,
-    /// Those that are more first, then those that are less; each by how much.
+    /// Grown rows, then shrunk rows; each sorted by the size of the change.
     rows: Vec<Row>,
     totals: Sides<Amount>,
-    /// What each recording is divided by, of each side.
+    /// The divisor of each recording.
     weights: Sides<Vec<u64>>,
     inlined: Sides<Inlined>,
 }
 
-/// Compares tables of call paths, one a recording of each side, whose executions are counted by `weights`.
+/// Compares tables of call paths, one table per recording of each side. `weights` holds the number of executions of
+/// each recording.
 ///
 /// # Panics
-/// Where a table is none of call paths, or a recording has no weight.
+/// If a table does not hold call paths, or the numbers of recordings and weights differ.
 pub fn paths(tables: Sides<&[Table]>, weights: Sides<Vec<u64>>, options: Options) -> Comparison {
     assert_eq!(tables.map(<[Table]>::len), weights.each().map(Vec::len), "a weight for each recording");
     let union = Union::of(tables);
@@ -147,10 +148,10 @@ impl Comparison {
         by_function.iter().zip(0..).filter_map(|(amounts, function)| row(function, None, amounts)).collect()
     }
 
-    /// What became of something; `None` where it is the same, for each execution.
+    /// Returns the change of amounts per execution; `None` if they are equal.
     fn change(&self, amounts: &Sides<Amount>) -> Option<Change> {
         let [n, m] = [&self.weights.a, &self.weights.b].map(|weights| weights.iter().sum::<u64>());
-        // Exact, where quotients would not be.
+        // Cross products are exact; quotients are not.
         let compare = |a: u64, b: u64| (u128::from(b) * u128::from(n)).cmp(&(u128::from(a) * u128::from(m)));
         let more = compare(amounts.a.instructions, amounts.b.instructions);
         let more = more.then(compare(amounts.a.calls, amounts.b.calls));
@@ -163,7 +164,7 @@ impl Comparison {
         }
     }
 
-    /// The times of each recording, for each execution.
+    /// Returns the time per execution of each recording.
     fn times(&self, amounts: &Sides<Amount>) -> Sides<Vec<f64>> {
         let of = |amount: &Amount, weights: &[u64]| {
             let mut times: Vec<u64> = vec![0; weights.len()];
@@ -174,7 +175,7 @@ impl Comparison {
         Sides::new(of(&amounts.a, &self.weights.a), of(&amounts.b, &self.weights.b))
     }
 
-    /// Whether both sides are groups, of which statistics can tell.
+    /// Returns whether both sides are groups of recordings, which permit statistics.
     fn are_groups(&self) -> bool {
         self.weights.a.len() > 1 && self.weights.b.len() > 1
     }
@@ -216,7 +217,7 @@ impl Comparison {
         self.rate(amounts, |amount| amount.instructions)
     }
 
-    /// Names of functions that only one side ran, along whatever path.
+    /// Returns the names of functions that only one side executed, on any path.
     pub fn only_in(&self) -> Sides<BTreeSet<String>> {
         let mut ran = vec![Sides::new(false, false); self.union.functions.len()];
         for node in &self.union.nodes {
@@ -231,33 +232,33 @@ impl Comparison {
         only
     }
 
-    /// The same comparison, with what each side ran inlined of functions that it did not call.
+    /// Adds the inlined instructions of functions that a side executed only inline.
     pub fn with_inlined(self, inlined: Sides<Inlined>) -> Comparison {
         Comparison { inlined, ..self }
     }
 
-    /// Whether nothing differs.
+    /// Returns whether the sides are equal.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// By what share of A's the instructions of B are more; `None` where A has none.
+    /// Returns the relative growth of instructions from A to B; `None` if A has none.
     pub fn growth(&self) -> Option<f64> {
         self.instructions(&self.totals).growth()
     }
 
-    /// The same of times, where both sides are groups and the difference is no chance.
+    /// Returns the relative growth of times, if both sides are groups and the difference is significant.
     pub fn growth_of_time(&self) -> Option<f64> {
         let significant = self.test(&self.totals).is_some_and(|test| test.p < SIGNIFICANT);
         self.rate(&self.totals, |amount| amount.time).growth().filter(|_| significant)
     }
 
-    /// What was done to match the sides.
+    /// Returns notes on the matching of the sides.
     pub fn notes(&self) -> &[String] {
         &self.union.notes
     }
 
-    /// The first few rows that are more, with how many instructions.
+    /// Returns the first `most` grown rows, with their numbers of instructions.
     pub fn worst(&self, most: usize) -> Vec<String> {
         let more = self.rows.iter().filter(|row| row.change.is_more()).take(most);
         more.map(|row| {
@@ -275,7 +276,7 @@ impl Comparison {
         }
     }
 
-    /// What differs, in a sentence.
+    /// Returns the result in one sentence.
     pub fn verdict(&self) -> String {
         let total = self.instructions(&self.totals);
         let count = |change| self.rows.iter().filter(|row| row.change == change).count();
@@ -297,7 +298,7 @@ impl Comparison {
         )
     }
 
-    /// Figures of the whole.
+    /// Returns the summary of the comparison.
     pub fn summary(&self) -> Summary {
         let instructions = self.instructions(&self.totals);
         let calls = self.rate(&self.totals, |amount| amount.calls);
@@ -334,7 +335,7 @@ impl Comparison {
         summary.into_iter().chain(self.notes().iter().map(|note| ("note", note.as_str().into()))).collect()
     }
 
-    /// Those that are more and those that are less, as two tables for people.
+    /// Returns the grown and the shrunk rows as two tables, for people.
     pub fn tables(&self) -> [Table; 2] {
         let of = |name, summary, more| {
             let rows = self.rows.iter().filter(|row| row.change.is_more() == more);
@@ -344,7 +345,7 @@ impl Comparison {
         [of("grown", self.summary(), true), of("shrunk", Vec::new(), false)]
     }
 
-    /// Both in one table, for programs.
+    /// Returns all rows in one table, for programs.
     pub fn table(&self) -> Table {
         let rows = self.rows.iter().map(|row| self.cells(row));
         Table::new("diff", Shape::Counters, self.summary(), self.columns(), rows)
@@ -412,7 +413,7 @@ impl Comparison {
         cells
     }
 
-    /// How the function was matched, where that is not by its name; and where it runs inlined.
+    /// Describes how the function was matched if not by name, and where it runs inlined.
     fn matched(&self, row: &Row, function: &Function) -> Option<String> {
         let (inlined, side) = match row.change {
             Change::Vanished => (&self.inlined.b, "B"),
@@ -434,7 +435,7 @@ impl Comparison {
     }
 }
 
-/// An amount of each side, for each execution.
+/// An amount of each side per execution.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     a: f64,
@@ -451,7 +452,7 @@ impl Rate {
     }
 }
 
-/// A number with at most two decimals, and commas between thousands.
+/// Formats a number with at most two decimals, and commas between thousands.
 fn number(value: f64) -> String {
     let text = format!("{:.2}", value.abs());
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));

@@ -1,31 +1,31 @@
-//! Two of a kind: of A, the old side, and of B, the new one.
+//! A pair of values: one for side A, the old one, and one for side B, the new one.
 
-/// What both sides have.
+/// A value for each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sides<T> {
-    /// Of the side that is compared with.
+    /// The value of the baseline.
     pub a: T,
-    /// Of the side that is looked at.
+    /// The value of the new side.
     pub b: T,
 }
 
 impl<T> Sides<T> {
-    /// Of both sides.
+    /// Creates a pair.
     pub const fn new(a: T, b: T) -> Sides<T> {
         Sides { a, b }
     }
 
-    /// What something makes of each side.
+    /// Applies `make` to each side, A first.
     pub fn map<U>(self, mut make: impl FnMut(T) -> U) -> Sides<U> {
         Sides { a: make(self.a), b: make(self.b) }
     }
 
-    /// Each side, borrowed.
+    /// Borrows each side.
     pub fn each(&self) -> Sides<&T> {
         Sides { a: &self.a, b: &self.b }
     }
 
-    /// One of them: A first.
+    /// Returns B if `is_b`, else A.
     pub fn side(&mut self, is_b: bool) -> &mut T {
         if is_b { &mut self.b } else { &mut self.a }
     }

@@ -1,15 +1,15 @@
-//! Whether two groups of times differ by more than chance.
+//! Tests whether two groups of times differ significantly.
 //!
-//! Nothing is assumed of how times are distributed: the Mann–Whitney U test is of ranks, intervals are by bootstrap,
-//! and the p-values of many tests are adjusted by Benjamini and Hochberg's procedure.
+//! The methods assume no distribution of times: the Mann–Whitney U test compares ranks, intervals come from a
+//! bootstrap, and the Benjamini–Hochberg procedure adjusts the p-values of multiple tests.
 
-/// Groups of up to this many together are tested exactly, by counting every way to choose one group of both.
+/// Up to this combined size, the test is exact: it counts every way to choose one group from the union.
 const EXACT: usize = 40;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
 
-/// The two-sided p-value of the Mann–Whitney U test; `None` where a group has no value. Exact for small groups, ties
-/// included; by the normal approximation with corrections for ties and continuity for others.
+/// Returns the two-sided p-value of the Mann–Whitney U test; `None` if a group is empty. The result is exact for small
+/// groups, with ties; larger groups use the normal approximation with corrections for ties and continuity.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -31,8 +31,8 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(libm::erfc(distance / variance.sqrt() / std::f64::consts::SQRT_2).min(1.0))
 }
 
-/// Twice the rank of each value, those of `a` first, where equal values share the mean of their ranks; and how many
-/// share each.
+/// Returns twice the rank of each value, those of `a` first, and the sizes of the groups of equal values. Equal values
+/// share the mean of their ranks.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> (Vec<u64>, Vec<u64>) {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let mut order: Vec<usize> = (0..all.len()).collect();
@@ -48,10 +48,10 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> (Vec<u64>, Vec<u64>) {
     (ranks, ties)
 }
 
-/// The share of ways to choose `n` of the ranks whose sum is as far from its mean as `own`, or farther.
+/// Returns the share of choices of `n` ranks whose sum is at least as far from the mean as `own`.
 fn exact(ranks: &[u64], n: usize, own: u64) -> f64 {
     let sum: u64 = ranks.iter().sum();
-    // By how many are chosen and by their sum: how many ways. Of 40 ranks they are less than 2^53, so exact.
+    // Number of choices, by number of ranks chosen and their sum. For 40 ranks they are below 2^53, so `f64` is exact.
     let width = sum as usize + 1;
     let mut ways = vec![0.0f64; (n + 1) * width];
     ways[0] = 1.0;
@@ -63,16 +63,15 @@ fn exact(ranks: &[u64], n: usize, own: u64) -> f64 {
         }
     }
     let all = ranks.len() as u64;
-    // Distances from the mean, sum * n / all, times `all`.
+    // Distance from the mean sum * n / all, scaled by `all` to stay an integer.
     let distance = |total: u64| (total * all).abs_diff(sum * n as u64);
     let ways = &ways[n * width..];
     let far = (0..width as u64).filter(|&total| distance(total) >= distance(own));
     far.map(|total| ways[total as usize]).sum::<f64>() / ways.iter().sum::<f64>()
 }
 
-/// The interval that holds the difference of the means, that of `b` less that of `a`, with a confidence of 95 %: by
-/// the percentiles of a bootstrap, whose random numbers are the same each time. `None` for groups of one value, which
-/// say nothing of how they vary.
+/// Returns the 95 % confidence interval of the difference of the means, `b` minus `a`, by percentile bootstrap with a
+/// fixed seed. `None` if a group has fewer than two values, whose variance is unknown.
 pub fn bootstrap(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     if a.len() < 2 || b.len() < 2 {
         return None;
@@ -87,8 +86,8 @@ pub fn bootstrap(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     Some((differences[RESAMPLES / 40], differences[RESAMPLES - 1 - RESAMPLES / 40]))
 }
 
-/// The p-values of tests made together, adjusted so that of those below a bound at most this share is expected to be
-/// by chance: Benjamini and Hochberg (1995). Values that are `None` are no tests.
+/// Adjusts the p-values of multiple tests to control the false discovery rate: Benjamini and Hochberg (1995). `None`
+/// values are not tests.
 pub fn benjamini_hochberg(values: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut tests: Vec<(usize, f64)> =
         values.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?))).collect();
@@ -110,7 +109,7 @@ mod tests {
         assert!((value - expected).abs() < 1e-9, "{value} and {expected}");
     }
 
-    /// Expected values are R's: `wilcox.test(a, b, exact = TRUE)`, and counts by hand.
+    /// Expected values come from R's `wilcox.test(a, b, exact = TRUE)` and from manual counts.
     #[test]
     fn small_groups_are_tested_exactly() {
         // Of 252 ways to choose 5 of 10, one lies at each end.

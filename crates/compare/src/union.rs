@@ -1,4 +1,4 @@
-//! The call paths of both sides as one tree.
+//! Merges the call paths of both sides into one tree.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ use crate::{
     identity::{Match, Modules, match_modules, own_name, without_clone},
 };
 
-/// What one side cost at a node or of a function.
+/// The cost of a node or function on one side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Amount {
-    /// Whether the side has it at all.
+    /// Whether the side has the node or function.
     pub(crate) is_there: bool,
     pub(crate) instructions: u64,
     pub(crate) calls: u64,
     pub(crate) time: u64,
-    /// Time by recording, of those that have any; in order.
+    /// Nonzero times by recording, sorted by recording.
     pub(crate) times: Vec<(u32, u64)>,
 }
 
@@ -51,37 +51,37 @@ impl Amount {
     }
 }
 
-/// A function of both sides, or of one.
+/// A function of one or both sides.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
-    /// The name, without what compilers add to that of copies.
+    /// The name, without compilers' clone suffixes.
     pub(crate) name: String,
-    /// The module: of both sides where they differ.
+    /// The module; both modules if the sides differ.
     pub(crate) module: String,
-    /// The names that each side has for it.
+    /// The function's names on each side.
     pub(crate) names: Sides<BTreeSet<String>>,
 }
 
-/// A function along one path.
+/// A function on one call path.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// Index of the node that called it; a parent stands before its children.
+    /// Index of the caller's node; a parent precedes its children.
     pub(crate) parent: Option<u32>,
     /// Index of the function.
     pub(crate) function: u32,
     pub(crate) amounts: Sides<Amount>,
 }
 
-/// The paths of both sides.
+/// The call paths of both sides.
 #[derive(Debug, Default)]
 pub(crate) struct Union {
     pub(crate) functions: Vec<Function>,
     pub(crate) nodes: Vec<Node>,
-    /// What was done to match modules whose names differ.
+    /// Notes on matched modules whose names differ.
     pub(crate) notes: Vec<String>,
 }
 
-/// The columns of a table of paths that are read.
+/// The columns read from a table of paths.
 struct PathColumns<'t> {
     depth: Cells<'t>,
     function: Cells<'t>,
@@ -141,10 +141,10 @@ fn rows(table: &Table, mut each: impl FnMut(PathRow<'_>)) {
 }
 
 impl Union {
-    /// The union of tables of call paths, one a recording.
+    /// Builds the union of tables of call paths, one table per recording.
     ///
     /// # Panics
-    /// Where a table is none of call paths.
+    /// If a table does not hold call paths.
     pub(crate) fn of(tables: Sides<&[Table]>) -> Union {
         let modules = tables.map(|tables| {
             let mut modules = Modules::new();
@@ -171,7 +171,8 @@ impl Union {
         growing.union
     }
 
-    /// The frames of a path, the root first, at most so many of the innermost; in names `;` is `\x3b`, as in folded text.
+    /// Returns the innermost frames of a path, at most `most`, the root first. In names, `;` is written as `\x3b`, as
+    /// in folded text.
     pub(crate) fn path(&self, node: u32, most: usize) -> String {
         let above = |at: &u32| self.nodes[*at as usize].parent;
         let name =
@@ -186,7 +187,7 @@ impl Union {
     }
 }
 
-/// What to say of modules that are taken for one.
+/// Returns a note on two modules that are matched in spite of different names.
 fn note(found: &Match) -> Option<String> {
     let (Some(a), Some(b)) = (&found.names.a, &found.names.b) else { return None };
     (a != b).then(|| {
@@ -194,10 +195,10 @@ fn note(found: &Match) -> Option<String> {
     })
 }
 
-/// A union that grows.
+/// A union under construction.
 struct Growing {
     union: Union,
-    /// Functions by the match of their module and their name.
+    /// Function indices, by index of the module match and name.
     known: FxHashMap<(usize, String), u32>,
     nodes: FxHashMap<(Option<u32>, u32), u32>,
 }
@@ -211,13 +212,13 @@ impl Growing {
         places: &FxHashMap<String, usize>,
         matches: &[Match],
     ) {
-        // The nodes of the path of the last row, and the names that its frames have on this side.
+        // The nodes on the path of the previous row, with the names of its frames on this side.
         let mut path: Vec<(u32, String)> = Vec::new();
         rows(table, |row| {
             path.truncate(row.depth);
             let function = self.function(&row, is_b, places[row.module], matches);
             let above = path.last().map(|(node, name)| (*node, name.as_str()));
-            // A part that the compiler split off goes on in the frame of its function.
+            // A part that the compiler split off (such as `.cold`) continues in the frame of its function.
             let is_part = above.is_some_and(|(node, name)| {
                 self.union.nodes[node as usize].function == function && name != row.function
             });

@@ -4,7 +4,7 @@ use hodo_model::{Table, Value};
 
 use crate::Need;
 
-/// The tables of some reports.
+/// Tables of reports, as evidence for findings.
 #[derive(Debug)]
 pub struct Evidence<'a> {
     tables: Vec<(Need, &'a Table)>,
@@ -18,22 +18,22 @@ pub struct Row<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Tables, each with the name and the view of its report.
+    /// Creates evidence from tables, each with the name and the view of its report.
     pub fn new(tables: Vec<(Need, &'a Table)>) -> Evidence<'a> {
         Evidence { tables }
     }
 
-    /// The tables of a report: one for each trace it was made of.
+    /// Returns the tables of a report, one per trace.
     pub fn tables(&self, need: Need) -> impl Iterator<Item = &'a Table> {
         self.tables.iter().filter(move |(own, _)| *own == need).map(|(_, table)| *table)
     }
 
-    /// The first table of a report.
+    /// Returns the first table of a report.
     pub fn table(&self, need: Need) -> Option<&'a Table> {
         self.tables(need).next()
     }
 
-    /// The rows of a report's tables.
+    /// Returns the rows of a report's tables.
     pub fn rows(&self, need: Need) -> Vec<Row<'a>> {
         let of = |table: &'a Table| table.rows().into_iter().map(move |cells| Row { table, cells });
         self.tables(need).flat_map(of).collect()
@@ -46,12 +46,12 @@ impl Row<'_> {
         self.cells.get(place)
     }
 
-    /// An integer; 0 where it is not known or there is no such column.
+    /// Returns an integer; 0 if it is unknown or the column is missing.
     pub fn integer(&self, column: &str) -> u64 {
         integer(self.cell(column))
     }
 
-    /// A fraction; 0 where it is not known or there is no such column.
+    /// Returns a real number; 0 if it is unknown or the column is missing.
     pub fn real(&self, column: &str) -> f64 {
         match self.cell(column) {
             Some(Value::Real(real)) => *real,
@@ -59,7 +59,7 @@ impl Row<'_> {
         }
     }
 
-    /// A text; empty where it is not known or there is no such column.
+    /// Returns a text; empty if it is unknown or the column is missing.
     pub fn text(&self, column: &str) -> &str {
         match self.cell(column) {
             Some(Value::Text(text)) => text,
@@ -68,12 +68,12 @@ impl Row<'_> {
     }
 }
 
-/// A figure of a table's summary; 0 where it is not known.
+/// Returns a value of a table's summary; 0 if it is unknown.
 pub(crate) fn figure(table: &Table, name: &str) -> u64 {
     integer(table.figure(name))
 }
 
-/// The time from a table's first event to its last, in nanoseconds; at least 1.
+/// Returns the time from a table's first event to its last, in nanoseconds; at least 1.
 pub(crate) fn span(table: &Table) -> u64 {
     figure(table, "end_ns").saturating_sub(figure(table, "begin_ns")).max(1)
 }

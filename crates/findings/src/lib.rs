@@ -1,11 +1,11 @@
-//! Findings: what tables say in plain sentences, worst first.
+//! Findings: conclusions from tables in plain sentences, worst first.
 //!
 //! ```text
 //! reports named by RULES ──Experiment::run──► tables ──Evidence──► each Rule ──► Finding… ──by weight──► `hodo explain`
 //! ```
 //!
-//! A rule never guesses: each number of a finding is in a table, and each finding says the threshold that it passed and the
-//! command that shows the table. A rule is one function in `rules/` and one line in [`RULES`].
+//! A rule never guesses: each number of a finding is in a table, and each finding states the threshold that it
+//! exceeded and the command that shows the table. A rule is one function in `rules/` and one line in [`RULES`].
 
 mod evidence;
 mod rules;
@@ -15,19 +15,19 @@ pub use evidence::{Evidence, Row};
 
 use hodo_model::{Column, Shape, Table, Unit};
 
-/// A report that a rule reads: its name, and the view.
+/// A report that a rule reads: its name and view.
 pub type Need = (&'static str, &'static str);
 
-/// How one kind of finding is made.
+/// A rule, which makes one kind of finding.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The stable name, such as `cpu-contention`.
     pub name: &'static str,
     /// What it looks for, with its threshold, in one line.
     pub help: &'static str,
-    /// The reports it reads. A rule is skipped where the input makes none of them.
+    /// The reports that it reads. A rule is skipped if the input provides none of them.
     pub needs: &'static [Need],
-    /// Makes its findings.
+    /// Returns the findings.
     pub find: fn(&Evidence<'_>) -> Vec<Finding>,
 }
 
@@ -45,7 +45,7 @@ pub const RULES: &[Rule] = &[
     rules::exceptions::RULE,
 ];
 
-/// Something that stands out.
+/// A finding: a fact that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The rule's name.
@@ -54,11 +54,11 @@ pub struct Finding {
     pub weight: f64,
     /// The finding, with its numbers and the threshold.
     pub sentence: String,
-    /// What to type after `hodo` to see the evidence, without the input.
+    /// The command line after `hodo` that shows the evidence, without the input.
     pub command: String,
 }
 
-/// The reports that the rules read, each once.
+/// Returns the reports that the rules read, each once.
 pub fn needs() -> Vec<Need> {
     let mut needs: Vec<Need> = RULES.iter().flat_map(|rule| rule.needs).copied().collect();
     needs.sort_unstable();
@@ -66,14 +66,14 @@ pub fn needs() -> Vec<Need> {
     needs
 }
 
-/// The findings of all rules, worst first.
+/// Returns the findings of all rules, worst first.
 pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.find)(evidence)).collect();
     found.sort_by(|one, other| other.weight.total_cmp(&one.weight));
     found
 }
 
-/// The findings as a table.
+/// Returns the findings as a table.
 pub fn table(findings: &[Finding]) -> Table {
     let columns = vec![
         Column::real("weight", Unit::Share),

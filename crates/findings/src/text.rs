@@ -1,6 +1,6 @@
 //! Numbers in sentences.
 
-/// A length of time with three significant digits, such as `34.1 s`.
+/// Formats a duration with three significant digits, such as `34.1 s`.
 pub(crate) fn duration(nanoseconds: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)];
     let value = nanoseconds as f64;
@@ -12,13 +12,13 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// A share in per cent, such as `44 %`; below 10 with one decimal.
+/// Formats a share in per cent, such as `44 %`; below 10 % with one decimal.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// A count with its digits in groups of three, such as `1,000,000`.
+/// Formats a count with digits in groups of three, such as `1,000,000`.
 pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
@@ -31,13 +31,13 @@ pub(crate) fn count(count: u64) -> String {
     grouped
 }
 
-/// A thread for people, such as `python3 (714)`.
+/// Formats a thread for people, such as `python3 (714)`.
 pub(crate) fn thread(row: &crate::Row<'_>) -> String {
     let (name, tid) = (row.text("comm"), row.integer("tid"));
     if name.is_empty() { format!("thread {tid}") } else { format!("{name} ({tid})") }
 }
 
-/// A part of a whole, at most 1; 0 where there is no whole.
+/// Returns the share of a part in a whole, at most 1; 0 if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
 }

@@ -1,42 +1,42 @@
-//! Bins of time. A bin of level 0 has 2^base nanoseconds, one of each further level four of the level below. A record
-//! lies in the smallest bin that contains it.
+//! Bins of time. A bin of level 0 spans 2^base nanoseconds; a bin of a higher level spans four bins of the level
+//! below. A record lies in the smallest bin that contains it.
 
 use serde::{Deserialize, Serialize};
 
-/// Binary digits between two levels.
+/// Binary logarithm of the number of children of a bin.
 pub(crate) const FAN_BITS: u32 = 2;
-/// The highest level: its one bin is all time.
+/// The highest level, whose only bin spans all time.
 pub(crate) const MOST_LEVEL: u8 = 32;
 
-/// A bin: its level, and how many of its size lie before it.
+/// A bin: its level, and its index among the bins of that level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Bin {
     pub(crate) level: u8,
     pub(crate) index: u64,
 }
 
-/// How many binary digits of a time lie inside a bin.
+/// Returns the binary logarithm of a bin's width in nanoseconds.
 pub(crate) fn shift(base: u32, level: u8) -> u32 {
     base + FAN_BITS * u32::from(level)
 }
 
-/// How many cells of 2^shift nanoseconds lie before an instant.
+/// Returns the index of the cell of 2^shift nanoseconds that holds an instant.
 pub(crate) fn cell(time: u64, shift: u32) -> u64 {
     time.checked_shr(shift).unwrap_or(0)
 }
 
-/// The first instant of a cell.
+/// Returns the first instant of a cell.
 pub(crate) fn start(index: u64, shift: u32) -> u64 {
     index.checked_shl(shift).unwrap_or(0)
 }
 
-/// The last instant of a cell.
+/// Returns the last instant of a cell.
 pub(crate) fn end(index: u64, shift: u32) -> u64 {
     let within = 1u64.checked_shl(shift).map_or(u64::MAX, |width| width - 1);
     start(index, shift) | within
 }
 
-/// The smallest bin with both instants.
+/// Returns the smallest bin that holds both instants.
 pub(crate) fn bin_of(base: u32, first: u64, last: u64) -> Bin {
     let different = cell(first, base) ^ cell(last, base);
     let level = match different.checked_ilog2() {
@@ -46,7 +46,7 @@ pub(crate) fn bin_of(base: u32, first: u64, last: u64) -> Bin {
     Bin { level, index: cell(first, shift(base, level)) }
 }
 
-/// The children in which a record begins and ends: rows of a bin are grouped by them.
+/// Returns the group of a record in its bin: the children in which it begins and ends.
 pub(crate) fn group(base: u32, level: u8, first: u64, last: u64) -> u8 {
     match level.checked_sub(1) {
         None => 0,
@@ -62,7 +62,7 @@ impl Bin {
         Bin { level: self.level + 1, index: self.index >> FAN_BITS }
     }
 
-    /// Its first and its last instant.
+    /// Returns the first and the last instant of the bin.
     pub(crate) fn span(self, base: u32) -> (u64, u64) {
         let shift = shift(base, self.level);
         (start(self.index, shift), end(self.index, shift))

@@ -1,4 +1,4 @@
-//! Blocks: some hundred rows as columns, and a zone that says what can be in them.
+//! Blocks: a few hundred rows stored as columns, with a zone map of their values.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,52 +7,52 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// Rows of a block of a history.
+/// Rows of a block in a history, at most.
 pub(crate) const BLOCK_ROWS: usize = 512;
-/// The most rows of any block.
+/// Rows of any block, at most.
 pub(crate) const MOST_ROWS: usize = 4096;
 
-/// Where a block lies, and what can be in it.
+/// The location of a block, and its zone map: ranges and Bloom filters that let queries skip it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Zone {
     pub(crate) rows: u32,
-    /// The first byte, from the begin of the file.
+    /// Offset of the first byte in the file.
     pub(crate) offset: u64,
     /// Bytes in the file.
     pub(crate) length: u32,
-    /// Bytes before they were compressed; the same where they are not.
+    /// Bytes before compression; equals `length` in uncompressed blocks.
     pub(crate) raw: u32,
     /// CRC-32 of the bytes in the file.
     pub(crate) crc: u32,
     pub(crate) lanes: (u32, u32),
-    /// A bit a lane, modulo 64.
+    /// One bit per lane, modulo 64.
     pub(crate) lane_bits: u64,
     /// The first and the last begin.
     pub(crate) begins: (u64, u64),
-    /// The last instants: the earliest and the latest.
+    /// The earliest and the latest last instant.
     pub(crate) lasts: (u64, u64),
     /// The first and the last end.
     pub(crate) ends: (u64, u64),
     pub(crate) longest: u64,
-    /// A bit for each number of binary digits of a duration; that of no duration shares the first.
+    /// One bit per binary logarithm of a duration; a duration of 0 shares bit 0.
     pub(crate) duration_bits: u64,
-    /// A bit for each value, by hash.
+    /// One bit per hash of a value.
     pub(crate) value_bits: u64,
 }
 
-/// The bit of a duration in [`Zone::duration_bits`].
+/// Returns the bit index of a duration in [`Zone::duration_bits`].
 pub(crate) fn duration_bit(duration: u64) -> u32 {
     duration.checked_ilog2().unwrap_or(0)
 }
 
-/// The bit of a value in [`Zone::value_bits`].
+/// Returns the bit of a value in [`Zone::value_bits`].
 pub(crate) fn value_bit(value: Option<u64>) -> u64 {
-    // Fibonacci hashing: the high digits depend on all of the value.
+    // Fibonacci hashing: the high bits depend on the whole value.
     1 << (value.map_or(0, |value| value.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
 impl Zone {
-    /// That of rows, of which there is at least one; where they lie is not known yet.
+    /// Computes the zone of at least one row, without its location.
     fn of(rows: &[Row]) -> Zone {
         let (first, none) = (rows[0], 0);
         let mut zone = Zone {
@@ -91,7 +91,7 @@ impl Zone {
             && within(self.lasts, row.last())
     }
 
-    /// Whether it can be that of a block of a table with so many lanes and columns, in a file of so many bytes.
+    /// Returns whether the zone is valid for a table of `lanes` lanes and `width` columns, in a file of `file` bytes.
     pub(crate) fn is_sound(&self, lanes: usize, width: usize, file: u64) -> bool {
         let rows = self.rows as usize;
         let within = self.offset.checked_add(self.length.into()).is_some_and(|end| end <= file);
@@ -105,18 +105,18 @@ impl Zone {
     }
 }
 
-/// Makes blocks of rows, and rows of blocks.
+/// Encodes rows as blocks and decodes blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Codec {
     column: Vec<u64>,
     differences: Vec<u64>,
     raw: Vec<u8>,
-    /// As they lie in the file.
+    /// A buffer for the bytes of a block as stored in the file.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Codec {
-    /// Adds a block of some rows, which lie in `of`; gives its zone, its offset that of `out`.
+    /// Appends a block of `rows`, which belong to `of`, to `out`. Returns its zone with the offset in `out`.
     pub(crate) fn encode(&mut self, of: &Rows, rows: &[Row], compress: bool, out: &mut Vec<u8>) -> Zone {
         let mut zone = Zone::of(rows);
         self.raw.clear();
@@ -124,7 +124,7 @@ impl Codec {
             let lane = u64::from(row.lane);
             Some(zigzag(std::mem::replace(before, lane), lane))
         }));
-        // From the end of the row before in the same lane, else from the earliest begin.
+        // Relative to the end of the previous row if it is in the same lane, else to the earliest begin.
         let mut before = (rows[0].lane, zone.begins.0);
         self.column(rows.iter().map(|row| {
             let from = if before.0 == row.lane { before.1 } else { zone.begins.0 };
@@ -160,7 +160,7 @@ impl Codec {
         encode(&self.column, &mut self.raw);
     }
 
-    /// Replaces `into` by the rows of a block, which is compressed or not; `None` where the bytes are none.
+    /// Replaces `into` by the rows of a block; `None` if the bytes are not a valid block.
     pub(crate) fn decode(
         &mut self,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! From rows in order of their begin to blocks and summaries of bins.
+//! Builds blocks and summaries of bins from rows in order of their begin.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +12,39 @@ use crate::{
     schema::{Kind, Shape},
 };
 
-/// Rows of a bin that are held before they are written.
+/// Rows of a bin that are buffered before they are written.
 const CHUNK_ROWS: usize = 1 << 18;
-/// Bytes of blocks that are held before they are written.
+/// Bytes of blocks that are buffered before they are written.
 const OUT_BYTES: usize = 1 << 20;
-/// A bin has summaries where each is of so many records, on average: else reading the records takes no longer.
+/// Least number of records per summary entry, on average; below this, reading the records takes no longer than reading
+/// the summaries.
 const ROWS_OF_SUMMARY: u64 = 8;
 
-/// What of a table is the same for all its rows.
+/// The properties of a table that its builders share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
     pub(crate) kind: (Shape, Kind),
-    /// Columns.
+    /// Number of columns.
     pub(crate) width: usize,
     pub(crate) lanes: usize,
     pub(crate) base: u32,
-    /// The level of the bin that contains all.
+    /// The level of the bin that contains all records.
     pub(crate) top: u8,
 }
 
-/// What was written.
+/// The blocks and summaries written.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) blocks: Vec<(Bin, Zone)>,
     pub(crate) summarised: Vec<Bin>,
     pub(crate) summaries: Vec<SummaryZone>,
-    /// By lane.
+    /// Extent of each lane.
     pub(crate) seen: Vec<Seen>,
-    /// Bins of which other parts of the rows are elsewhere.
+    /// Bins that extend beyond this part of the time, with their folds so far.
     pub(crate) shared: Vec<(Bin, Fold)>,
 }
 
-/// Writes the bins of a part of the time.
+/// Writes the bins of one part of the time.
 #[derive(Debug)]
 pub(crate) struct Builder<'o> {
     form: Form,
@@ -51,11 +52,11 @@ pub(crate) struct Builder<'o> {
     part: (u64, u64),
     open: Vec<Option<Open>>,
     out: Out<'o>,
-    /// Rows of bins that were closed, to be used again.
+    /// Row buffers of closed bins, for reuse.
     spare: Vec<Rows>,
 }
 
-/// A bin whose rows still come.
+/// A bin that still receives rows.
 #[derive(Debug)]
 struct Open {
     index: u64,
@@ -63,16 +64,16 @@ struct Open {
     fold: Fold,
 }
 
-/// Where blocks go.
+/// The sink for blocks and summaries.
 #[derive(Debug)]
 struct Out<'o> {
     output: &'o Output,
     codec: Codec,
     bytes: Vec<u8>,
     written: Written,
-    /// Blocks and blocks of summaries before these have their place in the file.
+    /// Number of blocks and of summary blocks that have their file offset.
     placed: (usize, usize),
-    /// By level, those that are no whole block yet.
+    /// Summaries by level that do not fill a block yet.
     pending: Vec<Vec<Summary>>,
     scratch: Mix,
 }
@@ -93,7 +94,7 @@ impl<'o> Builder<'o> {
         Builder { form, part, open, out, spare: Vec::new() }
     }
 
-    /// Time has come to an instant: bins that end before it are closed.
+    /// Advances to an instant, and closes the bins that end before it.
     pub(crate) fn enter(&mut self, time: u64) -> Result<(), Error> {
         for level in 0..=self.form.top {
             let index = cell(time, shift(self.form.base, level));
@@ -104,7 +105,7 @@ impl<'o> Builder<'o> {
         Ok(())
     }
 
-    /// Adds a row that begins in the bin of level 0 in which time is.
+    /// Adds a row that begins in the current bin of level 0.
     #[inline]
     pub(crate) fn push(&mut self, row: Row, cells: &[u64]) -> Result<(), Error> {
         let bin = bin_of(self.form.base, row.begin, row.last());
@@ -127,7 +128,7 @@ impl<'o> Builder<'o> {
         self.open[usize::from(bin.level)].get_or_insert_with(new)
     }
 
-    /// Closes the bin of a level that is open.
+    /// Closes the open bin of a level, if any.
     fn close(&mut self, level: u8) -> Result<(), Error> {
         let Some(mut open) = self.open[usize::from(level)].take() else { return Ok(()) };
         let bin = Bin { level, index: open.index };
@@ -153,7 +154,7 @@ impl<'o> Builder<'o> {
     }
 }
 
-/// Summaries of bins that several parts share: the parts' folds together, from the lowest level up.
+/// Writes the summaries of bins that several parts share: merges the parts' folds, from the lowest level up.
 pub(crate) fn finish_shared(form: Form, shared: Vec<(Bin, Fold)>, output: &Output) -> Result<Written, Error> {
     let mut builder = Builder::new(form, (0, u64::MAX), output);
     let mut folds: BTreeMap<Bin, Fold> = BTreeMap::new();
@@ -169,7 +170,7 @@ pub(crate) fn finish_shared(form: Form, shared: Vec<(Bin, Fold)>, output: &Outpu
 }
 
 impl Out<'_> {
-    /// Writes the rows of a bin so far, and adds them to its summary.
+    /// Writes the buffered rows of a bin, and adds them to its fold.
     fn rows(&mut self, form: Form, bin: Bin, open: &mut Open) -> Result<(), Error> {
         let rows = &mut open.rows;
         for row in &mut rows.rows {
@@ -185,7 +186,7 @@ impl Out<'_> {
         }
         let mut begin = 0;
         while begin < rows.len() {
-            // A block ends where another group begins, but not after a few rows.
+            // A block ends at a group border, unless the block would be very short.
             let longest = (rows.len() - begin).min(BLOCK_ROWS);
             let ends = |at: &usize| rows.rows[begin + at].group != rows.rows[begin + at - 1].group;
             let length = (BLOCK_ROWS / 8..longest).find(ends).unwrap_or(longest);
@@ -198,7 +199,7 @@ impl Out<'_> {
         if self.bytes.len() >= OUT_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Takes the summary of a bin of so many records, if it is worth its place.
+    /// Adds the summary of a bin of `rows` records, if it has few enough entries to save reading time.
     fn summary(&mut self, bin: Bin, entries: &[Entry], rows: u64) -> Result<(), Error> {
         if (entries.len() as u64).saturating_mul(ROWS_OF_SUMMARY) > rows {
             return Ok(());
@@ -214,7 +215,7 @@ impl Out<'_> {
         if self.bytes.len() >= OUT_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Writes blocks, and learns where they are.
+    /// Writes the buffered blocks, and adds their file offset to the zones.
     fn flush(&mut self) -> Result<(), Error> {
         let offset = self.output.append(&self.bytes)?;
         self.bytes.clear();

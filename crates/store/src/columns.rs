@@ -1,7 +1,7 @@
-//! Columns of numbers as bytes: the smallest number, how many bytes the differences from it have, and these, the low
-//! bytes of all first.
+//! Encodes columns of numbers as the smallest number, the byte width of the differences from it, and the differences
+//! as byte planes, the lowest byte first.
 
-/// Adds a column.
+/// Appends an encoded column.
 pub(crate) fn encode(values: &[u64], out: &mut Vec<u8>) {
     let least = values.iter().copied().min().unwrap_or(0);
     let most = values.iter().fold(0, |bits, value| bits | (value - least));
@@ -13,7 +13,7 @@ pub(crate) fn encode(values: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a column of so many numbers off the bytes; `None` where they are none.
+/// Decodes a column of `count` numbers from the front of `input`; `None` if the bytes are not valid.
 pub(crate) fn decode(input: &mut &[u8], count: usize, values: &mut Vec<u64>) -> Option<()> {
     let (least, rest) = input.split_first_chunk()?;
     let (&width, rest) = rest.split_first()?;
@@ -35,13 +35,13 @@ pub(crate) fn decode(input: &mut &[u8], count: usize, values: &mut Vec<u64>) -> 
     Some(())
 }
 
-/// A difference as a number that is small where the difference is.
+/// Returns the zigzag encoding of the difference: a small number for a small difference of either sign.
 pub(crate) fn zigzag(from: u64, to: u64) -> u64 {
     let difference = to.wrapping_sub(from) as i64;
     ((difference << 1) ^ (difference >> 63)) as u64
 }
 
-/// What lies such a difference from a number.
+/// Adds a zigzag-encoded difference to a number.
 pub(crate) fn unzigzag(from: u64, zigzag: u64) -> u64 {
     from.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg())
 }

@@ -1,4 +1,4 @@
-//! Names and lanes: each is stored once, and rows hold its number.
+//! The dictionary of names and lanes: each is stored once, and rows hold its number.
 
 use std::{cmp::Ordering, hash::BuildHasherDefault};
 
@@ -10,36 +10,36 @@ use crate::{
     schema::{Kind, Schema},
 };
 
-/// A set that numbers what is in it.
+/// A set that numbers its elements in order of insertion.
 type Numbered<T> = IndexSet<T, BuildHasherDefault<FxHasher>>;
 
 /// The cells of a lane's key.
 pub(crate) type Key = Box<[Option<u64>]>;
 
-/// A table, and its lanes.
+/// The schema and the lanes of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableKeys {
     pub(crate) schema: Schema,
     pub(crate) lanes: Numbered<Key>,
 }
 
-/// What is known of all tables of a store.
+/// The names, tables and lanes of a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dictionary {
     pub(crate) names: Numbered<Box<str>>,
     pub(crate) tables: Vec<TableKeys>,
 }
 
-/// New numbers for the old ones.
+/// Maps old numbers to new ones.
 #[derive(Debug)]
 pub(crate) struct Renumbering {
     pub(crate) names: Vec<u32>,
-    /// By table.
+    /// New numbers of lanes, by table.
     pub(crate) lanes: Vec<Vec<u32>>,
 }
 
 impl Dictionary {
-    /// The number of a name.
+    /// Returns the number of a name, which is added if it is new.
     pub(crate) fn name(&mut self, name: &str) -> Result<u32, Refused> {
         match self.names.get_index_of(name) {
             Some(number) => Ok(number as u32),
@@ -47,7 +47,7 @@ impl Dictionary {
         }
     }
 
-    /// The number of a table, which is added where it is new.
+    /// Returns the number of a table, which is added if it is new.
     pub(crate) fn table(&mut self, schema: &Schema) -> Result<u32, Refused> {
         if !schema.fits() {
             return Err(Refused::TooMany);
@@ -62,7 +62,7 @@ impl Dictionary {
         }
     }
 
-    /// The number of a lane.
+    /// Returns the number of a lane, which is added if it is new.
     pub(crate) fn lane(&mut self, table: u32, key: &[Option<u64>]) -> Result<u32, Refused> {
         let names = self.names.len() as u64;
         let table = self.tables.get_mut(table as usize).ok_or(Refused::Unknown)?;
@@ -81,8 +81,8 @@ impl Dictionary {
         }
     }
 
-    /// The same with names and lanes in order, whatever came first: names by their bytes, lanes by their keys, tables
-    /// by their names stay where they are.
+    /// Returns the dictionary with names sorted by their bytes and lanes by their keys, so that numbers do not depend
+    /// on the order of insertion. Tables keep their numbers.
     pub(crate) fn in_order(&self) -> (Dictionary, Renumbering) {
         let mut order: Vec<usize> = (0..self.names.len()).collect();
         order.sort_unstable_by_key(|&old| &self.names[old]);
@@ -109,7 +109,7 @@ fn number(place: usize) -> Result<u32, Refused> {
     u32::try_from(place).map_err(|_| Refused::TooMany)
 }
 
-/// By old number the new one, where the old ones are in a new order.
+/// Returns the new number of each old number, given the old numbers in their new order.
 fn renumbered(order: &[usize]) -> Vec<u32> {
     let mut new = vec![0; order.len()];
     for (place, &old) in order.iter().enumerate() {

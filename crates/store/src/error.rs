@@ -1,72 +1,72 @@
-//! What can go wrong.
+//! Errors of stores.
 
 use std::{fmt, io, path::PathBuf};
 
 /// Why a store can't be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system refuses: no space, no permission, no such file.
+    /// The operating system reports an error: no space, no permission, no such file.
     #[error("{file}: {error}", file = file.display())]
     System {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file is not what a writer wrote.
+    /// The file is damaged.
     #[error("{file}: byte {offset}: {expected} is expected; build the store again", file = file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// The byte from which on it is damaged.
+        /// Offset of the damaged part.
         offset: u64,
-        /// What should be there.
+        /// The expected content.
         expected: &'static str,
     },
-    /// The store has another version of the format.
+    /// The store has a different version of the format.
     #[error("{file}: version {found} of the format, and this program reads {known}; build the store again", file = file.display())]
     Version {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The file's version.
         found: u16,
-        /// That of this program.
+        /// The version that this program reads.
         known: u16,
     },
-    /// There is no store in the folder.
+    /// The folder contains no store.
     #[error("{}: no store is there", .0.display())]
     None(PathBuf),
     /// Another process writes the store.
     #[error("{}: another process writes this store", .0.display())]
     Busy(PathBuf),
-    /// What was given to the writer does not fit the table, or the query does not.
+    /// The writer's or the query's input does not fit the table.
     #[error("{0}")]
     Refused(Refused),
-    /// Feeds were dropped with so many rows that were not flushed.
+    /// Feeds were dropped with this many rows that were not flushed.
     #[error("{0} rows were not flushed")]
     NotFlushed(u64),
-    /// A query took more work than it was allowed: rows decoded.
+    /// A query exceeded this [`Budget`](crate::Budget), in rows.
     #[error("the query needs more than {0} rows decoded: ask for less time, fewer rows or a coarser picture")]
     TooMuch(u64),
-    /// Who asked does not want the answer any more.
+    /// The caller stopped the query.
     #[error("the query was stopped")]
     Stopped,
 }
 
-/// What does not fit.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// A record ends before it begins.
     EndsBeforeItBegins,
     /// A record has another number of cells than the table has columns.
     Cells,
-    /// A lane or a name that is not known.
+    /// An unknown lane or name.
     Unknown,
     /// More columns, tables, names or lanes than the format has numbers for.
     TooMany,
     /// A table of the same name with other columns.
     OtherTable,
-    /// A span without an instant, or no slice asked for.
+    /// An empty span, or a request for zero slices.
     EmptySpan,
 }
 
@@ -90,7 +90,7 @@ impl From<Refused> for Error {
 }
 
 impl Error {
-    /// The system's error with a file.
+    /// Returns a conversion of system errors on `file`.
     pub(crate) fn system(file: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
         let file = file.to_owned();
         move |error| Error::System { file, error }

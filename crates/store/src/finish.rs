@@ -1,4 +1,4 @@
-//! From a log to a history: runs are merged by time, each thread a part of the time.
+//! Builds a history from a log. Each thread merges the runs over one part of the time.
 //!
 //! ```text
 //! runs, each in order of begin ──cursors──► rows of one bin of level 0 at a time ──Builder──► blocks, summaries
@@ -24,9 +24,9 @@ use crate::{
     schema::{Kind, Schema},
 };
 
-/// Rows of a run that is sorted again.
+/// Rows of a run that is re-sorted from an earlier history.
 const RUN_ROWS: usize = 1 << 19;
-/// Rows of a bin of level 0: so many a lane, but at least and at most these.
+/// Rows of a bin of level 0: this many per lane, within [`LEAST_BIN`] and [`MOST_BIN`].
 const LANE_ROWS: u64 = 32;
 const LEAST_BIN: u64 = 1 << 12;
 const MOST_BIN: u64 = 1 << 17;
@@ -39,7 +39,7 @@ struct Run {
     zones: Vec<Zone>,
 }
 
-/// Makes the history of a store's log, and of the history before it.
+/// Builds the history from a store's log and its earlier history.
 pub(crate) fn finish(folder: &Path, head: &Head, threads: usize) -> Result<(), Error> {
     let path = folder.join(log::NAME);
     let file = File::open(&path).map_err(Error::system(&path))?;
@@ -78,7 +78,7 @@ pub(crate) fn finish(folder: &Path, head: &Head, threads: usize) -> Result<(), E
     fs::remove_file(&path).map_err(Error::system(&path))
 }
 
-/// The rows of a history's table as runs, in a file without a name.
+/// Re-sorts the rows of a history's table into runs, in an unlinked file.
 fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result<Vec<Run>, Error> {
     let path = folder.join("growing.again");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
@@ -108,7 +108,7 @@ fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result
     Ok(runs)
 }
 
-/// Reads a block, which is compressed or not.
+/// Reads and decodes a block.
 pub(crate) fn read_block(
     path: &Path,
     file: &File,
@@ -128,7 +128,7 @@ pub(crate) fn read_block(
     })
 }
 
-/// New numbers of a table's names and lanes.
+/// The renumbering of a table's names and lanes.
 #[derive(Clone, Copy, Debug)]
 struct Numbers<'a> {
     renumbering: &'a Renumbering,
@@ -146,7 +146,7 @@ impl Numbers<'_> {
         of.get(usize::try_from(bits).ok()?).map(|&number| number.into())
     }
 
-    /// Renumbers rows; `None` where a number is none.
+    /// Renumbers rows; `None` if a number is unknown.
     fn renumber(&self, rows: &mut Rows) -> Option<()> {
         let lanes = &self.renumbering.lanes[self.table];
         let kind = self.schema.value.kind;
@@ -171,7 +171,7 @@ impl Numbers<'_> {
     }
 }
 
-/// What a table's history came to.
+/// The written history of a table.
 #[derive(Debug, Default)]
 struct Table {
     rows: u64,
@@ -239,14 +239,15 @@ impl Written {
     }
 }
 
-/// Binary digits of a bin of level 0, an even number: widths of cells are powers of four in all stores.
+/// Returns the binary logarithm of the width of a bin of level 0. It is even, so cell widths are powers of four in all
+/// stores.
 fn base(rows: u64, lanes: u64, span: u64) -> u32 {
     let bin = lanes.saturating_mul(LANE_ROWS).clamp(LEAST_BIN, MOST_BIN);
     let width = span / (rows / bin).max(1);
     width.checked_ilog2().unwrap_or(0) & !1
 }
 
-/// Parts of the time with about as many rows each, whose borders are those of bins of level 0.
+/// Divides the time into parts of about equal row counts, at borders of bins of level 0.
 fn parts(runs: &[Run], rows: u64, base: u32, threads: usize) -> Vec<(u64, u64)> {
     let mut begins: Vec<(u64, u64)> =
         runs.iter().flat_map(|run| &run.zones).map(|zone| (zone.begins.0, zone.rows.into())).collect();
@@ -291,20 +292,20 @@ fn write_part(
     builder.finish()
 }
 
-/// A place in a run.
+/// A read position in a run.
 struct Cursor<'a> {
     run: &'a Run,
     numbers: Numbers<'a>,
     codec: Codec,
-    /// The block that comes next.
+    /// Index of the next block.
     next: usize,
     rows: Rows,
-    /// The row that comes next.
+    /// Index of the next row.
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// Before the first row that begins at or after a time, if there is one.
+    /// Creates a cursor at the first row that begins at or after `time`; `None` if there is no such row.
     fn new(run: &'a Run, numbers: Numbers<'a>, time: u64) -> Result<Option<Cursor<'a>>, Error> {
         let next = run.zones.partition_point(|zone| zone.begins.1 < time);
         let rows = Rows::new(numbers.schema.columns.len());
@@ -316,7 +317,7 @@ impl<'a> Cursor<'a> {
         Ok((cursor.at < cursor.rows.len()).then_some(cursor))
     }
 
-    /// Reads the next block, if there is one.
+    /// Reads the next block; returns whether there was one.
     fn load(&mut self) -> Result<bool, Error> {
         let Some(zone) = self.run.zones.get(self.next) else { return Ok(false) };
         let Run { path, file, .. } = self.run;
@@ -332,12 +333,12 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    /// The begin of the row that comes next.
+    /// Returns the begin of the next row.
     fn begin(&self) -> u64 {
         self.rows.rows[self.at].begin
     }
 
-    /// Hands over the rows that begin up to an instant; says whether there are more.
+    /// Passes the rows that begin up to `last` to `to`; returns whether more rows follow.
     fn take(
         &mut self,
         last: u64,

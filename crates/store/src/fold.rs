@@ -1,8 +1,8 @@
-//! Summaries: how much of each value there is in a bin, lane by lane.
+//! Summaries: the weight of each value in a bin, by lane.
 //!
-//! A bin's summary is of the records that it contains: its own, and those of the bins below. So summaries of bins are
-//! sums of summaries, and nothing is cut at a border. Records that cross the borders of cells lie in higher bins, and a
-//! picture reads them one by one.
+//! A bin's summary covers the records that it contains: its own, and those of the bins below. A summary is therefore a
+//! sum of lower summaries, and no record is split at a border. Records that cross the borders of cells lie in higher
+//! bins, and slice queries read them one by one.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -13,30 +13,30 @@ use crate::{
     schema::{Kind, Shape},
 };
 
-/// Values that a summary of a bin has; what others weigh at most is its `missing`.
+/// Values in a summary at most; `missing` bounds the weight of any other value.
 pub(crate) const MOST_VALUES: usize = 8;
-/// Own rows of a bin from which on their values are not told apart, so that memory is bounded.
+/// Own rows of a bin beyond which their values are not distinguished, so that memory is bounded.
 const MOST_OWN_ROWS: u64 = 1 << 20;
-/// Entries of a block of summaries.
+/// Entries of a summary block, at most.
 pub(crate) const BLOCK_ENTRIES: usize = 512;
 
-/// How much there is of each value.
+/// The weight of each value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mix {
-    /// Records.
+    /// Number of records.
     pub(crate) rows: u64,
-    /// Their weight: time, or how many.
+    /// Their weight: nanoseconds, or their number for records without duration.
     pub(crate) weight: u64,
-    /// What any one value may weigh beyond what `values` says.
+    /// Greatest weight of any one value beyond the one in `values`.
     pub(crate) missing: u64,
-    /// Weights of values, in order of the values.
+    /// Weights of values, sorted by value.
     pub(crate) values: Vec<(Option<u64>, u64)>,
-    /// Of counters: the least and the greatest number, as [`Kind::ordered`].
+    /// For counters: the least and the greatest number, as [`Kind::ordered`].
     pub(crate) range: Option<(u64, u64)>,
 }
 
 impl Mix {
-    /// Adds a record's weight, or the part of it that counts.
+    /// Adds the weight of a record, or of the part of it inside a cell.
     pub(crate) fn add(&mut self, value: Option<u64>, weight: u64, kind: (Shape, Kind)) {
         self.weight = self.weight.saturating_add(weight);
         self.add_value(value, weight, kind);
@@ -56,7 +56,7 @@ impl Mix {
         }
     }
 
-    /// Adds another one.
+    /// Adds another mix.
     pub(crate) fn merge(&mut self, other: &Mix) {
         self.rows = self.rows.saturating_add(other.rows);
         self.weight = self.weight.saturating_add(other.weight);
@@ -68,7 +68,7 @@ impl Mix {
         self.merge_values(&other.values);
     }
 
-    /// Adds weights of values, which are in order.
+    /// Adds weights of values, sorted by value.
     fn merge_values(&mut self, values: &[(Option<u64>, u64)]) {
         if self.values.is_empty() {
             self.values.extend_from_slice(values);
@@ -96,14 +96,14 @@ impl Mix {
         }
     }
 
-    /// Its values are not told apart any more.
+    /// Discards the values and adds their total weight to `missing`.
     fn forget(&mut self) {
         let most = self.values.iter().fold(0u64, |sum, (_, weight)| sum.saturating_add(*weight));
         self.missing = self.missing.saturating_add(most);
         self.values = Vec::new();
     }
 
-    /// Keeps the heaviest values; of those that are as heavy, the first in order.
+    /// Keeps the heaviest values; ties keep the smallest value.
     pub(crate) fn keep_heaviest(&mut self) {
         if self.values.len() <= MOST_VALUES {
             return;
@@ -116,19 +116,19 @@ impl Mix {
     }
 }
 
-/// The summary of a bin while it grows.
+/// The summary of a bin under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
-    /// Of its own records, of which there are so many.
+    /// Mixes of the bin's own records, by lane.
     own: FxHashMap<u32, Mix>,
     own_rows: u64,
-    /// Of the bins below.
+    /// Mixes of the bins below, by lane.
     below: FxHashMap<u32, Mix>,
-    /// Records of the bins below.
+    /// Number of records in the bins below.
     below_rows: u64,
 }
 
-/// A summary: its lane, and what there is.
+/// A summary entry: its lane and mix.
 pub(crate) type Entry = (u32, Mix);
 
 impl Fold {
@@ -143,7 +143,7 @@ impl Fold {
             let weights = rows.iter().map(|row| (row.value(), row.weight(kind.0)));
             scratch.weight = rows.iter().fold(0, |sum, row| row.weight(kind.0).saturating_add(sum));
             if !forgets {
-                // Small alphabets stay small; others are sorted once, so that no order of values takes long.
+                // Sorting once bounds the time for any number and order of values.
                 scratch.values.extend(weights);
                 scratch.values.sort_unstable_by_key(|(value, _)| *value);
                 scratch.values.dedup_by(|next, kept| {
@@ -176,7 +176,7 @@ impl Fold {
         self.below_rows += rows;
     }
 
-    /// Adds what another part of the rows came to.
+    /// Merges the fold of another part of the rows.
     pub(crate) fn merge(&mut self, mut other: Fold) {
         let forgets = self.own_rows + other.own_rows > MOST_OWN_ROWS;
         for fold in [&mut *self, &mut other] {
@@ -190,7 +190,7 @@ impl Fold {
         self.below_rows += other.below_rows;
     }
 
-    /// The summaries in order of lanes, and of how many records they are.
+    /// Returns the summary entries sorted by lane, and the number of records that they cover.
     pub(crate) fn close(self) -> (Vec<Entry>, u64) {
         let mut all = self.below;
         self.own.into_iter().for_each(|(lane, mix)| all.entry(lane).or_default().merge(&mix));
@@ -201,7 +201,7 @@ impl Fold {
     }
 }
 
-/// Where a block of summaries of bins of one level lies.
+/// The location and extent of a block of summaries of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SummaryZone {
     pub(crate) level: u8,
@@ -209,7 +209,7 @@ pub(crate) struct SummaryZone {
     pub(crate) bins: (u64, u64),
     pub(crate) lanes: (u32, u32),
     pub(crate) entries: u32,
-    /// Values of all entries.
+    /// Number of values of all entries.
     pub(crate) values: u32,
     pub(crate) offset: u64,
     pub(crate) length: u32,
@@ -218,7 +218,7 @@ pub(crate) struct SummaryZone {
 }
 
 impl SummaryZone {
-    /// Whether it can be that of a block of a table with so many lanes, in a file of so many bytes.
+    /// Returns whether the zone is valid for a table of `lanes` lanes, in a file of `file` bytes.
     pub(crate) fn is_sound(&self, lanes: usize, file: u64) -> bool {
         let (entries, values) = (self.entries as usize, self.values as usize);
         let largest = (9 + 8 * entries) * 8 + (9 + 8 * values) * 3;
@@ -232,10 +232,10 @@ impl SummaryZone {
     }
 }
 
-/// A summary of a bin: the bin's index, its lane, and what there is.
+/// A summary of a bin: the bin's index, the lane and the mix.
 pub(crate) type Summary = (u64, u32, Mix);
 
-/// Adds a block of summaries of bins of a level.
+/// Appends a block of summaries of one level to `out`, and returns its zone.
 pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>) -> SummaryZone {
     let (mut raw, mut column) = (Vec::new(), Vec::new());
     let mut add = |values: &mut dyn Iterator<Item = u64>| {
@@ -253,7 +253,7 @@ pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>
     for of in figures {
         add(&mut entries.iter().map(|(.., mix)| of(mix)));
     }
-    // A range that is not there is one from 1 to 0.
+    // A missing range is encoded as 1 to 0.
     add(&mut entries.iter().map(|(.., mix)| mix.range.unwrap_or((1, 0)).0));
     add(&mut entries.iter().map(|(.., mix)| mix.range.unwrap_or((1, 0)).1));
     let values = || entries.iter().flat_map(|(.., mix)| &mix.values);
@@ -276,7 +276,7 @@ pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>
     }
 }
 
-/// The summaries of a block, of the bins and lanes that are wanted; `None` where the bytes are none.
+/// Decodes the summaries of the bins and lanes that `wants` selects; `None` if the bytes are not a valid block.
 pub(crate) fn decode_summaries(
     bytes: &[u8],
     zone: &SummaryZone,

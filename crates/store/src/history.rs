@@ -4,7 +4,7 @@
 //! magic, version │ blocks, in any order │ footer │ offset and bytes of the footer, its CRC-32, CRC-32 of these words, magic
 //! ```
 //!
-//! It is written under another name, and gets its own when the disk has all of it: it is whole or not there.
+//! The file is written under a temporary name and renamed after it is synced, so it is either complete or absent.
 
 use std::{
     fs::{self, File},
@@ -33,44 +33,44 @@ const MAGIC: [u8; 8] = *b"hodohist";
 const END: [u8; 8] = *b"tsihodoh";
 const TRAILER_BYTES: u64 = 32;
 
-/// All that is known without reading blocks.
+/// The index of the file, which finds all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Footer {
     pub(crate) identity: String,
-    /// The last log whose rows it holds.
+    /// Generation of the last log whose rows it holds.
     pub(crate) holds: u64,
     pub(crate) names: Vec<Box<str>>,
     pub(crate) tables: Vec<TableFooter>,
 }
 
-/// A table.
+/// The index of a table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TableFooter {
     pub(crate) schema: Schema,
     pub(crate) lanes: Vec<LaneFooter>,
     pub(crate) rows: u64,
-    /// Binary digits of a bin of level 0; even.
+    /// Binary logarithm of the width of a bin of level 0; even.
     pub(crate) base: u32,
-    /// In order of their bins, and in each of their first begins.
+    /// Blocks, sorted by bin, then by first begin.
     pub(crate) blocks: Vec<(Bin, Zone)>,
-    /// Bins with summaries, in order.
+    /// Bins with summaries, sorted.
     pub(crate) summarised: Vec<Bin>,
-    /// In order of level and first bin.
+    /// Summary blocks, sorted by level and first bin.
     pub(crate) summaries: Vec<SummaryZone>,
 }
 
-/// A lane.
+/// The key and the extent of a lane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LaneFooter {
     pub(crate) key: Key,
     pub(crate) seen: Seen,
 }
 
-/// What is known of a lane's records.
+/// The extent of a lane's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) rows: u64,
-    /// The first begin; the largest time where there is no record.
+    /// The first begin; [`u64::MAX`] if the lane has no record.
     pub(crate) first: u64,
     /// The last end.
     pub(crate) last: u64,
@@ -91,7 +91,7 @@ impl Seen {
 }
 
 impl Footer {
-    /// Names, tables and lanes.
+    /// Returns the names, tables and lanes.
     pub(crate) fn dictionary(&self) -> Dictionary {
         let table = |table: &TableFooter| TableKeys {
             schema: table.schema.clone(),
@@ -103,7 +103,7 @@ impl Footer {
         }
     }
 
-    /// Whether all that it says can be, in a file with so many bytes before it.
+    /// Returns whether the footer is valid, in a file with `file` bytes before it.
     fn is_sound(&self, file: u64) -> bool {
         let dictionary = self.dictionary();
         let is_distinct = dictionary.names.len() == self.names.len()
@@ -136,17 +136,17 @@ impl Footer {
     }
 }
 
-/// A history that was opened.
+/// An open history.
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
     pub(crate) footer: Footer,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub(crate) size: u64,
 }
 
-/// Opens the history of a folder, if there is one.
+/// Opens the history of a folder; `None` if it has none.
 pub(crate) fn open(folder: &Path) -> Result<Option<History>, Error> {
     let path = folder.join(NAME);
     let file = match File::open(&path) {
@@ -176,7 +176,7 @@ pub(crate) fn open(folder: &Path) -> Result<Option<History>, Error> {
     Ok(Some(History { path, file, footer, size }))
 }
 
-/// Where the footer lies, how many bytes it has, and its checksum.
+/// Returns the footer's offset, length in bytes and checksum.
 fn read_trailer(file: &File, at: u64) -> Option<(u64, u64, u32)> {
     let mut bytes = [0; TRAILER_BYTES as usize];
     file.read_exact_at(&mut bytes, at).ok()?;
@@ -187,7 +187,7 @@ fn read_trailer(file: &File, at: u64) -> Option<(u64, u64, u32)> {
 }
 
 fn read_footer(file: &File, (offset, length): (u64, u64), crc: u32) -> Option<Footer> {
-    // The file has as many bytes.
+    // The length is checked against the file size, so a damaged trailer causes no huge allocation.
     let mut bytes = vec![0; usize::try_from(length).ok()?];
     file.read_exact_at(&mut bytes, offset).ok()?;
     if crc32fast::hash(&bytes) != crc {
@@ -197,7 +197,7 @@ fn read_footer(file: &File, (offset, length): (u64, u64), crc: u32) -> Option<Fo
     footer.is_sound(offset).then_some(footer)
 }
 
-/// Takes the history of a folder away, if there is one.
+/// Removes the history of a folder, if there is one.
 pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
     for name in [NAME, PART] {
         let path = folder.join(name);
@@ -211,7 +211,7 @@ pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A history that is written, by several threads.
+/// A history under construction, written by several threads.
 #[derive(Debug)]
 pub(crate) struct Output {
     folder: PathBuf,
@@ -231,7 +231,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Adds bytes; gives where they lie.
+    /// Appends bytes and returns their offset.
     pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
         let offset = {
             let mut length = self.length.lock().unwrap_or_else(PoisonError::into_inner);
@@ -243,7 +243,7 @@ impl Output {
         Ok(offset)
     }
 
-    /// Ends the file and gives it its name.
+    /// Completes the file and renames it to its final name.
     pub(crate) fn finish(self, footer: &Footer) -> Result<(), Error> {
         let bytes = postcard::to_allocvec(footer).expect("memory takes what is written to it");
         let offset = self.append(&bytes)?;

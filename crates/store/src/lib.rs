@@ -1,10 +1,10 @@
-//! The history on disk: what lanes of a picture are in, and when, for any number of records.
+//! The store on disk: the records of lanes over time, such as the states of threads, for any number of records.
 //!
 //! ```text
 //! records, from all threads, in any order
 //!    │ Feed: half a million at a time, in order of their begin
 //!    ▼
-//! growing: a log of runs, names and lanes ── what was flushed stays ──► Store (growing, or cut short)
+//! growing: a log of runs, names and lanes ── flushed rows survive ──► Store (growing, or cut short)
 //!    │ Writer::finish: runs are merged by time, by several threads
 //!    ▼
 //! history: bins of time ── blocks of columns, with zones │ summaries by bin and lane ──► Store (complete)
@@ -12,11 +12,11 @@
 //!                     at, slices, records, longest, next_change, previous_change ◄──────────┘
 //! ```
 //!
-//! A record lies in the smallest bin of a hierarchy that contains it, as genome browsers keep what they show (W. J. Kent
-//! et al., *The human genome browser at UCSC*, Genome Research 12, 2002): writing needs no order and no balance, and
-//! an instant lies in one bin of each level. A bin's summary says how much of each value there is, lane by lane.
+//! A record lies in the smallest bin of a hierarchy that contains it, as in genome browsers (W. J. Kent et al., *The
+//! human genome browser at UCSC*, Genome Research 12, 2002): writing requires no order and no balancing, and an
+//! instant lies in one bin of each level. A bin's summary holds the weight of each value, by lane.
 //!
-//! Answers depend on the records alone: not on the order in which they came, nor on the threads. `docs/store.md`
+//! Query results depend only on the records, not on their order of arrival or on the threads. `docs/store.md`
 //! describes the format.
 
 mod bins;

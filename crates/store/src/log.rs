@@ -1,11 +1,11 @@
-//! The file that grows: frames one after the other, each complete or not there.
+//! The log: a file of frames, each either complete or ignored.
 //!
 //! ```text
 //! magic, version │ frame: Head │ frame: Table │ frame: Names │ frame: Run, blocks │ …
 //! frame: "hodF", bytes of the head, bytes of the blocks, CRC-32 of the head, CRC-32 of these words │ head │ blocks
 //! ```
 //!
-//! A head is an [`Entry`] in postcard's encoding. What a run refers to is in frames before it.
+//! A head is an [`Entry`] in postcard's encoding. A run refers only to tables, names and lanes of earlier frames.
 
 use std::{
     fs::File,
@@ -26,17 +26,17 @@ use crate::{
 /// The file's name in the folder of a store.
 pub(crate) const NAME: &str = "growing";
 const MAGIC: [u8; 8] = *b"hodogrow";
-/// The version of the format, of all files.
+/// The format version of all files.
 pub(crate) const VERSION: u16 = 1;
 const FRAME: [u8; 4] = *b"hodF";
 const FRAME_BYTES: usize = 28;
-/// The largest head of a frame.
+/// Bytes of a frame's head at most.
 const MOST_HEAD: u64 = 1 << 28;
 
-/// What a frame is.
+/// The head of a frame.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Entry {
-    /// The first one.
+    /// The first frame.
     Head(Head),
     /// A table, which gets the next number.
     Table(Schema),
@@ -44,34 +44,34 @@ pub(crate) enum Entry {
     Names(Vec<Box<str>>),
     /// Lanes of a table, which get the next numbers.
     Lanes(u32, Vec<Key>),
-    /// Rows of a table in order of their begin, in blocks that follow the head.
+    /// Rows of a table sorted by begin, in blocks that follow the head.
     Run(u32, Vec<Zone>),
 }
 
-/// Whose rows these are.
+/// The identity of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// By what the inputs are known again.
+    /// Identity of the inputs.
     pub(crate) identity: String,
-    /// Which log it is: no two have the same.
+    /// Unique number of the log.
     pub(crate) generation: u64,
-    /// The log that the history held when this one was begun; 0 where there was no history.
+    /// The generation that the history held when this log began; 0 without a history.
     pub(crate) follows: u64,
 }
 
-/// A log that is written.
+/// A log open for writing.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
-    /// Bytes that are written.
+    /// Bytes written.
     length: u64,
-    /// How many tables, names and lanes it has.
+    /// Number of tables, of names, and of lanes by table in the log.
     known: (usize, usize, Vec<usize>),
 }
 
 impl Log {
-    /// Begins a log in an empty file.
+    /// Truncates the file and begins a log.
     pub(crate) fn begin(path: &Path, file: File, head: &Head, known: &Dictionary) -> Result<Log, Error> {
         file.set_len(0).map_err(Error::system(path))?;
         let mut log = Log { path: path.to_owned(), file, length: 0, known: known.sizes() };
@@ -82,14 +82,14 @@ impl Log {
         Ok(log)
     }
 
-    /// Goes on with a log that was read; what is behind its last whole frame goes.
+    /// Continues a log that was read, and cuts off what follows its last complete frame.
     pub(crate) fn resume(path: &Path, file: File, read: &Read) -> Result<Log, Error> {
         file.set_len(read.length).map_err(Error::system(path))?;
         Ok(Log { path: path.to_owned(), file, length: read.length, known: read.dictionary.sizes() })
     }
 
-    /// Adds a run, and before it what it may refer to. Its zones' offsets are those in `blocks`, and stay so in the
-    /// file: a reader adds where the blocks begin.
+    /// Appends a run, after the dictionary entries that it may refer to. The zones' offsets are relative to `blocks`,
+    /// in the file too: a reader adds the offset of the blocks.
     pub(crate) fn append(
         &mut self,
         dictionary: &Dictionary,
@@ -105,7 +105,7 @@ impl Log {
         Ok(())
     }
 
-    /// Adds tables, names and lanes that it does not have yet.
+    /// Appends the tables, names and lanes that the log lacks.
     pub(crate) fn append_dictionary(&mut self, dictionary: &Dictionary) -> Result<(), Error> {
         let mut bytes = Vec::new();
         self.add_dictionary(dictionary, &mut bytes);
@@ -132,14 +132,14 @@ impl Log {
         }
     }
 
-    /// At a place of its own choice: what a failed write left behind is written over.
+    /// Writes at an explicit offset, which overwrites the remains of a failed write.
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.file.write_all_at(bytes, self.length).map_err(Error::system(&self.path))?;
         self.length += bytes.len() as u64;
         Ok(())
     }
 
-    /// Cuts off what a failed write left behind.
+    /// Cuts off the remains of a failed write.
     pub(crate) fn end(&self) -> Result<(), Error> {
         self.file.set_len(self.length).map_err(Error::system(&self.path))
     }
@@ -152,7 +152,7 @@ impl Dictionary {
     }
 }
 
-/// Adds a frame.
+/// Appends a frame.
 fn frame(entry: &Entry, blocks: &[u8], bytes: &mut Vec<u8>) {
     let head = postcard::to_allocvec(entry).expect("memory takes what is written to it");
     let begin = bytes.len();
@@ -165,22 +165,22 @@ fn frame(entry: &Entry, blocks: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(blocks);
 }
 
-/// A log that was read.
+/// The content of a log.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) file: Arc<File>,
     pub(crate) head: Head,
-    /// What is known after it, with what was known before.
+    /// The dictionary after the log, including that of the history.
     pub(crate) dictionary: Dictionary,
-    /// Runs: their tables, and the zones of their blocks.
+    /// Runs: the table and the zones of each.
     pub(crate) runs: Vec<(u32, Vec<Zone>)>,
-    /// Bytes of whole frames.
+    /// Bytes of complete frames.
     pub(crate) length: u64,
-    /// Whether more bytes follow, which are no whole frame.
+    /// Whether an incomplete frame follows.
     pub(crate) is_cut: bool,
 }
 
-/// The head of a log; `None` where not even that is whole.
+/// Returns the head of a log and its end offset; `None` if the head is incomplete.
 pub(crate) fn read_head(path: &Path, file: &File) -> Result<Option<(Head, u64)>, Error> {
     let size = file.metadata().map_err(Error::system(path))?.len();
     let begin = (MAGIC.len() + 2) as u64;
@@ -198,8 +198,8 @@ pub(crate) fn read_head(path: &Path, file: &File) -> Result<Option<(Head, u64)>,
     })
 }
 
-/// Reads all whole frames of a log. `before` is what a history that it follows knows. `None` where not even its head is
-/// whole.
+/// Reads all complete frames of a log. `before` is the dictionary of the history that it follows. `None` if the head
+/// is incomplete.
 pub(crate) fn read(path: &Path, file: File, before: Dictionary) -> Result<Option<Read>, Error> {
     let Some((head, length)) = read_head(path, &file)? else { return Ok(None) };
     let size = file.metadata().map_err(Error::system(path))?.len();
@@ -215,7 +215,7 @@ pub(crate) fn read(path: &Path, file: File, before: Dictionary) -> Result<Option
     Ok(Some(read))
 }
 
-/// The frame at an offset: what it is, where its blocks begin, and how many bytes they have.
+/// Returns the frame at an offset: its head, and the offset and length of its blocks.
 fn read_frame(file: &File, offset: u64, size: u64) -> Option<(Entry, u64, u64)> {
     let mut words = [0; FRAME_BYTES];
     let left = size.checked_sub(offset)?.checked_sub(FRAME_BYTES as u64)?;
@@ -239,7 +239,7 @@ fn read_frame(file: &File, offset: u64, size: u64) -> Option<(Entry, u64, u64)> 
 }
 
 impl Read {
-    /// Takes a frame; `None` where it can't follow those before it.
+    /// Applies a frame; `None` if it is invalid after the earlier frames.
     fn take(&mut self, entry: Entry, blocks: u64, bytes: u64) -> Option<()> {
         match entry {
             Entry::Head(_) => return None,

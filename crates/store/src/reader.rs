@@ -1,4 +1,4 @@
-//! Reading: a store as it is at one moment, finished or not.
+//! Reads a snapshot of a store, finished or not.
 
 use std::{
     fs::{File, TryLockError},
@@ -18,18 +18,18 @@ use crate::{
     schema::Schema,
 };
 
-/// Whether a store has all rows.
+/// The completeness of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It was finished.
+    /// The store was finished.
     Complete,
-    /// Rows still come; those so far are there.
+    /// A writer still adds rows; those flushed so far are readable.
     Growing,
-    /// Its writer ended before it was finished: rows may be missing.
+    /// The writer ended before it finished the store: rows may be missing.
     CutShort,
 }
 
-/// A store that was opened. It stays as it was then, whatever a writer does.
+/// A snapshot of a store. Later writes do not change it.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
@@ -40,23 +40,23 @@ pub struct Store {
     bytes: u64,
 }
 
-/// A table of it.
+/// A table of an open store.
 #[derive(Debug)]
 pub(crate) struct TableData {
     pub(crate) schema: Schema,
     pub(crate) keys: Vec<Box<[Option<u64>]>>,
-    /// By lane; where rows are in a log, they are not all in it.
+    /// Extent of each lane; `None` if a log holds further rows.
     pub(crate) seen: Option<Vec<Seen>>,
     pub(crate) rows: u64,
     pub(crate) parts: Vec<Part>,
 }
 
-/// Some of its rows.
+/// The rows of a table in one file.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<File>,
-    /// Blocks, by bin where there are bins.
+    /// Blocks, sorted by bin if the part has bins.
     pub(crate) blocks: Vec<(Bin, Zone)>,
     pub(crate) bins: Option<Bins>,
 }
@@ -72,13 +72,13 @@ pub(crate) struct Bins {
 }
 
 impl Store {
-    /// Opens the store of a folder. A store that was cut short has the rows that were flushed before.
+    /// Opens the store of a folder. A store that was cut short contains the rows that were flushed.
     ///
     /// # Errors
-    /// Where there is none, it is damaged, or the system refuses.
+    /// If the folder has no store, it is damaged, or the operating system reports an error.
     pub fn open(folder: &Path) -> Result<Store, Error> {
         let path = folder.join(log::NAME);
-        // The log first: if it is finished meanwhile, the history says that it holds it.
+        // The log is opened first: if a writer finishes it meanwhile, the history's footer shows that it holds the log.
         let log = match File::open(&path) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -109,7 +109,7 @@ impl Store {
                 let expected = "a log that follows the history beside it";
                 Err(Error::Damaged { file: path, offset: 0, expected })
             }
-            // Not even its first frame was written.
+            // The log has no complete first frame.
             None => Ok(Store::with(folder, state, history, None, &path)),
         }
     }
@@ -189,37 +189,37 @@ impl Store {
         }
     }
 
-    /// The folder in which it lies.
+    /// Returns the folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// By what the inputs are known again.
+    /// Returns the identity of the inputs.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Whether it has all rows.
+    /// Returns whether the store has all rows.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Bytes on the disk.
+    /// Returns the size on disk, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The name with a number.
+    /// Returns the name with a number.
     pub fn name(&self, number: u64) -> Option<&str> {
         self.names.get(usize::try_from(number).ok()?).map(|name| &**name)
     }
 
-    /// The tables, in the order in which they were made.
+    /// Returns the tables, in order of creation.
     pub fn tables(&self) -> impl Iterator<Item = Table<'_>> {
         self.tables.iter().map(|data| Table { data })
     }
 
-    /// The table with a name.
+    /// Returns the table with a name.
     pub fn table(&self, name: &str) -> Option<Table<'_>> {
         self.tables().find(|table| table.schema().name == name)
     }
@@ -232,27 +232,27 @@ pub struct Table<'s> {
 }
 
 impl<'s> Table<'s> {
-    /// Its name and columns.
+    /// Returns the name and columns.
     pub fn schema(&self) -> &'s Schema {
         &self.data.schema
     }
 
-    /// How many records it has.
+    /// Returns the number of records.
     pub fn rows(&self) -> u64 {
         self.data.rows
     }
 
-    /// How many lanes it has: their numbers are those below. In a finished store they are in order of their keys.
+    /// Returns the number of lanes, which are numbered from 0. In a finished store, lanes are sorted by key.
     pub fn lanes(&self) -> u32 {
         self.data.keys.len() as u32
     }
 
-    /// The key of a lane: a cell for each column of the schema's key.
+    /// Returns the key of a lane: a cell for each column of the schema's key.
     pub fn key(&self, lane: u32) -> Option<&'s [Option<u64>]> {
         self.data.keys.get(lane as usize).map(|key| &**key)
     }
 
-    /// The first instant of all records, and the last; `None` where there is no record.
+    /// Returns the first and the last instant of all records; `None` without records.
     pub fn span(&self) -> Option<(u64, u64)> {
         let zones = || self.data.parts.iter().flat_map(|part| &part.blocks).map(|(_, zone)| zone);
         let first = zones().map(|zone| zone.begins.0).min()?;

@@ -1,27 +1,27 @@
-//! Rows in memory: records before they are written, and after they were read.
+//! Rows in memory: records before encoding and after decoding.
 
 use std::cmp::Ordering;
 
 use crate::{Record, schema::Shape};
 
-/// The part of a record that all tables have.
+/// The fields of a record that all tables share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// 0 where it is null.
+    /// The value; 0 if it is null.
     pub(crate) bits: u64,
     pub(crate) lane: u32,
-    /// Bit 0: the value is null; bit 1 and on: the columns are.
+    /// Bit 0: the value is null. Bit `n + 1`: column `n` is null.
     pub(crate) nulls: u32,
-    /// Where its cells are, as a multiple of their number.
+    /// Index of its cells, in multiples of the row width.
     pub(crate) at: u32,
-    /// Of a row of a bin that is written: the child bins in which it begins and ends.
+    /// While its bin is written: the child bins in which the row begins and ends.
     pub(crate) group: u8,
 }
 
 impl Row {
-    /// The last instant that belongs to it: an end does not.
+    /// Returns the last instant that belongs to the row; the end does not.
     pub(crate) fn last(&self) -> u64 {
         last(self.begin, self.end)
     }
@@ -34,23 +34,23 @@ impl Row {
         self.end - self.begin
     }
 
-    /// What it weighs where values are held against each other: its time, or 1.
+    /// Returns its weight in summaries: its duration, or 1 in tables without durations.
     pub(crate) fn weight(&self, shape: Shape) -> u64 {
         if shape.has_duration() { self.duration() } else { 1 }
     }
 }
 
-/// The last instant of a record.
+/// Returns the last instant of a record.
 pub(crate) fn last(begin: u64, end: u64) -> u64 {
     if end > begin { end - 1 } else { begin }
 }
 
-/// Rows, and the cells of all of them.
+/// Rows and their cells.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) rows: Vec<Row>,
     pub(crate) cells: Vec<u64>,
-    /// Cells of a row.
+    /// Cells per row.
     pub(crate) width: usize,
 }
 
@@ -72,20 +72,20 @@ impl Rows {
         self.cells.clear();
     }
 
-    /// The cells of a row.
+    /// Returns the cells of a row.
     pub(crate) fn cells_of(&self, row: &Row) -> &[u64] {
         let at = row.at as usize * self.width;
         &self.cells[at..at + self.width]
     }
 
-    /// Adds a row, with its cells.
+    /// Adds a row with its cells.
     pub(crate) fn push(&mut self, row: Row, cells: impl IntoIterator<Item = u64>) {
         let at = self.rows.len() as u32;
         self.rows.push(Row { at, ..row });
         self.cells.extend(cells);
     }
 
-    /// The record of a row.
+    /// Converts a row to a record.
     pub(crate) fn record(&self, row: &Row) -> Record {
         let cell = |(index, &bits): (usize, &u64)| (row.nulls & (2 << index) == 0).then_some(bits);
         let cells = self.cells_of(row).iter().enumerate().map(cell).collect();

@@ -1,46 +1,46 @@
-//! Tables: what their records are, and what their columns hold.
+//! Schemas of tables: the shape of their records and the types of their columns.
 
 use serde::{Deserialize, Serialize};
 
-/// What the records of a table are.
+/// The shape of a table's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
     /// A begin and an end: states, calls, losses.
     Intervals,
     /// One instant.
     Points,
-    /// One instant, from which on a number holds.
+    /// One instant, from which a number holds.
     Counters,
     /// From a lane, at the begin, to the lane that is the value, at the end: wake-ups, messages.
     Links,
 }
 
 impl Shape {
-    /// Whether records last.
+    /// Returns whether records have a duration.
     pub fn has_duration(self) -> bool {
         matches!(self, Shape::Intervals | Shape::Links)
     }
 }
 
-/// What the 64 bits of a cell mean.
+/// The type of a cell's 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// The number of a name of the store.
     Name,
     /// The number of a lane of the table.
     Lane,
-    /// An integer from 0.
+    /// An unsigned integer.
     Integer,
     /// An integer in two's complement.
     Signed,
-    /// A fraction: the bits of an IEEE 754 double.
+    /// The bits of an IEEE 754 double.
     Real,
     /// 0 or 1.
     Boolean,
 }
 
 impl Kind {
-    /// A number that is ordered as the cells are.
+    /// Maps a cell to a number with the same order.
     pub(crate) fn ordered(self, bits: u64) -> u64 {
         const SIGN: u64 = 1 << 63;
         match self {
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The cell of an ordered number.
+    /// Returns the cell of an ordered number.
     pub(crate) fn of_ordered(self, number: u64) -> u64 {
         const SIGN: u64 = 1 << 63;
         match self {
@@ -69,14 +69,14 @@ impl Kind {
 pub struct Field {
     /// Its stable name.
     pub name: String,
-    /// What its cells are.
+    /// The type of its cells.
     pub kind: Kind,
-    /// What its numbers count, such as `ns`; empty where nothing.
+    /// The unit of its numbers, such as `ns`; empty for none.
     pub unit: String,
 }
 
 impl Field {
-    /// A column of numbers without a unit, or of names.
+    /// Creates a column without a unit.
     pub fn new(name: &str, kind: Kind) -> Field {
         Field { name: name.to_owned(), kind, unit: String::new() }
     }
@@ -87,20 +87,20 @@ impl Field {
 pub struct Schema {
     /// The stable name, such as `states`.
     pub name: String,
-    /// What its records are.
+    /// The shape of its records.
     pub shape: Shape,
-    /// What lanes are told apart by: a lane is a row of a picture, such as a thread or a depth of its stack.
+    /// The columns that identify a lane. A lane is a row of a timeline view, such as a thread or a depth of its stack.
     pub key: Vec<Field>,
-    /// What a lane is in during a record: a state, a function, a number.
+    /// The value of a lane during a record: a state, a function, a number.
     pub value: Field,
-    /// What else is known of a record.
+    /// Further columns of a record.
     pub columns: Vec<Field>,
 }
 
 impl Schema {
-    /// The most columns of a record: a mask of 32 bits says which cells are null.
+    /// Columns of a record at most: a 32-bit mask marks the value and the cells that are null.
     pub(crate) const MOST_COLUMNS: usize = 31;
-    /// The most columns of a key.
+    /// Columns of a key at most.
     pub(crate) const MOST_KEYS: usize = 64;
 
     pub(crate) fn fits(&self) -> bool {
@@ -112,16 +112,16 @@ impl Schema {
     }
 }
 
-/// A record, as it comes out. Records are ordered by lane, begin, end, value and cells.
+/// A record returned by queries. Records are ordered by lane, begin, end, value and cells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     /// The number of its lane in its table.
     pub lane: u32,
     /// Its first instant, in nanoseconds.
     pub begin: u64,
-    /// The first instant after it; that of its begin where it has no duration.
+    /// The first instant after it; equal to `begin` without a duration.
     pub end: u64,
-    /// Its value, as the schema says.
+    /// Its value, in the schema's type.
     pub value: Option<u64>,
     /// Its other cells.
     pub cells: Vec<Option<u64>>,

@@ -1,4 +1,4 @@
-//! Writing: rows go in from any number of threads, in any order, in bounded memory.
+//! Writes a store from any number of threads, with rows in any order, in bounded memory.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -24,13 +24,13 @@ use crate::{
     schema::{Kind, Schema},
 };
 
-/// Rows that a feed holds before it writes them.
+/// Rows that a feed buffers before it writes them.
 const RUN_ROWS: usize = 1 << 19;
-/// Rows of a block of a run.
+/// Rows of a block in a run.
 const RUN_BLOCK: usize = 1024;
 const _: () = assert!(RUN_BLOCK <= MOST_ROWS);
 
-/// A store that is written. Rows that were flushed stay, whatever happens to the process.
+/// A store under construction. Flushed rows survive if the process is killed.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
@@ -42,25 +42,25 @@ pub struct Writer {
 struct Shared {
     dictionary: Mutex<Dictionary>,
     log: Mutex<Log>,
-    /// Rows that were dropped with their feed.
+    /// Unflushed rows of dropped feeds.
     dropped: AtomicU64,
     run_rows: usize,
 }
 
-/// What a thread has.
+/// Locks a mutex, ignoring poisoning.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A table of a writer.
+/// Handle of a table in a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableId(u32);
 
 impl Writer {
-    /// Begins a store in a folder; what was there goes. `identity` is by what the inputs are known again.
+    /// Begins a store in a folder and removes an existing one. `identity` identifies the inputs.
     ///
     /// # Errors
-    /// Where the system refuses, or another process writes there.
+    /// If the operating system reports an error, or another process writes the store.
     pub fn create(folder: &Path, identity: &str) -> Result<Writer, Error> {
         let (path, file) = Writer::open(folder)?;
         history::remove(folder)?;
@@ -68,10 +68,10 @@ impl Writer {
         Writer::begin(folder, &path, file, head, Dictionary::default())
     }
 
-    /// Goes on with the store of a folder, whether it was finished or not: rows are added to those that are there.
+    /// Continues the store of a folder, finished or not: new rows are added to the existing ones.
     ///
     /// # Errors
-    /// Where no store is there, it is damaged, the system refuses, or another process writes it.
+    /// If the folder has no store, it is damaged, the operating system reports an error, or another process writes it.
     pub fn append(folder: &Path) -> Result<Writer, Error> {
         let (path, file) = Writer::open(folder)?;
         let history = history::open(folder)?;
@@ -99,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// The log's file, which nobody else writes.
+    /// Opens and locks the log's file.
     fn open(folder: &Path) -> Result<(PathBuf, File), Error> {
         fs::create_dir_all(folder).map_err(Error::system(folder))?;
         let path = folder.join(log::NAME);
@@ -111,7 +111,7 @@ impl Writer {
                 Err(TryLockError::WouldBlock) => return Err(Error::Busy(folder.to_owned())),
                 Err(TryLockError::Error(error)) => return Err(Error::System { file: path, error }),
             }
-            // Who had it before may have finished, and taken the file away.
+            // The previous owner of the lock may have finished and removed the file; then try again.
             let own = file.metadata().map_err(Error::system(&path))?;
             if fs::metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
                 return Ok((path, file));
@@ -140,10 +140,10 @@ impl Writer {
         Writer { folder: folder.to_owned(), shared: Arc::new(shared), head }
     }
 
-    /// The same with another number of rows that a feed holds before it writes them: memory for speed.
+    /// Sets the number of rows that a feed buffers before it writes them: more rows cost memory and save time.
     ///
     /// # Panics
-    /// Where feeds were made already, or the number is 0.
+    /// If feeds exist already, or `rows` is 0.
     #[must_use]
     pub fn with_run_rows(mut self, rows: usize) -> Writer {
         assert!(rows > 0, "a run has rows");
@@ -151,15 +151,15 @@ impl Writer {
         self
     }
 
-    /// The table of a schema, which is added where it is new.
+    /// Returns the table of a schema, which is added if it is new.
     ///
     /// # Errors
-    /// Where there is a table of its name with other columns, or it has too many.
+    /// If a table of this name has other columns, or the schema has too many.
     pub fn table(&self, schema: &Schema) -> Result<TableId, Error> {
         Ok(TableId(locked(&self.shared.dictionary).table(schema)?))
     }
 
-    /// What a thread puts rows of a table into.
+    /// Creates a feed, with which one thread adds rows to a table.
     pub fn feed(&self, table: TableId) -> Feed {
         let schema = locked(&self.shared.dictionary).tables[table.0 as usize].schema.clone();
         Feed {
@@ -174,11 +174,11 @@ impl Writer {
         }
     }
 
-    /// Makes the history of all rows that were flushed, with so many threads; then the log goes.
+    /// Builds the history of all flushed rows with `threads` threads, then removes the log.
     ///
     /// # Errors
-    /// Where the system refuses, or feeds were dropped with rows that they had not flushed. The log stays, and
-    /// [`append`](Writer::append) goes on with it.
+    /// If the operating system reports an error, or feeds were dropped with unflushed rows. The log stays, and
+    /// [`append`](Writer::append) continues it.
     pub fn finish(self, threads: usize) -> Result<(), Error> {
         match self.shared.dropped.load(Ordering::Acquire) {
             0 => {}
@@ -191,33 +191,32 @@ impl Writer {
     }
 }
 
-/// A number that no other log has.
+/// Returns a number that is unique to this log.
 fn generation() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     (time ^ u64::from(process::id()).rotate_right(16)).max(1)
 }
 
-/// What a thread puts rows of a table into. Dropping it with rows that were not flushed makes
-/// [`Writer::finish`] fail.
+/// Adds rows to a table, from one thread. Dropping a feed with unflushed rows makes [`Writer::finish`] fail.
 #[derive(Debug)]
 pub struct Feed {
     shared: Arc<Shared>,
     table: u32,
     schema: Schema,
     rows: Rows,
-    /// Numbers that this thread asked for.
+    /// A cache of numbers that this thread looked up.
     names: FxHashMap<Box<str>, u32>,
     lanes: FxHashMap<Box<[Option<u64>]>, u32>,
-    /// Numbers below these are known to be there.
+    /// Numbers below these are known to be valid.
     known_names: u64,
     known_lanes: u64,
 }
 
 impl Feed {
-    /// The number of a name of the store.
+    /// Returns the number of a name of the store, which is added if it is new.
     ///
     /// # Errors
-    /// Where there are more than 2^32.
+    /// If there are more than 2^32 names.
     pub fn name(&mut self, name: &str) -> Result<u64, Error> {
         if let Some(&number) = self.names.get(name) {
             return Ok(number.into());
@@ -228,10 +227,10 @@ impl Feed {
         Ok(number.into())
     }
 
-    /// The lane with a key: a cell for each column of the table's key.
+    /// Returns the lane with a key, which is added if it is new. `key` has a cell for each column of the table's key.
     ///
     /// # Errors
-    /// Where the key has another number of cells, or there are more than 2^32 lanes.
+    /// If the key has another number of cells, or there are more than 2^32 lanes.
     pub fn lane(&mut self, key: &[Option<u64>]) -> Result<u32, Error> {
         if let Some(&number) = self.lanes.get(key) {
             return Ok(number);
@@ -242,11 +241,10 @@ impl Feed {
         Ok(number)
     }
 
-    /// Adds a record: from its first instant to the first after it, in nanoseconds. The end of a point or counter is
-    /// its begin, whatever is given.
+    /// Adds a record from its first instant to the first after it, in nanoseconds. Points and counters ignore the end.
     ///
     /// # Errors
-    /// Where it does not fit the table, or the rows so far can't be written.
+    /// If the record does not fit the table, or buffered rows can't be written.
     #[inline]
     pub fn push(
         &mut self,
@@ -274,7 +272,7 @@ impl Feed {
         if self.rows.len() >= self.shared.run_rows { self.flush() } else { Ok(()) }
     }
 
-    /// Whether a number of a name or of a lane is one.
+    /// Checks that a cell of names or lanes holds a valid number.
     #[inline]
     fn check(&mut self, kind: Kind, cell: Option<u64>) -> Result<(), Refused> {
         let known = match kind {
@@ -283,7 +281,7 @@ impl Feed {
             Kind::Integer | Kind::Signed | Kind::Real | Kind::Boolean => return Ok(()),
         };
         let Some(number) = cell.filter(|number| *number >= *known) else { return Ok(()) };
-        // Another thread may have asked for it.
+        // Another thread may have added it.
         let dictionary = locked(&self.shared.dictionary);
         *known = match kind {
             Kind::Name => dictionary.names.len(),
@@ -292,10 +290,10 @@ impl Feed {
         if number < *known { Ok(()) } else { Err(Refused::Unknown) }
     }
 
-    /// Writes the rows so far.
+    /// Writes the buffered rows.
     ///
     /// # Errors
-    /// Where the system refuses; the rows stay.
+    /// If the operating system reports an error; the rows stay buffered.
     pub fn flush(&mut self) -> Result<(), Error> {
         if self.rows.is_empty() {
             return Ok(());

@@ -1,11 +1,11 @@
-//! Bounds of a clock's offset that messages give, and which of them are implied by others.
+//! Bounds that messages set on a clock's offset, and the filter that removes bounds which others imply.
 
 use crate::units::Slope;
 
-/// What one message says: at `x`, the offset is at least (or at most) `value`.
+/// The constraint of one message: at `x`, the offset is at least (or at most) `value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
-    /// Where, in units.
+    /// Reading of the clock, in units from the origin.
     pub(crate) x: i64,
     /// The bound, in units.
     pub(crate) value: i64,
@@ -15,7 +15,7 @@ pub(crate) struct Bound {
     pub(crate) falling: i64,
     /// Whether it bounds from above.
     pub(crate) upper: bool,
-    /// Whose bound it is: an index that its owner chose.
+    /// The caller's index of the message that set this bound.
     pub(crate) owner: u32,
 }
 
@@ -26,10 +26,10 @@ impl Bound {
     }
 }
 
-/// Marks the bounds that no other one implies: those on the Lipschitz envelope; `bounds` in order of x.
+/// Marks the bounds that no other bound implies: those on the Lipschitz envelope. `bounds` are sorted by x.
 ///
-/// A lower bound is implied by an earlier one with at least its `falling` or a later one with a greater `rising`,
-/// an upper bound likewise. Two prefix maxima find them all.
+/// A lower bound is implied by an earlier one with at least its `falling` or a later one with a greater `rising`, an
+/// upper bound likewise. Two prefix maxima find all implied bounds.
 pub(crate) fn on_envelope(bounds: &[Bound]) -> Vec<bool> {
     let mut keep = vec![true; bounds.len()];
     let (mut highest, mut lowest) = (i64::MIN, i64::MAX);
@@ -55,8 +55,9 @@ pub(crate) fn on_envelope(bounds: &[Bound]) -> Vec<bool> {
     keep
 }
 
-/// The envelope of the lower bounds (`upper` false) or of the upper ones at each of `places`, both in order of x:
-/// the best that any bound says there, with the drift bound between. `None` without such bounds.
+/// Returns the envelope of the lower bounds (`upper` false) or of the upper bounds at each of `places`: the tightest
+/// value that any bound and the drift limit imply there. Both slices are sorted by x. `None` without bounds on that
+/// side.
 pub(crate) fn envelope(bounds: &[Bound], places: &[i64], slope: Slope, upper: bool) -> Option<Vec<i64>> {
     // Lower bounds are upper bounds of the mirrored offset.
     let sign = if upper { 1 } else { -1 };

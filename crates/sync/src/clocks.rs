@@ -2,82 +2,82 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A clock of a [`ClockGraph`](crate::ClockGraph), by its place there.
+/// Index of a clock in its [`ClockGraph`](crate::ClockGraph).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClockId(pub u32);
 
-/// What is known of a clock before any message is seen.
+/// The properties of a clock that are known without messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// What reports call it.
+    /// Name of the clock in reports.
     pub name: String,
-    /// Ticks a second, as the clock's maker says.
+    /// Nominal frequency in ticks per second.
     pub frequency_hz: u64,
-    /// How far the true frequency is from the nominal one at most, in parts per billion; at most 250,000,000.
+    /// Greatest deviation of the true frequency from the nominal one, in parts per billion; at most 250,000,000.
     pub drift_ppb: u64,
-    /// How fast the true frequency changes at most, in parts per billion a second.
+    /// Greatest rate of change of the true frequency, in parts per billion per second.
     pub wander_ppb_per_s: u64,
 }
 
 impl Clock {
-    /// A clock with the bounds of ordinary crystals: 100 ppm of drift that changes by at most 1 ppm a second.
+    /// Creates a clock with the bounds of ordinary crystals: 100 ppm of drift, changing by at most 1 ppm per second.
     pub fn new(name: impl Into<String>, frequency_hz: u64) -> Clock {
         Clock { name: name.into(), frequency_hz, drift_ppb: 100_000, wander_ppb_per_s: 1_000 }
     }
 
-    /// The same clock with other bounds.
+    /// Replaces the bounds of drift and wander.
     pub fn with_bounds(self, drift_ppb: u64, wander_ppb_per_s: u64) -> Clock {
         Clock { drift_ppb, wander_ppb_per_s, ..self }
     }
 }
 
-/// A message: sent at a reading of one clock, received at a reading of another.
+/// A message, with the sender's and the receiver's clock readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// The sender's clock.
     pub send_clock: ClockId,
-    /// Its ticks when the message was sent.
+    /// The sender's clock reading, in ticks.
     pub send_ticks: u64,
     /// The receiver's clock.
     pub recv_clock: ClockId,
-    /// Its ticks when the message was received.
+    /// The receiver's clock reading, in ticks.
     pub recv_ticks: u64,
-    /// What reports name the pair by: a sequence number, or the index of an event.
+    /// Identifies the pair in reports: a sequence number, or the index of an event.
     pub id: u64,
 }
 
-/// How clocks are put on one timeline.
+/// Method that places clocks on one timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Piecewise-linear, within the bounds that messages, drift and wander set.
+    /// A piecewise-linear curve within the bounds that messages, drift and wander set.
     #[default]
     Bounded,
-    /// One line a clock: the bisector of the steepest and the flattest line that no message contradicts (Duda 1987).
+    /// One line per clock: the bisector of the steepest and the flattest line that no message contradicts (Duda 1987).
     Hull,
-    /// One line a clock: least squares through both kinds of messages, averaged (Duda 1987).
+    /// One line per clock: the mean of the least-squares lines of the two message directions (Duda 1987).
     Regression,
 }
 
-/// Why a pair was left out.
+/// Why a pair was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropCause {
-    /// It contradicts other pairs; it is among the fewest without which the others agree.
+    /// It contradicts other pairs, and belongs to the smallest set whose removal makes the rest consistent.
     Contradicts,
-    /// It took far longer than messages on this edge do: probably a wrong match. It bounds nothing.
+    /// Its delay far exceeds the usual delay on this edge: probably a wrong match. It bounds nothing.
     Late,
-    /// Its clocks are more than four years from those of the other pairs.
+    /// Its clock readings are more than four years from those of the other pairs.
     OutOfRange,
-    /// It lies where a step leaves its order unknown.
+    /// It lies near a step, and may have been sent or received on either side of it.
     AtStep,
 }
 
-/// A pair that was left out.
+/// A dropped pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedPair {
-    /// The pair's own name.
+    /// The pair's [`Pair::id`].
     pub id: u64,
-    /// Why.
+    /// Why it was dropped.
     pub cause: DropCause,
 }

@@ -1,15 +1,15 @@
-//! Convex sets of (drift, offset): what is known of a clock at one moment.
+//! Convex sets of (drift, offset): the states of a clock that are possible at one moment.
 //!
-//! Everything is relative: offsets in nanoseconds from a whole number near by, drifts in nanoseconds a second. Sets
-//! only ever grow by rounding, so what is known stays true.
+//! Offsets are in nanoseconds relative to a nearby integer, drifts in nanoseconds per second. Rounding only enlarges a
+//! set, so the true state stays inside.
 
-/// The most corners a set keeps; more are simplified away, outwards.
+/// Corners that a set keeps at most; simplification removes the others outwards.
 const CORNERS: usize = 14;
 
 /// Corners before simplification: a kept set, two segments added, and a cut.
 const ROOM: usize = CORNERS + 6;
 
-/// Corners nearer than this (in either unit) are one.
+/// Corners nearer than this in both units are the same corner.
 const NEAR: f64 = 1e-6;
 
 /// A corner: drift in ns/s, offset in ns.
@@ -19,7 +19,7 @@ pub(crate) struct Corner {
     pub(crate) offset: f64,
 }
 
-/// A convex polygon, counter-clockwise with drift to the right and offset upwards; empty without corners.
+/// A convex polygon, counter-clockwise with drift to the right and offset upwards; the empty set has no corners.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConvexSet {
     length: usize,
@@ -27,7 +27,7 @@ pub(crate) struct ConvexSet {
 }
 
 impl ConvexSet {
-    /// All drifts and offsets of two ranges.
+    /// The product of a range of drifts and a range of offsets.
     pub(crate) fn rectangle(drift: (f64, f64), offset: (f64, f64)) -> ConvexSet {
         let mut set = ConvexSet { length: 0, corners: [Corner::default(); ROOM] };
         for (drift, offset) in
@@ -46,7 +46,7 @@ impl ConvexSet {
         &self.corners[..self.length]
     }
 
-    /// Adds a corner; one that is as good as the last is left out.
+    /// Adds a corner unless it equals the last one.
     fn push(&mut self, corner: Corner) {
         if let Some(last) = self.corners().last()
             && (last.drift - corner.drift).abs() < NEAR
@@ -58,7 +58,7 @@ impl ConvexSet {
         self.length += 1;
     }
 
-    /// The first corner again at the end is one too many.
+    /// Removes trailing corners that equal the first one.
     fn close(&mut self) {
         while self.length > 1 {
             let (first, last) = (self.corners[0], self.corners[self.length - 1]);
@@ -69,12 +69,12 @@ impl ConvexSet {
         }
     }
 
-    /// Whether all of it has `across · drift + up · offset ≥ least`.
+    /// Returns whether every point satisfies `across · drift + up · offset ≥ least`.
     pub(crate) fn satisfies(&self, across: f64, up: f64, least: f64) -> bool {
         self.corners().iter().all(|corner| across * corner.drift + up * corner.offset >= least)
     }
 
-    /// Keeps what has `across · drift + up · offset ≥ least`.
+    /// Keeps the points with `across · drift + up · offset ≥ least`.
     pub(crate) fn cut(&mut self, across: f64, up: f64, least: f64) {
         if self.satisfies(across, up, least) {
             return;
@@ -100,9 +100,9 @@ impl ConvexSet {
         *self = kept;
     }
 
-    /// Keeps what `other` has too.
+    /// Keeps the intersection with `other`.
     pub(crate) fn intersect(&mut self, other: &ConvexSet) {
-        // A set thinner than rounding has no inside to cut by: its corners are bounds enough.
+        // A set thinner than the rounding error has no area to cut by, so its offset range is used.
         if other.length < 3 {
             let (low, high) = other.offsets();
             self.cut(0.0, 1.0, low);
@@ -118,10 +118,10 @@ impl ConvexSet {
         }
     }
 
-    /// Lets `seconds` pass (or go back) while the drift changes by at most `wander` ns/s each second.
+    /// Advances the set by `seconds` (negative: backwards) while the drift changes by at most `wander` ns/s per second.
     ///
-    /// The change of (drift, offset) that bounded wander can bring about lies in the parallelogram around the two
-    /// extreme parabolas: `±(w·t, w·t²/2)` along and `±w·t²/4` up.
+    /// The change of (drift, offset) that bounded wander can cause lies in the parallelogram around the two extreme
+    /// parabolas: `±(w·t, w·t²/2)` along and `±w·t²/4` up.
     pub(crate) fn pass(&mut self, seconds: f64, wander: f64) {
         for corner in &mut self.corners[..self.length] {
             corner.offset += corner.drift * seconds;
@@ -132,14 +132,14 @@ impl ConvexSet {
         self.simplify();
     }
 
-    /// Moves all offsets.
+    /// Adds `offset` to all offsets.
     pub(crate) fn shift(&mut self, offset: f64) {
         for corner in &mut self.corners[..self.length] {
             corner.offset += offset;
         }
     }
 
-    /// The Minkowski sum with the segment from `−by` to `by`.
+    /// Replaces the set by its Minkowski sum with the segment from `−by` to `by`.
     fn widen(&mut self, by: Corner) {
         if self.length == 0 || (by.drift.abs() < NEAR && by.offset.abs() < NEAR / 4.0) {
             return;
@@ -150,8 +150,8 @@ impl ConvexSet {
         };
         let mut wide = ConvexSet { length: 0, corners: [Corner::default(); ROOM] };
         if self.length < 3 {
-            // A point or a segment: its hull with both shifts, by two cuts of a rectangle would be wider; it is
-            // made a thin triangle first.
+            // A point or a segment has no interior, so it becomes a thin triangle first. Cutting a rectangle twice
+            // would give a wider set.
             let (first, last) = (self.corners[0], self.corners[self.length - 1]);
             let (low, high) = if first.offset <= last.offset { (first, last) } else { (last, first) };
             let apart = 2.0 * NEAR;
@@ -177,7 +177,7 @@ impl ConvexSet {
         *self = wide;
     }
 
-    /// Takes away the edge that adds the least area, until few corners are left.
+    /// Removes the edge whose removal adds the least area, until at most [`CORNERS`] corners are left.
     fn simplify(&mut self) {
         while self.length > CORNERS {
             let corner = |index: usize| self.corners[index % self.length];
@@ -199,17 +199,17 @@ impl ConvexSet {
         }
     }
 
-    /// The least and the greatest offset.
+    /// Returns the least and the greatest offset.
     pub(crate) fn offsets(&self) -> (f64, f64) {
         range(self.corners().iter().map(|corner| corner.offset))
     }
 
-    /// The least and the greatest drift.
+    /// Returns the least and the greatest drift.
     pub(crate) fn drifts(&self) -> (f64, f64) {
         range(self.corners().iter().map(|corner| corner.drift))
     }
 
-    /// The centre of mass.
+    /// Returns the centre of mass.
     pub(crate) fn centre(&self) -> Corner {
         let Some(&origin) = self.corners().first() else { return Corner::default() };
         let (mut weight, mut drift, mut offset) = (0.0, 0.0, 0.0);
@@ -232,12 +232,12 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// Twice the area of a triangle; positive where it turns left.
+/// Returns twice the signed area of a triangle; positive for a left turn.
 fn cross(a: Corner, b: Corner, c: Corner) -> f64 {
     (b.drift - a.drift) * (c.offset - a.offset) - (b.offset - a.offset) * (c.drift - a.drift)
 }
 
-/// Where the edges `a → b` and `d → c` meet beyond the edge `b → c`, and the area that lies between.
+/// Returns the area that removing the edge `b → c` adds, and the point beyond it where `a → b` and `d → c` meet.
 fn beyond(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corner)> {
     let (first, second) =
         ((b.drift - a.drift, b.offset - a.offset), (c.drift - d.drift, c.offset - d.offset));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     proptest! {
-        /// A clock that keeps to its bounds stays inside, forwards and backwards, whatever is cut around it.
+        /// A clock that keeps to its bounds stays inside the set, forwards and backwards, after every valid cut.
         #[test]
         fn the_truth_stays_inside(
             steps in prop::collection::vec((0.001f64..2.0, -1.0f64..1.0, 0.0f64..50.0, -3.0f64..3.0), 1..40),

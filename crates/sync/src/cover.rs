@@ -1,23 +1,23 @@
-//! The fewest pairs to leave out: a minimum vertex cover of the conflicts, found through a maximum matching.
+//! Finds the fewest pairs to drop: a minimum vertex cover of the conflicts, computed from a maximum matching.
 //!
-//! A lower bound and an upper bound of a clock's offset conflict where the lower one exceeds the upper one by more
-//! than the drift bound allows over their distance. In the coordinates `falling = value + slope · x` and
-//! `rising = value − slope · x` that is a plain dominance in both, and so:
+//! A lower and an upper bound of a clock's offset conflict if the lower one exceeds the upper one by more than the
+//! drift bound allows over their distance. With `falling = value + slope · x` and `rising = value − slope · x`, a
+//! conflict is dominance in both coordinates, so:
 //!
 //! * a greedy sweep finds a maximum matching of conflicting bounds;
-//! * König's theorem turns it into a minimum vertex cover: the smallest set without which no conflict is left.
+//! * König's theorem turns it into a minimum vertex cover: the smallest set whose removal leaves no conflict.
 //!
 //! Both take O(n log n). A set of bounds without pairwise conflicts has a function of bounded slope through it
-//! (McShane 1934), so nothing beyond pairs needs to be looked at.
+//! (McShane 1934), so checking pairs is sufficient.
 
 use std::collections::BTreeMap;
 
 use crate::bounds::Bound;
 
-/// Rounding of `slope · x` in units, which may not make a conflict.
+/// Rounding error of `slope · x` in units, which must not cause a conflict.
 const ROUNDING: i64 = 2;
 
-/// Whether no two bounds conflict; `bounds` in order of x.
+/// Returns whether no two bounds conflict. `bounds` are sorted by x.
 pub(crate) fn consistent(bounds: &[Bound]) -> bool {
     let (mut highest, mut lowest) = (i64::MIN, i64::MAX);
     for bound in bounds {
@@ -36,12 +36,12 @@ pub(crate) fn consistent(bounds: &[Bound]) -> bool {
     true
 }
 
-/// How many bounds must go at least.
+/// Returns the least number of bounds to remove until none conflict.
 pub(crate) fn conflicts(bounds: &[Bound]) -> usize {
     if consistent(bounds) { 0 } else { Conflicts::new(bounds).matched }
 }
 
-/// The indices of the fewest bounds without which the rest is consistent, ascending.
+/// Returns the ascending indices of a smallest set of bounds whose removal makes the rest consistent.
 pub(crate) fn fewest(bounds: &[Bound]) -> Vec<usize> {
     if consistent(bounds) {
         return Vec::new();
@@ -57,11 +57,11 @@ struct Corner {
     index: usize,
 }
 
-/// Bounds by side, in order of `rising`, and a maximum matching of those that conflict.
+/// Lower and upper bounds sorted by `rising`, and a maximum matching of conflicting bounds.
 struct Conflicts {
     lowers: Vec<Corner>,
     uppers: Vec<Corner>,
-    /// For each lower bound its partner among the upper ones.
+    /// For each lower bound, the index of its partner in `uppers`.
     partner_of_lower: Vec<Option<usize>>,
     partner_of_upper: Vec<Option<usize>>,
     matched: usize,
@@ -93,8 +93,8 @@ impl Conflicts {
         conflicts
     }
 
-    /// Gives each lower bound, in order of `rising`, the free upper bound that it dominates with the greatest
-    /// `falling`: later lower bounds dominate at least as much in `rising`, so no other choice does better.
+    /// Matches each lower bound, in order of `rising`, with the free upper bound of greatest `falling` that it
+    /// dominates. Later lower bounds dominate at least as much in `rising`, so no other choice is better.
     fn match_greedily(&mut self) {
         let mut free = BTreeMap::new();
         let mut next = 0;
@@ -111,7 +111,8 @@ impl Conflicts {
         }
     }
 
-    /// König's theorem: lower bounds not reached by alternating paths from unmatched ones, and upper bounds reached.
+    /// Applies König's theorem: the cover holds the lower bounds that alternating paths from unmatched lower bounds do
+    /// not reach, and the upper bounds that they reach.
     fn cover(&self) -> Vec<usize> {
         let mut reached_lower = vec![false; self.lowers.len()];
         let mut unreached = MinimumTree::new(&self.uppers);
@@ -140,7 +141,7 @@ impl Conflicts {
     }
 }
 
-/// The least `falling` of ranges of upper bounds, from which bounds are taken out.
+/// A segment tree of the least `falling` over ranges of upper bounds, with removal.
 struct MinimumTree {
     leaves: usize,
     /// The least `falling` below each node; the root is 1.
@@ -160,7 +161,7 @@ impl MinimumTree {
         MinimumTree { leaves, least }
     }
 
-    /// Takes out a bound among the first `end` whose `falling` is less than `limit`.
+    /// Removes and returns a bound among the first `end` whose `falling` is less than `limit`.
     fn take_below(&mut self, end: usize, limit: i64) -> Option<usize> {
         let leaf = self.find(1, 0, self.leaves, end, limit)?;
         let mut node = leaf + self.leaves;
@@ -211,7 +212,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against every subset, on inputs small enough for that.
+        /// Compares with every subset, on small inputs.
         #[test]
         fn the_cover_is_valid_and_minimal(
             values in prop::collection::vec((0i64..2_000, -200i64..200, any::<bool>()), 0..11)

@@ -1,4 +1,4 @@
-//! A clock's offset over its own time: an estimate between two bounds, piecewise-linear in whole numbers.
+//! A clock's offset over its own time: an estimate between two bounds, piecewise-linear, in integer arithmetic.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use crate::{
     units::Slope,
 };
 
-/// Fractional bits of a line's slope: a distance of [`LIMIT`](crate::units::LIMIT) times a slope is exact to a unit.
+/// Fractional bits of a line's slope: the product of [`LIMIT`](crate::units::LIMIT) and a slope is exact to one unit.
 const RISE_BITS: u32 = 60;
 
-/// Rounds of adding knots where a bound is violated, before all violated bounds' places are taken as knots at once.
+/// Rounds that add knots only at violated bounds; later rounds add a knot at every bound.
 const ROUNDS: usize = 64;
 
-/// A value at one place of all three lines.
+/// The values of the three lines at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offsets {
     pub(crate) low: i64,
@@ -21,7 +21,7 @@ pub(crate) struct Offsets {
     pub(crate) high: i64,
 }
 
-/// A knot: where, the values there, and how they rise towards the next knot.
+/// A knot: its place, the values there, and their slopes towards the next knot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Knot {
     pub(crate) x: i64,
@@ -38,9 +38,9 @@ impl Knot {
         Knot { x, low, estimate, high, low_rise: 0, estimate_rise: 0, high_rise: 0 }
     }
 
-    /// The values at `x`, on the lines that leave this knot.
+    /// Returns the values at `x` on the lines that start at this knot.
     pub(crate) fn at(&self, x: i64) -> Offsets {
-        // Distances are below 2^62 and slopes at most 1, so what is added fits.
+        // Distances are below 2^62 and slopes at most 1, so the product fits.
         let apart = i128::from(x - self.x);
         let value =
             |start: i64, rise: i64| start.saturating_add(((apart * i128::from(rise)) >> RISE_BITS) as i64);
@@ -52,38 +52,37 @@ impl Knot {
     }
 }
 
-/// Slope of the line from a knot to the next, rounded down; beyond ±1 nothing is a clock.
+/// Returns the slope of the line between two knots, rounded down and clamped to ±1, which no clock exceeds.
 fn rise(from: i64, to: i64, apart: i64) -> i64 {
     let rise = i128::from(to) - i128::from(from);
     let slope = (rise << RISE_BITS).div_euclid(i128::from(apart.max(1)));
     slope.clamp(-1 << RISE_BITS, 1 << RISE_BITS) as i64
 }
 
-/// The three lines.
+/// The estimate and its two bounds, as lines through common knots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Curve {
     knots: Vec<Knot>,
-    /// How fast certainty fades before the first and behind the last knot, as the bits of a [`Slope`]; `None`: the
-    /// lines go on straight.
+    /// Rate at which the bounds widen before the first and after the last knot; `None` extends the lines straight.
     fades: Option<Slope>,
     pub(crate) has_low: bool,
     pub(crate) has_high: bool,
 }
 
 impl Curve {
-    /// Lines through knots in order of x, no two at one place.
+    /// Creates the lines through `knots`, which have strictly ascending x.
     pub(crate) fn new(knots: Vec<Knot>, fades: Option<Slope>, sides: (bool, bool)) -> Curve {
         let mut curve = Curve { knots, fades, has_low: sides.0, has_high: sides.1 };
         curve.join();
         curve
     }
 
-    /// The clock that the timeline follows.
+    /// The curve of the reference clock, whose readings are the timeline.
     pub(crate) fn exact(tick: i64) -> Curve {
         Curve::new(vec![Knot::new(0, 0, 0, tick)], None, (true, true))
     }
 
-    /// From when the clock turned to a reading to when an event showed it: up to a tick later.
+    /// Adds the reading uncertainty: an event may read a value up to one tick after the clock reached it.
     pub(crate) fn add_tick(&mut self, tick: i64) {
         for knot in &mut self.knots {
             knot.estimate += tick / 2;
@@ -107,18 +106,18 @@ impl Curve {
         }
     }
 
-    /// Where its knots lie.
+    /// Returns the places of the knots.
     pub(crate) fn places(&self) -> impl Iterator<Item = i64> {
         self.knots.iter().map(|knot| knot.x)
     }
 
-    /// The piece that `x` lies on: 0 before the first knot, else one more than the knot before it.
+    /// Returns the piece that holds `x`: 0 before the first knot, else one more than the index of the preceding knot.
     pub(crate) fn piece(&self, x: i64) -> usize {
         self.knots.partition_point(|knot| knot.x <= x)
     }
 
-    /// The knot before `x`, where the next one lies, and the number of the piece between, unless `x` is outside of all
-    /// knots. Pieces behind `near` are looked at first.
+    /// Returns the knot before `x`, the place of the next knot, and the number of the piece between; `None` if `x`
+    /// lies outside the knots. Tries the pieces after `near` first.
     pub(crate) fn piece_around(&self, near: usize, x: i64) -> Option<(Knot, i64, usize)> {
         let lies_on = |piece: &usize| {
             *piece > 0
@@ -130,7 +129,7 @@ impl Curve {
         Some((*self.knots.get(piece.checked_sub(1)?)?, self.knots.get(piece)?.x, piece))
     }
 
-    /// The values at `x`, which lies on `piece`.
+    /// Returns the values at `x`, which lies on `piece`.
     pub(crate) fn at_piece(&self, piece: usize, x: i64) -> Offsets {
         let inside = piece > 0 && piece < self.knots.len();
         let knot = &self.knots[piece.saturating_sub(1)];
@@ -139,27 +138,27 @@ impl Curve {
             let fade = slope.times(x.abs_diff(knot.x).min(i64::MAX as u64) as i64).saturating_add(1);
             offsets.low = knot.low.saturating_sub(fade);
             offsets.high = knot.high.saturating_add(fade);
-            // The estimate may not run out of its bounds.
+            // The estimate must stay within its bounds.
             offsets.estimate = offsets.estimate.clamp(offsets.low, offsets.high);
         }
         offsets
     }
 
-    /// The values at `x`.
+    /// Returns the values at `x`.
     pub(crate) fn at(&self, x: i64) -> Offsets {
         self.at_piece(self.piece(x), x)
     }
 
-    /// Makes estimate and bounds satisfy `bounds` (in order of x) exactly, and no line steeper than `slope`.
+    /// Makes the three lines satisfy `bounds` (sorted by x) exactly, and limits every line to `slope`.
     ///
-    /// At each knot the lines are clamped to the envelopes of the bounds; a bound that a straight piece between two
-    /// knots still violates becomes a knot. The envelopes are no steeper than `slope`, so the result is not either.
+    /// At each knot the lines are clamped to the envelopes of the bounds; a bound that a piece between two knots still
+    /// violates becomes a knot. The envelopes are at most as steep as `slope`, and so is the result.
     pub(crate) fn clamp(&mut self, bounds: &[Bound], slope: Slope) {
         self.limit(slope);
         self.satisfy(bounds, slope, true);
     }
 
-    /// Makes the estimate alone satisfy bounds.
+    /// Makes the estimate satisfy `bounds`, and leaves the two bounding lines unchanged except to enclose it.
     pub(crate) fn clamp_estimate(&mut self, bounds: &[Bound], slope: Slope) {
         self.satisfy(bounds, slope, false);
     }
@@ -196,7 +195,7 @@ impl Curve {
         }
     }
 
-    /// Bounds that hold the estimate, whatever was clamped.
+    /// Widens the bounds until they enclose the estimate, which clamping may have moved outside.
     fn enclose(&mut self) {
         for knot in &mut self.knots {
             knot.low = knot.low.min(knot.estimate);
@@ -204,7 +203,7 @@ impl Curve {
         }
     }
 
-    /// Places of bounds that the estimate violates, or of all bounds, that are no knots yet.
+    /// Returns the places without a knot where the estimate violates a bound, or of all bounds with `all`.
     fn violated(&self, bounds: &[Bound], all: bool) -> Vec<i64> {
         let mut piece = 0;
         let mut places = Vec::new();
@@ -222,7 +221,7 @@ impl Curve {
         places
     }
 
-    /// Adds knots on the lines as they are.
+    /// Adds knots on the lines without changing their values.
     fn insert(&mut self, places: &[i64]) {
         let added = places.iter().map(|&x| {
             let offsets = self.at(x);
@@ -234,7 +233,7 @@ impl Curve {
         self.join();
     }
 
-    /// Makes no line steeper than `slope`: bounds only get tighter, as no truth is steeper.
+    /// Limits every line to `slope`. Bounds only get tighter, because the true offset is no steeper.
     fn limit(&mut self, slope: Slope) {
         let tighten = |from: Knot, knot: &mut Knot| {
             let fall = slope.times((knot.x - from.x).abs()) + 1;

@@ -1,12 +1,12 @@
-//! What is kept of the messages between two clocks.
+//! The messages between two clocks, reduced as they arrive.
 //!
 //! ```text
-//! pairs ──push──► block of 65,536 ──► windows of 64: the fewest that contradict go ──► envelope ──► kept
+//! pairs ──push──► block of 65,536 ──► windows of 64: drop the fewest that contradict ──► envelope ──► kept
 //! ```
 //!
-//! Pairs that others imply are counted and forgotten, so memory follows the envelope: with messages of similar
-//! delay one each `√(delay · spacing / drift bound)` is kept. Where a window contradicts itself so much that a clock may
-//! have stepped, all of it is kept for the end, when steps are looked for.
+//! Pairs that others imply are counted and discarded, so memory grows with the envelope: with messages of similar
+//! delay, one pair per `√(delay · spacing / drift bound)` is kept. A window with so many contradictions that a clock
+//! may have stepped is kept whole until the step search at the end.
 
 use crate::{
     bounds::{Bound, envelope, on_envelope},
@@ -15,25 +15,25 @@ use crate::{
     units::{Scale, Slope, within_limit},
 };
 
-/// Pairs that are looked at together while they come in.
+/// Pairs that are reduced together as they arrive.
 const BLOCK: usize = 1 << 16;
 
-/// Pairs that have to agree before any are forgotten.
+/// Pairs that must be consistent before implied ones are discarded.
 const WINDOW: usize = 64;
 
-/// A window with more contradictions may hold a step: nothing is decided yet.
+/// A window with more contradictions may hold a step, so its pairs are kept for the step search.
 const WINDOW_CONTRADICTIONS: usize = 4;
 
-/// Dropped pairs that are named; more are only counted.
+/// Dropped pairs that are listed; further ones are only counted.
 const NAMED: usize = 1 << 20;
 
-/// A pair takes far too long where it exceeds this many times the delay that nine in ten keep.
+/// A pair is late if its delay exceeds this multiple of the 90th percentile.
 const LATE: i64 = 64;
 
-/// Jumps back of less than 0.1 ms in order of the other clock are reordered messages, not steps.
+/// Backward jumps of less than 0.1 ms, in order of the other clock, are reordered messages and not steps.
 const REORDERED: i128 = 1_600_000;
 
-/// A message on an edge: readings of both clocks, and who sent it.
+/// A message on an edge: readings of both clocks, and its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) a: u64,
@@ -46,23 +46,23 @@ pub(crate) struct Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) scales: [Scale; 2],
-    /// The bound of drift of one clock against the other.
+    /// Bound of the drift between the two clocks.
     pub(crate) slope: Slope,
-    /// Settled messages first, then those that came in since.
+    /// Reduced messages, followed by those that arrived since the last block.
     pub(crate) messages: Vec<Message>,
     settled: usize,
     pub(crate) dropped: Dropped,
-    /// All messages ever given.
+    /// Messages pushed so far.
     pub(crate) given: u64,
-    /// Messages to the clock `b`.
+    /// Messages received by clock `b`.
     pub(crate) to_b: u64,
     /// The offset of the clocks in the first block.
     first_offset: Option<i128>,
-    /// Messages of settled blocks that this offset has received before they were sent.
+    /// Messages of reduced blocks that are received before they are sent at this offset.
     violations_settled: u64,
 }
 
-/// Pairs that were left out: all counted, most named.
+/// Dropped pairs: all are counted, the first [`NAMED`] listed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
     pub(crate) named: Vec<DroppedPair>,
@@ -108,14 +108,14 @@ impl Edge {
         }
     }
 
-    /// Messages received before they were sent, were the clocks only a constant apart.
+    /// Returns the number of messages received before they were sent if the clocks differ by a constant only.
     pub(crate) fn violations_before(&self) -> u64 {
         let fresh = &self.messages[self.settled..];
         self.violations_settled
             + self.violations(fresh, self.first_offset.unwrap_or_else(|| self.offset(fresh)))
     }
 
-    /// The offset of `b` over `a` in the middle of some messages, in units.
+    /// Returns the median offset of `b` over `a`, in units.
     fn offset(&self, messages: &[Message]) -> i128 {
         median(messages.iter().map(|message| self.apart(message)))
     }
@@ -132,7 +132,7 @@ impl Edge {
         messages.iter().filter(violated).count() as u64
     }
 
-    /// Drops what contradicts, forgets what is implied.
+    /// Drops contradicting messages and discards implied ones.
     fn settle(&mut self, block: &[Message]) -> Vec<Message> {
         let oriented = orient(block, self.scales, self.slope);
         for &index in &oriented.out_of_range {
@@ -154,7 +154,7 @@ impl Edge {
         kept
     }
 
-    /// Keeps what bounds of windows without contradictions imply together.
+    /// Adds to `kept` the envelope of bounds from windows without contradictions.
     fn keep_envelope(&mut self, block: &[Message], mut clean: Vec<Bound>, kept: &mut Vec<Message>) {
         let agree = self.agree(block, &mut clean);
         if agree {
@@ -164,7 +164,7 @@ impl Edge {
             without(&clean, &late, &mut punctual);
             clean = punctual;
         }
-        // An envelope across a step would take what is true behind it for implied by what was true before.
+        // An envelope across a step would treat bounds after it as implied by bounds before it.
         let run = if agree { BLOCK } else { WINDOW };
         for window in clean.chunks(run) {
             let on = window.iter().zip(on_envelope(window)).filter(|(_, on)| *on);
@@ -172,7 +172,7 @@ impl Edge {
         }
     }
 
-    /// Whether windows agree with each other, after a few more were dropped.
+    /// Drops the few bounds that contradict other windows; returns whether the rest is consistent.
     fn agree(&mut self, block: &[Message], clean: &mut Vec<Bound>) -> bool {
         if consistent(clean) {
             return true;
@@ -195,15 +195,15 @@ impl Edge {
     }
 }
 
-/// Whether two parts of a window agree with themselves, but not with each other.
+/// Returns whether a window splits into two parts that are each consistent.
 fn may_step(window: &[Bound]) -> bool {
-    // Of a part that is smaller, nothing says that it is not simply wrong.
+    // A smaller part may consist of wrong pairs only.
     const LEAST: usize = 4;
     let prefix = (LEAST..window.len()).rev().find(|&end| consistent(&window[..end]));
     prefix.is_some_and(|end| end + LEAST <= window.len() && consistent(&window[end..]))
 }
 
-/// Adds `bounds` to `rest`, but for those at the ascending indices `gone`.
+/// Appends `bounds` to `rest`, except those at the ascending indices `gone`.
 pub(crate) fn without(bounds: &[Bound], gone: &[usize], rest: &mut Vec<Bound>) {
     let mut gone = gone.iter().peekable();
     for (index, bound) in bounds.iter().enumerate() {
@@ -213,7 +213,8 @@ pub(crate) fn without(bounds: &[Bound], gone: &[usize], rest: &mut Vec<Bound>) {
     }
 }
 
-/// Indices of bounds whose messages took far longer than others: they lie far off the envelope of their own side.
+/// Returns the indices of bounds whose messages took far longer than others: they lie far from the envelope of their
+/// own side.
 pub(crate) fn late(bounds: &[Bound], slope: Slope) -> Vec<usize> {
     let places: Vec<i64> = bounds.iter().map(|bound| bound.x).collect();
     let mut late = Vec::new();
@@ -224,7 +225,7 @@ pub(crate) fn late(bounds: &[Bound], slope: Slope) -> Vec<usize> {
         let mut sorted: Vec<i64> = of_side.iter().map(|&index| excess(index)).collect();
         let ninth = sorted.len() * 9 / 10;
         let usual = *sorted.select_nth_unstable(ninth.min(of_side.len() - 1)).1;
-        // Less than a microsecond is no delay to speak of.
+        // Delays below 1 µs (16,000 units) are all usual.
         let limit = usual.max(16_000).saturating_mul(LATE);
         late.extend(of_side.into_iter().filter(|&index| excess(index) > limit));
     }
@@ -234,17 +235,18 @@ pub(crate) fn late(bounds: &[Bound], slope: Slope) -> Vec<usize> {
 
 /// Messages as bounds of one clock's offset over the other's time.
 pub(crate) struct Oriented {
-    /// In order of the primary clock.
+    /// Sorted by the reading of the primary clock.
     pub(crate) bounds: Vec<Bound>,
     pub(crate) out_of_range: Vec<usize>,
     /// Whether `a` is the primary clock.
     pub(crate) by_a: bool,
 }
 
-/// The offset of the other clock over the time of the primary one: the clock in whose order the other jumps back less.
+/// Turns messages into bounds of the other clock's offset over the primary clock's time. The primary clock is the one
+/// in whose order the other clock jumps back less often.
 ///
-/// A message that the primary clock sends bounds the offset from above: when it was sent, the receiver's clock had not
-/// reached the reading at which it was received.
+/// A message that the primary clock sends bounds the offset from above: at the time of sending, the receiver's clock
+/// had not reached its reading at reception.
 pub(crate) fn orient(messages: &[Message], scales: [Scale; 2], slope: Slope) -> Oriented {
     let readings: Vec<[i128; 2]> =
         messages.iter().map(|message| [scales[0].units(message.a), scales[1].units(message.b)]).collect();
@@ -271,7 +273,7 @@ pub(crate) fn orient(messages: &[Message], scales: [Scale; 2], slope: Slope) -> 
             (Some(x), Some(value)) => {
                 let to_b = messages[index].to_b;
                 let upper = to_b == (primary == 0);
-                // The receiver's clock was read up to a tick after it had turned to what it showed.
+                // The receiver's clock was read up to one tick after it reached the value.
                 let tick = scales[usize::from(to_b)].tick();
                 let value = if upper { value + tick } else { value - tick };
                 bounds.push(Bound::new(x, value, upper, slope, index as u32));
@@ -282,13 +284,13 @@ pub(crate) fn orient(messages: &[Message], scales: [Scale; 2], slope: Slope) -> 
     Oriented { bounds, out_of_range, by_a: primary == 0 }
 }
 
-/// How often a clock jumps back where messages are in order of the other.
+/// Counts backward jumps of a clock while messages are in order of the other clock.
 fn jumps_back(readings: &[[i128; 2]], order: &[usize], clock: usize) -> usize {
     let jumps = |pair: &&[usize]| readings[pair[1]][clock] + REORDERED < readings[pair[0]][clock];
     order.windows(2).filter(jumps).count()
 }
 
-/// The middle value; 0 of none.
+/// Returns the upper median; 0 for no values.
 pub(crate) fn median(values: impl Iterator<Item = i128>) -> i128 {
     let mut values: Vec<i128> = values.collect();
     if values.is_empty() {

@@ -1,4 +1,4 @@
-//! Clocks and the messages between them, as they come in.
+//! A graph of clocks and the messages between them, filled as messages arrive.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,10 +12,11 @@ use crate::{
 
 /// Clocks, and an edge between any two of them that exchanged messages.
 ///
-/// The first clock is the reference whose time the timeline shows, until another one is chosen.
+/// The first clock is the reference clock, whose time the timeline shows, unless [`ClockGraph::set_reference`] chooses
+/// another.
 ///
-/// Memory: pairs that others imply are forgotten as they come in, so an edge keeps its compact envelope and at most
-/// 65,536 recent pairs. Where clocks contradict their bounds all the time, all pairs are kept.
+/// Memory: pairs that others imply are discarded as they arrive, so an edge keeps its envelope and at most 65,536
+/// recent pairs. If clocks contradict their bounds all the time, all pairs are kept.
 #[derive(Clone, Debug, Default)]
 pub struct ClockGraph {
     clocks: Vec<Clock>,
@@ -23,7 +24,7 @@ pub struct ClockGraph {
     reference: u32,
     edges: Vec<((u32, u32), Edge)>,
     places: BTreeMap<(u32, u32), usize>,
-    /// Where the last pair went: most often the next one goes there too.
+    /// Index of the last pair's edge, which is mostly the next pair's edge too.
     recent: usize,
 }
 
@@ -32,7 +33,7 @@ pub struct ClockGraph {
 pub enum PairError {
     /// The graph has no such clock; add it first.
     UnknownClock(ClockId),
-    /// Sender and receiver are the same clock: nothing follows from that.
+    /// Sender and receiver are the same clock, so the pair bounds nothing.
     SameClock(ClockId),
 }
 
@@ -52,12 +53,12 @@ impl fmt::Display for PairError {
 impl std::error::Error for PairError {}
 
 impl ClockGraph {
-    /// A graph without clocks.
+    /// Creates a graph without clocks.
     pub fn new() -> ClockGraph {
         ClockGraph::default()
     }
 
-    /// Adds a clock.
+    /// Adds a clock and returns its index.
     pub fn add(&mut self, clock: Clock) -> ClockId {
         self.scales.push(Scale::new(clock.frequency_hz));
         self.clocks.push(clock);
@@ -68,19 +69,19 @@ impl ClockGraph {
     ///
     /// # Errors
     ///
-    /// Where the graph has no such clock.
+    /// If the graph has no such clock.
     pub fn set_reference(&mut self, clock: ClockId) -> Result<(), PairError> {
         self.known(clock)?;
         self.reference = clock.0;
         Ok(())
     }
 
-    /// The clock whose time the timeline shows.
+    /// Returns the clock whose time the timeline shows.
     pub fn reference(&self) -> ClockId {
         ClockId(self.reference)
     }
 
-    /// The clocks, by number.
+    /// Returns the clocks, indexed by [`ClockId`].
     pub fn clocks(&self) -> &[Clock] {
         &self.clocks
     }
@@ -89,11 +90,11 @@ impl ClockGraph {
         if (clock.0 as usize) < self.clocks.len() { Ok(()) } else { Err(PairError::UnknownClock(clock)) }
     }
 
-    /// Adds a message. Messages may come in any order.
+    /// Adds a message. Messages may arrive in any order.
     ///
     /// # Errors
     ///
-    /// Where the graph lacks one of the clocks, or both are the same.
+    /// If the graph lacks one of the clocks, or both are the same.
     pub fn push(&mut self, pair: Pair) -> Result<(), PairError> {
         self.known(pair.send_clock)?;
         self.known(pair.recv_clock)?;
@@ -126,14 +127,14 @@ impl ClockGraph {
         self.edges.len() - 1
     }
 
-    /// The bound of drift of one clock against another, in parts per billion: the sum, and what second order adds.
+    /// Returns the drift bound of one clock against another, in parts per billion: the sum plus the second-order term.
     pub(crate) fn drift(&self, a: u32, b: u32) -> u64 {
         let of = |clock: u32| self.clocks[clock as usize].drift_ppb.min(250_000_000);
         let sum = of(a) + of(b);
         sum + sum * sum / 500_000_000 + 1
     }
 
-    /// The bound of wander of one clock against another, in parts per billion a second.
+    /// Returns the wander bound of one clock against another, in parts per billion per second.
     pub(crate) fn wander(&self, a: u32, b: u32) -> u64 {
         let of = |clock: u32| self.clocks[clock as usize].wander_ppb_per_s;
         of(a).saturating_add(of(b)).min(1_000_000_000)
@@ -143,23 +144,23 @@ impl ClockGraph {
         self.scales[clock as usize]
     }
 
-    /// The edges, in order of their clocks.
+    /// Returns the edges, sorted by their clocks.
     pub(crate) fn edges(&self) -> impl Iterator<Item = ((u32, u32), &Edge)> {
         self.places.iter().map(|(&ends, &place)| (ends, &self.edges[place].1))
     }
 
-    /// How many messages are held in memory now.
+    /// Returns the number of messages held in memory.
     pub fn messages_in_memory(&self) -> usize {
         self.edges.iter().map(|(_, edge)| edge.messages.len()).sum()
     }
 
-    /// Puts all clocks on one timeline.
+    /// Places all clocks on one timeline.
     ///
-    /// Takes O(n log n) of the messages held.
+    /// Takes O(n log n) time, where n is the number of messages held.
     ///
     /// # Panics
     ///
-    /// On a graph without clocks.
+    /// If the graph has no clocks.
     pub fn solve(&self, method: Method) -> Timeline {
         assert!(!self.clocks.is_empty(), "a timeline needs a clock");
         solve::solve(self, method)

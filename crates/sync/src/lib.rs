@@ -7,12 +7,12 @@
 //!                         Timeline ──convert──► Stamp { estimate, lower, upper }
 //! ```
 //!
-//! A message sent at `a` by one clock and received at `b` by another says that the second clock had not reached `b`
-//! when the first showed `a`. Together with bounds of how far clocks drift from their nominal frequency, and how fast that
-//! changes, such messages bound each clock's offset at every moment: `docs/clocks.md` explains how.
+//! If a message is sent at reading `a` of one clock and received at reading `b` of another, the second clock had not
+//! reached `b` when the first showed `a`. With bounds of drift (deviation from the nominal frequency) and wander (rate
+//! of change of the drift), messages bound each clock's offset at every moment. `docs/clocks.md` explains the method.
 //!
-//! Arithmetic only: nothing here reads a clock or a file. Times are integers, products have 128 bits; floating point
-//! holds only differences of offsets and drifts, and rounds outwards.
+//! This crate does arithmetic only and reads no clock or file. Times are integers with 128-bit products. Floating
+//! point holds only differences of offsets and drifts, and rounds outwards.
 
 mod bounds;
 mod clocks;

@@ -1,7 +1,7 @@
-//! The published methods, to compare with: one line for a whole clock.
+//! Published methods, for comparison: one line per clock.
 //!
-//! Duda et al. 1987, "Estimating global time in distributed systems": the bisector of the extreme admissible lines, and
-//! linear regression.
+//! Duda et al. 1987, "Estimating global time in distributed systems", gives both: the bisector of the extreme
+//! admissible lines, and linear regression.
 
 use crate::bounds::Bound;
 
@@ -21,18 +21,18 @@ impl Line {
     }
 }
 
-/// The steepest and the flattest line above all lower and below all upper bounds, at the first and the last place.
+/// The steepest and the flattest line above all lower and below all upper bounds, spanning the first to the last place.
 pub(crate) struct Extremes {
     pub(crate) steepest: Line,
     pub(crate) flattest: Line,
-    /// By how much bounds had to be widened before any line was admissible, in units.
+    /// Amount by which bounds were widened until a line was admissible, in units.
     pub(crate) widened: i64,
 }
 
-/// The extreme lines of bounds in order of x; `None` where either has fewer than two places or one side is missing.
+/// Returns the extreme lines of bounds sorted by x; `None` if all bounds share one place or a side is missing.
 ///
-/// Where no line is admissible, bounds are widened by the least whole number that admits one, as implementations that
-/// do not give up do.
+/// If no line is admissible, widens the bounds by the least integer that admits one, as implementations do that do not
+/// fail.
 pub(crate) fn extremes(bounds: &[Bound]) -> Option<Extremes> {
     let (first, last) = (bounds.first()?.x, bounds.last()?.x);
     let (above, below) = (hull(bounds, true), hull(bounds, false));
@@ -55,7 +55,7 @@ pub(crate) fn extremes(bounds: &[Bound]) -> Option<Extremes> {
     Some(Extremes { steepest: span(steepest), flattest: span(flattest), widened })
 }
 
-/// The lower hull of upper bounds, or the upper hull of lower bounds, from left to right.
+/// Returns the lower hull of upper bounds, or the upper hull of lower bounds, from left to right.
 fn hull(bounds: &[Bound], upper: bool) -> Vec<(i64, i64)> {
     let mut hull: Vec<(i64, i64)> = Vec::new();
     for bound in bounds.iter().filter(|bound| bound.upper == upper) {
@@ -78,14 +78,14 @@ fn hull(bounds: &[Bound], upper: bool) -> Vec<(i64, i64)> {
     hull
 }
 
-/// Positive where `a → b → c` turns left.
+/// Returns a positive value if `a → b → c` turns left.
 fn cross(a: (i64, i64), b: (i64, i64), c: (i64, i64)) -> i128 {
     let apart = |from: i64, to: i64| i128::from(to) - i128::from(from);
     // Each factor is below 2^63, so the products fit.
     apart(a.0, b.0) * apart(a.1, c.1) - apart(a.1, b.1) * apart(a.0, c.0)
 }
 
-/// Whether the hull of upper bounds, raised by `raise`, lies nowhere below that of lower bounds.
+/// Returns whether the hull of upper bounds, raised by `raise`, lies nowhere below that of lower bounds.
 fn separable(above: &[(i64, i64)], below: &[(i64, i64)], raise: i64) -> bool {
     let over = |points: &[(i64, i64)], hull: &[(i64, i64)], sign: i128| {
         let mut edge = 0;
@@ -108,10 +108,10 @@ fn separable(above: &[(i64, i64)], below: &[(i64, i64)], raise: i64) -> bool {
     over(above, below, 1) && over(below, above, -1)
 }
 
-/// The steepest line between the hulls: it rests on a lower bound and, to its right, touches an upper one.
+/// Returns the steepest line between the hulls: it touches a lower bound and, to its right, an upper bound.
 ///
-/// For each lower corner, the upper corner of least slope to its right is found by bisection: slopes from a point to a
-/// convex chain fall and then rise.
+/// For each lower corner, bisection finds the upper corner of least slope to its right, because slopes from a point to
+/// a convex chain fall and then rise.
 fn steepest(above: &[(i64, i64)], below: &[(i64, i64)]) -> Option<Line> {
     let slope_less = |a: (i128, i128), b: (i128, i128)| a.1 * b.0 < b.1 * a.0;
     let between = |from: (i64, i64), to: (i64, i64)| {
@@ -137,11 +137,11 @@ fn steepest(above: &[(i64, i64)], below: &[(i64, i64)]) -> Option<Line> {
     best
 }
 
-/// The mean of two lines over the same places.
+/// Returns the mean of the two extreme lines.
 pub(crate) fn bisector(extremes: &Extremes) -> Line {
     let (a, b) = (extremes.steepest, extremes.flattest);
     let mean = |y0: i64, y1: i64| y0 + (y1 - y0) / 2;
-    // Half of what upper bounds were raised by is given back, so that both sides are violated alike.
+    // Lowering by half of the raise violates both sides equally.
     let lowered = extremes.widened / 2;
     Line {
         from: (a.from.0, mean(a.from.1, b.from.1) - lowered),
@@ -149,10 +149,10 @@ pub(crate) fn bisector(extremes: &Extremes) -> Line {
     }
 }
 
-/// Least squares through the bounds of each side, and the mean of the two lines; `None` where a side has fewer than
+/// Fits a least-squares line through the bounds of each side and returns their mean; `None` if a side has fewer than
 /// two places.
 ///
-/// Sums run over distances from the mean in floating point, whose error is far below a unit.
+/// Floating-point sums use distances from the mean, so their error is far below one unit.
 pub(crate) fn regression(bounds: &[Bound]) -> Option<Line> {
     let (first, last) = (bounds.first()?.x, bounds.last()?.x);
     let fit = |upper: bool| {
@@ -195,7 +195,7 @@ mod tests {
         bounds
     }
 
-    /// Two points a side, as in Duda's figure: the extreme lines run through opposite corners.
+    /// Two points per side, as in Duda's figure: the extreme lines run through opposite corners.
     #[test]
     fn the_bisector_of_four_points_is_the_textbook_one() {
         let bounds = bounds(&[(0, 10, true), (100, 10, true), (0, -10, false), (100, -10, false)]);
@@ -222,7 +222,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against every pair of bounds: slope ≤ (u − l)/(x_u − x_l) wherever a lower bound lies left of an upper one.
+        /// Compares with every pair of bounds: slope ≤ (u − l)/(x_u − x_l) if a lower bound lies left of an upper
+        /// bound.
         #[test]
         fn the_steepest_line_is_the_least_slope_of_all_pairs(
             points in prop::collection::vec((0i64..10_000, 1i64..400, any::<bool>()), 2..40),

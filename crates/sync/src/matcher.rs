@@ -1,8 +1,8 @@
-//! Finds the two ends of each message: events of two streams with equal fields.
+//! Matches the two ends of each message: events of two streams with equal fields.
 //!
-//! A key may be a sequence number, the addresses and numbers of a TCP segment, or any other fields that both ends record.
-//! What is matched is sound even where keys repeat: a reception is only ever paired with a sending that the same
-//! message, or an earlier copy of it, left.
+//! A key may be a sequence number, the addresses and numbers of a TCP segment, or any other fields that both ends
+//! record. Matches are sound even if keys repeat: a reception is paired only with the sending of the same message or
+//! of an earlier copy.
 
 use std::{collections::VecDeque, hash::Hash, net::SocketAddr};
 
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::clocks::{ClockId, Pair};
 
-/// Events left out that are named; more are only counted.
+/// Unmatched events that are listed; further ones are only counted.
 const NAMED: usize = 1 << 16;
 
-/// Which end of a message an event is.
+/// The end of a message that an event records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -27,15 +27,15 @@ pub enum Direction {
 /// One end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MessageEnd {
-    /// The clock of the event.
+    /// The clock that timestamped the event.
     pub clock: ClockId,
-    /// Its ticks.
+    /// The clock reading, in ticks.
     pub ticks: u64,
-    /// Which end.
+    /// Sending or reception.
     pub direction: Direction,
 }
 
-/// The fields of a TCP segment that both ends see.
+/// The fields of a TCP segment that both ends record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TcpKey {
     /// Address and port of the sender.
@@ -46,7 +46,7 @@ pub struct TcpKey {
     pub seq: u32,
     /// Acknowledgement number.
     pub ack: u32,
-    /// Flags, and the data offset where both ends record it.
+    /// Flags, and the data offset if both ends record it.
     pub flags: u16,
 }
 
@@ -54,9 +54,9 @@ pub struct TcpKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnmatchedCause {
-    /// The other end never came, or only after this one was forgotten.
+    /// The other end never arrived, or arrived after the matcher evicted this key.
     Lost,
-    /// The key came again at the same end: a repeated message or a number used twice.
+    /// The key occurred again at the same end: a repeated message or a reused number.
     Repeated,
     /// Both ends are on one clock.
     SameClock,
@@ -67,38 +67,38 @@ pub enum UnmatchedCause {
 pub struct Unmatched {
     /// The event.
     pub end: MessageEnd,
-    /// Why.
+    /// Why it is unmatched.
     pub cause: UnmatchedCause,
 }
 
-/// What a matcher did.
+/// Counts of matched and unmatched events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchReport {
     /// Pairs found.
     pub pairs: u64,
-    /// Sendings whose reception never came.
+    /// Sendings without a reception.
     pub lost_sends: u64,
-    /// Receptions whose sending never came.
+    /// Receptions without a sending.
     pub lost_receives: u64,
-    /// Events whose key was there before.
+    /// Events with a repeated key.
     pub repeated: u64,
     /// Events whose partner is on the same clock.
     pub same_clock: u64,
-    /// Which; the first 65,536 of them.
+    /// The first 65,536 unmatched events.
     pub unmatched: Vec<Unmatched>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Waiting(MessageEnd),
-    /// Seen twice at one end: which copy the other end belongs to is unknown.
+    /// The key occurred twice at one end, so the copy that the other end belongs to is unknown.
     Ambiguous,
     Matched,
 }
 
-/// Pairs events by equal keys, in whatever order streams are read.
+/// Pairs events by equal keys. Streams may be read in any order.
 ///
-/// It remembers the last `capacity` keys; memory stays bounded whatever comes in.
+/// It holds the last `capacity` keys, so memory is bounded.
 #[derive(Clone, Debug)]
 pub struct Matcher<K> {
     states: FxHashMap<K, State>,
@@ -109,8 +109,8 @@ pub struct Matcher<K> {
 }
 
 impl<K: Hash + Eq + Clone> Matcher<K> {
-    /// A matcher that remembers `capacity` keys, at least one. Streams that are read one after the other need as many
-    /// as the longer one has.
+    /// Creates a matcher that holds `capacity` keys, at least one. Streams that are read one after the other need as
+    /// many keys as the longer stream has.
     pub fn new(capacity: usize) -> Matcher<K> {
         Matcher {
             states: FxHashMap::default(),
@@ -120,7 +120,7 @@ impl<K: Hash + Eq + Clone> Matcher<K> {
         }
     }
 
-    /// Takes an event; gives the pair that it completes. Pairs are numbered from 0.
+    /// Adds an event and returns the pair that it completes. Pairs are numbered from 0.
     pub fn push(&mut self, key: K, end: MessageEnd) -> Option<Pair> {
         let Some(state) = self.states.get_mut(&key) else {
             self.remember(key, end);
@@ -185,7 +185,7 @@ impl<K: Hash + Eq + Clone> Matcher<K> {
         }
     }
 
-    /// Everything was read: what still waits is lost.
+    /// Ends matching: events that still wait count as lost.
     pub fn finish(mut self) -> MatchReport {
         while let Some(key) = self.order.pop_front() {
             self.forget(&key);
@@ -194,9 +194,10 @@ impl<K: Hash + Eq + Clone> Matcher<K> {
     }
 }
 
-/// Makes counters of few bits count on where they wrap, one stream at a time.
+/// Extends wrapping counters to 64 bits, one stream at a time.
 ///
-/// Each value is taken for the one nearest to the last: reordering by up to half the range is followed.
+/// Each value is extended to the one nearest to the greatest value so far, which tolerates reordering by up to half
+/// the range.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwrapper {
     bits: u32,
@@ -204,17 +205,17 @@ pub struct Unwrapper {
 }
 
 impl Unwrapper {
-    /// For counters of `bits` bits; 1 to 63.
+    /// Creates an unwrapper for counters of `bits` bits, from 1 to 63.
     ///
     /// # Panics
     ///
-    /// For other widths.
+    /// If `bits` is outside 1 to 63.
     pub fn new(bits: u32) -> Unwrapper {
         assert!((1..64).contains(&bits), "a counter of {bits} bits does not wrap in 64");
         Unwrapper { bits, last: None }
     }
 
-    /// The value, counted on. The first one stays as it is, plus one range, so that values just before it exist too.
+    /// Returns the extended value. The first value is raised by one range, so that values just before it stay positive.
     pub fn extend(&mut self, value: u64) -> u64 {
         let range = 1u64 << self.bits;
         let value = value & (range - 1);
@@ -288,8 +289,8 @@ mod tests {
     }
 
     proptest! {
-        /// Sequence numbers of 9 bits that wrap, of which some are lost and some come late: what is matched is right,
-        /// and all that could be is, however streams interleave.
+        /// Sequence numbers of 9 bits wrap; some are lost and some arrive late. In every interleaving of the streams,
+        /// all matches are correct, and no possible match is missing.
         #[test]
         fn what_is_matched_is_right(
             fates in prop::collection::vec((0u8..10, 0usize..3), 1..200), interleave in any::<u64>(),
@@ -306,7 +307,7 @@ mod tests {
             }
             let keyed = |numbers: Vec<u64>, clock: u32, direction: Direction| -> VecDeque<(u64, MessageEnd)> {
                 let mut unwrapper = Unwrapper::new(9);
-                // Both ends know where counting began.
+                // Both ends start from the same number.
                 unwrapper.extend(400);
                 let key = |number| (unwrapper.extend(number & 511), end(clock, number, direction));
                 numbers.into_iter().map(key).collect()

@@ -1,4 +1,4 @@
-//! One clock between two of its steps: from bounds of its time to a curve.
+//! Solves one clock between two of its steps: computes a curve from bounds of its time.
 
 use crate::{
     bounds::Bound,
@@ -12,10 +12,10 @@ use crate::{
     units::{PER_NANO, PER_SECOND, Slope, within_limit},
 };
 
-/// Shares of the wander bound with which the estimate is tried, the least first.
+/// Shares of the wander bound that the estimate tries, in ascending order.
 const SHARES: [f64; 3] = [1.0 / 64.0, 1.0 / 16.0, 1.0 / 4.0];
 
-/// At a reading of the clock (in units), the timeline is at least or at most at `time`.
+/// A bound of the timeline: at the clock reading `units`, the timeline is at least (or at most) at `time`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sighting {
     pub(crate) units: i128,
@@ -23,12 +23,12 @@ pub(crate) struct Sighting {
     pub(crate) upper: bool,
 }
 
-/// A solved stretch of a clock.
+/// A solved segment of a clock.
 pub(crate) struct Solved {
     pub(crate) origin: i128,
     pub(crate) base: i128,
     pub(crate) curve: Curve,
-    /// Sightings that contradict the others.
+    /// Number of sightings that contradict the others.
     pub(crate) contradictions: u64,
 }
 
@@ -45,7 +45,7 @@ fn frame(sightings: &[Sighting], slope: Slope) -> Framed {
     Framed { origin, base, bounds: bounds(sightings, origin, base, slope) }
 }
 
-/// Sightings as bounds around a known origin; those too far from it are left out.
+/// Converts sightings to bounds around a known origin, omitting those beyond the limit.
 pub(crate) fn bounds(sightings: &[Sighting], origin: i128, base: i128, slope: Slope) -> Vec<Bound> {
     let bound = |sighting: &Sighting| {
         let x = within_limit(sighting.units - origin)?;
@@ -57,7 +57,7 @@ pub(crate) fn bounds(sightings: &[Sighting], origin: i128, base: i128, slope: Sl
     bounds
 }
 
-/// Makes a segment's curve satisfy more sightings.
+/// Makes a segment's curve satisfy further sightings.
 pub(crate) fn clamp(segment: &mut Segment, sightings: &[Sighting], slope: Slope) {
     let bounds = bounds(sightings, segment.origin, segment.base, slope);
     if let Some(curve) = &mut segment.curve {
@@ -65,7 +65,7 @@ pub(crate) fn clamp(segment: &mut Segment, sightings: &[Sighting], slope: Slope)
     }
 }
 
-/// The curve that sightings leave; `None` without any.
+/// Returns the curve that the sightings allow; `None` if they do not determine one.
 pub(crate) fn solve(sightings: &[Sighting], slope: Slope, motion: Motion, method: Method) -> Option<Solved> {
     let Framed { origin, base, mut bounds } = frame(sightings, slope);
     let gone = fewest(&bounds);
@@ -124,23 +124,23 @@ fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Cur
     curve
 }
 
-/// The estimate, moved to within a quarter of the half-width from the middle: where bounds are wide, a calm clock that
-/// they allow may be far from the truth, and the middle never is by more than the half-width.
+/// Moves the estimate to within a quarter of the half-width from the middle. If bounds are wide, the calmest clock
+/// that they allow may be far from the truth; the middle is off by at most the half-width.
 fn near_middle(estimate: i64, low: i64, high: i64) -> i64 {
     let margin = (high - low) / 8 * 3;
     estimate.clamp(low + margin, high - margin)
 }
 
-/// By how much a clock may leave the straight line between two places, in units: `w·t²/8`, and never more than drift
-/// allows.
+/// Returns the greatest deviation of a clock from the straight line between two places, in units: `w·t²/8`, limited by
+/// the drift bound.
 fn sag(apart: i64, slope: Slope, motion: Motion) -> i64 {
     let seconds = apart as f64 / PER_SECOND as f64;
     let bend = motion.wander_ppb_per_s * seconds * seconds / 8.0 * PER_NANO as f64;
     (bend.ceil() as i64 + 1).min(slope.times(apart) + 1)
 }
 
-/// The estimate at each cell: the centre of what is possible with the least wander that explains the bounds. A clock
-/// that one line explains gets that line.
+/// Returns the estimate at each cell: the centre of the possible states under the least wander that satisfies the
+/// bounds. If one line satisfies all bounds, the estimate is that line.
 fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Vec<i64> {
     let places: Vec<i64> = reach.cells.iter().map(|cell| cell.x).collect();
     if let Some(line) = line(bounds, slope, motion) {
@@ -156,7 +156,8 @@ fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> V
     reach.cells.iter().map(|cell| cell.estimate).collect()
 }
 
-/// The values at `places` of the line through `points`, which goes on straight; both in order of x, two points at least.
+/// Returns the values at `places` of the piecewise line through `points`, extended straight. Both are sorted by x;
+/// `points` has at least two.
 fn through(points: &[(i64, i64)], places: &[i64]) -> Vec<i64> {
     let mut index = 0;
     let value = |&place: &i64| {
@@ -170,7 +171,7 @@ fn through(points: &[(i64, i64)], places: &[i64]) -> Vec<i64> {
     places.iter().map(value).collect()
 }
 
-/// Makes a segment's estimate satisfy sightings, and leaves its bounds as they are.
+/// Makes a segment's estimate satisfy sightings, without tightening its bounds.
 pub(crate) fn clamp_estimate(segment: &mut Segment, sightings: &[Sighting], slope: Slope) {
     let bounds = bounds(sightings, segment.origin, segment.base, slope);
     if let Some(curve) = &mut segment.curve {

@@ -1,13 +1,13 @@
-//! What a clock of bounded drift and wander can have been, given bounds of its offset: sets of (drift, offset) that a
-//! truth can pass through, forwards from the first bound and backwards from the last, cell by cell.
+//! Computes the possible states of a clock of bounded drift and wander, given bounds of its offset. The states are
+//! sets of (drift, offset), propagated cell by cell forwards from the first bound and backwards from the last.
 //!
 //! ```text
-//!   forwards   ■──cut──pass──■──cut──pass──■      at each cell, what both allow is what is possible
+//!   forwards   ■──cut──pass──■──cut──pass──■      at each cell, the possible states are the intersection
 //!   backwards  ■──pass──cut──■──pass──cut──■
 //! ```
 //!
-//! A cell is as long as wander changes a straight line by less than [`CELL_SAG`]. Bounds are cut where they lie, tilted
-//! by the drift, so cells cost no tightness.
+//! A cell is short enough that wander bends a straight line by less than [`CELL_SAG`]. Each bound cuts the set at its
+//! own place, tilted by the drift, so cells lose no tightness.
 
 use crate::{
     bounds::{Bound, envelope},
@@ -15,29 +15,29 @@ use crate::{
     units::{PER_NANO, PER_SECOND, Slope},
 };
 
-/// By how much wander may bend a clock within half a cell, in nanoseconds.
+/// Greatest bend of a clock by wander within half a cell, in nanoseconds.
 const CELL_SAG: f64 = 4.0;
 
-/// Cells of a gap without bounds.
+/// Cells in a gap without bounds, at most.
 const GAP_CELLS: i64 = 32;
 
-/// Forward sets are kept for every so many cells, and computed again in between.
+/// Interval, in cells, between stored forward sets; the sets in between are recomputed.
 const CHECKPOINT: usize = 256;
 
-/// Where a clock is bounded from one side only, the other is this far away, in units (16 s).
+/// Distance of the assumed other bound for a clock that is bounded from one side only, in units (16 s).
 const FAR: i64 = 16 * PER_SECOND;
 
-/// Rounding of a bound in nanoseconds.
+/// Rounding error of a bound, in nanoseconds.
 const ROUNDING: f64 = 1.0 / PER_NANO as f64;
 
-/// The clock between its bounds.
+/// The bounds of a clock's motion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Motion {
     pub(crate) drift_ppb: u64,
     pub(crate) wander_ppb_per_s: f64,
 }
 
-/// What is known at a cell, in units; drift in parts per billion.
+/// The result at a cell, in units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reached {
     pub(crate) x: i64,
@@ -46,16 +46,16 @@ pub(crate) struct Reached {
     pub(crate) estimate: i64,
 }
 
-/// What a pass found.
+/// The result of both passes.
 pub(crate) struct Reach {
     pub(crate) cells: Vec<Reached>,
-    /// Bounds that nothing possible satisfies.
+    /// Number of bounds that no possible state satisfies.
     pub(crate) refused: usize,
-    /// Whether there are bounds from below and from above.
+    /// Whether bounds exist from below and from above.
     pub(crate) sides: (bool, bool),
 }
 
-/// A stretch of time and the bounds in it.
+/// A span of time, and the index range of the bounds in it.
 #[derive(Clone, Copy)]
 struct Cell {
     x: i64,
@@ -63,8 +63,8 @@ struct Cell {
     to: usize,
 }
 
-/// One line through everything: its (x, offset) at the first and at the last bound; `None` where no line satisfies
-/// all bounds, or they come from one side only.
+/// Returns a line that satisfies all bounds, as its (x, offset) at the first and at the last bound; `None` if no line
+/// does, or all bounds are on one side.
 pub(crate) fn line(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<[(i64, i64); 2]> {
     let (first, last) = (bounds.first()?.x, bounds.last()?.x);
     let x = first + (last - first) / 2;
@@ -91,15 +91,15 @@ fn seconds(units: i64) -> f64 {
     units as f64 / PER_SECOND as f64
 }
 
-/// Applies a bound to a set at `x`, whose offsets count from `base`. Where nothing would be left, the set stays as it is
-/// and the answer is false.
+/// Applies a bound to a set at `x`, whose offsets are relative to `base`. If nothing would remain, returns false and
+/// leaves the set unchanged.
 fn cut(set: &mut ConvexSet, bound: &Bound, x: i64, base: i64, wander: f64) -> bool {
     let apart = seconds(bound.x - x);
     let sag = wander * apart * apart / 2.0 + ROUNDING;
     let value = (bound.value - base) as f64 / PER_NANO as f64;
     let (across, up, least) =
         if bound.upper { (-apart, -1.0, -value - sag) } else { (apart, 1.0, value - sag) };
-    // Most bounds cut nothing: this keeps the copy off their way.
+    // Most bounds cut nothing; this check saves the copy of the set.
     if set.satisfies(across, up, least) {
         return true;
     }
@@ -112,12 +112,12 @@ fn cut(set: &mut ConvexSet, bound: &Bound, x: i64, base: i64, wander: f64) -> bo
     possible
 }
 
-/// The bounds of the clock at every cell; `None` without bounds. `bounds` in order of x.
+/// Returns the range of the clock at every cell; `None` without bounds. `bounds` are sorted by x.
 pub(crate) fn reach(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
     reach_bearing(bounds, slope, motion, usize::MAX)
 }
 
-/// The same, and `None` where a clock that moves like this can't satisfy all bounds.
+/// Like [`reach`], but returns `None` if no clock of this motion satisfies all bounds.
 pub(crate) fn reach_all(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
     reach_bearing(bounds, slope, motion, 0)
 }
@@ -157,12 +157,12 @@ fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize
     Some(Reach { cells, refused, sides: pass.sides })
 }
 
-/// Bounds in cells, and the whole number that the offsets of each cell count from.
+/// Bounds in cells, and the base that each cell's offsets are relative to.
 struct Pass<'a> {
     bounds: &'a [Bound],
     cells: Vec<Cell>,
     bases: Vec<i64>,
-    /// What drift alone allows at each cell, in nanoseconds from its base.
+    /// The range that drift alone allows at each cell, in nanoseconds from its base.
     ranges: Vec<(f64, f64)>,
     motion: Motion,
     sides: (bool, bool),
@@ -197,13 +197,13 @@ impl<'a> Pass<'a> {
         self.everything(0)
     }
 
-    /// What drift alone allows at a cell.
+    /// Returns the states that drift alone allows at a cell.
     fn everything(&self, index: usize) -> ConvexSet {
         let drift = self.motion.drift_ppb as f64;
         ConvexSet::rectangle((-drift, drift), self.ranges[index])
     }
 
-    /// The set at the cell `index`, from the one before it (for the first: from itself).
+    /// Returns the set at cell `index`, given the set of the previous cell (for the first cell: its own start set).
     fn forward(&mut self, index: usize, mut set: ConvexSet) -> ConvexSet {
         if index > 0 {
             self.travel(&mut set, index - 1, index);
@@ -230,8 +230,8 @@ impl<'a> Pass<'a> {
         set.cut(-1.0, 0.0, -drift);
     }
 
-    /// Applies a cell's bounds; one that leaves nothing is refused. Where all of several are, the set is at fault
-    /// and starts anew.
+    /// Applies a cell's bounds, and refuses a bound that leaves nothing. If more than half of at least three bounds
+    /// are refused, the set is wrong and restarts from what drift allows.
     fn cut_all(&mut self, index: usize, mut set: ConvexSet) -> ConvexSet {
         if set.is_empty() {
             set = self.everything(index);
@@ -268,7 +268,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Cuts time into cells; gaps get cells without bounds.
+/// Divides time into cells; gaps get cells without bounds.
 fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
     let half = (2.0 * CELL_SAG / motion.wander_ppb_per_s.max(1e-3)).sqrt().min(0.5);
     let length = ((2.0 * half * PER_SECOND as f64) as i64).max(1);
@@ -290,7 +290,7 @@ fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
     cells
 }
 
-/// Adds cells before the first and behind the last bound, ever farther away: how certainty fades.
+/// Adds cells at growing distances before the first and after the last bound, where the range widens.
 fn around(cells: &mut Vec<Cell>, length: i64, bounds: usize) {
     let (Some(&first), Some(&last)) = (cells.first(), cells.last()) else { return };
     let far = |step: u32| length.saturating_mul(1 << step).min(PER_SECOND * 600);

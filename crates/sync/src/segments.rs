@@ -1,7 +1,7 @@
-//! Which clock stepped where, and what lies between the steps.
+//! Attributes steps to clocks, and divides clocks into the segments between their steps.
 //!
-//! An edge sees that two clocks moved against each other; which of them did, the other edges say. A step belongs to the
-//! clock on which more edges see one at that reading, and else to the one farther from the reference clock.
+//! An edge shows that two clocks moved against each other, but not which clock stepped. A step is attributed to the
+//! clock on which more other edges show one at that reading, and else to the clock farther from the reference clock.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ use crate::{
 /// A step of a clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Boundary {
-    /// The last reading before it and the first behind it, of all edges that saw it.
+    /// The last reading before the step and the first reading after it, over all edges that show it.
     pub(crate) last: u64,
     pub(crate) first: u64,
-    /// Ticks that passed between these two, but for the step.
+    /// Ticks that passed between the two readings, without the step.
     pub(crate) gap: u64,
-    /// The last reading taken for one before it, and the first taken for one behind.
+    /// The last reading that is probably before the step, and the first that is probably after it.
     pub(crate) likely: (u64, u64),
-    /// By how much the clock jumped forward, at least and at most; units.
+    /// Least and greatest forward jump of the clock, in units.
     pub(crate) jump: (i64, i64),
-    /// The same least jump in ticks.
+    /// The least jump in ticks.
     jump_ticks: i128,
-    /// (edge, index among its steps).
+    /// The edges that show the step: (edge, index of the step on it).
     seen: Vec<(usize, usize)>,
 }
 
 impl Boundary {
-    /// Whether a reading lies behind the step; `None` where both are possible.
+    /// Returns whether a reading is after the step; `None` if both sides are possible.
     fn passed(&self, ticks: u64) -> Option<bool> {
         if self.first > self.last {
             return if ticks >= self.first { Some(true) } else { (ticks <= self.last).then_some(false) };
@@ -44,15 +44,15 @@ impl Boundary {
         }
     }
 
-    /// The last reading that the clock may have shown before it: time passed since the last known one, and the jump
-    /// leads to the first one behind.
+    /// Returns the last reading that the clock may have shown before the step. The gap limits it from the last known
+    /// reading, and the jump limits it from the first reading after the step.
     pub(crate) fn latest_before(&self) -> u64 {
         let by_jump = i128::from(self.first) - self.jump_ticks;
         let by_gap = i128::from(self.last) + i128::from(self.gap);
         by_gap.min(by_jump).max(i128::from(self.last)).min(i128::from(u64::MAX)) as u64
     }
 
-    /// The first reading that it may have shown behind.
+    /// Returns the first reading that the clock may have shown after the step.
     pub(crate) fn earliest_behind(&self) -> u64 {
         let by_jump = i128::from(self.last) + self.jump_ticks;
         let by_gap = i128::from(self.first) - i128::from(self.gap);
@@ -77,7 +77,7 @@ impl Boundary {
     }
 }
 
-/// Messages between two nodes: a node is a clock between two of its steps.
+/// Messages between two nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) edge: usize,
@@ -85,27 +85,27 @@ pub(crate) struct Link {
     pub(crate) messages: Vec<Message>,
 }
 
-/// A node: the clock, and which of its segments.
+/// A node: one segment of a clock, between two of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) clock: usize,
     pub(crate) segment: usize,
 }
 
-/// The graph, with clocks cut at their steps.
+/// The graph with clocks divided at their steps.
 pub(crate) struct Layout {
-    /// By clock, in order of time.
+    /// Steps by clock, in order of time.
     pub(crate) boundaries: Vec<Vec<Boundary>>,
     pub(crate) nodes: Vec<Node>,
-    /// The first node of each clock.
+    /// Index of the first node of each clock.
     pub(crate) first_node: Vec<usize>,
     pub(crate) links: Vec<Link>,
-    /// Messages on edges whose segment is not known, by edge.
+    /// Messages whose segment is unknown, by edge.
     pub(crate) dropped: Vec<Dropped>,
 }
 
-/// Cuts clocks at the steps of their edges; `ends` are the clocks of each edge, `hops` their distances from the
-/// reference clock.
+/// Divides clocks at the steps of their edges. `ends` holds the clocks of each edge, `hops` each clock's distance from
+/// the reference clock.
 pub(crate) fn layout(
     graph: &ClockGraph,
     ends: &[(u32, u32)],
@@ -139,7 +139,7 @@ pub(crate) fn layout(
     Layout { boundaries, nodes, first_node, links: links.into_iter().map(link).collect(), dropped }
 }
 
-/// Which segments of a clock the messages in a segment of an edge may lie in.
+/// The segments of a clock that may hold the messages of one segment of an edge.
 struct Place<'a> {
     boundaries: &'a [Boundary],
     from: usize,
@@ -167,7 +167,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The steps of every clock.
+/// Returns the steps of every clock.
 fn boundaries(
     graph: &ClockGraph,
     ends: &[(u32, u32)],
@@ -186,7 +186,7 @@ fn boundaries(
         resolved.iter().enumerate().flat_map(of_edge)
     };
     let sides = |edge: usize| [ends[edge].0, ends[edge].1];
-    // What each edge sees, for each of its clocks.
+    // The steps that each edge shows, attributed to both of its clocks.
     let mut seen: Vec<Vec<Boundary>> = vec![Vec::new(); graph.clocks().len()];
     for (edge, index, step) in steps() {
         for (side, clock) in sides(edge).into_iter().enumerate() {
@@ -210,7 +210,7 @@ fn boundaries(
     chosen.into_iter().map(|by_edge| merge(by_edge.into_values().collect())).collect()
 }
 
-/// A step of an edge as a step of its clock `a` (side 0) or `b` (side 1).
+/// Converts a step of an edge to a step of its clock `a` (side 0) or `b` (side 1).
 fn boundary(
     graph: &ClockGraph,
     clock: u32,
@@ -235,7 +235,7 @@ fn boundary(
     }
 }
 
-/// Joins what several edges saw of the same steps. Each list is in order of time.
+/// Merges the observations of the same steps by several edges. Each list is in order of time.
 fn merge(mut lists: Vec<Vec<Boundary>>) -> Vec<Boundary> {
     lists.sort_by_key(|list| std::cmp::Reverse(list.len()));
     let mut lists = lists.into_iter();

@@ -1,12 +1,12 @@
-//! From edges to a timeline: clocks one after the other, from the reference clock outwards.
+//! Computes the timeline from the edges: one clock after the other, from the reference clock outwards.
 //!
 //! ```text
 //! edges ──resolve──► steps, wrong pairs ──layout──► nodes and links ──► nodes by distance ──► curves ──close──► timeline
 //! ```
 //!
-//! Half-widths of edges are the lengths by which distance is measured. A node's bounds come from all neighbours that are
-//! solved. Where messages run between two clocks neither of which is the reference, a second round lets each clock learn
-//! from those behind it, and a last one closes what is left until no message is received before it was sent.
+//! The distance of a node is the sum of the edges' half-widths. A node's bounds come from all solved neighbours. If an
+//! edge does not touch the reference clock, a second round propagates bounds from farther clocks to nearer ones, and
+//! closing rounds then remove the remaining violations, so that no message is received before it was sent.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -24,10 +24,11 @@ use crate::{
     units::Slope,
 };
 
-/// Rounds of closing. Each lets certainty travel over one more message; it fades with drift, so few are needed.
+/// Closing rounds at most. Each propagates bounds over one more message; drift widens them on the way, so few rounds
+/// suffice.
 const ROUNDS: usize = 24;
 
-/// Puts the clocks of a graph on one timeline.
+/// Places the clocks of a graph on one timeline.
 pub(crate) fn solve(graph: &ClockGraph, method: Method) -> Timeline {
     let edges: Vec<((u32, u32), &Edge)> = graph.edges().collect();
     let ends: Vec<(u32, u32)> = edges.iter().map(|(ends, _)| *ends).collect();
@@ -46,7 +47,7 @@ pub(crate) fn solve(graph: &ClockGraph, method: Method) -> Timeline {
     timeline
 }
 
-/// How many messages lie between each clock and the reference clock at least.
+/// Returns each clock's least number of edges to the reference clock.
 fn hops(graph: &ClockGraph, ends: &[(u32, u32)]) -> Vec<Option<u32>> {
     let mut hops = vec![None; graph.clocks().len()];
     hops[graph.reference().0 as usize] = Some(0);
@@ -70,7 +71,7 @@ fn hops(graph: &ClockGraph, ends: &[(u32, u32)]) -> Vec<Option<u32>> {
     hops
 }
 
-/// A node as its links see it.
+/// A link of a node.
 #[derive(Clone, Copy)]
 struct Attached {
     link: usize,
@@ -84,7 +85,7 @@ struct Solver<'a> {
     layout: &'a Layout,
     lines: Vec<ClockLine>,
     attached: Vec<Vec<Attached>>,
-    /// Nodes in order of distance, and the link that each was reached by.
+    /// Nodes in order of distance, and the link that reached each.
     order: Vec<(usize, Option<usize>)>,
     contradictions: Vec<u64>,
 }
@@ -108,7 +109,7 @@ impl<'a> Solver<'a> {
         self.layout.nodes[node].clock == self.graph.reference().0 as usize
     }
 
-    /// Dijkstra's algorithm from the reference clock.
+    /// Orders nodes by Dijkstra's algorithm from the reference clock.
     fn by_distance(&self, resolved: &[Resolved]) -> Vec<(usize, Option<usize>)> {
         let mut order = Vec::new();
         let mut done = vec![false; self.layout.nodes.len()];
@@ -136,8 +137,8 @@ impl<'a> Solver<'a> {
         &self.lines[clock].segments[segment]
     }
 
-    /// What neighbours say about a node: `choose` picks, of the neighbour's time, the bound that a message from or to
-    /// it gives. With `only`, messages of one link alone.
+    /// Returns the bounds that messages with solved neighbours set on a node. `choose` picks the bound from the
+    /// neighbour's time and whether the node sent the message. `only` restricts the messages to one link.
     fn sightings(
         &self,
         node: usize,
@@ -167,7 +168,7 @@ impl<'a> Solver<'a> {
         sightings
     }
 
-    /// Messages to and from the reference clock, whose readings are the timeline.
+    /// Returns the bounds from messages exchanged with the reference clock, whose readings are the timeline.
     fn sightings_of_reference(&self, node: usize) -> Vec<Sighting> {
         let links = self.attached[node].iter().filter(|attached| self.is_reference(attached.other));
         let of_link =
@@ -194,7 +195,7 @@ impl<'a> Solver<'a> {
     fn solve_node(&mut self, node: usize, only: Option<usize>, method: Method) {
         let tick = self.tick(node);
         let choose = |time: &Instant, sent: bool| match method {
-            // The reading was shown up to a tick before the message came.
+            // The clock may have reached the reading up to one tick before the message arrived.
             Method::Bounded => {
                 if sent {
                     time.high
@@ -239,8 +240,8 @@ impl<'a> Solver<'a> {
         self.close(&nodes);
     }
 
-    /// Lets bounds and estimates of clocks agree over every message: bounds first, then estimates are raised where a
-    /// message would be received before it was sent.
+    /// Makes bounds and estimates consistent over every message. Each node tightens its bounds first, then raises its
+    /// estimate if a message would be received before it was sent.
     fn close(&mut self, nodes: &[usize]) {
         for _ in 0..ROUNDS {
             let mut changed = false;
@@ -253,7 +254,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Clamps a node to what its neighbours say now; whether anything changed.
+    /// Clamps a node to its neighbours' current times; returns whether anything changed.
     fn tighten(&mut self, node: usize) -> bool {
         let tick = self.tick(node);
         let choose = |time: &Instant, sent: bool| {
@@ -279,7 +280,7 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// A clock before anything is solved. The reference clock is its own time; where it stepped, the step is taken out.
+/// Returns a clock's unsolved line. The reference clock defines the timeline; its steps are removed.
 fn unsolved(graph: &ClockGraph, layout: &Layout, clock: usize) -> ClockLine {
     let boundaries = &layout.boundaries[clock];
     let is_reference = clock == graph.reference().0 as usize;

@@ -1,9 +1,8 @@
-//! Steps of a clock, and pairs that contradict the rest, once all messages of an edge are known.
+//! Finds the steps of a clock and the pairs that contradict the rest, once all messages of an edge are known.
 //!
-//! Two passes. The first allows the clocks all the drift that their bounds do. What is left gives the drift over time,
-//! and the second pass allows only what drift may do around that: it finds smaller steps and finer contradictions.
-//! Both decide the same question at every place: does a step leave fewer contradictions than no step, by more than
-//! [`STEP_COST`] pairs?
+//! There are two passes. The first allows the full drift bound. The remaining pairs give the drift over time, and the
+//! second pass allows only deviations from that trend, so it finds smaller steps and finer contradictions. Both passes
+//! place a step where it saves more than [`STEP_COST`] contradicting pairs.
 
 use crate::{
     bounds::{Bound, envelope, on_envelope},
@@ -13,53 +12,54 @@ use crate::{
     units::{PER_SECOND, Slope},
 };
 
-/// Pairs that a step has to save. Fewer are dropped instead.
+/// Contradicting pairs that a step must save; fewer are dropped instead.
 pub(crate) const STEP_COST: usize = 8;
 
-/// Pairs among which a step is looked for, and how far the window moves on.
+/// Pairs in a window of the step search, and the distance between windows.
 const WINDOW: usize = 256;
 const STRIDE: usize = WINDOW / 2;
 
-/// Places for a step are tried this far apart at first.
+/// Distance between the places that the coarse search for a step tries.
 const GRID: usize = 8;
 
-/// Steps that an edge may have. A clock that steps more often is not followed any more.
+/// Steps of an edge at most; further steps are not searched for.
 const STEPS: usize = 1_000;
 
-/// Bounds that a sample of an edge has at most, and how often a part of an edge is cut in two by it.
+/// Bounds in a sample of an edge at most, and the recursion depth of the search in samples.
 const SAMPLE: usize = 4_096;
 const FAR_DEPTH: u32 = 5;
 
-/// Windows over which drift is measured: at least this many bounds, and a second.
+/// Least number of bounds in a window that measures drift; a window also spans at least one second.
 const TREND_BOUNDS: usize = 32;
 
-/// The messages of an edge, sorted out.
+/// The messages of an edge, divided at steps and without wrong pairs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resolved {
-    /// Messages that bound something, in order, by what lies between steps.
+    /// Messages that set a bound, in order, by segment between steps.
     pub(crate) segments: Vec<Vec<Message>>,
-    /// One less than segments.
+    /// The steps between the segments, one fewer than segments.
     pub(crate) steps: Vec<EdgeStep>,
     pub(crate) dropped: Dropped,
-    /// Half the distance of the two envelopes, in the middle of what was seen; units.
+    /// Median of half the distance between the two envelopes, in units.
     pub(crate) half_width: i64,
 }
 
 /// A step between two messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EdgeStep {
-    /// The last message that surely lies before it, and the first that surely lies behind.
+    /// The last message that is certainly before the step, and the first that is certainly after it.
     pub(crate) last: Message,
     pub(crate) first: Message,
-    /// Time between them by the clock that did not step, in units.
+    /// Time between them by the primary clock, in units.
     pub(crate) gap: i64,
-    /// The last message taken for one before it, and the first taken for one behind.
+    /// The last message that is probably before the step, and the first that is probably after it.
     pub(crate) likely: [Message; 2],
-    /// By how much `b` jumped against `a`, at least and at most; units.
+    /// Least and greatest jump of `b` against `a`, in units.
     pub(crate) jump: (i64, i64),
 }
 
-/// Sorts an edge out. `wander` is the bound of one clock against the other, in parts per billion a second.
+/// Finds the steps and wrong pairs of an edge. `wander` is the bound between the two clocks, in parts per billion per
+/// second.
 pub(crate) fn resolve(edge: &Edge, wander: u64) -> Resolved {
     let oriented = orient(&edge.messages, edge.scales, edge.slope);
     let mut resolved = Resolved::default();
@@ -74,7 +74,7 @@ pub(crate) fn resolve(edge: &Edge, wander: u64) -> Resolved {
             runs.push(run.with(drop_fewest(edge, &run.bounds, &mut resolved.dropped)));
             continue;
         };
-        // What contradicts by drift alone may be a small step: the trend decides over all pairs again.
+        // Pairs that contradict by drift alone may show a small step, so the second pass starts from all pairs.
         let mut fine = split(&trend.level(&run.bounds));
         if let Some(first) = fine.first_mut() {
             first.sure_first = run.sure_first;
@@ -127,14 +127,14 @@ fn drop_fewest(edge: &Edge, run: &[Bound], dropped: &mut Dropped) -> Vec<Bound> 
 /// Bounds between two steps.
 struct Run {
     bounds: Vec<Bound>,
-    /// The first bound that surely lies behind the step before, and the last that surely lies before the next one;
-    /// `None` where there is no step.
+    /// The first bound that is certainly after the previous step, and the last that is certainly before the next step;
+    /// `None` without that step.
     sure_first: Option<Bound>,
     sure_last: Option<Bound>,
 }
 
 impl Run {
-    /// The same run with other bounds.
+    /// Returns the run with other bounds.
     fn with(&self, bounds: Vec<Bound>) -> Run {
         Run { bounds, sure_first: self.sure_first, sure_last: self.sure_last }
     }
@@ -148,7 +148,8 @@ impl Run {
     }
 }
 
-/// A step in front of the bound `place`; bounds before `last` surely lie before it, those from `first` on behind.
+/// A step before the bound `place`. Bounds before index `last` are certainly before the step, those from `first` on
+/// certainly after it.
 #[derive(Clone, Copy)]
 struct Cut {
     last: usize,
@@ -156,7 +157,7 @@ struct Cut {
     first: usize,
 }
 
-/// Cuts bounds where a step explains them better.
+/// Splits bounds where a step leaves fewer contradictions.
 fn split(bounds: &[Bound]) -> Vec<Run> {
     let mut cuts = near_cuts(bounds);
     let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.place).collect();
@@ -177,7 +178,7 @@ fn split(bounds: &[Bound]) -> Vec<Run> {
     runs
 }
 
-/// Steps that bounds near by show.
+/// Finds steps that are visible within one window.
 fn near_cuts(bounds: &[Bound]) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let mut at = 0;
@@ -196,14 +197,15 @@ fn near_cuts(bounds: &[Bound]) -> Vec<Cut> {
     cuts
 }
 
-/// Steps that show only in bounds far apart: a clock that stood still contradicts itself all that time, and is behind for
-/// good afterwards. Looked for in a sample, first everywhere and then around the best place.
+/// Finds steps that are visible only over long distances: a clock that stood still contradicts itself during that time
+/// and stays behind afterwards. Searches a sample, first on a coarse grid and then around the best place.
 fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec<Cut>) {
     let run = &bounds[from..to];
     let every = run.len().div_ceil(SAMPLE).max(1);
     let sample: Vec<Bound> = run.iter().step_by(every).copied().collect();
     let whole = conflicts(&sample);
-    // A twelfth: fewer are wrong pairs, and what windows could not tell apart, neither can this.
+    // Up to a twelfth of the sample, contradictions are wrong pairs: the windows found no step in them, and a sample
+    // can't either.
     if depth == 0 || cuts.len() >= STEPS || whole <= STEP_COST || whole * 12 <= sample.len() {
         return;
     }
@@ -229,7 +231,7 @@ fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec
     far_cuts(bounds, place, to, depth - 1, cuts);
 }
 
-/// Where a step saves more than [`STEP_COST`] pairs, if anywhere: the first and the last place that save the most.
+/// Returns the first and the last of the best places for a step, if it saves more than [`STEP_COST`] pairs.
 fn best_split(window: &[Bound]) -> Option<(usize, usize)> {
     let whole = conflicts(window);
     if whole <= STEP_COST {
@@ -246,8 +248,8 @@ fn best_split(window: &[Bound]) -> Option<(usize, usize)> {
     (whole > least + STEP_COST).then_some((from + first, from + last))
 }
 
-/// Where between two places that are as good the step most likely lies: behind the last bound whose delay is usual
-/// before the step, and unusual behind it.
+/// Returns the most likely place of the step between two equally good places: after the last bound that is closer to
+/// the bounds before the step than to those after it.
 fn likely(window: &[Bound], last: usize, first: usize) -> usize {
     let nearest = |run: &[Bound], bound: &Bound| {
         let same = run.iter().filter(|other| other.upper == bound.upper);
@@ -257,7 +259,7 @@ fn likely(window: &[Bound], last: usize, first: usize) -> usize {
     window[last..first].iter().rposition(before).map_or(last, |index| last + index + 1)
 }
 
-/// The step between two runs of bounds.
+/// Returns the step between two runs of bounds.
 fn step(edge: &Edge, before: &Run, behind: &Run, by_a: bool) -> EdgeStep {
     let (last, first) = (before.last(), behind.first());
     let (before, behind) = (&before.bounds, &behind.bounds);
@@ -279,7 +281,7 @@ fn step(edge: &Edge, before: &Run, behind: &Run, by_a: bool) -> EdgeStep {
     }
 }
 
-/// The middle one of half the distances between the envelopes.
+/// Returns the median of half the distance between the envelopes.
 fn half_width(runs: &[Run], slope: Slope) -> i64 {
     let mut widths = Vec::new();
     for run in runs.iter().map(|run| &run.bounds) {
@@ -298,16 +300,16 @@ fn half_width(runs: &[Run], slope: Slope) -> i64 {
     (*widths.select_nth_unstable(middle).1).max(1)
 }
 
-/// Offset over time as windows measure it, and how far from it drift may lead.
+/// The offset over time, measured in windows, and the slope that deviations from it may have.
 struct Trend {
-    /// (x, offset) of windows; slopes before the first and behind the last are 0.
+    /// (x, offset) of the windows' middles; the first and last lines extend beyond the ends.
     knots: Vec<(i64, i64)>,
     slope: Slope,
 }
 
-/// Measures the drift over time; `None` where that bounds drift no better than its bound does.
+/// Measures the drift over time; `None` if the result is no tighter than the drift bound.
 ///
-/// It only serves to find what contradicts. Bounds of timestamps never rest on it.
+/// The trend only serves to find contradictions. Bounds of timestamps never depend on it.
 fn trend(bounds: &[Bound], slope: Slope, wander: u64) -> Option<Trend> {
     let middles = windows(bounds, slope);
     if middles.len() < 4 {
@@ -338,7 +340,7 @@ fn trend(bounds: &[Bound], slope: Slope, wander: u64) -> Option<Trend> {
     Some(Trend { knots, slope: narrow })
 }
 
-/// Where the offset lies in the middle of a window.
+/// The offset range in the middle of a window.
 struct Middle {
     x: i64,
     value: i64,
@@ -370,7 +372,7 @@ fn windows(bounds: &[Bound], slope: Slope) -> Vec<Middle> {
 }
 
 impl Trend {
-    /// The trend at each of the bounds, in order of x.
+    /// Returns the trend at each of `bounds`, which are sorted by x.
     fn values<'a>(&'a self, bounds: &'a [Bound]) -> impl Iterator<Item = i64> + 'a {
         let mut knot = 0;
         bounds.iter().map(move |bound| {
@@ -381,14 +383,14 @@ impl Trend {
         })
     }
 
-    /// The trend behind the knot `knot`, whose line goes on beyond both ends.
+    /// Returns the trend at `x` on the line after `knot`, extended beyond both ends.
     fn at(&self, knot: usize, x: i64) -> i64 {
         let ((x0, y0), (x1, y1)) = (self.knots[knot], self.knots[knot + 1]);
         let rise = i128::from(y1 - y0) * i128::from(x - x0) / i128::from((x1 - x0).max(1));
         y0 + rise as i64
     }
 
-    /// The bounds of what is left beside the trend.
+    /// Returns the bounds with the trend subtracted.
     fn level(&self, bounds: &[Bound]) -> Vec<Bound> {
         let level = |(bound, value): (&Bound, i64)| {
             Bound::new(bound.x, bound.value - value, bound.upper, self.slope, bound.owner)
@@ -396,7 +398,7 @@ impl Trend {
         bounds.iter().zip(self.values(bounds)).map(level).collect()
     }
 
-    /// A bound as it was.
+    /// Adds the trend back to a bound.
     fn restore(&self, bound: Bound, slope: Slope) -> Bound {
         let knot = self.knots.partition_point(|&(x, _)| x <= bound.x);
         let knot = knot.saturating_sub(1).min(self.knots.len() - 2);

@@ -1,4 +1,4 @@
-//! Makes the report of a timeline.
+//! Builds the report of a timeline.
 
 use crate::{
     clocks::{ClockId, DroppedPair},
@@ -11,10 +11,10 @@ use crate::{
     units::{PER_NANO, ceil_nanos, floor_nanos, saturate},
 };
 
-/// Stretches over which drift is measured.
+/// Number of intervals in which drift is measured.
 const STRETCHES: usize = 64;
 
-/// The report. `hops` and `contradictions` are by clock, `resolved` by edge.
+/// Builds the report. `hops` and `contradictions` are indexed by clock, `resolved` by edge.
 pub(crate) fn report(
     graph: &ClockGraph,
     edges: &[((u32, u32), &Edge)],
@@ -82,7 +82,7 @@ fn estimate(line: &ClockLine, ticks: u64) -> i128 {
     line.time(ticks).estimate
 }
 
-/// The readings of a clock in its longest segment, in order.
+/// Returns the sorted readings of a clock in the segment that has the most.
 fn readings(clock: usize, layout: &Layout) -> Vec<u64> {
     let nodes = layout.first_node[clock]..=layout.first_node[clock] + layout.boundaries[clock].len();
     let of_node = |node: usize| {
@@ -100,7 +100,8 @@ fn readings(clock: usize, layout: &Layout) -> Vec<u64> {
     nodes.map(of_node).max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Mean drift, and greatest minus least over time, of a clock whose readings `at` gives as (clock, time) in units.
+/// Returns a clock's mean drift, and its greatest minus least drift over time, in parts per billion. `at` converts a
+/// reading to (clock, time) in units.
 fn drift(readings: &[u64], at: impl Fn(u64) -> (i128, i128)) -> (i64, i64) {
     let (Some(&first), Some(&last)) = (readings.first(), readings.last()) else { return (0, 0) };
     let ppb = |from: u64, to: u64| {
@@ -151,7 +152,7 @@ fn edge_report(
     }
 }
 
-/// Messages that the timeline's estimates have received before they were sent.
+/// Counts messages that are received before they were sent by the timeline's estimates.
 fn violations_after(index: usize, (a, b): (u32, u32), layout: &Layout, timeline: &Timeline) -> u64 {
     let time = |clock: u32, node: usize, ticks: u64| {
         let line = &timeline.clocks[clock as usize];
@@ -168,7 +169,7 @@ fn violations_after(index: usize, (a, b): (u32, u32), layout: &Layout, timeline:
     violations
 }
 
-/// Drift of `b` against `a`, where their longest link lies.
+/// Returns the drift of `b` against `a` over their longest link.
 fn edge_drift(index: usize, (a, b): (u32, u32), layout: &Layout, timeline: &Timeline) -> (i64, i64) {
     let links = layout.links.iter().filter(|link| link.edge == index);
     let Some(link) = links.max_by_key(|link| link.messages.len()) else { return (0, 0) };

@@ -1,4 +1,4 @@
-//! The timeline: readings of any clock as times with an interval.
+//! The timeline converts readings of any clock to times with an interval.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,31 +13,31 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TimelineNanos(pub i64);
 
-/// When something happened, and how sure that is.
+/// The time of an event, with bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// The best estimate. It never runs backwards on a clock, and no message is received before it was sent.
     pub estimate: TimelineNanos,
-    /// Not before this; [`i64::MIN`] where nothing is known.
+    /// Lower bound; [`i64::MIN`] if unknown.
     pub lower: TimelineNanos,
-    /// Not after this; [`i64::MAX`] where nothing is known.
+    /// Upper bound; [`i64::MAX`] if unknown.
     pub upper: TimelineNanos,
 }
 
 impl Stamp {
-    /// Whether this surely happened before `other`; neither way round where the clocks can't decide.
+    /// Returns whether this certainly happened before `other`. False in both directions if the intervals overlap.
     pub fn surely_before(&self, other: &Stamp) -> bool {
         self.upper < other.lower
     }
 
-    /// Half the length of the interval in nanoseconds, rounded up; `None` where a side is unknown.
+    /// Returns half the length of the interval in nanoseconds, rounded up; `None` if a bound is unknown.
     pub fn half_width(&self) -> Option<u64> {
         let bounded = self.lower.0 != i64::MIN && self.upper.0 != i64::MAX;
         bounded.then(|| self.upper.0.abs_diff(self.lower.0).div_ceil(2))
     }
 }
 
-/// A time in units, before it is rounded to nanoseconds.
+/// A time in units, before rounding to nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     pub(crate) low: Option<i128>,
@@ -54,7 +54,7 @@ impl Instant {
         }
     }
 
-    /// Either of two: where a step lies between, nothing says which.
+    /// Returns an interval that holds both times, for readings that may lie on either side of a step.
     fn or(self, other: Instant) -> Instant {
         Instant {
             low: self.low.zip(other.low).map(|(a, b)| a.min(b)),
@@ -63,7 +63,7 @@ impl Instant {
         }
     }
 
-    /// With another estimate, which the interval holds.
+    /// Replaces the estimate, and widens the interval to hold it.
     fn with_estimate(self, estimate: i128) -> Instant {
         Instant {
             low: self.low.map(|low| low.min(estimate)),
@@ -76,20 +76,20 @@ impl Instant {
 /// A clock between two of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Segment {
-    /// Where the curve counts from, in units of the clock.
+    /// The reading where the curve's x is 0, in units.
     #[serde(with = "wide")]
     pub(crate) origin: i128,
     /// Timeline minus clock where the curve is 0, in units.
     #[serde(with = "wide")]
     pub(crate) base: i128,
-    /// `None`: no message says anything about this stretch.
+    /// `None` if no message bounds this segment.
     pub(crate) curve: Option<Curve>,
-    /// Ticks that may belong to this segment.
+    /// First and last tick that may belong to this segment.
     #[serde(with = "wide")]
     pub(crate) from: u64,
     #[serde(with = "wide")]
     pub(crate) to: u64,
-    /// Ticks that most likely do.
+    /// First and last tick that most likely belong to it.
     #[serde(with = "wide")]
     pub(crate) begins: u64,
     #[serde(with = "wide")]
@@ -97,7 +97,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// The place on the curve of a reading in units.
+    /// Returns the x on the curve of a reading in units.
     pub(crate) fn x(&self, units: i128) -> i64 {
         (units - self.origin).clamp(i128::from(-LIMIT), i128::from(LIMIT)) as i64
     }
@@ -111,7 +111,7 @@ impl Segment {
         }
     }
 
-    /// The time of a reading in units.
+    /// Returns the time of a reading in units.
     pub(crate) fn time(&self, units: i128) -> Instant {
         match &self.curve {
             Some(curve) => self.instant(units, (curve.has_low, curve.has_high), curve.at(self.x(units))),
@@ -124,19 +124,19 @@ impl Segment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockLine {
     pub(crate) scale: Scale,
-    /// In order of time; at least one.
+    /// At least one segment, in order of time.
     pub(crate) segments: Vec<Segment>,
 }
 
 impl ClockLine {
-    /// The first segment from `start` on that may hold the ticks, else the nearest.
+    /// Returns the first segment from `start` on that may hold `ticks`, else the nearest.
     fn segment(&self, ticks: u64, start: usize) -> usize {
         let apart =
             |segment: &Segment| segment.from.saturating_sub(ticks).max(ticks.saturating_sub(segment.to));
         (start..self.segments.len()).min_by_key(|&index| apart(&self.segments[index])).unwrap_or(0)
     }
 
-    /// The time of a reading, of which nothing is known but its clock.
+    /// Returns the time of a reading without context from earlier readings.
     pub(crate) fn time(&self, ticks: u64) -> Instant {
         let units = self.scale.units(ticks);
         if let [segment] = self.segments.as_slice() {
@@ -145,7 +145,7 @@ impl ClockLine {
         self.time_from(units, ticks, self.segment(ticks, 0))
     }
 
-    /// The time of a reading that `first` may hold, or segments behind it.
+    /// Returns the time of a reading that lies in segment `first` or a later one.
     fn time_from(&self, units: i128, ticks: u64, first: usize) -> Instant {
         let behind = self.segments[first + 1..].iter();
         let possible = behind.filter(|segment| segment.from <= ticks && ticks <= segment.to);
@@ -154,8 +154,8 @@ impl ClockLine {
         time.with_estimate(self.estimate(units, ticks, first))
     }
 
-    /// The estimate near steps. It does not run back: between the last reading before a step forward and the first one
-    /// behind, time stands.
+    /// Returns the estimate near steps. It never runs backwards: between the last reading before a forward step and
+    /// the first one after it, time stands still.
     fn estimate(&self, units: i128, ticks: u64, first: usize) -> i128 {
         for (segment, next) in self.segments[first..].iter().zip(&self.segments[first + 1..]) {
             let repeats = next.begins <= segment.ends;
@@ -172,7 +172,7 @@ impl ClockLine {
     }
 }
 
-/// All clocks of a graph on one time: that of the reference clock.
+/// All clocks of a graph on the time of the reference clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     pub(crate) method: Method,
@@ -181,34 +181,35 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// What made this timeline.
+    /// Returns the method that computed this timeline.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// What was used, what was left out, and how good the result is.
+    /// Returns the messages used and dropped, and the quality of the result.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// When a clock showed `ticks`.
+    /// Converts the reading `ticks` of a clock.
     ///
-    /// Where a clock stepped back, it showed some readings twice: the interval holds both times, and the estimate is
-    /// that of the first. A [`Cursor`] knows which it was.
+    /// A clock that stepped back showed some readings twice: the interval then holds both times, and the estimate is
+    /// the first of them. A [`Cursor`] distinguishes the two.
     ///
     /// # Panics
     ///
-    /// Where the graph has no such clock.
+    /// If the graph has no such clock.
     pub fn convert(&self, clock: ClockId, ticks: u64) -> Stamp {
         self.clocks[clock.0 as usize].time(ticks).stamp()
     }
 
-    /// Readings of a clock from `first` to `last`, and when they were: between two that follow each other, the estimate
-    /// and the bounds lie on straight lines. In order; where the clock stepped back, as [`Timeline::convert`] has it.
+    /// Returns readings of a clock from `first` to `last` with their times, sorted by reading. Between consecutive
+    /// readings, the estimate and the bounds are linear. Near backward steps, the times are those of
+    /// [`Timeline::convert`].
     ///
     /// # Panics
     ///
-    /// Where the graph has no such clock.
+    /// If the graph has no such clock.
     pub fn knots(&self, clock: ClockId, first: u64, last: u64) -> Vec<(u64, Stamp)> {
         let line = &self.clocks[clock.0 as usize];
         let mut places = vec![first, last];
@@ -226,21 +227,21 @@ impl Timeline {
         places.into_iter().map(|ticks| (ticks, line.time(ticks).stamp())).collect()
     }
 
-    /// Converts the readings of one stream of events, in their order.
+    /// Returns a cursor that converts the readings of one event stream in order.
     ///
     /// # Panics
     ///
-    /// Where the graph has no such clock.
+    /// If the graph has no such clock.
     pub fn cursor(&self, clock: ClockId) -> Cursor<'_> {
         Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, before: 0, piece: Piece::NONE }
     }
 }
 
-/// Converts readings of one clock in their order: the next one lies mostly on the same piece. Readings may run back a
-/// little; that costs a search.
+/// Converts readings of one clock in order. It caches the current piece of the curve, because the next reading mostly
+/// lies on it. Readings may run backwards a little, which costs a search.
 ///
-/// It follows the clock over its steps: a reading that does not run back, and lies before the end of the stretch that the
-/// last one lay on, is taken for one of that stretch.
+/// It follows the clock over its steps: a reading that does not run backwards, and lies before the end of the last
+/// reading's segment, belongs to that segment.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     clock: &'a ClockLine,
@@ -249,13 +250,13 @@ pub struct Cursor<'a> {
     piece: Piece,
 }
 
-/// The piece of a curve that was met last, and all that conversion needs of it.
+/// The last used piece of a curve, with all that a conversion needs.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     knot: Knot,
-    /// Where the next knot lies; not behind `knot` where there is no piece.
+    /// Place of the next knot; not after `knot` if no piece is cached.
     end: i64,
-    /// Its number on the curve.
+    /// Number of the piece on the curve.
     number: usize,
     has_low: bool,
     has_high: bool,
@@ -267,7 +268,7 @@ impl Piece {
 }
 
 impl Cursor<'_> {
-    /// When the clock showed `ticks`.
+    /// Converts the reading `ticks`.
     pub fn convert(&mut self, ticks: u64) -> Stamp {
         let units = self.clock.scale.units(ticks);
         let segment = &self.clock.segments[self.segment];
@@ -290,7 +291,7 @@ impl Cursor<'_> {
         segment.instant(units, (self.piece.has_low, self.piece.has_high), offsets).stamp()
     }
 
-    /// Converts a reading that runs back, or lies near a step.
+    /// Converts a reading that runs backwards or lies near a step.
     fn follow(&mut self, units: i128, ticks: u64, runs_back: bool) -> Stamp {
         let may_hold = |segment: &Segment| segment.from <= ticks && ticks <= segment.to;
         let next = self.clock.segments.get(self.segment + 1);
@@ -313,7 +314,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Integers beyond 63 bits as decimal strings, which every serialisation format can hold: TOML has no larger ones.
+/// Serialises integers beyond 63 bits as decimal strings, because TOML integers are limited to 64 bits signed.
 mod wide {
     use std::{fmt::Display, str::FromStr};
 

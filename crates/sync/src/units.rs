@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Units in a nanosecond: 62.5 ps each, finer than the tick of any processor.
+/// Units per nanosecond. A unit is 62.5 ps, finer than the tick of any processor.
 pub(crate) const PER_NANO: i64 = 1 << NANO_BITS;
 
-/// A power of two: rounding to nanoseconds is a shift, where a division of 128 bits would cost more than all the rest of
-/// a conversion.
+/// A power of two makes rounding to nanoseconds a shift; a 128-bit division would cost more than the rest of a
+/// conversion.
 const NANO_BITS: u32 = 4;
 
-/// Units in a second.
+/// Units per second.
 pub(crate) const PER_SECOND: i64 = 1_000_000_000 * PER_NANO;
 
 /// Distances and offsets stay below this many units (4.5 years), so sums fit 64 bits and products 128.
 pub(crate) const LIMIT: i64 = 1 << 61;
 
-/// Ticks of a clock in units, at its nominal frequency.
+/// Converts ticks of a clock to units at its nominal frequency.
 ///
-/// The multiplier has 63 significant bits; what it lacks (1 part in 2⁶²) belongs to the clock's drift, because
+/// The multiplier has 63 significant bits. Its rounding error (1 part in 2⁶²) counts as drift of the clock, because
 /// every conversion uses the same multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scale {
@@ -26,7 +26,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The scale of a clock that counts `frequency` ticks a second; 0 counts as 1.
+    /// Creates the scale of a clock of `frequency` ticks per second; 0 counts as 1.
     pub(crate) fn new(frequency: u64) -> Scale {
         let frequency = u128::from(frequency.max(1));
         let mut shift = 94;
@@ -37,16 +37,17 @@ impl Scale {
         Scale { multiplier: (((PER_SECOND as u128) << shift) / frequency) as u64, shift }
     }
 
-    /// The length of a tick in units, rounded up: a reading says no more than that.
+    /// Returns the length of a tick in units, rounded up: the uncertainty of a reading.
     pub(crate) fn tick(self) -> i64 {
         let fraction = u128::from(self.multiplier) & ((1 << self.shift) - 1);
         saturate(self.units(1) + i128::from(fraction != 0)).min(LIMIT)
     }
 
-    /// The last tick that is not behind `units` since tick 0.
+    /// Returns the last tick that is at most `units` after tick 0.
     pub(crate) fn ticks(self, units: i128) -> u64 {
         let Ok(units) = u128::try_from(units) else { return 0 };
-        // The remainder of the division is scaled by itself: `units` may have more than 34 bits to spare.
+        // The division gives a guess only if the shifted value fits 128 bits; otherwise bisection covers the full
+        // range.
         let multiplier = u128::from(self.multiplier.max(1));
         let (mut low, mut high) = (0u64, u64::MAX);
         if self.shift < 64 && units < 1 << (127 - self.shift) {
@@ -63,13 +64,13 @@ impl Scale {
         low
     }
 
-    /// Units since tick 0, rounded down.
+    /// Returns the units since tick 0, rounded down.
     pub(crate) fn units(self, ticks: u64) -> i128 {
         ((u128::from(ticks) * u128::from(self.multiplier)) >> self.shift) as i128
     }
 }
 
-/// A slope as a fixed-point number, for integer products with distances.
+/// A fixed-point slope, for integer products with distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Slope(i64);
 
@@ -77,35 +78,35 @@ pub(crate) struct Slope(i64);
 const SLOPE_BITS: u32 = 40;
 
 impl Slope {
-    /// Parts per billion, rounded up.
+    /// Converts parts per billion, rounded up.
     pub(crate) fn from_ppb(ppb: u64) -> Slope {
-        // Above 1/4 a drift bound says nothing that monotone clocks do not say.
+        // A drift bound above 1/4 adds nothing to the monotonicity of clocks.
         let scaled = (u128::from(ppb.min(250_000_000)) << SLOPE_BITS).div_ceil(1_000_000_000);
         Slope(scaled as i64)
     }
 
-    /// Slope times distance, rounded down; monotone in the distance.
+    /// Returns slope times distance, rounded down; monotone in the distance.
     pub(crate) fn times(self, distance: i64) -> i64 {
         ((i128::from(distance) * i128::from(self.0)) >> SLOPE_BITS) as i64
     }
 }
 
-/// Whole nanoseconds below `units`.
+/// Rounds units down to whole nanoseconds.
 pub(crate) fn floor_nanos(units: i128) -> i64 {
     saturate(units >> NANO_BITS)
 }
 
-/// Whole nanoseconds above `units`.
+/// Rounds units up to whole nanoseconds.
 pub(crate) fn ceil_nanos(units: i128) -> i64 {
     saturate(-(-units >> NANO_BITS))
 }
 
-/// The nearest value of 64 bits.
+/// Clamps to the range of `i64`.
 pub(crate) fn saturate(value: i128) -> i64 {
     value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// `value` where it is below [`LIMIT`] in size.
+/// Returns `value` if its magnitude is below [`LIMIT`].
 pub(crate) fn within_limit(value: i128) -> Option<i64> {
     (value.unsigned_abs() < LIMIT as u128).then_some(value as i64)
 }

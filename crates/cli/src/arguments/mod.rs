@@ -65,13 +65,13 @@ pub enum Command {
     Completions { shell: clap_complete::Shell },
 }
 
-/// Arguments of a command, which clap learns when it is chosen: to learn those of all takes as long as to read the
-/// metadata of a small trace.
+/// Arguments of a command, declared to clap only if the command is chosen: declaring those of all commands takes as
+/// long as reading the metadata of a small trace.
 #[derive(Debug)]
 pub struct Chosen<T>(Box<T>);
 
 impl<T> Chosen<T> {
-    /// The arguments.
+    /// Returns the arguments.
     pub fn into_inner(self) -> Box<T> {
         self.0
     }
@@ -95,7 +95,7 @@ impl<T: FromArgMatches> FromArgMatches for Chosen<T> {
     }
 }
 
-/// A command that keeps what it says of itself, whatever its arguments say of themselves.
+/// Declares arguments on a command, and keeps the command's own help texts.
 fn described(command: clap::Command, declare: fn(clap::Command) -> clap::Command) -> clap::Command {
     let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
     declare(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))
@@ -383,7 +383,7 @@ pub struct Report {
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
-    // Those with headings stand last, as a heading is that of all that follows.
+    // Groups with headings come last, because a heading applies to all following arguments.
     #[command(flatten)]
     pub root: RootArguments,
     #[command(flatten)]
@@ -431,7 +431,7 @@ pub struct PeriodArguments {
 }
 
 impl PeriodArguments {
-    /// What periods are, if that is told.
+    /// Returns the period, if one is given.
     pub fn period(&self) -> Result<Option<Period>, Failure> {
         match (self.begin.clone(), self.end.clone()) {
             (Some(begin), Some(end)) => {
@@ -444,7 +444,7 @@ impl PeriodArguments {
     }
 }
 
-/// A pattern of names with an optional condition.
+/// Parses a pattern of names with an optional condition.
 pub fn edge(text: &str) -> Result<Edge, String> {
     let edge = Edge::parse(text);
     match edge.condition.is_empty() {
@@ -453,7 +453,7 @@ pub fn edge(text: &str) -> Result<Edge, String> {
     }
 }
 
-/// A field, or two with `=` between them.
+/// Parses a field, or two fields with `=` between them.
 pub fn matched(text: &str) -> Result<(String, String), String> {
     let (begin, end) = text.split_once('=').unwrap_or((text, text));
     match begin.is_empty() || end.is_empty() {
@@ -517,13 +517,13 @@ pub struct Annotate {
     pub output: Output,
 }
 
-/// Two beginnings of paths.
+/// Parses two path prefixes, `OLD=NEW`.
 fn prefix(text: &str) -> Result<(String, String), String> {
     let (old, new) = text.split_once('=').ok_or("expected OLD=NEW, such as /build=/home/me/src")?;
     Ok((old.to_owned(), new.to_owned()))
 }
 
-/// The names of formats.
+/// Returns the names of formats.
 pub fn format_names() -> Vec<&'static str> {
     hodo_views::VIEWS.iter().map(|view| view.name).collect()
 }

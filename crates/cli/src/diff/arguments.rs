@@ -1,4 +1,4 @@
-//! What `hodo diff` can be asked, and which recordings that is about.
+//! Arguments of `hodo diff`, and the recordings that they name.
 
 use std::path::PathBuf;
 
@@ -65,14 +65,14 @@ pub struct Diff {
     pub period: PeriodArguments,
 }
 
-/// Two numbers of executions.
+/// Parses `N,M`, two numbers of executions.
 fn numbers(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| text.parse().ok().filter(|&number: &u64| number > 0);
     let both = text.split_once(',').and_then(|(n, m)| number(n).zip(number(m)));
     both.ok_or("expected N,M, where executions are counted from 1".to_owned())
 }
 
-/// A share in per cent.
+/// Parses a percentage to a share.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     let share = number.filter(|number| number.is_finite() && *number >= 0.0).map(|number| number / 100.0);
@@ -80,7 +80,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Diff {
-    /// Where call paths begin.
+    /// Returns the root of call paths.
     pub fn root(&self) -> Option<Root> {
         if let Some(function) = &self.function {
             return Some(Root::Function(function.clone()));
@@ -94,7 +94,7 @@ impl Diff {
         })
     }
 
-    /// What amounts are of.
+    /// Returns the divisor of amounts.
     pub fn unit(&self) -> Unit {
         match self.root() {
             None => Unit::Recording,
@@ -108,7 +108,7 @@ impl Diff {
         if self.by == "path" { Rows::Paths } else { Rows::Functions }
     }
 
-    /// What to read of each side: an input a recording.
+    /// Returns the inputs of each side, one per recording.
     pub fn sides(&self) -> Result<Sides<Vec<Input>>, Failure> {
         if self.input.pt.is_some() {
             return Err(Failure::usage("hodo diff reads recordings, no raw buffers"));
@@ -150,12 +150,12 @@ impl Diff {
     }
 }
 
-/// The files that patterns name, in order, each once.
+/// Returns the files that the patterns match, in order, each once.
 fn expand(option: &str, patterns: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for pattern in patterns {
         let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{option} {pattern}: {why}"));
-        // A name is itself, whatever characters it has.
+        // The name of an existing file is not a pattern, even with wildcard characters.
         if std::fs::exists(pattern).unwrap_or(false) {
             files.push(PathBuf::from(pattern));
             continue;

@@ -1,4 +1,4 @@
-//! Where two executions part, as a table.
+//! The divergence of two executions, as a table.
 
 use hodo_compare::Sides;
 use hodo_engine::{
@@ -9,7 +9,7 @@ use hodo_model::{Column, Shape, Table, Unit, Value};
 use super::Diff;
 use crate::{arguments::Input, failure::Failure, function, input};
 
-/// The table of the branch where the executions part that are compared.
+/// Returns a table of the branch at which the compared executions diverge.
 pub fn table(command: &Diff, sides: &Sides<Vec<Input>>) -> Result<Table, Failure> {
     let ([a], [b]) = (sides.a.as_slice(), sides.b.as_slice()) else {
         return Err(Failure::usage("--divergence is of two executions, and a side has several recordings"));
@@ -32,7 +32,7 @@ pub fn table(command: &Diff, sides: &Sides<Vec<Input>>) -> Result<Table, Failure
     Ok(draw(&found))
 }
 
-/// Opens an input of control flow.
+/// Opens an input with control flow and passes the flow to `work`.
 fn with_flow<R>(
     input: &Input,
     work: &mut dyn FnMut(&FlowTrace<'_>) -> Result<R, Failure>,

@@ -1,4 +1,4 @@
-//! The tables of one side.
+//! Computes the tables of one side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,20 @@ use crate::{arguments::Input, failure::Failure, function, input, progress::Progr
 /// Reports whose rows are latencies of events.
 const LATENCIES: [&str; 3] = ["syscalls", "irq", "sched"];
 
-/// What the recordings of a side have.
+/// The tables of a side's recordings.
 #[derive(Default)]
 pub struct Gathered {
-    /// Call paths, one a recording.
+    /// Call paths, one table per recording.
     pub paths: Vec<Table>,
-    /// What each is divided by.
+    /// The divisor of each recording.
     pub weights: Vec<u64>,
-    /// Latencies, one a recording, by report.
+    /// Latencies by report, one table per recording.
     pub events: BTreeMap<&'static str, Vec<Table>>,
-    /// What is missing.
+    /// Losses of the recordings.
     pub loss: Vec<Loss>,
 }
 
-/// Reads the recordings of a side; `None` if somebody interrupted that.
+/// Reads the recordings of a side; `None` if interrupted.
 pub fn gather(command: &Diff, side: &[Input], name: &str) -> Result<Option<Gathered>, Failure> {
     let mut gathered = Gathered::default();
     for input in side {
@@ -47,9 +47,9 @@ pub fn gather(command: &Diff, side: &[Input], name: &str) -> Result<Option<Gathe
 }
 
 impl Gathered {
-    /// Adds the call paths of a recording; whether nobody interrupted that.
+    /// Adds the call paths of a recording; returns false if interrupted.
     fn add_flow(&mut self, command: &Diff, input: &Input, experiment: &Experiment) -> Result<bool, Failure> {
-        // Calls that are chosen have their function as root already.
+        // With --nth, the selected calls already have their function as root.
         let root = command.root().filter(|_| command.nth.is_none());
         if let Some(root) = &root {
             function::is_somewhere(root, experiment)?;
@@ -83,7 +83,7 @@ impl Gathered {
                 "--per and --function are about control flow, and the input has software events",
             ));
         }
-        // Calls are chosen of control flow, where there is any.
+        // With control flow, --call selects from it and not from events.
         let call = input.call.clone().filter(|_| !experiment.contents.flow);
         let input = Input { call, ..input.clone() };
         let usual = Parameters { selection: selection(&input), ..Parameters::default() };
@@ -113,7 +113,7 @@ fn selection(input: &Input) -> Selection {
     Selection { tids: input.tid.clone(), pids: input.pid.clone(), ..Selection::default() }
 }
 
-/// The tables of some reports; `None` if somebody interrupted that.
+/// Runs reports and returns their tables; `None` if interrupted.
 fn run(
     input: &Input,
     experiment: &Experiment,
@@ -127,14 +127,14 @@ fn run(
     Ok((!progress.is_interrupted()).then_some(outcome.tables))
 }
 
-/// Instructions that ran as part of other functions, of functions with these names, where debugging information tells:
-/// while the root runs, if there is one.
+/// Returns the instructions that functions with these names executed inline, according to debugging information. With
+/// a root, counts only while the root runs.
 pub fn inlined(input: &Input, root: Option<Root>, names: &BTreeSet<String>) -> Result<Inlined, Failure> {
     let mut found = Inlined::new();
     let call = match root {
         None => input.call.clone(),
         Some(Root::Function(name)) => input.call.clone().or(Some(name)),
-        // Of several functions no one call can be chosen.
+        // A system call may have several functions, so no single --call selects its executions.
         Some(Root::SystemCall(_)) => return Ok(found),
     };
     if names.is_empty() {

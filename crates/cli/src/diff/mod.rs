@@ -19,7 +19,7 @@ use crate::{
     output,
 };
 
-/// Names of the worst rows in the message of `--fail-over`.
+/// Number of rows that the message of `--fail-over` names, at most.
 const WORST: usize = 3;
 
 /// Runs the command.
@@ -56,7 +56,7 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     Ok(exit)
 }
 
-/// What of control flow differs, where there is any.
+/// Compares control flow; `None` if a side has none.
 fn compare(command: &Diff, a: &Gathered, b: &Gathered) -> Result<Option<Comparison>, Failure> {
     if a.paths.is_empty() || b.paths.is_empty() {
         return Ok(None);
@@ -72,7 +72,7 @@ fn compare(command: &Diff, a: &Gathered, b: &Gathered) -> Result<Option<Comparis
     Ok(Some(paths(Sides::new(&a.paths, &b.paths), weights, options)))
 }
 
-/// The same with what a side runs inlined of functions that only the other calls, as the first recording of each shows.
+/// Adds the inlined executions of functions that only the other side calls, from the first recording of each side.
 fn with_inlined(
     comparison: Comparison,
     command: &Diff,
@@ -86,7 +86,7 @@ fn with_inlined(
     Ok(comparison.with_inlined(found))
 }
 
-/// What of events differs, by report.
+/// Compares latencies of events, by report.
 fn of_events(a: &Gathered, b: &Gathered) -> Vec<Latencies> {
     let of = |(name, tables): (&&'static str, &Vec<Table>)| {
         Some(latencies(Sides::new(tables, b.events.get(name)?)))
@@ -94,7 +94,7 @@ fn of_events(a: &Gathered, b: &Gathered) -> Vec<Latencies> {
     a.events.iter().filter_map(of).collect()
 }
 
-/// The tables of a comparison: what grew apart from what shrank, for people.
+/// Returns the tables of a comparison; for people, separate tables of grown and shrunk rows.
 fn shown(comparison: &Comparison, command: &Diff) -> Vec<Table> {
     match output::view(&command.output).reader {
         Reader::People => {
@@ -106,7 +106,7 @@ fn shown(comparison: &Comparison, command: &Diff) -> Vec<Table> {
     }
 }
 
-/// What grew by more than is allowed.
+/// Returns messages on growth above `--fail-over`.
 fn too_much(command: &Diff, comparison: Option<&Comparison>, latencies: &[Latencies]) -> Vec<String> {
     let Some(allowed) = command.fail_over else { return Vec::new() };
     let over = |growth: &f64| *growth > allowed;

@@ -1,4 +1,4 @@
-//! What `hodo latency` is asked.
+//! Arguments of `hodo latency`.
 
 use std::path::PathBuf;
 

@@ -28,9 +28,9 @@ use crate::{
     progress::Progress,
 };
 
-/// The worst that are listed where nobody asks for more.
+/// Number of worst executions listed by default.
 const LISTED: usize = 10;
-/// Executions whose trees are held at a time.
+/// Call trees in memory at most.
 const MOST_TREES: usize = 20_000;
 
 /// Runs the command.
@@ -75,13 +75,13 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Whether single executions are looked at.
+/// Returns whether the output shows single executions.
 fn has_details(command: &Latency) -> bool {
     let is_shown = ["text", "json", "markdown"].contains(&command.output.format.as_str());
     command.by.is_none() && is_shown && !command.question.functions
 }
 
-/// The view of the report that is needed.
+/// Returns the view of the report that the output requires.
 fn view(command: &Latency) -> &'static str {
     let known = ["thread", "caller", "cpu", "time", "executions"];
     match &command.by {
@@ -91,7 +91,7 @@ fn view(command: &Latency) -> &'static str {
     }
 }
 
-/// What to say of what never happened.
+/// Returns notes on markers that never occur and on an empty result.
 fn never(tables: &[Table]) -> Vec<String> {
     let is_zero = |table: &Table, name| matches!(table.figure(name), Some(hodo_model::Value::Integer(0)));
     let sides = [("from_passed", "--from"), ("to_passed", "--to"), ("count", "")];
@@ -105,7 +105,7 @@ fn never(tables: &[Table]) -> Vec<String> {
     told.map(text).collect()
 }
 
-/// Refuses what does not go together.
+/// Rejects options that can't be combined.
 fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
     let single = command.outliers.is_some() || command.nth.is_some() || command.compare;
     let wrong = match () {
@@ -126,17 +126,17 @@ fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
     Err(Failure::usage(wrong))
 }
 
-/// What is shown of single executions.
+/// The single executions to show.
 struct Shown<'i> {
     worst: Vec<&'i Interval>,
-    /// Their call trees, where there are such.
+    /// Their call trees, if available.
     trees: Option<Vec<CallTree>>,
     nth: Option<(&'i Interval, CallTree)>,
-    /// Slow executions, a typical one, and what differs.
+    /// The number of slow executions, a typical one, and the differences.
     compared: Option<(usize, &'i Interval, Compared)>,
 }
 
-/// Draws the whole and single executions; `false` if somebody interrupted it.
+/// Draws the summary and single executions; returns false if interrupted.
 fn details(
     command: &Latency,
     experiment: &Experiment,
@@ -184,7 +184,7 @@ fn details(
     Ok(true)
 }
 
-/// The median by instructions.
+/// Returns the median execution by instructions.
 fn typical<'i>(order: &[&'i Interval]) -> Option<&'i Interval> {
     let mut sorted = order.to_vec();
     sorted.sort_by_key(|interval| (interval.instructions, interval.time));
@@ -196,7 +196,7 @@ fn nth(intervals: &[Interval], number: u64) -> Result<&Interval, Failure> {
     found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are {}", intervals.len())))
 }
 
-/// The call trees of executions; `None` if somebody interrupted it.
+/// Returns the call trees of executions; `None` if interrupted.
 fn trees(
     command: &Latency,
     experiment: &Experiment,
@@ -225,7 +225,7 @@ fn trees(
     })
 }
 
-/// Draws everything for people.
+/// Draws all tables for people.
 fn draw(command: &Latency, table: Table, intervals: &[Interval], shown: &Shown<'_>) -> Result<(), Failure> {
     let scale = if command.bins == Bins::Linear { Scale::Linear } else { Scale::Logarithmic };
     let loss = table.loss.clone();
@@ -255,7 +255,7 @@ fn draw(command: &Latency, table: Table, intervals: &[Interval], shown: &Shown<'
     out.finish()
 }
 
-/// Writes the histogram as JSON, with the worst executions and what else was asked for beside it.
+/// Writes the histogram as JSON, with the worst executions and the other requested results as further members.
 fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<'_>) -> Result<(), Failure> {
     let histogram = latency::histogram(table.summary.clone(), intervals).with_loss(table.loss.clone());
     let execution = |interval: &Interval, tree: Option<&CallTree>| {
@@ -298,7 +298,7 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
     let mut text = Vec::new();
     let view = output::view(&command.output);
     written(view.draw(&histogram, &output::options(command.output.limit, &command.output), &mut text))?;
-    // The object of the table ends with its last bracket.
+    // Further members go before the closing brace of the table's object.
     let end = text.iter().rposition(|&byte| byte == b'}').expect("a table is an object");
     let more: String = members.iter().map(|(name, value)| format!(",\n\"{name}\":{value}")).collect();
     text.splice(end..end, more.into_bytes());
@@ -307,7 +307,7 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
     out.finish()
 }
 
-/// A table as an object: its summary, and an object for each row.
+/// Converts a table to an object: its summary, and an object per row.
 fn table_json(table: &Table) -> serde_json::Value {
     let value = |value: &hodo_model::Value| {
         let mut text = Vec::new();

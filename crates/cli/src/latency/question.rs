@@ -1,4 +1,4 @@
-//! What intervals are asked about: as the command line says it, then as the inputs know it.
+//! The intervals to measure: parsed from the command line, then resolved against the inputs.
 
 use std::{fmt::Write as _, fs};
 
@@ -11,9 +11,9 @@ use hodo_model::{Intervals, Nesting, Period};
 use super::arguments::{NestingChoice, QuestionArguments};
 use crate::failure::Failure;
 
-/// A question whose names nobody has looked up yet.
+/// A question with unresolved names.
 pub enum Question {
-    /// There are none.
+    /// A question without names to resolve.
     Known(Intervals),
     Function(String),
     Markers {
@@ -23,11 +23,12 @@ pub enum Question {
     },
 }
 
-/// What a software event is written with.
+/// Prefix of software events in markers.
 const EVENT: &str = "event:";
 
 impl Question {
-    /// What the command line asks, if it asks anything; `matched` are fields of both ends of software events.
+    /// Parses the question of the command line, if any. `matched` are fields that must be equal at both ends of
+    /// software events.
     pub fn of(asked: &QuestionArguments, matched: &[(String, String)]) -> Result<Option<Question>, Failure> {
         let nesting = asked.nesting.map(nesting);
         let question = match asked {
@@ -68,12 +69,12 @@ impl Question {
         }
     }
 
-    /// Whether it is about software events.
+    /// Returns whether the question is about software events.
     pub fn is_of_events(&self) -> bool {
         matches!(self, Question::Known(known) if known.are_of_events())
     }
 
-    /// The same with the functions and places of the inputs.
+    /// Resolves names to functions and places of the inputs.
     pub fn resolve(&self, experiment: &Experiment) -> Result<Intervals, Failure> {
         let (from, to, nesting) = match self {
             Question::Known(known) => return Ok(known.clone()),
@@ -93,7 +94,7 @@ impl Question {
     }
 }
 
-/// The one trace of control flow.
+/// Returns the only trace of control flow.
 pub fn only<'t, 'f>(traces: &'t Traces<'f>) -> Result<&'t hodo_engine::FlowTrace<'f>, Failure> {
     match traces.flows.as_slice() {
         [(_, flow)] => Ok(flow),
@@ -127,7 +128,7 @@ fn between(
     }
 }
 
-/// From one software event to another.
+/// Parses a period from one software event to another.
 fn of_events((begin, end): (&str, &str), matched: &[(String, String)]) -> Result<Period, Failure> {
     let edge = |text: &str| {
         crate::arguments::edge(text.trim()).map_err(|why| Failure::usage(format!("{text}: {why}")))
@@ -135,7 +136,8 @@ fn of_events((begin, end): (&str, &str), matched: &[(String, String)]) -> Result
     Ok(Period { begin: edge(begin)?, end: edge(end)?, matched: matched.to_vec(), group: Vec::new() })
 }
 
-/// The pairs of the user's file, and those that ship, unless the user's have their names.
+/// Returns the pairs of the user's file and the built-in pairs; the user's pairs override built-in ones of the same
+/// name.
 fn pairs(asked: &QuestionArguments) -> Result<Vec<NamedPair>, Failure> {
     let mut pairs = Vec::new();
     if let Some(path) = &asked.pairs {
@@ -147,7 +149,7 @@ fn pairs(asked: &QuestionArguments) -> Result<Vec<NamedPair>, Failure> {
     Ok(pairs)
 }
 
-/// The list of pairs that `--pair list` asks for.
+/// Returns the list of pairs for `--pair list`.
 pub fn pair_list(asked: &QuestionArguments) -> Result<Option<String>, Failure> {
     let asks = asked.pair.as_deref() == Some("list");
     asks.then(|| pairs(asked).map(|pairs| list(&pairs))).transpose()

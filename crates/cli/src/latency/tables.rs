@@ -1,11 +1,11 @@
-//! What `hodo latency` draws beside the tables of the report.
+//! Tables of `hodo latency` beyond those of the report.
 
 use hodo_engine::latency::{
     Bin, CallTree, Compared, Interval, Measure, PERCENTILES, Scale, bins, percentile,
 };
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
-/// Percentiles of what is measured, a measure a row.
+/// Returns percentiles, one row per measure.
 pub fn percentiles(summary: Summary, intervals: &[Interval]) -> Table {
     let mut columns = vec![Column::name("measure")];
     let heading = |name| if name == "p99_9" { "p99.9" } else { name };
@@ -20,7 +20,7 @@ pub fn percentiles(summary: Summary, intervals: &[Interval]) -> Table {
         (!sorted.is_empty()).then_some(row)
     };
     let rows: Vec<Vec<Value>> = Measure::ALL.into_iter().filter_map(row).collect();
-    // The figures stand in the rows.
+    // The rows hold these figures already.
     let is_row = |name: &str| {
         Measure::ALL.iter().any(|measure| name.starts_with(measure.name().trim_end_matches("_ns")))
     };
@@ -28,17 +28,17 @@ pub fn percentiles(summary: Summary, intervals: &[Interval]) -> Table {
     Table::new("latency", Shape::Counters, summary, columns, rows)
 }
 
-/// Characters of the longest bar.
+/// Length of the longest bar, in characters.
 const BAR: u64 = 40;
 
-/// A bar of eighths of characters.
+/// Draws a bar with a resolution of an eighth of a character.
 fn bar(count: u64, greatest: u64) -> String {
     let eighths = (u128::from(count) * u128::from(BAR) * 8).div_ceil(u128::from(greatest.max(1))) as u64;
     let partial = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][(eighths % 8) as usize];
     "█".repeat((eighths / 8) as usize) + partial
 }
 
-/// A histogram with bars.
+/// Returns a histogram with bars.
 pub fn histogram(intervals: &[Interval], measure: Measure, scale: Scale) -> Option<Table> {
     let bins = bins(&measure.sorted(intervals), scale);
     let greatest = bins.iter().map(|bin| bin.count).max()?;
@@ -62,7 +62,7 @@ pub fn histogram(intervals: &[Interval], measure: Measure, scale: Scale) -> Opti
     Some(Table::new(name, Shape::Counters, Vec::new(), columns, rows))
 }
 
-/// Executions, the worst first.
+/// Returns a table of executions, the worst first.
 pub fn outliers(intervals: &[&Interval]) -> Table {
     let columns = vec![
         Column::name("thread"),
@@ -95,7 +95,7 @@ pub fn outliers(intervals: &[&Interval]) -> Table {
     )
 }
 
-/// What one execution did.
+/// Returns the call tree of one execution.
 pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
     let columns = vec![
         Column::integer("depth", Unit::Count),
@@ -128,7 +128,7 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
     Table::new("execution", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
 }
 
-/// Slow executions beside a typical one.
+/// Returns the comparison of slow executions with a typical one.
 pub fn compared(slow: usize, typical: &Interval, compared: &Compared) -> Table {
     let mut summary: Summary = vec![
         ("slow_executions", (slow as u64).into()),

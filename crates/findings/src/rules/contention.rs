@@ -1,11 +1,11 @@
-//! Threads that could run, and waited for a CPU.
+//! Runnable threads that waited for a CPU.
 
 use crate::{
     Evidence, Finding, Rule,
     text::{duration, percent, share, thread},
 };
 
-/// The share of the time in which threads could run that they may wait.
+/// Largest acceptable share of runnable time that threads wait for a CPU.
 const THRESHOLD: f64 = 0.2;
 
 pub(crate) const RULE: Rule = Rule {

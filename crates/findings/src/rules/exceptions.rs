@@ -8,7 +8,7 @@ use crate::{
 
 /// Functions through which every thrown exception passes.
 const RAISES: &[&str] = &["_Unwind_RaiseException", "__cxa_throw", "rust_panic", "_Unwind_ForcedUnwind"];
-/// The share of the executed instructions that they may take.
+/// Largest acceptable share of the executed instructions.
 const THRESHOLD: f64 = 0.05;
 
 pub(crate) const RULE: Rule = Rule {

@@ -1,4 +1,4 @@
-//! Interrupts that take much time or come too often, and times without them.
+//! Interrupts that take much time or are too frequent, and long times with interrupts off.
 
 use crate::{
     Evidence, Finding, Rule,
@@ -6,11 +6,11 @@ use crate::{
     text::{count, duration, percent, share},
 };
 
-/// The share of one CPU's time that an interrupt's handler may take.
+/// Largest acceptable share of one CPU's time in an interrupt's handler.
 const TIME: f64 = 0.05;
-/// Interrupts per second.
+/// Largest acceptable rate of interrupts, per second.
 const RATE: u64 = 20_000;
-/// The longest time, in nanoseconds, that interrupts may be off.
+/// Longest acceptable time with interrupts off, in nanoseconds.
 const LONGEST_OFF: u64 = 1_000_000;
 
 pub(crate) const STORM: Rule = Rule {

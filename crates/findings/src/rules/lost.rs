@@ -1,4 +1,4 @@
-//! What is missing from the traces: it comes before all conclusions.
+//! Data missing from the traces, which limits all other conclusions.
 
 use crate::{
     Evidence, Finding, Rule,

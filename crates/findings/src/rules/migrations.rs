@@ -1,15 +1,15 @@
-//! Threads that move from CPU to CPU all the time.
+//! Threads that migrate between CPUs too often.
 
 use crate::{
     Evidence, Finding, Rule,
     text::{count, duration, percent, share, thread},
 };
 
-/// Time of running, in nanoseconds, per migration below which a thread moves too often.
+/// Running time per migration, in nanoseconds, below which a thread migrates too often.
 const RUNNING_PER_MIGRATION: u64 = 1_000_000;
-/// Fewer migrations than this are no storm.
+/// Least number of migrations for a finding.
 const FEWEST: u64 = 200;
-/// What a migration costs, in nanoseconds, in the weight: a cold first and second level cache.
+/// Assumed cost of a migration in the weight, in nanoseconds: cold first- and second-level caches.
 const COST: u64 = 50_000;
 
 pub(crate) const RULE: Rule = Rule {

@@ -6,11 +6,11 @@ use crate::{
     text::{count, duration, percent, share, thread},
 };
 
-/// Bytes per operation below which it is small.
+/// An operation of fewer bytes than this is small.
 const SMALL: u64 = 512;
-/// Fewer operations than this are no pattern.
+/// Least number of operations for a finding.
 const FEWEST: u64 = 1_000;
-/// The share of the trace that they may take.
+/// Largest acceptable share of the trace.
 const THRESHOLD: f64 = 0.05;
 
 pub(crate) const RULE: Rule = Rule {

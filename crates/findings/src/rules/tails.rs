@@ -1,17 +1,17 @@
-//! Functions of which few executions take much longer than a typical one.
+//! Functions with heavy tails: few executions take much longer than a typical one.
 
 use crate::{
     Evidence, Finding, Rule,
     text::{count, percent},
 };
 
-/// The share of the run's instructions that the slowest hundredth of the executions may cost beyond the median.
+/// Largest acceptable share of the run's instructions that the slowest 1 % of executions cost beyond the median.
 const THRESHOLD: f64 = 0.02;
-/// How many medians the longest execution may take.
+/// Largest acceptable ratio of the longest execution to the median.
 const TIMES: u64 = 8;
-/// Fewer executions than this have no tail.
+/// Least number of executions for a finding.
 const FEWEST: u64 = 100;
-/// The most functions that are named: a callee's tail is its caller's, too.
+/// Functions named at most, because a callee's tail also appears in its caller.
 const MOST: usize = 3;
 
 pub(crate) const RULE: Rule = Rule {
@@ -54,7 +54,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     heavy.iter().take(MOST).map(finding).collect()
 }
 
-/// A name as a shell takes it.
+/// Quotes a name for a shell, if needed.
 fn quoted(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_.:@".contains(letter);
     if name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) }

@@ -1,4 +1,4 @@
-//! Threads that do work, and wait for something else than a CPU.
+//! Working threads that wait for something other than a CPU.
 
 use crate::{
     Evidence, Finding, Row, Rule,
@@ -6,7 +6,7 @@ use crate::{
     text::{count, duration, percent, share, thread},
 };
 
-/// The share of the trace that a thread may wait.
+/// Largest acceptable share of the trace that a thread waits.
 const THRESHOLD: f64 = 0.1;
 /// A thread works if it runs this share of the trace. Others, such as idle daemons, wait by design.
 const WORKS: f64 = 0.005;
@@ -27,7 +27,7 @@ pub(crate) const DISKS: Rule = Rule {
     find: disks,
 };
 
-/// The waits of working threads that a condition picks, longest first; each with its share of the trace.
+/// Returns the waits of working threads that `wanted` selects, longest first, each with its share of the trace.
 fn waits<'a>(evidence: &Evidence<'a>, wanted: impl Fn(&Row<'_>) -> bool) -> Vec<(f64, Row<'a>)> {
     let Some(table) = evidence.table(("states", "thread")) else { return Vec::new() };
     let span = span(table);

@@ -1,4 +1,4 @@
-//! What lanes are in at an instant.
+//! The records of lanes at an instant.
 
 use rustc_hash::FxHashMap;
 
@@ -9,11 +9,11 @@ use super::{
 use crate::{Error, Record, Table};
 
 impl Table<'_> {
-    /// The records in which lanes are at an instant, in order: of intervals and links those that have begun and not
-    /// ended, of points and counters the last one of each lane that is not later.
+    /// Returns the sorted records of lanes at an instant: intervals and links that have begun and not ended, and the
+    /// last point or counter of each lane up to that instant.
     ///
     /// # Errors
-    /// Where the store is damaged or replaced, or the budget does not suffice.
+    /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn at(&self, time: u64, lanes: Lanes<'_>, budget: &Budget) -> Result<Vec<Record>, Error> {
         let lanes = LaneSet::new(lanes, self.data.keys.len());
         let mut records = match self.data.schema.shape.has_duration() {
@@ -38,7 +38,7 @@ impl Table<'_> {
 
     fn latest(&self, time: u64, lanes: &LaneSet, budget: &Budget) -> Result<Vec<Record>, Error> {
         let mut scan = Scan::new(self.data, budget);
-        // Lanes in which something happened before: when all of them were found, nothing is left to read.
+        // Only lanes with an earlier record are sought, so the search ends when all of them are found.
         let happened =
             |lane: &u32| self.data.seen.as_ref().is_none_or(|seen| seen[*lane as usize].first <= time);
         let mut sought: Vec<u32> = lanes.list(self.lanes());

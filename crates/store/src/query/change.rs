@@ -1,4 +1,4 @@
-//! When a lane changes next, and when it did before.
+//! The next and the previous change of a lane.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -9,17 +9,16 @@ use super::{
 use crate::{Error, Table, block::Zone};
 
 impl Table<'_> {
-    /// The first instant after a time at which a record of the lane begins or ends; `None` where nothing changes any
-    /// more.
+    /// Returns the first instant after `time` at which a record of the lane begins or ends; `None` if there is none.
     ///
     /// # Errors
-    /// Where the store is damaged or replaced, or the budget does not suffice.
+    /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn next_change(&self, lane: u32, time: u64, budget: &Budget) -> Result<Option<u64>, Error> {
         let seen = self.data.seen.as_ref().and_then(|seen| seen.get(lane as usize));
         if seen.is_some_and(|seen| seen.last <= time) {
             return Ok(None);
         }
-        // The earliest change that a block can have.
+        // The earliest possible change in a block.
         let first = |zone: &Zone| match zone {
             zone if zone.ends.1 <= time => None,
             zone if zone.begins.0 > time => Some(Reverse(zone.begins.0)),
@@ -38,11 +37,10 @@ impl Table<'_> {
         Ok(next)
     }
 
-    /// The last instant before a time at which a record of the lane begins or ends; `None` where nothing changed
-    /// before.
+    /// Returns the last instant before `time` at which a record of the lane begins or ends; `None` if there is none.
     ///
     /// # Errors
-    /// Where the store is damaged or replaced, or the budget does not suffice.
+    /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn previous_change(&self, lane: u32, time: u64, budget: &Budget) -> Result<Option<u64>, Error> {
         let seen = self.data.seen.as_ref().and_then(|seen| seen.get(lane as usize));
         if seen.is_some_and(|seen| seen.first >= time) {
@@ -66,8 +64,9 @@ impl Table<'_> {
         Ok(previous)
     }
 
-    /// Hands over the begins and ends of a lane's records, block by block, the nearest first: blocks without a `bound`
-    /// have none. `take` is asked with each block's bound whether to end before it.
+    /// Passes the begins and ends of a lane's records to `take`, block by block in order of `bound`, the nearest
+    /// first. Skips blocks without a bound. Before each block, calls `take` with `None`, which returns whether to
+    /// stop.
     fn changes<B: Ord + Copy>(
         &self,
         lane: u32,

@@ -1,4 +1,4 @@
-//! Records one by one: what overlaps a span, those of some duration, the longest.
+//! Queries for single records: by span, duration and value, and the longest.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::RangeInclusive};
 
@@ -13,16 +13,16 @@ use crate::{
     schema::Shape,
 };
 
-/// Which records are wanted.
+/// The records that a query selects.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
-    /// Of which lanes; links are those of both of their lanes.
+    /// Only records of these lanes; links belong to both of their lanes.
     pub lanes: Lanes<'a>,
-    /// With an instant in this span: the first instant, and the first behind it.
+    /// Only records with an instant in this span: its first instant, and the first after it.
     pub span: (u64, u64),
-    /// Of these durations, as those of a bar of a histogram.
+    /// Only records of these durations, such as those of a bar of a histogram.
     pub durations: RangeInclusive<u64>,
-    /// With this value.
+    /// Only records with this value.
     pub value: Option<Option<u64>>,
 }
 
@@ -32,13 +32,13 @@ impl Wanted<'_> {
         Wanted { lanes: Lanes::All, span: (0, u64::MAX), durations: 0..=u64::MAX, value: None };
 }
 
-/// The same, for quick tests.
+/// [`Wanted`], prepared for fast tests.
 struct Filter<'w> {
     wanted: &'w Wanted<'w>,
     /// The first and the last instant.
     span: (u64, u64),
     lanes: LaneSet,
-    /// Whether the value is a lane too.
+    /// Whether the lane in the value is tested too.
     both: bool,
     duration_bits: u64,
 }
@@ -84,17 +84,17 @@ impl<'w> Filter<'w> {
     }
 }
 
-/// Records by time.
+/// A record, ordered by begin.
 type ByTime = (u64, Record);
-/// Records by duration, the longest first.
+/// A record, ordered by duration, the longest first.
 type ByDuration = (Reverse<u64>, u64, Record);
 
 impl Table<'_> {
-    /// Records in order of begin, then lane, end, value and cells: at most `limit` behind the record `after`, which is
-    /// the last one of an answer before.
+    /// Returns at most `limit` records, sorted by begin, then lane, end, value and cells. With `after`, the last
+    /// record of an earlier result, continues after that record.
     ///
     /// # Errors
-    /// A span without an instant; a store that is damaged or replaced; a budget that does not suffice.
+    /// If the span is empty, the store is damaged or replaced, or the budget is exceeded.
     pub fn records(
         &self,
         wanted: &Wanted<'_>,
@@ -126,10 +126,10 @@ impl Table<'_> {
         Ok(first.into_sorted().into_iter().map(|(_, record)| record).collect())
     }
 
-    /// The longest records, at most `limit`: the longest first, of those that are as long the earliest.
+    /// Returns the longest records, at most `limit`, the longest first; ties sort by begin.
     ///
     /// # Errors
-    /// A span without an instant; a store that is damaged or replaced; a budget that does not suffice.
+    /// If the span is empty, the store is damaged or replaced, or the budget is exceeded.
     pub fn longest(&self, wanted: &Wanted<'_>, limit: usize, budget: &Budget) -> Result<Vec<Record>, Error> {
         let filter = Filter::new(wanted, self)?;
         let mut blocks = filter.blocks(self);
@@ -150,7 +150,7 @@ impl Table<'_> {
     }
 }
 
-/// The first of what comes, in order.
+/// Collects the smallest `limit` elements.
 struct First<T> {
     limit: usize,
     heap: BinaryHeap<T>,
@@ -161,7 +161,7 @@ impl<T: Ord> First<T> {
         First { limit, heap: BinaryHeap::new() }
     }
 
-    /// Whether there are enough, and the last of them satisfies this.
+    /// Returns whether the limit is reached and the greatest element satisfies `is`.
     fn is_before(&self, is: impl FnOnce(&T) -> bool) -> bool {
         self.heap.len() >= self.limit && self.heap.peek().is_none_or(is)
     }

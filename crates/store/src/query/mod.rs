@@ -1,4 +1,4 @@
-//! Queries: each reads the blocks that can hold what it asks for, and no more than it is allowed.
+//! Queries. Each reads only blocks that may hold matching records, within a budget.
 
 mod at;
 mod change;
@@ -11,21 +11,21 @@ use std::sync::{Arc, atomic::AtomicBool};
 pub use find::Wanted;
 pub use slices::{LaneSlices, Slice, Slices};
 
-/// Which lanes a query is about.
+/// The lanes of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes<'a> {
-    /// All.
+    /// All lanes.
     All,
-    /// These, in any order.
+    /// These lanes, in any order.
     Some(&'a [u32]),
 }
 
-/// How much work a query may be.
+/// The greatest amount of work of a query.
 #[derive(Clone, Debug)]
 pub struct Budget {
     /// Rows decoded, summaries read and cells filled.
     pub rows: u64,
-    /// Set by who does not want the answer any more.
+    /// Set by the caller to stop the query.
     pub stop: Option<Arc<AtomicBool>>,
 }
 

@@ -1,4 +1,4 @@
-//! Blocks that can hold what a query asks for, and their rows.
+//! Selects the blocks that may match a query, and reads their rows.
 
 use std::{os::unix::fs::FileExt, sync::atomic::Ordering};
 
@@ -16,13 +16,13 @@ use crate::{
 /// A block of a part.
 pub(super) type Block<'s> = (&'s Part, &'s Zone);
 
-/// The lanes that are wanted, for quick tests.
+/// A set of lanes, prepared for fast tests.
 #[derive(Debug)]
 pub(super) struct LaneSet {
-    /// In order; `None` where all are wanted.
+    /// Sorted; `None` for all lanes.
     lanes: Option<Vec<u32>>,
     bits: u64,
-    /// A bit a lane.
+    /// One bit per lane.
     members: Vec<u64>,
 }
 
@@ -43,7 +43,7 @@ impl LaneSet {
         }
     }
 
-    /// All that are wanted, of so many lanes.
+    /// Returns the lanes of the set, of `count` lanes.
     pub(super) fn list(&self, count: u32) -> Vec<u32> {
         self.lanes.clone().unwrap_or_else(|| (0..count).collect())
     }
@@ -69,7 +69,7 @@ impl LaneSet {
     }
 }
 
-/// A query that is answered.
+/// The state of a running query.
 #[derive(Debug)]
 pub(super) struct Scan<'b> {
     budget: &'b Budget,
@@ -84,7 +84,7 @@ impl<'b> Scan<'b> {
         Scan { budget, left: budget.rows, codec: Codec::default(), rows }
     }
 
-    /// Takes work off the budget.
+    /// Subtracts work from the budget.
     pub(super) fn spend(&mut self, work: u64) -> Result<(), Error> {
         if self.budget.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(Error::Stopped);
@@ -93,7 +93,7 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// Hands over the rows of a block, each with all of them.
+    /// Passes each row of a block to `to`, with all rows of the block.
     pub(super) fn read(
         &mut self,
         (part, zone): Block<'_>,
@@ -106,7 +106,7 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// The summaries of a block, of the bins and lanes that are wanted.
+    /// Reads the summaries of the bins and lanes that `wants` selects.
     pub(super) fn summaries(
         &mut self,
         part: &Part,
@@ -124,7 +124,7 @@ impl<'b> Scan<'b> {
     }
 }
 
-/// The blocks of a part that can have records of some lanes between two instants, in bins of some levels.
+/// Appends the blocks of a part that may hold records of `lanes` between two instants, in bins of `levels`.
 pub(super) fn blocks_of<'s>(
     part: &'s Part,
     (first, last): (u64, u64),
@@ -145,14 +145,14 @@ pub(super) fn blocks_of<'s>(
     }
 }
 
-/// The same of all parts and levels.
+/// Returns the blocks of all parts and levels that may hold records of `lanes` in `span`.
 pub(super) fn blocks<'s>(table: &'s TableData, span: (u64, u64), lanes: &LaneSet) -> Vec<Block<'s>> {
     let mut blocks = Vec::new();
     table.parts.iter().for_each(|part| blocks_of(part, span, lanes, 0..=u8::MAX, &mut blocks));
     blocks
 }
 
-/// The blocks of summaries of a level that can have some lanes in some bins.
+/// Returns the summary blocks of a level that may hold `lanes` in a range of bins.
 pub(super) fn summaries_of<'s>(
     summaries: &'s [SummaryZone],
     (level, first, last): (u8, u64, u64),

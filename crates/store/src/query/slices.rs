@@ -1,4 +1,4 @@
-//! What a picture shows: of each lane its records where they are few, else cells of time with what is in them.
+//! Slices for drawing: the records of a lane if they are few, else cells of time with their summaries.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use crate::{
     schema::{Kind, Shape},
 };
 
-/// A lane of a picture.
+/// The slices of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneSlices {
-    /// Its number.
+    /// Number of the lane.
     pub lane: u32,
-    /// What is in it.
+    /// The slices.
     pub slices: Slices,
 }
 
-/// What is in a lane.
+/// The content of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slices {
     /// Each record, in order.
@@ -42,24 +42,24 @@ pub struct Slice {
     pub begin: u64,
     /// Its last instant.
     pub last: u64,
-    /// How many records begin in it.
+    /// Number of records that begin in it.
     pub rows: u64,
-    /// How much of it lies in records: nanoseconds; of points and counters their number. More than its width where
-    /// records of a lane overlap.
+    /// Nanoseconds of the cell that records cover; for points and counters, their number. Exceeds the width if records
+    /// of a lane overlap.
     pub weight: u64,
-    /// The heaviest values, at most eight, and how much of the weight is theirs: the first one is dominant.
+    /// The heaviest values, at most eight, with their weights; the first one is dominant.
     pub values: Vec<(Option<u64>, u64)>,
-    /// What any one value may weigh beyond what `values` says; 0 where these are exact. A value is surely dominant
-    /// where it is heavier than the next one by more than this.
+    /// Greatest weight of any one value beyond the one in `values`; 0 if these are exact. A value is certainly
+    /// dominant if it exceeds the next one by more than this.
     pub missing: u64,
-    /// Of counters: the least and the greatest number, as the schema's type.
+    /// For counters: the least and the greatest number, in the schema's type.
     pub range: Option<(u64, u64)>,
 }
 
-/// The picture that grows.
+/// The slices under construction.
 struct Picture<'t> {
     table: Table<'t>,
-    /// Binary digits of a cell.
+    /// Binary logarithm of a cell's width.
     digits: u32,
     /// The first cell and the last.
     cells: (u64, u64),
@@ -68,25 +68,26 @@ struct Picture<'t> {
     lanes: BTreeMap<u32, Lane>,
 }
 
-/// A lane of it.
+/// A lane under construction.
 struct Lane {
     total: u64,
-    /// As long as there are few.
+    /// The records, while they are few.
     records: Rows,
-    /// Whether summaries are in it, whose records were not read.
+    /// Whether it includes summaries of records that were not read.
     summarised: bool,
     cells: FxHashMap<u64, Mix>,
 }
 
 impl Table<'_> {
-    /// What lanes are in during a span (its first instant, and the first behind it), in at most `most` slices a lane;
-    /// lanes without a record are left out.
+    /// Returns the slices of lanes in a span (its first instant, and the first after it), at most `most` per lane.
+    /// Omits lanes without a record.
     ///
     /// The span is widened to whole cells, whose width is the smallest power of four that gives no more than `most` of
-    /// them. A lane with no more records than that has these, uncut; others have the cells that a record touches.
+    /// them. A lane with at most `most` records returns these, unclipped; other lanes return the cells that a record
+    /// touches.
     ///
     /// # Errors
-    /// A span without an instant, or no slices; a store that is damaged or replaced; a budget that does not suffice.
+    /// If the span is empty, `most` is 0, the store is damaged or replaced, or the budget is exceeded.
     pub fn slices(
         &self,
         (begin, behind): (u64, u64),
@@ -118,7 +119,7 @@ impl Table<'_> {
 }
 
 impl Picture<'_> {
-    /// The first instant and the last.
+    /// Returns the first and the last instant.
     fn span(&self) -> (u64, u64) {
         (start(self.cells.0, self.digits), end(self.cells.1, self.digits))
     }
@@ -128,7 +129,7 @@ impl Picture<'_> {
         let mut blocks = Vec::new();
         let whole = part.bins.as_ref().filter(|bins| bins.base <= self.digits);
         if let Some(bins) = whole {
-            // Bins that are no larger than a cell: what they contain lies in one cell.
+            // The records of a bin that is no wider than a cell lie in one cell.
             let level = ((self.digits - bins.base) / 2).min(bins.top.into()) as u8;
             blocks_of(part, (first, last), lanes, level + 1..=u8::MAX, &mut blocks);
             self.bins(part, bins, level, lanes, scan, &mut blocks)?;
@@ -138,7 +139,7 @@ impl Picture<'_> {
         self.blocks(blocks, lanes, scan)
     }
 
-    /// Adds the summaries of bins of a level; the blocks of those that have none are added to `blocks`.
+    /// Adds the summaries of bins of a level; appends the blocks of bins without summaries to `blocks`.
     fn bins<'s>(
         &mut self,
         part: &'s Part,
@@ -153,7 +154,7 @@ impl Picture<'_> {
         let (first_bin, last_bin) = (cell(first, digits), cell(last, digits));
         let begin = bins.summarised.partition_point(|bin| *bin < Bin { level, index: first_bin });
         let behind = bins.summarised.partition_point(|bin| *bin <= Bin { level, index: last_bin });
-        // Between two bins with summaries lie those without.
+        // Bins without summaries lie between those with summaries.
         let mut next = Some(first_bin);
         for bin in &bins.summarised[begin..behind.max(begin)] {
             if let Some(from) = next.filter(|&from| from < bin.index) {
@@ -205,7 +206,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// Adds a row; gives how many cells it touches.
+    /// Adds a row; returns the number of cells filled.
     fn row(&mut self, rows: &Rows, row: &Row) -> u64 {
         let (digits, cells, most) = (self.digits, self.cells, self.most as u64);
         let schema = &self.table.data.schema;
@@ -216,7 +217,7 @@ impl Picture<'_> {
             lane.records.push(*row, rows.cells_of(row).iter().copied());
             return 0;
         }
-        // There are too many: those that were kept become cells too.
+        // The limit is exceeded, so the kept records become cells too.
         let mut touched = 0;
         let kept = std::mem::replace(&mut lane.records, Rows::new(rows.width));
         for row in kept.rows.iter().chain([row]) {
@@ -225,13 +226,13 @@ impl Picture<'_> {
         touched
     }
 
-    /// Reads the records of lanes that have few, of which summaries were read.
+    /// Reads the records of lanes that have few records but contain summaries.
     fn read_few(&mut self, scan: &mut Scan<'_>) -> Result<(), Error> {
         let most = self.most as u64;
         let is_few = |lane: &Lane| lane.summarised && lane.total <= most;
         let few: Vec<u32> =
             self.lanes.iter().filter(|(_, lane)| is_few(lane)).map(|(&lane, _)| lane).collect();
-        // Of others, the records that lie in higher bins may still stand apart.
+        // Other lanes may still hold records from higher bins, which become cells.
         let (digits, cells, schema) = (self.digits, self.cells, &self.table.data.schema);
         let kind = (schema.shape, schema.value.kind);
         for lane in self.lanes.values_mut().filter(|lane| lane.total > most) {
@@ -249,7 +250,7 @@ impl Picture<'_> {
 }
 
 impl Lane {
-    /// Adds a row to the cells that it touches; gives how many.
+    /// Adds a row to the cells that it touches; returns their number.
     fn fill(&mut self, row: &Row, (digits, cells): (u32, (u64, u64)), kind: (Shape, Kind)) -> u64 {
         let (begin, last) = (cell(row.begin, digits), cell(row.last(), digits));
         if begin == last {
@@ -260,7 +261,7 @@ impl Lane {
         }
         let (first, behind) = (begin.max(cells.0), last.min(cells.1));
         for at in first..=behind {
-            // It lasts, as it touches two cells: its end is behind its last instant.
+            // A row that touches two cells has a duration, so its end is one after its last instant.
             let inside = row.last().min(end(at, digits)) - row.begin.max(start(at, digits));
             let mix = self.cells.entry(at).or_default();
             mix.rows += u64::from(at == begin);
