@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hodo_model::{FunctionRun, Place, Transfer};
 
-use crate::{Label, Origin};
+use crate::{Label, Origin, Snapshot};
 
 /// Index of a block in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +137,29 @@ impl CompactBlock {
 
 /// Marks a successor that no walk has found yet.
 pub(crate) const UNMET: BlockId = BlockId(u32::MAX);
+
+/// The bytes of the instructions of blocks.
+#[derive(Debug, Default)]
+pub struct BlockBytes {
+    bytes: Vec<u8>,
+    /// By block: the end of its bytes.
+    ends: Vec<usize>,
+}
+
+impl BlockBytes {
+    /// Returns the bytes of a block.
+    pub fn of(&self, id: BlockId) -> &[u8] {
+        let id = id.0 as usize;
+        let begin = id.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[begin..self.ends[id]]
+    }
+
+    /// Adds the next block, whose code is at these addresses.
+    pub(crate) fn push(&mut self, code: Snapshot<'_>, addresses: Range<u64>) {
+        code.append_bytes(addresses, &mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+}
 
 /// Source and validity of a block's code.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    AddressSpace, Bits, Block, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot, Terminator,
-    block::UNMET, native::Native, snapshot::Reader,
+    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot,
+    Terminator, block::UNMET, native::Native, snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -98,9 +98,8 @@ pub struct Graph<'a, L> {
     provenances: Vec<Provenance>,
     /// Instruction lengths of all blocks.
     lengths: Vec<u8>,
-    /// Code bytes of all blocks, and where those of each block begin.
-    bytes: Vec<u8>,
-    bytes_of: Vec<usize>,
+    /// The bytes of the instructions of all blocks.
+    bytes: BlockBytes,
     /// The block used last at each address, hashed by its address in `starts`; `versions` holds the others.
     index: HashTable<BlockId>,
     /// All blocks of an address that has several, ordered by the first tick of their validity.
@@ -127,8 +126,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             numbers: FxHashMap::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
-            bytes: Vec::new(),
-            bytes_of: Vec::new(),
+            bytes: BlockBytes::default(),
             index: HashTable::new(),
             versions: FxHashMap::default(),
             native: Native::default(),
@@ -202,12 +200,10 @@ impl<'a, L: Labels> Graph<'a, L> {
         &self.lengths[block.lengths as usize..][..block.instructions as usize]
     }
 
-    /// Returns the bytes of a block's instructions.
+    /// The bytes of all blocks.
     #[inline]
-    pub fn bytes(&self, id: BlockId) -> &[u8] {
-        let begin = self.bytes_of.get(id.0 as usize).copied().unwrap_or_default();
-        let end = self.bytes_of.get(id.0 as usize + 1).copied().unwrap_or(self.bytes.len());
-        self.bytes.get(begin..end).unwrap_or_default()
+    pub fn bytes(&self) -> &BlockBytes {
+        &self.bytes
     }
 
     /// Returns the code of the blocks as it is at tick `at`.
@@ -330,8 +326,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         if (asked.label.module, asked.label.function) == function && asked.from.offset < part.from.offset {
             *part = *asked;
         }
-        self.bytes_of.push(self.bytes.len());
-        self.snapshot(at).append_bytes(block.start..block.end, &mut self.bytes);
+        self.bytes.push(self.snapshot(at), block.start..block.end);
         self.hops.push(CompactBlock::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);

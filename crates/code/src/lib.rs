@@ -18,7 +18,7 @@ mod returns;
 mod snapshot;
 mod space;
 
-pub use block::{Block, BlockId, CompactBlock, EdgeKind, Provenance, Terminator};
+pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Provenance, Terminator};
 pub use branch_batches::{BranchBatch, BranchBatches};
 pub use function_run::FunctionRuns;
 pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};

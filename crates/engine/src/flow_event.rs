@@ -36,7 +36,7 @@ impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
 #[inline]
 pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
     let block = executed.block;
-    let (lengths, bytes, bits) = (executed.lengths, executed.bytes, executed.code.bits as u8);
+    let (lengths, bytes, bits) = (executed.lengths, executed.bytes(), executed.code.bits as u8);
     let (offset, since) = (executed.provenance.origin.offset, executed.provenance.valid.start);
     if !executed.is_whole() {
         let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));

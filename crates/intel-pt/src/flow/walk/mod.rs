@@ -107,7 +107,7 @@ impl Walk {
     #[inline]
     pub(super) fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
         let block = graph.block(id);
-        self.report_part(graph, id, (graph.lengths(block), graph.bytes(id)), sink);
+        self.report_part(graph, id, graph.lengths(block), sink);
     }
 
     /// Reports the first instructions of a block.
@@ -116,11 +116,12 @@ impl Walk {
         &self,
         graph: &Graph<'_, L>,
         id: BlockId,
-        (lengths, bytes): (&[u8], &[u8]),
+        lengths: &[u8],
         sink: &mut impl Sink,
     ) {
         let (block, provenance) = (graph.block(id), graph.provenance(id));
-        sink.executed(Executed { block, lengths, bytes, provenance, code: graph.snapshot(self.at) });
+        let (bytes, code) = (graph.bytes(), graph.snapshot(self.at));
+        sink.executed(Executed { block, lengths, id, bytes, provenance, code });
     }
 
     /// Continues at the end of block `id`, or at its direct target.
@@ -371,9 +372,7 @@ impl Walk {
         let expected = Expected::Reach(ip);
         let count = instructions_before(graph, block, ip)
             .ok_or(Trouble::Contradiction { at: block.start, expected })?;
-        let lengths = &graph.lengths(block)[..count];
-        let size: usize = lengths.iter().map(|&length| usize::from(length)).sum();
-        self.report_part(graph, id, (lengths, &graph.bytes(id)[..size]), sink);
+        self.report_part(graph, id, &graph.lengths(block)[..count], sink);
         self.go(ip);
         Ok(())
     }
