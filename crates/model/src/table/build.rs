@@ -24,7 +24,7 @@ const NAME_TEXT: usize = 1 << 30;
 /// Builds columns from rows.
 ///
 /// [`finish`](TableBuilder::finish) builds a whole table with one dictionary per name column. To stream a table in
-/// the memory of one batch, call [`full_batch`](TableBuilder::full_batch) after each row and
+/// the memory of one batch, call [`full_batch`](TableBuilder::full_batch) after some rows and
 /// [`last_batch`](TableBuilder::last_batch) at the end; each batch then has its own dictionaries.
 #[derive(Debug)]
 pub struct TableBuilder {
@@ -100,9 +100,8 @@ impl TableBuilder {
     /// Returns the next batch of the remaining rows; `None` if none remain.
     pub fn last_batch(&mut self) -> Option<RecordBatch> {
         if self.done.is_empty() {
-            if self.open.is_empty() {
-                self.end_batch();
-            }
+            // Rows of the batch that grows refer to the dictionaries that end here.
+            self.end_batch();
             self.seal();
         }
         (!self.done.is_empty()).then(|| self.done.remove(0))
@@ -298,5 +297,37 @@ impl Names {
             }
         };
         self.cells.append_value(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Unit, Value, table::cells};
+
+    #[test]
+    fn batches_may_be_asked_for_after_many_rows() {
+        let columns = vec![Column::name("name"), Column::integer("number", Unit::Count)];
+        let mut builder = TableBuilder::new("test", Shape::Counters, columns);
+        let (mut found, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..3 * BATCH_ROWS as u64 {
+            let row = [Value::from(format!("n{}", number / 1000)), number.into()];
+            builder.row(row.iter().map(Value::cell));
+            expected.push(row.to_vec());
+            if number % 100_000 == 99_999 {
+                while let Some(batch) = builder.full_batch() {
+                    found.push(batch);
+                }
+            }
+        }
+        while let Some(batch) = builder.last_batch() {
+            found.push(batch);
+        }
+        let rows = found.iter().flat_map(|batch| {
+            let columns = cells(batch);
+            let row = move |row| columns.iter().map(|column| column.cell(row).to_value()).collect::<Vec<_>>();
+            (0..batch.num_rows()).map(row).collect::<Vec<_>>()
+        });
+        assert!(rows.eq(expected));
     }
 }
