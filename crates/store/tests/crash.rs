@@ -4,7 +4,7 @@
 use std::{
     env, fs,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -107,16 +107,31 @@ fn a_writer_that_is_killed() {
     }
 }
 
+/// Bytes of the files in a folder.
+fn bytes_in(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}
+
+/// Waits until the files in a folder have this many bytes, or the writer ends: a fixed time hits the middle of its work
+/// on some machines only.
+fn wait_for(folder: &Path, bytes: u64, writer: &mut Child) {
+    while bytes_in(folder) < bytes && writer.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
 #[test]
 fn a_store_whose_writer_was_killed_is_complete_or_built_again() {
     let mut rng = Rng::with_seed(3);
-    let mut cut = 0;
+    let whole = folder(true);
+    let (most, mut cut) = (bytes_in(whole.path()), 0);
     for _ in 0..25 {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Command::new(env::current_exe().unwrap());
         writer.args(["--exact", "a_writer_that_is_killed"]).env("HODO_STORE_CRASH", folder.path());
         let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_micros(rng.u64(1_000..120_000)));
+        wait_for(folder.path(), rng.u64(1..most), &mut writer);
         writer.kill().unwrap();
         writer.wait().unwrap();
         let rows = match Store::open(folder.path()) {
