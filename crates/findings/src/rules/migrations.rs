@@ -9,9 +9,6 @@ use crate::{
 const RUNNING_PER_MIGRATION: u64 = 1_000_000;
 /// Least number of migrations for a finding.
 const FEWEST: u64 = 200;
-/// Assumed cost of a migration in the weight, in nanoseconds: cold first- and second-level caches.
-const COST: u64 = 50_000;
-
 pub(crate) const RULE: Rule = Rule {
     name: "migrations",
     help: "threads that move to another CPU more than once per millisecond of running, at least 200 times",
@@ -35,20 +32,19 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let all: u64 = storms.iter().map(|(_, migrations, _)| migrations).sum();
-    let total: u64 = storms.iter().map(|(.., time)| time).sum();
+    let switches: u64 = storms.iter().map(|(row, ..)| row.integer("switches")).sum();
     vec![Finding {
         rule: RULE.name,
-        weight: share(all.saturating_mul(COST), total),
+        weight: share(all, switches),
         sentence: format!(
             "Threads migrate all the time: {} moved {} times between CPUs, once per {} of running (threshold 1 ms); {} \
-             threads did so, {} times together. Each move finds cold caches (taken as {}, {} of their time).",
+             threads did so, {} times together, with {} of their switches.",
             thread(most),
             count(migrations),
             duration(time / migrations.max(1)),
             count(storms.len() as u64),
             count(all),
-            duration(COST),
-            percent(share(all.saturating_mul(COST), total)),
+            percent(share(all, switches)),
         ),
         command: "report sched".to_owned(),
     }]
