@@ -24,7 +24,7 @@ const PATIENCE: u32 = 256;
 /// Number of return stacks from before the damage to try: each lacks one more of the newest calls, which may have
 /// returned within the damage. A probe reads at most [`ENOUGH`] TIP packets, so decoding takes at most `RETURNED` times
 /// [`ENOUGH`] as long.
-const RETURNED: usize = 4;
+const RETURNED: usize = 16;
 
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +168,8 @@ impl Decoder<'_> {
                 Some(trouble @ Trouble::Code(Unreadable::Unmapped(_))) if self.damaged => {
                     return Verdict::Contradicted(trouble);
                 }
+                // The code agrees with the packets up to a return to a call from before the damage.
+                Some(Trouble::EmptyReturnStack { .. } | Trouble::UnseenCall { .. }) if calls.is_empty() => break,
                 Some(trouble) if trouble.is_doubtful() => return Verdict::Contradicted(trouble),
                 Some(_) => return Verdict::Open,
                 None => {}
