@@ -6,9 +6,9 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{Identity, IndexError, Needs, indexed};
+use hodo_engine::{Identity, IndexError, Needs};
 use hodo_model::{Column, Loss, Shape, Table, Unit};
-use hodo_store::{Error, State, Store};
+use hodo_store::{Error, Schema, State, Store};
 use serde_json::json;
 
 use crate::{
@@ -35,13 +35,12 @@ pub fn run(command: &Index) -> Result<ExitCode, Failure> {
             "a store is of what was recorded, not of a session that is being recorded",
         ));
     }
-    let experiment = input::experiment(options, Needs { flow: false, sideband: false, events: true })?;
+    let experiment = input::experiment(options, Needs::ALL)?;
     // The identity is taken before reading, so a later change of an input invalidates the store.
     let identity = identity(options)?;
     let folder = folder(&command.store, &identity)?;
     let threads = input::threads(options);
-    let work: u64 = indexed(threads).iter().map(|request| 2 * experiment.work(request)).sum();
-    let progress = Progress::new(work, options.quiet);
+    let progress = Progress::new(experiment.index_work(), options.quiet);
     let made = experiment.index(&folder, &identity, threads, &mut |done| progress.set(done));
     progress.finish();
     let losses = match made {
@@ -143,12 +142,15 @@ impl Found {
     pub fn table(&self) -> Table {
         let columns = vec![
             Column::text("table"),
+            Column::text("contents"),
             Column::integer("records", Unit::Count),
             Column::integer("lanes", Unit::Count),
         ];
         let tables = self.store.iter().filter(|_| self.state == "complete").flat_map(Store::tables);
         let rows = tables.map(|table| {
-            vec![table.schema().name.as_str().into(), table.rows().into(), u64::from(table.lanes()).into()]
+            let Schema { name, naming, .. } = table.schema();
+            let (name, title) = (name.as_str().into(), naming.title.as_str().into());
+            vec![name, title, table.rows().into(), u64::from(table.lanes()).into()]
         });
         Table::new("store", Shape::Counters, vec![("store", self.words().into())], columns, rows)
     }
@@ -156,8 +158,8 @@ impl Found {
     /// Returns the state and the tables as JSON.
     pub fn json(&self) -> serde_json::Value {
         let tables = self.store.iter().flat_map(Store::tables).map(|table| {
-            let name = &table.schema().name;
-            json!({ "name": name, "records": table.rows(), "lanes": table.lanes() })
+            let Schema { name, naming, .. } = table.schema();
+            json!({ "name": name, "title": naming.title, "records": table.rows(), "lanes": table.lanes() })
         });
         json!({
             "folder": self.folder.display().to_string(),

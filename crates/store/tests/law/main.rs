@@ -247,6 +247,9 @@ fn lanes_and_names_are_in_order_whatever_came_first() {
         let numbers: Vec<_> = (0..case.lanes).map(|lane| table.key(lane).unwrap()[0]).collect();
         assert_eq!(numbers, (0..case.lanes).map(|lane| Some(lane.into())).collect::<Vec<_>>());
         assert_eq!(store.name(3), Some("name 00000003"));
+        let cells = table.key(3).unwrap();
+        let name = store.words(Kind::Name, cells[1]);
+        assert_eq!(store.path(table, 3), ["Lanes".to_owned(), format!("{name} (3)")]);
     }
 }
 
