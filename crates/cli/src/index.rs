@@ -21,6 +21,30 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &Index) -> Result<ExitCode, Failure> {
     let options = &command.input;
+    let Some(built) = build(options, &command.store)? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    if !options.quiet {
+        println!("{}: {}", built.store.folder().display(), sizes(&built.store));
+    }
+    Ok(built.code)
+}
+
+/// A store that was built, and the exit code that what is missing from it asks for.
+struct Built {
+    store: Store,
+    code: ExitCode,
+}
+
+/// Opens the store of inputs; builds it if there is none, or if it is of another version of the inputs. `None` if that
+/// was interrupted.
+pub fn open(options: &Input, chosen: &StoreFolder) -> Result<Option<Store>, Failure> {
+    match find(options, chosen) {
+        Some(Found { state: "complete", store: Some(store), .. }) => Ok(Some(store)),
+        _ => Ok(build(options, chosen)?.map(|built| built.store)),
+    }
+}
+
+/// Builds the store of inputs. `None` if it was interrupted.
+fn build(options: &Input, chosen: &StoreFolder) -> Result<Option<Built>, Failure> {
     let chooses = options.time.is_some()
         || options.call.is_some()
         || options.chunk_size.is_some()
@@ -38,25 +62,24 @@ pub fn run(command: &Index) -> Result<ExitCode, Failure> {
     let experiment = input::experiment(options, Needs::ALL)?;
     // The identity is taken before reading, so a later change of an input invalidates the store.
     let identity = identity(options)?;
-    let folder = folder(&command.store, &identity)?;
+    let folder = folder(chosen, &identity)?;
     let threads = input::threads(options);
     let progress = Progress::new(experiment.index_work(), options.quiet);
     let made = experiment.index(&folder, &identity, threads, &mut |done| progress.set(done));
     progress.finish();
     let losses = match made {
         Ok(Some(losses)) => losses,
-        Ok(None) => return Ok(ExitCode::from(INTERRUPTED)),
+        Ok(None) => return Ok(None),
         Err(IndexError::Refused(refusal)) => return Err(refusal.into()),
         Err(IndexError::Store(error)) => return Err(Failure::unreadable(error)),
     };
-    let store = Store::open(&folder).map_err(Failure::unreadable)?;
     if !options.quiet {
-        println!("{}: {}", folder.display(), sizes(&store));
         tell(&losses);
     }
+    let store = Store::open(&folder).map_err(Failure::unreadable)?;
     let code = input::exit_code_of(options, &experiment, losses.is_empty());
     std::mem::forget(experiment);
-    Ok(code)
+    Ok(Some(Built { store, code }))
 }
 
 fn tell(losses: &[Loss]) {
