@@ -42,8 +42,9 @@ const MOST_QUERIES: usize = 4;
 /// The version of the protocol.
 const VERSION: &str = "0.6.0";
 
+/// What handlers share.
 #[derive(Clone, Debug)]
-struct App {
+pub(crate) struct App {
     service: Arc<Service>,
     permits: Arc<Semaphore>,
 }
@@ -69,7 +70,7 @@ pub fn serve(service: Service, port: u16, ready: impl FnOnce(SocketAddr)) -> io:
 
 /// Returns the routes of the protocol for a store.
 pub fn router(service: Service) -> Router {
-    let app = App { service: Arc::new(service), permits: Arc::new(Semaphore::new(MOST_QUERIES)) };
+    let app = App::new(service);
     let outputs = Router::new()
         .route("/", get(outputs))
         .route("/markerSets", get(marker_sets))
@@ -167,6 +168,10 @@ fn parameters<T: DeserializeOwned>(body: &Bytes) -> Result<T, Box<Response>> {
 }
 
 impl App {
+    pub(crate) fn new(service: Service) -> App {
+        App { service: Arc::new(service), permits: Arc::new(Semaphore::new(MOST_QUERIES)) }
+    }
+
     /// Returns the number of an output's table, or why there is none.
     fn find(&self, experiment: &str, output: &str, kind: Kind) -> Result<usize, Box<Response>> {
         self.known(experiment)?;
@@ -196,7 +201,7 @@ impl App {
     }
 
     /// Runs a query on a thread of its own. Its work is bounded, and stops when the client goes.
-    fn answer<T: Serialize + Send + 'static>(
+    pub(crate) fn answer<T: Serialize + Send + 'static>(
         self,
         work: impl FnOnce(&Service, &Budget) -> Outcome<T> + Send + 'static,
     ) -> impl Future<Output = Response> {

@@ -21,5 +21,8 @@ mod time_graph;
 mod tree;
 mod xy;
 
+#[cfg(test)]
+mod tests;
+
 pub use http::{PREFIX, router, serve};
 pub use service::Service;

@@ -1,5 +1,7 @@
 //! Time graphs: rows of states, arrows between them, and what a click shows.
 
+use std::collections::{BTreeMap, HashSet};
+
 use hodo_store::{Budget, LaneSlices, Lanes, Record, Shape, Slice, Slices, Table, Wanted};
 
 use crate::{
@@ -45,16 +47,14 @@ impl Service {
             span.slices(numbers.len()),
             budget,
         )?;
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: BTreeMap<usize, Vec<State>> = BTreeMap::new();
         for (lane, node) in lanes {
             let states = found.binary_search_by_key(&lane, |slices| slices.lane);
             let states = states.map_or(Vec::new(), |place| self.lane(table, &found[place]));
-            match rows.iter_mut().find(|row| row.entry_id == node) {
-                Some(row) => row.states.extend(states),
-                None => rows.push(Row { entry_id: node, states }),
-            }
+            rows.entry(node).or_default().extend(states);
         }
-        Ok((Rows { rows }, String::new()))
+        let rows = rows.into_iter().map(|(entry_id, states)| Row { entry_id, states });
+        Ok((Rows { rows: rows.collect() }, String::new()))
     }
 
     fn lane(&self, table: Table<'_>, lane: &LaneSlices) -> Vec<State> {
@@ -74,7 +74,7 @@ impl Service {
     /// Returns the arrows of all tables of links whose rows are rows of a table.
     pub(crate) fn arrows(&self, number: usize, range: TimeRange, budget: &Budget) -> Outcome<Vec<Arrow>> {
         let Span { begin, behind, .. } = range.span();
-        let nodes = self.tree.of_table(number);
+        let nodes: HashSet<usize> = self.tree.of_table(number).into_iter().collect();
         let is_row = |node: &usize| nodes.contains(node);
         let (mut arrows, mut remark) = (Vec::new(), String::new());
         let tables = self.store.tables().enumerate();

@@ -23,6 +23,8 @@ use hodo_store::{Error, Field, Kind, Schema, Shape, Writer};
 use self::tables::{INDEXED, Rows, naming};
 use crate::{Experiment, Refusal, Request};
 
+/// Rows that each table buffers before it writes them: eight tables are written at a time.
+const RUN_ROWS: usize = 1 << 17;
 /// Name of the table of losses.
 const LOSSES: &str = "losses";
 /// Number of bytes at the start of each file that are part of the identity.
@@ -121,7 +123,7 @@ impl Experiment {
         flows + 2 * events
     }
 
-    /// Writes the history of all traces to a store in a folder: the [tables](INDEXED) of events, the calls of control
+    /// Writes the history of all traces to a store in a folder: the intervals, changes and links of events, the calls of control
     /// flow, and the losses. `progress` gets the number of bytes read so far, of [`Experiment::index_work`], and
     /// returns whether to continue; if not, the store stays incomplete and this returns `None`. Otherwise returns what
     /// is missing from the store.
@@ -135,7 +137,7 @@ impl Experiment {
         threads: usize,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<Option<Vec<Loss>>, IndexError> {
-        let writer = Writer::create(folder, &identity.text)?;
+        let writer = Writer::create(folder, &identity.text)?.with_run_rows(RUN_ROWS);
         let mut indexing = Indexing { writer: &writer, losses: Vec::new(), span: (u64::MAX, 0) };
         let mut before = 0;
         if self.contents.flow {

@@ -4,14 +4,14 @@
 use super::{Budget, Lanes, Slices};
 use crate::{
     Error, Record, Table,
-    bins::{FAN_BITS, cell, end},
+    bins::{FAN_BITS, cell, end, start},
 };
 
 /// Parts into which a cell is divided.
 const QUARTERS: usize = 1 << FAN_BITS;
 /// A cell with fewer records is read instead of divided.
 const FEW: u64 = 4096;
-/// The most records of a page, and the most that are skipped before it.
+/// The most records of a page, with those that are skipped before it.
 const MOST: usize = 1 << 20;
 
 /// A cell of time: its first instant, the binary logarithm of its width, the records that begin in it and before it.
@@ -30,7 +30,12 @@ impl Table<'_> {
     /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn begun(&self, time: u64, budget: &Budget) -> Result<u64, Error> {
         let holds = |of: &Cell| time <= end(cell(of.begin, of.digits), of.digits);
-        Ok(self.narrow(holds, |cell| cell.rows > 0, budget)?.before)
+        let cell = self.narrow(holds, budget)?;
+        if cell.digits == 0 {
+            return Ok(cell.before + if time > cell.begin { cell.rows } else { 0 });
+        }
+        let records = self.from(&cell, cell.rows, budget)?;
+        Ok(cell.before + records.iter().filter(|record| record.begin < time).count() as u64)
     }
 
     /// Returns at most `limit` records from the one with the number `index` on, which counts from 0, in the order of
@@ -43,32 +48,34 @@ impl Table<'_> {
             return Ok(Vec::new());
         }
         let holds = |cell: &Cell| index < cell.before + cell.rows;
-        let cell = self.narrow(holds, |cell| cell.rows > FEW, budget)?;
-        let skipped = usize::try_from(index - cell.before).unwrap_or(usize::MAX);
-        let whole = skipped.saturating_add(limit);
-        if skipped > MOST || limit > MOST {
-            return Err(Error::TooMuch(budget.rows));
-        }
+        let cell = self.narrow(holds, budget)?;
+        let skipped = index - cell.before;
+        let mut records = self.from(&cell, skipped.saturating_add(limit as u64), budget)?;
+        records.drain(..records.len().min(skipped as usize));
+        Ok(records)
+    }
+
+    /// Returns the first records that begin in a cell or after it.
+    fn from(&self, cell: &Cell, limit: u64, budget: &Budget) -> Result<Vec<Record>, Error> {
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit <= MOST);
+        let limit = limit.ok_or(Error::TooMuch(budget.rows))?;
         // Greater than every record that begins before the cell.
         let all_before = cell.begin.checked_sub(1).map(|begin| {
             let (lane, end, value) = (u32::MAX, u64::MAX, Some(u64::MAX));
             Record { lane, begin, end, value, cells: Vec::new() }
         });
-        let mut records = self.records_from(cell.begin, all_before.as_ref(), whole, budget)?;
-        records.drain(..skipped.min(records.len()));
-        Ok(records)
+        self.records_from(cell.begin, all_before.as_ref(), limit, budget)
     }
 
-    /// Divides all time into ever smaller cells: continues in the first of four cells that `holds`, as long as it can
-    /// be divided and `is_many`.
-    fn narrow(
-        &self,
-        holds: impl Fn(&Cell) -> bool,
-        is_many: impl Fn(&Cell) -> bool,
-        budget: &Budget,
-    ) -> Result<Cell, Error> {
-        let mut whole = Cell { begin: 0, digits: u64::BITS, rows: self.rows(), before: 0 };
-        while whole.digits > 0 && is_many(&whole) {
+    /// Divides the time of all records into ever smaller cells: continues in the first of four cells that `holds`, as
+    /// long as it has many records and can be divided.
+    fn narrow(&self, holds: impl Fn(&Cell) -> bool, budget: &Budget) -> Result<Cell, Error> {
+        let (first, last) = self.span().unwrap_or_default();
+        let is_one = |digits: &u32| cell(first, *digits) == cell(last, *digits);
+        let digits = (0..=u64::BITS).step_by(FAN_BITS as usize).find(is_one).unwrap_or(u64::BITS);
+        let begin = start(cell(first, digits), digits);
+        let mut whole = Cell { begin, digits, rows: self.rows(), before: 0 };
+        while whole.digits > 0 && whole.rows > FEW {
             let quarters = self.quarters(whole, budget)?;
             whole = *quarters.iter().find(|quarter| holds(quarter)).unwrap_or(&quarters[QUARTERS - 1]);
         }
