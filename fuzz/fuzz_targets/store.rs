@@ -5,7 +5,7 @@
 
 use std::{cell::RefCell, fs, path::Path};
 
-use hodo_store::{Budget, Field, Kind, Lanes, Record, Schema, Shape, Store, Wanted, Writer};
+use hodo_store::{Budget, Field, Kind, Lanes, Naming, Record, Schema, Shape, Store, Wanted, Writer};
 use libfuzzer_sys::{
     arbitrary::{self, Arbitrary},
     fuzz_target,
@@ -67,6 +67,7 @@ fn write(folder: &Path, shape: u8, records: &[(u8, u64, u32, Option<u8>)], (flus
         key: vec![Field::new("lane", Kind::Integer)],
         value: Field::new("value", Kind::Integer),
         columns: Vec::new(),
+        naming: Naming::default(),
     };
     let writer = Writer::create(folder, "fuzz").unwrap().with_run_rows(usize::from(flush) + 1);
     let mut feed = writer.feed(writer.table(&schema).unwrap());

@@ -4,6 +4,11 @@ use hodo_model::{Column, Unit, Value};
 
 use crate::durations::Durations;
 
+/// The first columns of a table of intervals.
+pub(crate) fn interval_columns() -> [Column; 2] {
+    ["begin_ns", "duration_ns"].map(|name| Column::integer(name, Unit::Nanoseconds))
+}
+
 /// Columns of statistics of durations. They follow the column of the count.
 pub(crate) fn duration_columns() -> [Column; 7] {
     let column = |name| Column::integer(name, Unit::Nanoseconds);

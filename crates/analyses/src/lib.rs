@@ -37,6 +37,7 @@ mod memoized_paths;
 mod pairs;
 mod per_thread_sums;
 mod registers;
+mod settling;
 mod spare_stack;
 mod stack;
 mod system_calls;
@@ -60,16 +61,16 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&periods::PeriodsReport);
     visitor.visit(&cpu::CpuReport);
     visitor.visit(&syscalls::SyscallsReport);
-    visitor.visit(&irq::INTERRUPTS);
+    visitor.visit(&irq::InterruptsReport);
     visitor.visit(&sched::SCHEDULING);
     visitor.visit(&io::InputOutputReport);
     visitor.visit(&processes::PROCESSES);
     visitor.visit(&signals::SIGNALS);
     visitor.visit(&lost::LOST);
     visitor.visit(&states::StatesReport);
-    visitor.visit(&queue::QUEUE);
+    visitor.visit(&queue::QueueReport);
     visitor.visit(&irq::INTERRUPTS_OFF);
     visitor.visit(&memory::MEMORY);
     visitor.visit(&net::NETWORK);
-    visitor.visit(&wakers::WAKERS);
+    visitor.visit(&wakers::WakersReport);
 }

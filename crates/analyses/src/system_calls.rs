@@ -17,6 +17,7 @@ use crate::{
     durations::{Add, Durations, Longest},
     per_thread_sums::PerThreadSums,
     registers::{Content, Registers},
+    settling::SettlingRows,
 };
 
 /// The events that [`Calls`] needs.
@@ -192,6 +193,39 @@ impl Sums for Vec<EachCall> {
     }
 }
 
+/// A call: the CPU on which it ended, its thread, when it began, its name and its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct EndedCall {
+    pub(crate) cpu: u32,
+    pub(crate) thread: Thread,
+    pub(crate) begin: Nanos,
+    pub(crate) name: u32,
+    pub(crate) result: i64,
+}
+
+impl EndedCall {
+    /// Replaces the thread by another name of it.
+    pub(crate) fn known(self, thread: impl FnOnce(Thread) -> Thread) -> EndedCall {
+        EndedCall { thread: thread(self.thread), ..self }
+    }
+}
+
+/// Each call, when it ends.
+impl Sums for SettlingRows<EndedCall> {
+    type Arguments = ();
+
+    #[inline]
+    fn see(&mut self, _: u64, entry: Entry<()>, exit: Exit) {
+        let Exit { name, time, result, thread, cpu } = exit;
+        // A damaged trace may end a call before its begin; rows must not end before what was emitted already.
+        self.see(time.max(entry.time), EndedCall { cpu, thread, begin: entry.time, name, result });
+    }
+
+    fn add(&mut self, later: Self, threads: &Threads) {
+        self.add(later, |call| call.known(|thread| threads.known(thread)));
+    }
+}
+
 /// Durations and results of calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OfName {
@@ -351,6 +385,11 @@ impl<S: Sums> Calls<S> {
     /// The complete calls.
     pub(crate) fn complete(&self) -> &S {
         &self.totals.calls
+    }
+
+    /// The complete calls, to take some of them.
+    pub(crate) fn complete_mut(&mut self) -> &mut S {
+        &mut self.totals.calls
     }
 
     /// The numbers of unmatched and unfinished calls of all threads.

@@ -331,6 +331,11 @@ impl<O: Observer> StateDelta<O> {
         self.steps.machine().map(|machine| &mut machine.observer)
     }
 
+    /// The observer after the last event; the states of the threads go on.
+    pub(crate) fn observe(self) -> O {
+        self.steps.finish().observer
+    }
+
     /// The observer at the end of the trace.
     pub(crate) fn finish(self, end: Nanos) -> O {
         self.steps.finish().end(end)

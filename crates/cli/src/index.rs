@@ -6,9 +6,9 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{Identity, IndexError, Needs, indexed};
+use hodo_engine::{Identity, IndexError, Needs};
 use hodo_model::{Column, Loss, Shape, Table, Unit};
-use hodo_store::{Error, State, Store};
+use hodo_store::{Error, Schema, State, Store};
 use serde_json::json;
 
 use crate::{
@@ -21,6 +21,30 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &Index) -> Result<ExitCode, Failure> {
     let options = &command.input;
+    let Some(built) = build(options, &command.store)? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    if !options.quiet {
+        println!("{}: {}", built.store.folder().display(), sizes(&built.store));
+    }
+    Ok(built.code)
+}
+
+/// A store that was built, and the exit code that what is missing from it asks for.
+struct Built {
+    store: Store,
+    code: ExitCode,
+}
+
+/// Opens the store of inputs; builds it if there is none, or if it is of another version of the inputs. `None` if that
+/// was interrupted.
+pub fn open(options: &Input, chosen: &StoreFolder) -> Result<Option<Store>, Failure> {
+    match find(options, chosen) {
+        Some(Found { state: "complete", store: Some(store), .. }) => Ok(Some(store)),
+        _ => Ok(build(options, chosen)?.map(|built| built.store)),
+    }
+}
+
+/// Builds the store of inputs. `None` if it was interrupted.
+fn build(options: &Input, chosen: &StoreFolder) -> Result<Option<Built>, Failure> {
     let chooses = options.time.is_some()
         || options.call.is_some()
         || options.chunk_size.is_some()
@@ -35,29 +59,27 @@ pub fn run(command: &Index) -> Result<ExitCode, Failure> {
             "a store is of what was recorded, not of a session that is being recorded",
         ));
     }
-    let experiment = input::experiment(options, Needs { flow: false, sideband: false, events: true })?;
+    let experiment = input::experiment(options, Needs::ALL)?;
     // The identity is taken before reading, so a later change of an input invalidates the store.
     let identity = identity(options)?;
-    let folder = folder(&command.store, &identity)?;
+    let folder = folder(chosen, &identity)?;
     let threads = input::threads(options);
-    let work: u64 = indexed(threads).iter().map(|request| 2 * experiment.work(request)).sum();
-    let progress = Progress::new(work, options.quiet);
+    let progress = Progress::new(experiment.index_work(), options.quiet);
     let made = experiment.index(&folder, &identity, threads, &mut |done| progress.set(done));
     progress.finish();
     let losses = match made {
         Ok(Some(losses)) => losses,
-        Ok(None) => return Ok(ExitCode::from(INTERRUPTED)),
+        Ok(None) => return Ok(None),
         Err(IndexError::Refused(refusal)) => return Err(refusal.into()),
         Err(IndexError::Store(error)) => return Err(Failure::unreadable(error)),
     };
-    let store = Store::open(&folder).map_err(Failure::unreadable)?;
     if !options.quiet {
-        println!("{}: {}", folder.display(), sizes(&store));
         tell(&losses);
     }
+    let store = Store::open(&folder).map_err(Failure::unreadable)?;
     let code = input::exit_code_of(options, &experiment, losses.is_empty());
     std::mem::forget(experiment);
-    Ok(code)
+    Ok(Some(Built { store, code }))
 }
 
 fn tell(losses: &[Loss]) {
@@ -143,12 +165,15 @@ impl Found {
     pub fn table(&self) -> Table {
         let columns = vec![
             Column::text("table"),
+            Column::text("contents"),
             Column::integer("records", Unit::Count),
             Column::integer("lanes", Unit::Count),
         ];
         let tables = self.store.iter().filter(|_| self.state == "complete").flat_map(Store::tables);
         let rows = tables.map(|table| {
-            vec![table.schema().name.as_str().into(), table.rows().into(), u64::from(table.lanes()).into()]
+            let Schema { name, naming, .. } = table.schema();
+            let (name, title) = (name.as_str().into(), naming.title.as_str().into());
+            vec![name, title, table.rows().into(), u64::from(table.lanes()).into()]
         });
         Table::new("store", Shape::Counters, vec![("store", self.words().into())], columns, rows)
     }
@@ -156,8 +181,8 @@ impl Found {
     /// Returns the state and the tables as JSON.
     pub fn json(&self) -> serde_json::Value {
         let tables = self.store.iter().flat_map(Store::tables).map(|table| {
-            let name = &table.schema().name;
-            json!({ "name": name, "records": table.rows(), "lanes": table.lanes() })
+            let Schema { name, naming, .. } = table.schema();
+            json!({ "name": name, "title": naming.title, "records": table.rows(), "lanes": table.lanes() })
         });
         json!({
             "folder": self.folder.display().to_string(),

@@ -36,7 +36,7 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
         selection.refuse("hodo info tells of whole traces")?;
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
-    let store = experiment.contents.events.then(|| index::find(&command.input, &command.store)).flatten();
+    let store = index::find(&command.input, &command.store);
     experiment.with(|traces| {
         let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
         let mut out = Destination::open(command.output.output.as_deref())?;

@@ -25,6 +25,7 @@ mod record;
 mod report;
 mod script;
 mod selection;
+mod serve;
 mod sync;
 mod timeline;
 
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Sync(command) => sync::run(command),
         Command::Export(command) => export::run(command),
         Command::Index(command) => index::run(command),
+        Command::Serve(command) => serve::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Diff(command) => diff::run(command),
         Command::Completions { shell } => arguments::completions(*shell),

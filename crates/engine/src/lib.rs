@@ -53,7 +53,7 @@ pub use find::FileSearchPaths;
 pub use flow_trace::{FlowTrace, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use fold::{Reading, profile};
 pub use guests::GuestFiles;
-pub use history::{Identity, IndexError, indexed};
+pub use history::{Identity, IndexError};
 pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
 pub use losses::Losses;

@@ -128,7 +128,12 @@ pub struct Selection {
 impl Selection {
     /// Whether every thread and CPU is selected.
     pub fn is_of_all(&self) -> bool {
-        self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty() && self.cpus.is_empty()
+        self.is_of_any_thread() && self.cpus.is_empty()
+    }
+
+    /// Whether every thread is selected.
+    pub fn is_of_any_thread(&self) -> bool {
+        self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty()
     }
 
     /// Whether a CPU is selected.

@@ -165,11 +165,19 @@ impl<'a> Pass<'a> {
         earlier
     }
 
-    /// Moves settled rows of the first analysis out of its partial; see [`Analysis::settle`].
+    /// Moves settled rows of the requested analyses out of their partials, to a builder each; see
+    /// [`Analysis::settle`].
     ///
     /// [`Analysis::settle`]: crate::Analysis::settle
-    pub fn settle(&self, states: &mut States, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        if let Some((analysis, partial)) = self.analyses.first().zip(states.partials.first_mut()) {
+    pub fn settle<'r>(
+        &self,
+        states: &mut States,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: impl IntoIterator<Item = &'r mut TableBuilder>,
+    ) {
+        let asked = self.analyses[..self.asked].iter().zip(&mut states.partials);
+        for ((analysis, partial), rows) in asked.zip(rows) {
             analysis.settle(partial, until, of, rows);
         }
     }

@@ -29,6 +29,7 @@ mod finish;
 mod fold;
 mod history;
 mod log;
+mod naming;
 mod query;
 mod reader;
 mod rows;
@@ -36,7 +37,8 @@ mod schema;
 mod writer;
 
 pub use error::{Error, Refused};
-pub use query::{Budget, LaneSlices, Lanes, Slice, Slices, Wanted};
+pub use naming::Naming;
+pub use query::{Budget, LaneSlices, Lanes, Slice, Slices, Wanted, widened};
 pub use reader::{State, Store, Table};
 pub use schema::{Field, Kind, Record, Schema, Shape};
 pub use writer::{Feed, TableId, Writer};

@@ -27,7 +27,7 @@ use crate::{
 pub(crate) const NAME: &str = "growing";
 const MAGIC: [u8; 8] = *b"hodogrow";
 /// The format version of all files.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 const FRAME: [u8; 4] = *b"hodF";
 const FRAME_BYTES: usize = 28;
 /// Bytes of a frame's head at most.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::naming::Naming;
+
 /// The shape of a table's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
@@ -95,6 +97,8 @@ pub struct Schema {
     pub value: Field,
     /// Further columns of a record.
     pub columns: Vec<Field>,
+    /// Names of the table and its lanes, for people.
+    pub naming: Naming,
 }
 
 impl Schema {

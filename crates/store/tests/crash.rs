@@ -10,7 +10,9 @@ use std::{
 };
 
 use fastrand::Rng;
-use hodo_store::{Budget, Error, Field, Kind, Lanes, Record, Schema, Shape, State, Store, Wanted, Writer};
+use hodo_store::{
+    Budget, Error, Field, Kind, Lanes, Naming, Record, Schema, Shape, State, Store, Wanted, Writer,
+};
 
 const ROWS: u64 = 30_000;
 const LANES: u64 = 40;
@@ -24,6 +26,7 @@ fn schema() -> Schema {
         key: vec![Field::new("tid", Kind::Integer)],
         value: Field::new("state", Kind::Name),
         columns: vec![Field::new("number", Kind::Integer)],
+        naming: Naming::default(),
     }
 }
 
@@ -224,5 +227,5 @@ fn a_store_of_another_version_says_so() {
     bytes[8] += 1;
     fs::write(&path, bytes).unwrap();
     let error = Store::open(folder.path()).unwrap_err();
-    assert!(matches!(error, Error::Version { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Version { found: 3, known: 2, .. }), "{error}");
 }

@@ -22,7 +22,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use hodo_store::{Budget, Field, Kind, Lanes, Schema, Shape, Slices, Store, Table, Wanted, Writer};
+use hodo_store::{Budget, Field, Kind, Lanes, Naming, Schema, Shape, Slices, Store, Table, Wanted, Writer};
 use rustix::time::{ClockId, clock_gettime};
 use states::State;
 
@@ -138,6 +138,7 @@ fn feed(folder: &Path, size: Size) -> Outcome<(u64, Writer)> {
         key: vec![Field::new("tid", Kind::Integer)],
         value: Field::new("state", Kind::Integer),
         columns: vec![Field::new("cpu", Kind::Integer)],
+        naming: Naming::default(),
     };
     let writer = Writer::create(folder, "lab")?;
     let table = writer.table(&schema)?;

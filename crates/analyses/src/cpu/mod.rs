@@ -5,6 +5,7 @@
 //! trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt. If the previous thread of a switch
 //! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
 
+mod intervals;
 mod over_time;
 mod stints;
 
@@ -28,6 +29,7 @@ use crate::{
 
 use stints::{Missing, Stint, Stints};
 
+pub use intervals::Intervals;
 pub use over_time::OverTime;
 
 /// The analysis.
@@ -43,7 +45,7 @@ impl Report for CpuReport {
         &Description {
             name: "cpu",
             help: "kernel events: how long each thread ran, how busy each CPU was",
-            views: &["thread", "process", "cpu", "time"],
+            views: &["thread", "process", "cpu", "time", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
         }
@@ -52,6 +54,7 @@ impl Report for CpuReport {
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
         match parameters.selection.view.as_str() {
             "time" => maker.analysis(OverTime),
+            "interval" => maker.analysis(Intervals),
             _ => maker.analysis(CpuUse),
         }
     }
@@ -85,7 +88,9 @@ pub struct Partial {
 
 impl Partial {
     fn ran(&mut self, stint: &Stint) {
-        self.used.of(stint.thread, stint.cpu, ()).time += stint.length();
+        if let Some(thread) = stint.thread {
+            self.used.of(thread, stint.cpu, ()).time += stint.length();
+        }
     }
 }
 

@@ -32,7 +32,9 @@ pub struct Partial {
 
 impl Partial {
     fn ran(&mut self, stint: &Stint) {
-        self.bins.see((stint.thread, stint.cpu), (stint.from, stint.to), 1);
+        if let Some(thread) = stint.thread {
+            self.bins.see((thread, stint.cpu), (stint.from, stint.to), 1);
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use hodo_clock::Nanos;
 use hodo_model::kernel::{Cpus, KernelEvent, Thread};
 use serde::{Deserialize, Serialize};
 
-/// A thread slice: one thread on one CPU from one time to another.
+/// A thread slice: one thread on one CPU from one time to another. The thread is unknown where a switch is missing.
 pub(super) struct Stint {
     pub(super) cpu: u32,
-    pub(super) thread: Thread,
+    pub(super) thread: Option<Thread>,
     pub(super) from: Nanos,
     pub(super) to: Nanos,
 }
@@ -36,18 +36,18 @@ pub(super) struct Missing {
 pub(super) struct Stints(Cpus<Switches>);
 
 impl Switches {
-    /// Adds the following switches, and returns the slice between if its thread is known.
+    /// Adds the following switches, and returns the slice between.
     #[inline]
-    fn then(&mut self, cpu: u32, later: Switches) -> Option<Stint> {
+    fn then(&mut self, cpu: u32, later: Switches) -> Stint {
         let ((from, came), (to, left)) = (self.last, later.first);
         self.last = later.last;
         self.missing.add(later.missing);
-        let stint = Stint { cpu, thread: left, from, to };
-        if came == left {
-            return Some(stint);
+        let thread = (came == left).then_some(left);
+        let stint = Stint { cpu, thread, from, to };
+        if thread.is_none() {
+            self.missing.add(Missing { switches: 1, time: stint.length() });
         }
-        self.missing.add(Missing { switches: 1, time: stint.length() });
-        None
+        stint
     }
 }
 
@@ -65,7 +65,7 @@ impl Stint {
 }
 
 impl Stints {
-    /// Adds a switch, and returns the slice that it ends if its thread is known.
+    /// Adds a switch, and returns the slice that it ends.
     #[inline]
     pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<Stint> {
         let (prev, next) = event.switch()?;
@@ -85,15 +85,34 @@ impl Stints {
             is_first = true;
             later
         });
-        if is_first { None } else { known.then(cpu, later) }
+        if is_first { None } else { Some(known.then(cpu, later)) }
     }
 
     /// The slices before the first switch of each CPU and after its last, within a span of time.
     pub(super) fn ends(&self, (begin, end): (Nanos, Nanos)) -> impl Iterator<Item = Stint> {
-        self.0.all().flat_map(move |(cpu, &Switches { first, last, .. })| {
-            let before = Stint { cpu, thread: first.1, from: begin, to: first.0 };
-            [before, Stint { cpu, thread: last.1, from: last.0, to: end }]
-        })
+        self.before_first(begin).chain(self.after_last(end))
+    }
+
+    /// The slices before the first switch of each CPU.
+    pub(super) fn before_first(&self, begin: Nanos) -> impl Iterator<Item = Stint> {
+        let of = move |(cpu, &Switches { first: (to, thread), .. }): (u32, &Switches)| Stint {
+            cpu,
+            thread: Some(thread),
+            from: begin,
+            to,
+        };
+        self.0.all().map(of)
+    }
+
+    /// The slices after the last switch of each CPU.
+    pub(super) fn after_last(&self, end: Nanos) -> impl Iterator<Item = Stint> {
+        let of = move |(cpu, &Switches { last: (from, thread), .. }): (u32, &Switches)| Stint {
+            cpu,
+            thread: Some(thread),
+            from,
+            to: end,
+        };
+        self.0.all().map(of)
     }
 
     /// What is unknown of each CPU.

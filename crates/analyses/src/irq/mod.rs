@@ -5,12 +5,13 @@
 //! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler last began there, to the next
 //!   begin of the handler.
 
+mod intervals;
 mod off;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -23,6 +24,7 @@ use crate::{
     pairs::{Pairs, Requests},
 };
 
+pub use intervals::Intervals;
 pub use off::{INTERRUPTS_OFF, InterruptsOff};
 
 /// The analysis.
@@ -30,16 +32,27 @@ pub use off::{INTERRUPTS_OFF, InterruptsOff};
 pub struct Interrupts;
 
 /// The report.
-pub const INTERRUPTS: Simple<Interrupts> = Simple {
-    description: Description {
-        name: "irq",
-        help: "kernel events: how long handlers of hard and soft interrupts ran, and how late they began",
-        views: &["handler", "cpu", "slowest"],
-        takes: Takes::CPUS,
-        in_all: true,
-    },
-    analysis: Interrupts,
-};
+#[derive(Clone, Copy, Debug)]
+pub struct InterruptsReport;
+
+impl Report for InterruptsReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "irq",
+            help: "kernel events: how long handlers of hard and soft interrupts ran, and how late they began",
+            views: &["handler", "cpu", "slowest", "interval"],
+            takes: Takes::CPUS,
+            in_all: true,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.selection.view.as_str() {
+            "interval" => maker.analysis(Intervals),
+            _ => maker.analysis(Interrupts),
+        }
+    }
+}
 
 /// What is measured, in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +60,16 @@ enum Phase {
     Hard,
     Soft,
     Raise,
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Hard => "hard",
+            Phase::Soft => "soft",
+            Phase::Raise => "raise",
+        }
+    }
 }
 
 /// A phase of an interrupt number.
@@ -190,12 +213,11 @@ impl Analysis for Interrupts {
 /// The cells of phase, number and name.
 fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Value; 3] {
     let soft = || SOFT.get(number as usize).map(|name| (*name).to_owned());
-    let (kind, name) = match phase {
-        Phase::Hard => ("hard", names.get(&number).cloned()),
-        Phase::Soft => ("soft", soft()),
-        Phase::Raise => ("raise", soft()),
+    let name = match phase {
+        Phase::Hard => names.get(&number).cloned(),
+        Phase::Soft | Phase::Raise => soft(),
     };
-    [kind.into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
+    [phase.name().into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
 }
 
 fn rows(

@@ -4,12 +4,14 @@
 //! length is averaged over the trace; the longest is the maximum that lasted for any time. A thread that waits since
 //! before the trace began counts from the first event that names it.
 
+mod changes;
+
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value, kernel::Threads, only,
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes, Unit, Value, kernel::Threads, only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -21,21 +23,34 @@ use crate::{
     thread_states::{self, Observer, State, StateDelta},
 };
 
+pub use changes::Changes;
+
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue;
 
 /// The report.
-pub const QUEUE: Simple<Queue> = Simple {
-    description: Description {
-        name: "queue",
-        help: "kernel events: how many threads waited for each CPU",
-        views: &["cpu", "time"],
-        takes: Takes::CPUS,
-        in_all: true,
-    },
-    analysis: Queue,
-};
+#[derive(Clone, Copy, Debug)]
+pub struct QueueReport;
+
+impl Report for QueueReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "queue",
+            help: "kernel events: how many threads waited for each CPU",
+            views: &["cpu", "time", "change"],
+            takes: Takes::CPUS,
+            in_all: true,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.selection.view.as_str() {
+            "change" => maker.analysis(Changes),
+            _ => maker.analysis(Queue),
+        }
+    }
+}
 
 /// A run queue.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

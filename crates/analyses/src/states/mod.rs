@@ -16,8 +16,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first},
+    columns::{duration_cells, duration_columns, interval_columns, most_first},
     durations::{Durations, add_all},
+    settling::SettlingRows,
     thread_states::{self, Observer, State, StateDelta, Wait},
 };
 
@@ -52,9 +53,6 @@ impl Report for StatesReport {
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals;
 
-/// The most intervals that are kept at a time.
-const MOST_INTERVALS: usize = 1 << 21;
-
 /// Time in states, by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
@@ -85,34 +83,18 @@ impl Times {
     }
 }
 
-/// States with a begin and an end; the begin is unknown for those that began before the trace.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct List {
-    intervals: Vec<(u32, State, Option<Nanos>, Nanos)>,
-    /// The number of intervals that the table has already emitted.
-    settled: u64,
-    left_out: u64,
-}
+/// Thread, state and begin of each interval; the begin is unknown for those that began before the trace.
+type List = SettlingRows<(u32, State, Option<Nanos>)>;
 
 impl Observer for List {
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, time: Nanos) {
         if let Some((since, state)) = before {
-            self.see((tid, state, Some(since), time));
+            self.see(time, (tid, state, Some(since)));
         }
     }
 
     fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
-        self.see((tid, State::Running(cpu), since, until));
-    }
-}
-
-impl List {
-    fn see(&mut self, interval: (u32, State, Option<Nanos>, Nanos)) {
-        if self.intervals.len() < MOST_INTERVALS {
-            self.intervals.push(interval);
-        } else {
-            self.left_out += 1;
-        }
+        self.see(until, (tid, State::Running(cpu), since));
     }
 }
 
@@ -259,10 +241,7 @@ impl Analysis for Intervals {
     }
 
     fn heading(&self) -> Option<Heading> {
-        let mut columns = vec![
-            Column::integer("begin_ns", Unit::Nanoseconds),
-            Column::integer("duration_ns", Unit::Nanoseconds),
-        ];
+        let mut columns = interval_columns().to_vec();
         columns.extend(who());
         columns.extend([Column::name("state"), Column::integer("cpu", Unit::None), Column::name("call")]);
         Some(Heading { name: "states", shape: Shape::Intervals, columns })
@@ -276,28 +255,26 @@ impl Analysis for Intervals {
         rows: &mut TableBuilder,
     ) {
         let Some(list) = partial.observer() else { return };
-        // Later intervals end at `until` at the earliest; the order of those that end at the same time is unknown yet.
-        let settled: Vec<_> = list.intervals.extract_if(.., |&mut (.., to)| to < until).collect();
-        list.settled += add_rows(settled, of, rows);
+        list.settled += add_rows(list.settle(until), of, rows);
     }
 
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let List { intervals, settled, left_out } = only(partials).finish(of.span.1);
+        let mut list = only(partials).finish(of.span.1);
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = settled + add_rows(intervals, of, &mut rows);
-        rows.finish(vec![("intervals", count.into()), ("left_out", left_out.into())])
+        let count = list.settled + add_rows(list.rest(), of, &mut rows);
+        rows.finish(vec![("intervals", count.into()), ("left_out", list.left_out.into())])
     }
 }
 
 /// Adds the selected intervals by end. Returns how many.
 fn add_rows(
-    intervals: Vec<(u32, State, Option<Nanos>, Nanos)>,
+    intervals: Vec<(Nanos, (u32, State, Option<Nanos>))>,
     of: &FinishContext<'_>,
     rows: &mut TableBuilder,
 ) -> u64 {
     let mut wanted: Vec<(Nanos, u32, Nanos, State)> = intervals
         .into_iter()
-        .map(|(tid, state, from, to)| (to, tid, from.unwrap_or(of.span.0), state))
+        .map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state))
         .filter(|&(_, tid, _, state)| {
             let on = match state {
                 State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),

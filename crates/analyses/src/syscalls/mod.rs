@@ -1,5 +1,7 @@
 //! `syscalls`: how often was each system call made, how long did it take, did it fail?
 
+mod intervals;
+
 use std::hash::Hash;
 
 use hodo_clock::Nanos;
@@ -17,6 +19,8 @@ use crate::{
     system_calls::{Calls, INTEREST, LongCall, OfName, Sums, WithLongest},
 };
 
+pub use intervals::Intervals;
+
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Syscalls;
@@ -30,7 +34,7 @@ impl Report for SyscallsReport {
         &Description {
             name: "syscalls",
             help: "kernel events: how often each system call was made, how long it took, its errors",
-            views: &["call", "thread", "slowest"],
+            views: &["call", "thread", "slowest", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
         }
@@ -39,6 +43,7 @@ impl Report for SyscallsReport {
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
         match parameters.selection.view.as_str() {
             "slowest" => maker.analysis(Slowest),
+            "interval" => maker.analysis(Intervals),
             "" | "call" if parameters.alone && parameters.selection.is_of_all() => maker.analysis(OfAll),
             _ => maker.analysis(Syscalls),
         }

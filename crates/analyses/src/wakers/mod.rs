@@ -3,9 +3,12 @@
 //! The waker is the thread that ran on the CPU of a `sched_wakeup` or `sched_wakeup_new`; wake-ups by interrupts count
 //! to the interrupted thread. The latency lasts from a thread's last wake-up to the `sched_switch` to it.
 
+mod wakeups;
+
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes, Unit,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -18,21 +21,34 @@ use crate::{
     per_thread_sums::PerThreadSums,
 };
 
+pub use wakeups::Wakeups as Each;
+
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Wakers;
 
 /// The report.
-pub const WAKERS: Simple<Wakers> = Simple {
-    description: Description {
-        name: "wakers",
-        help: "kernel events: which thread woke which, how often, and how long until it ran",
-        views: &["pair"],
-        takes: Takes::THREADS_AND_CPUS,
-        in_all: true,
-    },
-    analysis: Wakers,
-};
+#[derive(Clone, Copy, Debug)]
+pub struct WakersReport;
+
+impl Report for WakersReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "wakers",
+            help: "kernel events: which thread woke which, how often, and how long until it ran",
+            views: &["pair", "wakeup"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.selection.view.as_str() {
+            "wakeup" => maker.analysis(Each),
+            _ => maker.analysis(Wakers),
+        }
+    }
+}
 
 /// Wake-ups of one thread by another.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

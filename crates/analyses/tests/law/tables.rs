@@ -107,7 +107,7 @@ fn streamed(
             Some(earlier) => pass.merge(earlier, later),
             None => later,
         };
-        pass.settle(states.insert(merged), until, &of, &mut rows);
+        pass.settle(states.insert(merged), until, &of, [&mut rows]);
     }
     let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true }));
     let last = table(pass, &last, events, names, &selection).remove(0);

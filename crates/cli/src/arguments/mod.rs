@@ -56,6 +56,8 @@ pub enum Command {
     Export(Chosen<Export>),
     /// A store of what happened, for quick answers: which thread was in which state, at any time
     Index(Chosen<Index>),
+    /// What happened for the trace viewers of VS Code and Theia, on this machine only
+    Serve(Chosen<Serve>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Chosen<Annotate>),
     /// What changed between two recordings, groups of recordings, times or executions
@@ -301,6 +303,23 @@ pub struct Index {
     pub input: Input,
     #[command(flatten)]
     pub store: StoreFolder,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo serve --tsp kernel-trace/
+  hodo serve --tsp --port 8081 perf.data kernel-trace/")]
+pub struct Serve {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub store: StoreFolder,
+    /// The trace server protocol, version 0.6
+    #[arg(long, required = true)]
+    pub tsp: bool,
+    /// Port on 127.0.0.1; 0 is any free one
+    #[arg(long, value_name = "N", default_value_t = 8080)]
+    pub port: u16,
 }
 
 /// Where a store lies.

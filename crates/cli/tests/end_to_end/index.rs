@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use hodo_store::{Budget, Lanes, State, Store, Wanted};
+use hodo_store::{Budget, Kind, Lanes, State, Store, Wanted};
 use serde_json::Value;
 
 use crate::run::{Folder, command, hodo, wait};
@@ -26,58 +26,85 @@ fn state(trace: &str, store: &str) -> Value {
     hodo(&["info", "--format", "json", "--store", store, trace]).fine().json()["store"].clone()
 }
 
+/// The tables of events: the name of the report, the view, the columns of a lane's key, and the value's column or columns
+/// of the other lane.
+const TABLES: &[(&str, &str, &[&str], &[&str])] = &[
+    ("cpu", "interval", &["cpu"], &["comm"]),
+    ("irq", "interval", &["cpu", "kind"], &["name"]),
+    ("queue", "change", &["cpu"], &["waiting"]),
+    ("states", "interval", &["pid", "tid", "comm"], &["state"]),
+    ("syscalls", "interval", &["pid", "tid", "comm"], &["call"]),
+    ("wakers", "wakeup", &["waker_pid", "waker_tid", "waker"], &["woken_pid", "woken_tid", "woken"]),
+];
+
 #[test]
-fn a_store_has_the_intervals_that_the_report_has() {
+fn a_store_has_the_rows_that_the_reports_have() {
     let folder = Folder::new();
     let (trace, store) = (trace(&folder), folder.file("store"));
     assert_eq!(state(&trace, &store)["state"], "none");
     for jobs in ["1", "3"] {
         let said = hodo(&["index", "-j", jobs, "--store", &store, &trace]).fine();
         assert!(said.stdout.contains(" records, "), "{said:?}");
-        let report =
-            hodo(&["report", "states", "--by", "interval", "--format", "json", &trace]).fine().json();
-        check(&store, &report);
+        let store = Store::open(Path::new(&store)).unwrap();
+        assert_eq!(store.state(), State::Complete);
+        for &(report, view, key, value) in TABLES {
+            let rows = hodo(&["report", report, "--by", view, "--format", "json", &trace]).fine().json();
+            check(&store, report, &rows, key, value);
+        }
     }
     let found = state(&trace, &store);
     assert_eq!(found["state"], "complete");
     let names: Vec<&Value> = found["tables"].as_array().unwrap().iter().map(|table| &table["name"]).collect();
-    assert_eq!(names, ["states", "losses"]);
+    assert_eq!(names, ["cpu", "irq", "queue", "states", "syscalls", "wakers", "losses"]);
     let text = hodo(&["info", "--store", &store, &trace]).fine().stdout;
-    assert!(text.contains(&store) && text.contains("states"), "{text}");
+    assert!(text.contains(&store) && text.contains("states of threads"), "{text}");
 }
 
-/// Compares a store with the rows of the report.
+/// A record in words: its begin and duration, its lane's key, its value or the key of the other lane.
+type InWords = (u64, u64, Vec<String>, Vec<String>);
+
+/// Compares a table of a store with the rows of its report.
 #[track_caller]
-fn check(store: &str, report: &Value) {
-    let store = Store::open(Path::new(store)).unwrap();
-    assert_eq!(store.state(), State::Complete);
-    let table = store.table("states").unwrap();
-    let place = |name: &str| {
-        let columns = report["columns"].as_array().unwrap();
-        columns.iter().position(|column| column["name"] == name).unwrap()
+fn check(store: &Store, name: &str, report: &Value, key: &[&str], value: &[&str]) {
+    let table = store.table(name).unwrap();
+    let columns = report["columns"].as_array().unwrap();
+    let place = |name: &str| columns.iter().position(|column| column["name"] == name);
+    let words = |row: &Value, names: &[&str]| -> Vec<String> {
+        let word = |cell: &Value| match cell {
+            Value::Null => "?".to_owned(),
+            Value::String(text) => text.clone(),
+            number => number.to_string(),
+        };
+        names.iter().map(|name| word(&row[place(name).unwrap()])).collect()
     };
-    let number = |row: &Value, name: &str| row[place(name)].as_u64().unwrap();
-    let rows = report["rows"].as_array().unwrap();
-    let mut expected: Vec<(u64, u64, u64, String)> = rows
-        .iter()
+    let time = |row: &Value, name: &str| row[place(name)?].as_u64();
+    let rows = report["rows"].as_array().unwrap().iter();
+    let mut expected: Vec<InWords> = rows
         .map(|row| {
-            let state = row[place("state")].as_str().unwrap().to_owned();
-            (number(row, "begin_ns"), number(row, "duration_ns"), number(row, "tid"), state)
+            let begin = time(row, "begin_ns").or(time(row, "at_ns")).unwrap();
+            (begin, time(row, "duration_ns").unwrap_or(0), words(row, key), words(row, value))
         })
         .collect();
+    let schema = table.schema();
     let all = table.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap();
-    let of = |lane| table.key(lane).unwrap()[0].unwrap();
-    let mut found: Vec<(u64, u64, u64, String)> = all
+    let of_lane = |lane: u32| -> Vec<String> {
+        let cells = schema.key.iter().zip(table.key(lane).unwrap());
+        cells.map(|(field, cell)| store.words(field.kind, *cell)).collect()
+    };
+    let mut found: Vec<InWords> = all
         .iter()
         .map(|record| {
-            let state = store.name(record.value.unwrap()).unwrap().to_owned();
-            (record.begin, record.end - record.begin, of(record.lane), state)
+            let value = match record.value {
+                Some(lane) if schema.value.kind == Kind::Lane => of_lane(lane as u32),
+                value => vec![store.words(schema.value.kind, value)],
+            };
+            (record.begin, record.end - record.begin, of_lane(record.lane), value)
         })
         .collect();
     expected.sort();
     found.sort();
-    assert!(found.len() > 100);
-    assert_eq!(found, expected);
+    assert!(found.len() > 20, "{name}: {}", found.len());
+    assert_eq!(found, expected, "{name}");
     // A picture counts each record once.
     let (first, last) = table.span().unwrap();
     let picture = table.slices((first, last + 1), Lanes::All, 2, &Budget::default()).unwrap();
@@ -88,7 +115,7 @@ fn check(store: &str, report: &Value) {
             hodo_store::Slices::Cells(cells) => cells.iter().map(|cell| cell.rows as usize).sum(),
         })
         .sum();
-    assert_eq!(records, all.len());
+    assert_eq!(records, all.len(), "{name}");
 }
 
 #[test]
@@ -133,14 +160,48 @@ fn a_store_lies_in_the_cache_of_the_user() {
 }
 
 #[test]
-fn what_has_no_states_has_no_store() {
+fn a_store_of_control_flow_has_its_calls() {
     let folder = Folder::new();
     let store = folder.file("store");
-    let barectf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf/tiny.data");
-    let ran = hodo(&["index", "--store", &store, &barectf.to_string_lossy()]);
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("software events"), "{ran:?}");
-    assert!(!Path::new(&store).exists());
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf");
+    let [recording, code] = ["tiny.data", "symfs"].map(|name| fixtures.join(name).display().to_string());
+    hodo(&["index", "-q", "--symfs", &code, "--store", &store, &recording]).fine();
+    let calls = hodo(&["script", "--calls", "--format", "jsonl", "--symfs", &code, &recording]).fine().stdout;
+    let calls: Vec<Value> = calls.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let number = |call: &Value, name: &str| call[name].as_u64().unwrap();
+    let mut expected: Vec<(u64, u64, u64, u64, String, u64)> = calls
+        .iter()
+        .map(|call| {
+            let [begin, end, tid, depth, instructions] =
+                ["time_ns", "end_ns", "tid", "depth", "instructions"].map(|name| number(call, name));
+            (begin, end, tid, depth, call["function"].as_str().unwrap().to_owned(), instructions)
+        })
+        .collect();
+    let store = Store::open(Path::new(&store)).unwrap();
+    let table = store.table("calls").unwrap();
+    let all = table.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap();
+    let mut found: Vec<(u64, u64, u64, u64, String, u64)> = all
+        .iter()
+        .map(|record| {
+            let key = table.key(record.lane).unwrap();
+            let function = store.name(record.value.unwrap()).unwrap().to_owned();
+            let (tid, depth) = (key[1].unwrap(), key[3].unwrap());
+            (record.begin, record.end, tid, depth, function, record.cells[0].unwrap())
+        })
+        .collect();
+    expected.sort();
+    found.sort();
+    assert!(found.len() > 5, "{}", found.len());
+    assert_eq!(found, expected);
+    let path = store.path(table, 0);
+    assert_eq!((path[0].as_str(), path[3].as_str()), ("Threads", "call stack"));
+}
+
+#[test]
+fn a_part_of_an_input_has_no_store() {
+    let folder = Folder::new();
+    let store = folder.file("store");
     let ran = hodo(&["index", "--time", "1,2", "--store", &store, "x"]);
     assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(!Path::new(&store).exists());
 }

@@ -32,4 +32,5 @@ mod talk;
 mod timeline;
 mod traced;
 mod tracers;
+mod tsp;
 mod wrong_use;

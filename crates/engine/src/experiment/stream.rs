@@ -10,11 +10,12 @@
 
 use hodo_model::{
     Analysis, AnyAnalysis, FinishContext, Heading, Interest, Item, NoSources, Shape, Start, Table,
-    kernel::Threads, pass::Pass, table::RecordBatch,
+    TableBuilder, kernel::Threads, pass::Pass, table::RecordBatch,
 };
 
 use super::{
     Experiment, Outcome, Refusal, Request,
+    request::Analyses,
     run::{OfEvents, Plan, Progress, State, check_events, finish_events},
 };
 use crate::events::{fold_all, plan};
@@ -64,9 +65,28 @@ impl Experiment {
         rows: &mut (dyn FnMut(&RecordBatch) -> bool + Send),
         progress: Progress<'_>,
     ) -> Result<Outcome, Refusal> {
-        request.check()?;
-        let analyses = request.analyses();
-        self.fits(&analyses)?;
+        self.stream_all(std::slice::from_ref(request), &mut |_, batch| rows(batch), progress)
+    }
+
+    /// Streams several tables in one pass. `rows` also receives the number of the request. The requests differ only in
+    /// their reports and views; their analyses do not look at the view.
+    ///
+    /// # Errors
+    /// Returns a refusal if a request does not fit the traces.
+    pub(crate) fn stream_all(
+        &self,
+        requests: &[Request],
+        rows: &mut (dyn FnMut(usize, &RecordBatch) -> bool + Send),
+        progress: Progress<'_>,
+    ) -> Result<Outcome, Refusal> {
+        let mut analyses = Analyses::default();
+        for request in requests {
+            request.check()?;
+            let own = request.analyses();
+            self.fits(&own)?;
+            analyses.events.extend(own.events);
+        }
+        let request = &requests[0];
         let selection = &request.parameters.selection;
         self.with(|traces| {
             check_events(traces, request)?;
@@ -75,11 +95,12 @@ impl Experiment {
             let bytes = traces.events.bytes();
             let names: [&dyn AnyAnalysis; 1] = [&Names];
             let first = plan_of_events.fold_events(&Pass::new(&names), &mut |done| progress(done));
-            let span = first.folded.span();
-            let threads = first.folded.states.threads();
+            let (span, threads) = (first.folded.span(), first.folded.states.threads());
             let of_events = analyses.of_events();
             let pass = Pass::new(&of_events);
-            let mut builder = of_events[0].heading().expect("the request has a heading").builder();
+            let heading =
+                |analysis: &&dyn AnyAnalysis| analysis.heading().expect("the request has a heading");
+            let mut builders: Vec<_> = of_events.iter().map(|own| heading(own).builder()).collect();
             let mut losses = plan_of_events.losses();
             let (folded, names) = fold_all(
                 &traces.events,
@@ -88,34 +109,29 @@ impl Experiment {
                 &plan_of_events.events,
                 &mut losses,
                 |folded, names, done| {
-                    let base = None;
-                    let of = FinishContext {
-                        names,
-                        span,
-                        selection,
-                        threads,
-                        base,
-                        sources: &NoSources,
-                        flow_threads: &[],
-                    };
+                    let (base, sources, flow_threads) = (None, &NoSources, &[][..]);
+                    let of = FinishContext { names, span, selection, threads, base, sources, flow_threads };
                     let until = folded.span().1;
-                    pass.settle(&mut folded.states, until, &of, &mut builder);
-                    while let Some(batch) = builder.full_batch() {
-                        if !rows(&batch) {
-                            return false;
-                        }
-                    }
-                    progress(bytes + done)
+                    pass.settle(&mut folded.states, until, &of, &mut builders);
+                    drain(&mut builders, TableBuilder::full_batch, rows) && progress(bytes + done)
                 },
             );
-            while let Some(batch) = builder.last_batch() {
-                if !rows(&batch) {
-                    break;
-                }
-            }
+            drain(&mut builders, TableBuilder::last_batch, rows);
             let events = Some(OfEvents { folded, names, losses });
             let state = State { events, ..State::default() };
             Ok(finish_events(state, &analyses, selection, request.threads))
         })
     }
+}
+
+/// Passes on the batches that builders have; returns whether to continue.
+fn drain(
+    builders: &mut [TableBuilder],
+    next: fn(&mut TableBuilder) -> Option<RecordBatch>,
+    rows: &mut (dyn FnMut(usize, &RecordBatch) -> bool + Send),
+) -> bool {
+    builders
+        .iter_mut()
+        .enumerate()
+        .all(|(table, builder)| std::iter::from_fn(|| next(builder)).all(|batch| rows(table, &batch)))
 }

@@ -102,7 +102,28 @@ impl Table<'_> {
         limit: usize,
         budget: &Budget,
     ) -> Result<Vec<Record>, Error> {
-        let filter = Filter::new(wanted, self)?;
+        self.filtered(&Filter::new(wanted, self)?, after, limit, budget)
+    }
+
+    /// As [`Table::records`] of all lanes from an instant on, the last one included.
+    pub(super) fn records_from(
+        &self,
+        first: u64,
+        after: Option<&Record>,
+        limit: usize,
+        budget: &Budget,
+    ) -> Result<Vec<Record>, Error> {
+        let filter = Filter { span: (first, u64::MAX), ..Filter::new(&Wanted::ALL, self)? };
+        self.filtered(&filter, after, limit, budget)
+    }
+
+    fn filtered(
+        &self,
+        filter: &Filter<'_>,
+        after: Option<&Record>,
+        limit: usize,
+        budget: &Budget,
+    ) -> Result<Vec<Record>, Error> {
         let mut blocks = filter.blocks(self);
         blocks.retain(|(_, zone)| after.is_none_or(|after| zone.begins.1 >= after.begin));
         blocks.sort_unstable_by_key(|(_, zone)| zone.begins.0);

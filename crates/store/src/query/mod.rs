@@ -3,13 +3,14 @@
 mod at;
 mod change;
 mod find;
+mod page;
 mod scan;
 mod slices;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
 pub use find::Wanted;
-pub use slices::{LaneSlices, Slice, Slices};
+pub use slices::{LaneSlices, Slice, Slices, widened};
 
 /// The lanes of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

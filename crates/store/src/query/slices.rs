@@ -98,14 +98,8 @@ impl Table<'_> {
         if behind <= begin || most == 0 {
             return Err(Refused::EmptySpan.into());
         }
-        let cells_of = |digits: u32| (cell(begin, digits), cell(behind - 1, digits));
-        let fits = |digits: &u32| {
-            let (first, last) = cells_of(*digits);
-            last - first < most as u64
-        };
-        let digits = (0..=64).step_by(2).find(fits).expect("all time is one cell of 64 digits");
+        let (digits, cells) = cells_of((begin, behind), most);
         let set = LaneSet::new(lanes, self.data.keys.len());
-        let cells = cells_of(digits);
         let mut picture = Picture { table: *self, digits, cells, most, lanes: BTreeMap::new() };
         let mut scan = Scan::new(self.data, budget);
         for part in &self.data.parts {
@@ -116,6 +110,27 @@ impl Table<'_> {
         let lane = |(lane, of): (u32, Lane)| LaneSlices { lane, slices: of.slices(most, digits, kind) };
         Ok(picture.lanes.into_iter().map(lane).collect())
     }
+}
+
+/// Returns the span that [`Table::slices`] of a span covers: its first instant and its last.
+///
+/// # Panics
+/// If the span is empty or `most` is 0.
+pub fn widened(span: (u64, u64), most: usize) -> (u64, u64) {
+    let (digits, (first, last)) = cells_of(span, most);
+    (start(first, digits), end(last, digits))
+}
+
+/// Returns the binary logarithm of the width of the cells of a span, and the first and the last of them.
+fn cells_of((begin, behind): (u64, u64), most: usize) -> (u32, (u64, u64)) {
+    assert!(begin < behind && most > 0, "a span has instants and cells");
+    let cells = |digits: u32| (cell(begin, digits), cell(behind - 1, digits));
+    let fits = |digits: &u32| {
+        let (first, last) = cells(*digits);
+        last - first < most as u64
+    };
+    let digits = (0..=64).step_by(2).find(fits).expect("all time is one cell of 64 digits");
+    (digits, cells(digits))
 }
 
 impl Picture<'_> {

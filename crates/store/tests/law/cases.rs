@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fastrand::Rng;
-use hodo_store::{Error, Field, Kind, Record, Schema, Shape, Store, Writer};
+use hodo_store::{Error, Field, Kind, Naming, Record, Schema, Shape, Store, Writer};
 
 use crate::plain::Plain;
 
@@ -35,6 +35,14 @@ impl Case {
             key: vec![Field::new("number", Kind::Integer), Field::new("name", Kind::Name)],
             value: Field::new("value", self.value),
             columns: self.columns.iter().enumerate().map(field).collect(),
+            naming: self.naming(),
+        }
+    }
+
+    fn naming(&self) -> Naming {
+        Naming {
+            title: "numbers".to_owned(),
+            path: ["Lanes", "{name} ({number})"].map(str::to_owned).to_vec(),
         }
     }
 

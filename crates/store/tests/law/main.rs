@@ -164,7 +164,7 @@ fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
             assert!(found(table), "{of}, {way:?}: {what}: {begin}..{end}, lane {lane} of {lanes:?}");
         }
     };
-    match rng.u32(0..6) {
+    match rng.u32(0..8) {
         0 => {
             let expected = plain.at(begin, lanes);
             same("at", &mut |table| table.at(begin, lanes, &budget).unwrap() == expected);
@@ -176,6 +176,16 @@ fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
         2 => {
             let expected = plain.previous_change(lane, end);
             same("previous", &mut |table| table.previous_change(lane, end, &budget).unwrap() == expected);
+        }
+        6 => {
+            let time = begin.min(u64::MAX - 1);
+            let expected = plain.begun(time);
+            same("begun", &mut |table| table.begun(time, &budget).unwrap() == expected);
+        }
+        7 => {
+            let (index, limit) = (rng.u64(0..=plain.records.len() as u64), rng.usize(0..50));
+            let expected = plain.page(index as usize, limit);
+            same("page", &mut |table| table.page(index, limit, &budget).unwrap() == expected);
         }
         kind @ (3 | 4) => {
             let record = &plain.records[rng.usize(0..plain.records.len())];
@@ -247,6 +257,9 @@ fn lanes_and_names_are_in_order_whatever_came_first() {
         let numbers: Vec<_> = (0..case.lanes).map(|lane| table.key(lane).unwrap()[0]).collect();
         assert_eq!(numbers, (0..case.lanes).map(|lane| Some(lane.into())).collect::<Vec<_>>());
         assert_eq!(store.name(3), Some("name 00000003"));
+        let cells = table.key(3).unwrap();
+        let name = store.words(Kind::Name, cells[1]);
+        assert_eq!(store.path(table, 3), ["Lanes".to_owned(), format!("{name} (3)")]);
     }
 }
 

@@ -68,6 +68,16 @@ impl Plain {
         all
     }
 
+    pub fn begun(&self, time: u64) -> u64 {
+        self.records.iter().filter(|record| record.begin < time).count() as u64
+    }
+
+    pub fn page(&self, index: usize, limit: usize) -> Vec<Record> {
+        let mut all: Vec<&Record> = self.records.iter().collect();
+        all.sort_by_key(|record| (record.begin, *record));
+        all.into_iter().skip(index).take(limit).cloned().collect()
+    }
+
     pub fn longest(&self, wanted: &Wanted<'_>, limit: usize) -> Vec<Record> {
         let mut all: Vec<&Record> = self.wanted(wanted).collect();
         all.sort_by_key(|record| (std::cmp::Reverse(record.end - record.begin), record.begin, *record));

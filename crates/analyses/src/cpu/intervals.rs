@@ -1,0 +1,115 @@
+//! `cpu --by interval`: which thread ran on each CPU, from when to when?
+//!
+//! Idleness has no row. Where a switch is missing, the thread is unknown, and the row has no thread.
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    kernel::{Kind, Thread, Threads, field::switch},
+    only,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{columns::interval_columns, settling::SettlingRows};
+
+use super::stints::{Stint, Stints};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals;
+
+/// CPU, thread and begin of each interval.
+type Row = (u32, Option<Thread>, Nanos);
+
+/// Thread slices of each CPU.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    stints: Stints,
+    rows: SettlingRows<Row>,
+    /// The slices before the first switch of each CPU have left if they ended before this time.
+    until: Nanos,
+}
+
+impl Partial {
+    fn ran(&mut self, stint: &Stint) {
+        self.rows.see(stint.to, (stint.cpu, stint.thread, stint.from));
+    }
+}
+
+impl Analysis for Intervals {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(const { &[(Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID])] })
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        if let Some(stint) = partial.stints.see(event) {
+            partial.ran(&stint);
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        earlier.rows.add(later.rows, |row| row);
+        earlier.stints.add(later.stints).iter().for_each(|stint| earlier.ran(stint));
+        earlier
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        let mut columns = interval_columns().to_vec();
+        columns.extend([
+            Column::integer("cpu", Unit::None),
+            Column::name("comm"),
+            Column::integer("tid", Unit::None),
+            Column::integer("pid", Unit::None).secondary(),
+        ]);
+        Some(Heading { name: "cpu", shape: Shape::Intervals, columns })
+    }
+
+    fn settle(&self, partial: &mut Partial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let from = std::mem::replace(&mut partial.until, until);
+        let before = partial.stints.before_first(of.span.0).filter(|stint| (from..until).contains(&stint.to));
+        let mut settled = partial.rows.settle(until);
+        settled.extend(before.map(|stint| (stint.to, (stint.cpu, stint.thread, stint.from))));
+        partial.rows.settled += add_rows(settled, of, rows);
+    }
+
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+        let mut whole = only(partials);
+        let mut rest = whole.rows.rest();
+        let before = whole.stints.before_first(of.span.0).filter(|stint| stint.to >= whole.until);
+        let ends = before.chain(whole.stints.after_last(of.span.1));
+        rest.extend(ends.map(|stint| (stint.to, (stint.cpu, stint.thread, stint.from))));
+        let mut rows = self.heading().expect("its rows may leave").builder();
+        let count = whole.rows.settled + add_rows(rest, of, &mut rows);
+        rows.finish(vec![("intervals", count.into()), ("left_out", whole.rows.left_out.into())])
+    }
+}
+
+/// Adds the selected intervals by end. Returns how many.
+fn add_rows(intervals: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+    let settled = |(to, (cpu, thread, from)): (Nanos, Row)| {
+        (to, cpu, from, thread.map(|thread| of.threads.settled(thread)))
+    };
+    let is_wanted = |&(_, cpu, _, thread): &(Nanos, u32, Nanos, Option<Thread>)| {
+        let of_thread = match thread {
+            Some(thread) => !thread.is_idle() && of.threads.wanted(thread, of.selection),
+            None => of.selection.is_of_any_thread(),
+        };
+        of_thread && of.selection.wants_cpu(cpu)
+    };
+    let mut wanted: Vec<_> = intervals.into_iter().map(settled).filter(is_wanted).collect();
+    wanted.sort_unstable();
+    for &(to, cpu, from, thread) in &wanted {
+        let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into(), u64::from(cpu).into()];
+        let unknown = [Value::Null, Value::Null, Value::Null];
+        row.extend(thread.map_or(unknown, |thread| of.threads.cells(thread)));
+        rows.row(row.iter().map(Value::cell));
+    }
+    wanted.len() as u64
+}

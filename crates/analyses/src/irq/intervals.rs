@@ -1,0 +1,132 @@
+//! `irq --by interval`: each run of a handler, from its begin to its end.
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    kernel::{Kind, Threads, field},
+    only,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
+
+use super::{Phase, SOFT, key};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals;
+
+/// A handler's begin, and its name.
+type Begin = (Nanos, Box<str>);
+/// End, CPU and number.
+type End = (Nanos, u32, u32);
+/// CPU, phase, number, begin and name.
+type Row = (u32, Phase, u32, Nanos, Box<str>);
+
+/// Complete runs of handlers, and those in progress.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    hard: Pairs<Begin, End>,
+    soft: Pairs<Begin, End>,
+    rows: SettlingRows<Row>,
+}
+
+fn row(phase: Phase, (begin, name): Begin, (end, cpu, number): End) -> (Nanos, Row) {
+    (end, (cpu, phase, number, begin, name))
+}
+
+impl Analysis for Intervals {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&[
+            (Kind::IrqEntry, &[field::irq::IRQ, field::irq::NAME]),
+            (Kind::IrqExit, &[field::irq::IRQ]),
+            (Kind::SoftirqEntry, &[field::softirq::VEC]),
+            (Kind::SoftirqExit, &[field::softirq::VEC]),
+        ])
+        .without_threads()
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        let Partial { hard, soft, rows } = partial;
+        let Some(number) = event.integer(0).map(|number| number as u32) else { return };
+        let (key, end) = (key(event.cpu, number), (event.time, event.cpu, number));
+        let complete = match event.kind {
+            Kind::IrqEntry => {
+                let name = String::from_utf8_lossy(event.text(field::irq::NAME).unwrap_or_default());
+                return hard.begin(key, (event.time, name.into()));
+            }
+            Kind::IrqExit => hard.end(key, end).map(|(begin, end)| row(Phase::Hard, begin, end)),
+            Kind::SoftirqEntry => {
+                let name = SOFT.get(number as usize).copied().unwrap_or_default();
+                return soft.begin(key, (event.time, name.into()));
+            }
+            Kind::SoftirqExit => soft.end(key, end).map(|(begin, end)| row(Phase::Soft, begin, end)),
+            _ => None,
+        };
+        complete.into_iter().for_each(|(end, row)| rows.see(end, row));
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        let Partial { hard, soft, rows } = &mut earlier;
+        rows.add(later.rows, |row| row);
+        let mut see = |(end, row)| rows.see(end, row);
+        hard.add(later.hard, |begin, end| see(row(Phase::Hard, begin, end)));
+        soft.add(later.soft, |begin, end| see(row(Phase::Soft, begin, end)));
+        earlier
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        let mut columns = interval_columns().to_vec();
+        columns.extend([
+            Column::integer("cpu", Unit::None),
+            Column::name("kind"),
+            Column::integer("number", Unit::None),
+            Column::name("name"),
+        ]);
+        Some(Heading { name: "irq", shape: Shape::Intervals, columns })
+    }
+
+    fn settle(&self, partial: &mut Partial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.rows.settle(until);
+        partial.rows.settled += add_rows(settled, of, rows);
+    }
+
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+        let Partial { hard, soft, rows: mut runs } = only(partials);
+        let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
+        let mut rows = self.heading().expect("its rows may leave").builder();
+        let count = runs.settled + add_rows(runs.rest(), of, &mut rows);
+        rows.finish(vec![
+            ("intervals", count.into()),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+            ("left_out", runs.left_out.into()),
+        ])
+    }
+}
+
+/// Adds the runs on the selected CPUs by end. Returns how many.
+fn add_rows(mut runs: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+    runs.retain(|(_, (cpu, ..))| of.selection.wants_cpu(*cpu));
+    runs.sort_unstable();
+    for (end, (cpu, phase, number, begin, name)) in &runs {
+        let name = if name.is_empty() { Value::Null } else { Value::from(&**name) };
+        let row = [
+            begin.0.into(),
+            end.0.saturating_sub(begin.0).into(),
+            u64::from(*cpu).into(),
+            phase.name().into(),
+            u64::from(*number).into(),
+            name,
+        ];
+        rows.row(row.iter().map(Value::cell));
+    }
+    runs.len() as u64
+}

@@ -1,0 +1,98 @@
+//! `syscalls --by interval`: each call, from its begin to its end.
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    kernel::Threads, only,
+};
+
+use crate::{
+    columns::interval_columns,
+    settling::SettlingRows,
+    system_calls::{Calls, EndedCall, INTEREST},
+};
+
+use super::called;
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals;
+
+impl Analysis for Intervals {
+    type Partial = Calls<SettlingRows<EndedCall>>;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&INTEREST)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
+        Calls::default()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        partial.see(event);
+    }
+
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
+        earlier.add(later, threads);
+        earlier
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        let mut columns = interval_columns().to_vec();
+        columns.extend([
+            Column::name("comm"),
+            Column::integer("tid", Unit::None),
+            Column::integer("pid", Unit::None).secondary(),
+            Column::name("call"),
+            Column::signed("result", Unit::None),
+            Column::integer("cpu", Unit::None).secondary(),
+        ]);
+        Some(Heading { name: "syscalls", shape: Shape::Intervals, columns })
+    }
+
+    fn settle(
+        &self,
+        partial: &mut Self::Partial,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        let calls = partial.complete_mut();
+        calls.settled += add_rows(calls.settle(until), of, rows);
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let mut whole = only(partials);
+        let mut rows = self.heading().expect("its rows may leave").builder();
+        let calls = whole.complete_mut();
+        let count = calls.settled + add_rows(calls.rest(), of, &mut rows);
+        let left_out = calls.left_out;
+        let (unmatched, unfinished) = whole.left();
+        rows.finish(vec![
+            ("calls", count.into()),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+            ("left_out", left_out.into()),
+        ])
+    }
+}
+
+/// Adds the selected calls by end. Returns how many.
+fn add_rows(calls: Vec<(Nanos, EndedCall)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+    let settled = |(end, call): (Nanos, EndedCall)| (end, call.known(|thread| of.threads.settled(thread)));
+    let is_wanted = |(_, call): &(Nanos, EndedCall)| {
+        of.threads.wanted(call.thread, of.selection) && of.selection.wants_cpu(call.cpu)
+    };
+    let mut wanted: Vec<_> = calls.into_iter().map(settled).filter(is_wanted).collect();
+    wanted.sort_unstable();
+    for &(end, EndedCall { cpu, thread, begin, name, result }) in &wanted {
+        let mut row: Vec<Value> = vec![begin.0.into(), end.0.saturating_sub(begin.0).into()];
+        row.extend(of.threads.cells(thread));
+        row.extend([called(of.names, name).into(), result.into(), u64::from(cpu).into()]);
+        rows.row(row.iter().map(Value::cell));
+    }
+    wanted.len() as u64
+}

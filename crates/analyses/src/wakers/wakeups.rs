@@ -1,0 +1,91 @@
+//! `wakers --by wakeup`: each wake-up, with the thread that woke and the thread that was woken.
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    kernel::{Kind, Thread, Threads, field::wakeup},
+    only,
+};
+
+use crate::settling::SettlingRows;
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Wakeups;
+
+/// The CPU of the waker, the waker and the tid of the woken thread.
+type Row = (u32, Thread, u32);
+
+impl Analysis for Wakeups {
+    type Partial = SettlingRows<Row>;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&[(Kind::SchedWakeup, &[wakeup::TID])])
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
+        SettlingRows::default()
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        if let (Kind::SchedWakeup, Some(tid)) = (event.kind, event.integer(wakeup::TID)) {
+            partial.see(event.time, (event.cpu, event.thread, tid as u32));
+        }
+    }
+
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
+        earlier.add(later, |(cpu, waker, woken)| (cpu, threads.known(waker), woken));
+        earlier
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        let columns = vec![
+            Column::integer("at_ns", Unit::Nanoseconds),
+            Column::name("waker"),
+            Column::integer("waker_tid", Unit::None),
+            Column::integer("waker_pid", Unit::None).secondary(),
+            Column::name("woken"),
+            Column::integer("woken_tid", Unit::None),
+            Column::integer("woken_pid", Unit::None).secondary(),
+            Column::integer("cpu", Unit::None),
+        ];
+        Some(Heading { name: "wakers", shape: Shape::Points, columns })
+    }
+
+    fn settle(
+        &self,
+        partial: &mut Self::Partial,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        let settled = partial.settle(until);
+        partial.settled += add_rows(settled, of, rows);
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let mut whole = only(partials);
+        let mut rows = self.heading().expect("its rows may leave").builder();
+        let count = whole.settled + add_rows(whole.rest(), of, &mut rows);
+        rows.finish(vec![("wakeups", count.into()), ("left_out", whole.left_out.into())])
+    }
+}
+
+/// Adds the wake-ups by the selected threads in order of time. Returns how many.
+fn add_rows(wakeups: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+    let settled = |(time, (cpu, waker, woken))| (time, cpu, of.threads.settled(waker), woken);
+    let is_wanted = |&(_, cpu, waker, _): &(Nanos, u32, Thread, u32)| {
+        of.threads.wanted(waker, of.selection) && of.selection.wants_cpu(cpu)
+    };
+    let mut wanted: Vec<_> = wakeups.into_iter().map(settled).filter(is_wanted).collect();
+    wanted.sort_unstable();
+    for &(time, cpu, waker, woken) in &wanted {
+        let mut row: Vec<Value> = vec![time.0.into()];
+        row.extend(of.threads.cells(waker));
+        row.extend(of.threads.cells(Thread::new(woken.into(), 0)));
+        row.push(u64::from(cpu).into());
+        rows.row(row.iter().map(Value::cell));
+    }
+    wanted.len() as u64
+}

@@ -1,0 +1,35 @@
+//! `hodo serve`: the store of inputs for the trace viewers of VS Code and Theia.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use hodo_tsp::{PREFIX, Service};
+
+use crate::{
+    arguments::Serve,
+    failure::{Failure, INTERRUPTED},
+    index,
+};
+
+/// Runs the command.
+pub fn run(command: &Serve) -> Result<ExitCode, Failure> {
+    let Some(store) = index::open(&command.input, &command.store)? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let service = Service::new(store, &command.input.files);
+    let served = hodo_tsp::serve(service, command.port, |address| {
+        println!("http://{address}{PREFIX}");
+        // A program that starts the server waits for this line.
+        let _ = io::stdout().flush();
+    });
+    match served {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Failure::usage(format!(
+            "port {} is in use: choose another one with --port, or any free one with --port 0",
+            command.port
+        ))),
+        Err(error) => Err(Failure::unreadable(error)),
+    }
+}

@@ -1,0 +1,101 @@
+//! `hodo serve --tsp`, asked by the protocol's own client.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::{Map, Value};
+
+use crate::run::{Folder, command, hodo, wait};
+
+/// The client, what checks answers against the schema, and JSON with 64-bit integers. The client asks for another
+/// json-bigint, from a commit.
+const PACKAGES: &str = r#"{
+    "private": true,
+    "dependencies": { "tsp-typescript-client": "0.9.0", "json-bigint": "1.0.0", "ajv": "8.17.1", "yaml": "2.8.1" },
+    "overrides": { "json-bigint": "$json-bigint" }
+}"#;
+
+/// The reports whose rows the server shows, and their views.
+const REPORTS: &[(&str, &str)] = &[
+    ("cpu", "interval"),
+    ("irq", "interval"),
+    ("queue", "change"),
+    ("states", "interval"),
+    ("syscalls", "interval"),
+    ("wakers", "wakeup"),
+];
+
+/// Installs the packages once, and returns the folder with them.
+fn modules() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tsp-client");
+    let list = folder.join("package.json");
+    let modules = folder.join("node_modules");
+    if fs::read_to_string(&list).is_ok_and(|known| known == PACKAGES) && modules.exists() {
+        return modules;
+    }
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(&list, PACKAGES).unwrap();
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
+    let made = npm.output().expect("npm, of Node.js 18 or later, installs the client of the trace server protocol");
+    assert!(made.status.success(), "{made:?}");
+    modules
+}
+
+/// A server, which ends with the test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Server {
+        let mut child = command(&[&["serve", "--tsp", "--port", "0"], arguments].concat()).spawn().unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Server { child, address: address.trim().to_owned() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_protocols_client_finds_what_the_reports_have() {
+    let folder = Folder::new();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/lttng2.13-kernel");
+    let (trace, store) = (trace.display().to_string(), folder.file("store"));
+    let table = |&(report, view): &(&str, &str)| {
+        let rows = hodo(&["report", report, "--by", view, "--format", "json", &trace]).fine().json();
+        (report.to_owned(), rows)
+    };
+    let tables: Map<String, Value> = REPORTS.iter().map(table).collect();
+    let tables = folder.write("tables.json", serde_json::to_string(&tables).unwrap().as_bytes());
+    let server = Server::start(&["-q", "--store", &store, &trace]);
+    assert!(server.address.starts_with("http://127.0.0.1:"), "{}", server.address);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tsp/tests/client.mjs");
+    let mut client = Command::new("node");
+    client.arg(script).args([&server.address, &tables]).arg(modules());
+    let client = client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let ran = wait(client.expect("node, of version 18 or later, runs the client")).expect("it ends").fine();
+    assert!(ran.stdout.contains("answers checked"), "{ran:?}");
+}
+
+#[test]
+fn a_port_in_use_is_refused() {
+    let folder = Folder::new();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/lttng2.13-kernel");
+    let (trace, store) = (trace.display().to_string(), folder.file("store"));
+    let server = Server::start(&["-q", "--store", &store, &trace]);
+    let port = server.address.trim_end_matches("/tsp/api").rsplit(':').next().unwrap();
+    let ran = hodo(&["serve", "--tsp", "--port", port, "--store", &store, &trace]);
+    assert!(ran.code == 2 && ran.stderr.contains("--port"), "{ran:?}");
+}

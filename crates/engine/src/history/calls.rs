@@ -1,0 +1,148 @@
+//! The calls of control flow as records: one lane for each thread and depth of its stack.
+
+use hodo_analyses::calls::{Call, Moment};
+use hodo_model::{Cause, FunctionId, Loss, Names};
+use hodo_store::{Error, Feed, Field, Kind, Schema, Shape, Writer};
+use rustc_hash::FxHashMap;
+
+use super::tables::{THREAD, naming};
+use crate::{CallSink, FlowTrace, Losses, Reading, threads::CHUNKS_IN_ORDER};
+
+/// Name of the table.
+const CALLS: &str = "calls";
+
+fn schema() -> Schema {
+    let [threads, process, thread] = THREAD;
+    let instructions = Field { unit: "instructions".to_owned(), ..Field::new("instructions", Kind::Integer) };
+    Schema {
+        name: CALLS.to_owned(),
+        shape: Shape::Intervals,
+        key: vec![
+            Field::new("pid", Kind::Integer),
+            Field::new("tid", Kind::Integer),
+            Field::new("comm", Kind::Name),
+            Field::new("depth", Kind::Integer),
+        ],
+        value: Field::new("function", Kind::Name),
+        columns: vec![instructions, Field::new("module", Kind::Name), Field::new("entered_by", Kind::Name)],
+        naming: naming("calls of functions", &[threads, process, thread, "call stack", "{depth}"]),
+    }
+}
+
+/// Adds the calls of a trace to a store. Returns what is missing, and the first begin and the last end.
+pub(super) fn add(
+    writer: &Writer,
+    trace: &FlowTrace<'_>,
+    threads: usize,
+    progress: impl FnMut(u64) -> bool + Send,
+) -> Result<(Losses, (u64, u64)), Error> {
+    let reading = Reading {
+        threads,
+        chunk_size: CHUNKS_IN_ORDER,
+        window: None,
+        numbers: None,
+        spans: None,
+        memo: true,
+    };
+    let mut sink = Sink {
+        trace,
+        feed: writer.feed(writer.table(&schema())?),
+        names: FxHashMap::default(),
+        thread: [None; 3],
+        lanes: FxHashMap::default(),
+        context: 0,
+        untimed: 0,
+        span: (u64::MAX, 0),
+        fed: Ok(()),
+    };
+    let mut losses = crate::calls(trace, reading, &mut sink, progress);
+    sink.fed?;
+    sink.feed.flush()?;
+    if sink.untimed > 0 {
+        losses.add(Loss {
+            stream: String::new(),
+            cause: Cause::Untimed,
+            bytes: 0..0,
+            time: None,
+            count: sink.untimed,
+            detail: "calls without times, which a history can't hold".to_owned(),
+        });
+    }
+    Ok((losses, sink.span))
+}
+
+struct Sink<'x, 'f> {
+    trace: &'x FlowTrace<'f>,
+    feed: Feed,
+    /// The names of a function and of its module.
+    names: FxHashMap<FunctionId, [Option<u64>; 2]>,
+    /// The first cells of the current thread's keys.
+    thread: [Option<u64>; 3],
+    /// The lane of each context and depth.
+    lanes: FxHashMap<(u32, usize), u32>,
+    context: u32,
+    untimed: u64,
+    span: (u64, u64),
+    fed: Result<(), Error>,
+}
+
+impl Sink<'_, '_> {
+    fn cells_of_thread(&mut self) -> Result<[Option<u64>; 3], Error> {
+        let thread = self.trace.threads[self.context as usize];
+        let name = self.trace.thread_name(thread).map(|name| self.feed.name(&name)).transpose()?;
+        Ok([Some(thread.pid.into()), Some(thread.tid.into()), name])
+    }
+
+    fn add(&mut self, call: &Call) -> Result<(), Error> {
+        let Some((begin, end)) = call.begin.zip(call.end) else {
+            self.untimed += 1;
+            return Ok(());
+        };
+        let times = (begin.0, end.0.max(begin.0));
+        self.span = (self.span.0.min(times.0), self.span.1.max(times.1));
+        let lane = match self.lanes.get(&(self.context, call.depth)) {
+            Some(lane) => *lane,
+            None => {
+                let [pid, tid, comm] = self.thread;
+                let lane = self.feed.lane(&[pid, tid, comm, Some(call.depth as u64)])?;
+                *self.lanes.entry((self.context, call.depth)).or_insert(lane)
+            }
+        };
+        let [function, module] = match self.names.get(&call.function) {
+            Some(names) => *names,
+            None => {
+                let (function, module) = self.trace.modules.names(call.function);
+                let names = [Some(self.feed.name(&function)?), Some(self.feed.name(&module)?)];
+                *self.names.entry(call.function).or_insert(names)
+            }
+        };
+        let entered_by = Some(self.feed.name(call.entry.name())?);
+        self.feed.push(lane, times, function, &[Some(call.instructions), module, entered_by])
+    }
+}
+
+impl CallSink for Sink<'_, '_> {
+    fn begins(&self) -> bool {
+        false
+    }
+
+    fn thread(&mut self, context: u32) {
+        self.context = context;
+        match self.cells_of_thread() {
+            Ok(cells) => self.thread = cells,
+            Err(error) => self.fed = Err(error),
+        }
+    }
+
+    fn moment(&mut self, moment: Moment) {
+        if let Moment::End { call } = moment
+            && self.fed.is_ok()
+        {
+            self.fed = self.add(&call);
+        }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.fed.is_ok()
+    }
+}

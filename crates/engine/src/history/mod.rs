@@ -1,0 +1,272 @@
+//! Writes the history of an experiment to a store, and identifies the store's inputs.
+//!
+//! ```text
+//! events ──one pass──► rows of each report in `INDEXED`, as they settle ─► Rows ──┐
+//! control flow ──────► calls of each thread ─────────────────────────► calls ─────┼─► Writer
+//! losses ─────────────────────────────────────────────────────────────────────────┘
+//! ```
+
+mod calls;
+mod tables;
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use hodo_model::{Cause, Loss, Table, Value, table::cells};
+use hodo_store::{Error, Field, Kind, Schema, Shape, Writer};
+
+use self::tables::{INDEXED, Rows, naming};
+use crate::{Experiment, Refusal, Request};
+
+/// Rows that each table buffers before it writes them: eight tables are written at a time.
+const RUN_ROWS: usize = 1 << 17;
+/// Name of the table of losses.
+const LOSSES: &str = "losses";
+/// Number of bytes at the start of each file that are part of the identity.
+const BEGINNING: u64 = 64 << 10;
+
+/// Identity of a store's inputs. A store is valid while its inputs have this identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Folder name, derived only from the inputs' paths, so that a changed input replaces its store.
+    pub name: String,
+    /// The files of the inputs, with their sizes, modification times and checksums of their first bytes.
+    pub text: String,
+}
+
+impl Identity {
+    /// Returns the identity of inputs that are read with this clock.
+    ///
+    /// # Errors
+    /// The system's error if an input can't be read.
+    pub fn of(inputs: &[PathBuf], clock_frequency: Option<u64>) -> io::Result<Identity> {
+        let mut text = format!("hodo {}\n", env!("CARGO_PKG_VERSION"));
+        text.extend(clock_frequency.map(|hertz| format!("clock {hertz}\n")));
+        INDEXED.iter().for_each(|table| text.push_str(&format!("table {} {}\n", table.report, table.view)));
+        let mut paths = String::new();
+        for input in inputs {
+            let path = fs::canonicalize(input)?;
+            paths.push_str(&format!("{}\n", path.display()));
+            describe(&path, &mut text)?;
+        }
+        Ok(Identity { name: format!("{:016x}", fowler_noll_vo(paths.as_bytes())), text })
+    }
+}
+
+/// Returns a 64-bit hash of bytes: FNV-1a, which is the same in all versions.
+fn fowler_noll_vo(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Adds a line for a file, or for each file in a folder, in order.
+fn describe(path: &Path, text: &mut String) -> io::Result<()> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+        paths.sort();
+        return paths.iter().try_for_each(|path| describe(path, text));
+    }
+    let changed = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let mut beginning = Vec::new();
+    if metadata.is_file() {
+        File::open(path)?.take(BEGINNING).read_to_end(&mut beginning)?;
+    }
+    let checksum = crc32fast::hash(&beginning);
+    text.push_str(&format!("{} {} {changed} {checksum:08x}\n", path.display(), metadata.len()));
+    Ok(())
+}
+
+/// Why a store can't be written.
+#[derive(Debug)]
+pub enum IndexError {
+    /// The traces can't be read.
+    Refused(Refusal),
+    /// An error of the store.
+    Store(Error),
+}
+
+impl fmt::Display for IndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IndexError::Refused(refusal) => refusal.fmt(f),
+            IndexError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for IndexError {}
+
+impl From<Error> for IndexError {
+    fn from(error: Error) -> IndexError {
+        IndexError::Store(error)
+    }
+}
+
+impl From<Refusal> for IndexError {
+    fn from(refusal: Refusal) -> IndexError {
+        IndexError::Refused(refusal)
+    }
+}
+
+impl Experiment {
+    /// Returns the number of bytes that [`Experiment::index`] reads; bytes read in several passes count several times.
+    pub fn index_work(&self) -> u64 {
+        let flows = self.with(|traces| traces.flows.iter().map(|(_, flow)| flow.bytes()).sum::<u64>());
+        let events = self.with(|traces| traces.events.bytes());
+        flows + 2 * events
+    }
+
+    /// Writes the history of all traces to a store in a folder: the intervals, changes and links of events, the calls of control
+    /// flow, and the losses. `progress` gets the number of bytes read so far, of [`Experiment::index_work`], and
+    /// returns whether to continue; if not, the store stays incomplete and this returns `None`. Otherwise returns what
+    /// is missing from the store.
+    ///
+    /// # Errors
+    /// The store can't be written.
+    pub fn index(
+        &self,
+        folder: &Path,
+        identity: &Identity,
+        threads: usize,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<Option<Vec<Loss>>, IndexError> {
+        let writer = Writer::create(folder, &identity.text)?.with_run_rows(RUN_ROWS);
+        let mut indexing = Indexing { writer: &writer, losses: Vec::new(), span: (u64::MAX, 0) };
+        let mut before = 0;
+        if self.contents.flow {
+            before = match indexing.calls(self, threads, progress)? {
+                Some(bytes) => bytes,
+                None => return Ok(None),
+            };
+        }
+        let mut progress = |done| progress(before + done);
+        if self.contents.events && !indexing.events(self, threads, &mut progress)? {
+            return Ok(None);
+        }
+        let Indexing { losses, span, .. } = indexing;
+        add_losses(&writer, &losses, span)?;
+        writer.finish(threads)?;
+        Ok(Some(losses))
+    }
+}
+
+/// A store that is written.
+struct Indexing<'w> {
+    writer: &'w Writer,
+    losses: Vec<Loss>,
+    /// The first begin and the last end of all records.
+    span: (u64, u64),
+}
+
+impl Indexing<'_> {
+    fn covers(&mut self, (first, last): (u64, u64)) {
+        self.span = (self.span.0.min(first), self.span.1.max(last));
+    }
+
+    /// Adds the calls of control flow. Returns the number of bytes read; `None` if `progress` stopped it.
+    fn calls(
+        &mut self,
+        experiment: &Experiment,
+        threads: usize,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<Option<u64>, Error> {
+        experiment.with(|traces| {
+            let mut before = 0;
+            for (_, flow) in &traces.flows {
+                let mut goes_on = true;
+                let (losses, span) = calls::add(self.writer, flow, threads, |done| {
+                    goes_on = progress(before + done);
+                    goes_on
+                })?;
+                if !goes_on {
+                    return Ok(None);
+                }
+                self.losses.extend(losses.into_list());
+                self.covers(span);
+                before += flow.bytes();
+            }
+            Ok(Some(before))
+        })
+    }
+
+    /// Adds the tables of events, in one pass. Returns whether `progress` let it end.
+    fn events(
+        &mut self,
+        experiment: &Experiment,
+        threads: usize,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<bool, IndexError> {
+        let requests: Vec<Request> = INDEXED.iter().map(|table| table.request(threads)).collect();
+        let headings = requests.iter().map(|request| experiment.heading(request));
+        let headings = headings.map(|heading| heading.expect("the rows of what is indexed settle"));
+        let rows =
+            INDEXED.iter().zip(headings).map(|(table, heading)| Rows::new(self.writer, table, &heading));
+        let mut rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
+        let (mut fed, mut goes_on) = (Ok(()), true);
+        let outcome = experiment.stream_all(
+            &requests,
+            &mut |table, batch| {
+                if fed.is_ok() {
+                    fed = rows[table].add(&cells(batch), batch.num_rows());
+                }
+                fed.is_ok()
+            },
+            &mut |done| {
+                goes_on = progress(done);
+                goes_on
+            },
+        )?;
+        fed?;
+        if !goes_on {
+            return Ok(false);
+        }
+        // All tables of a pass have the losses of the pass.
+        self.losses.extend(outcome.tables.first().into_iter().flat_map(|table| table.loss.clone()));
+        for (rows, table) in rows.iter_mut().zip(outcome.tables) {
+            self.losses.extend(left_out(&table));
+            table.batches().iter().try_for_each(|batch| rows.add(&cells(batch), batch.num_rows()))?;
+            self.covers(rows.finish()?);
+        }
+        Ok(true)
+    }
+}
+
+/// Returns the loss of rows that a table left out, as it would have held too many at a time.
+fn left_out(table: &Table) -> Option<Loss> {
+    let Some(&Value::Integer(count)) = table.figure("left_out") else { return None };
+    let detail = format!("rows of {} that waited for the end of too long a part of the trace", table.name());
+    let loss = Loss { stream: String::new(), cause: Cause::CutShort, bytes: 0..0, time: None, count, detail };
+    (count > 0).then_some(loss)
+}
+
+/// Adds losses as intervals. A loss without a time gets the span of all records, and `has_place` is false.
+fn add_losses(writer: &Writer, losses: &[Loss], span: (u64, u64)) -> Result<(), Error> {
+    let count = Field { unit: "count".to_owned(), ..Field::new("count", Kind::Integer) };
+    let schema = Schema {
+        name: LOSSES.to_owned(),
+        shape: Shape::Intervals,
+        key: vec![Field::new("stream", Kind::Name)],
+        value: Field::new("cause", Kind::Name),
+        columns: vec![count, Field::new("detail", Kind::Name), Field::new("has_place", Kind::Boolean)],
+        naming: naming("what is missing", &["Losses", "{stream}"]),
+    };
+    let mut feed = writer.feed(writer.table(&schema)?);
+    let span = (span.0.min(span.1), span.1);
+    for loss in losses {
+        let stream = if loss.stream.is_empty() { "whole input" } else { &loss.stream };
+        let stream = feed.name(stream)?;
+        let lane = feed.lane(&[Some(stream)])?;
+        let (cause, detail) = (feed.name(loss.cause.name())?, feed.name(&loss.detail)?);
+        let place = loss.time.map(|(begin, end)| (begin.0, end.0.max(begin.0)));
+        let cells = [Some(loss.count), Some(detail), Some(place.is_some().into())];
+        feed.push(lane, place.unwrap_or(span), Some(cause), &cells)?;
+    }
+    feed.flush()
+}

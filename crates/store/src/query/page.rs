@@ -1,0 +1,111 @@
+//! Records by their number in order of time, for tables on a screen. The counts of ever smaller cells of time find a
+//! record, so that no query reads all records before it.
+
+use super::{Budget, Lanes, Slices};
+use crate::{
+    Error, Record, Table,
+    bins::{FAN_BITS, cell, end, start},
+};
+
+/// Parts into which a cell is divided.
+const QUARTERS: usize = 1 << FAN_BITS;
+/// A cell with fewer records is read instead of divided.
+const FEW: u64 = 4096;
+/// The most records of a page, with those that are skipped before it.
+const MOST: usize = 1 << 20;
+
+/// A cell of time: its first instant, the binary logarithm of its width, the records that begin in it and before it.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    begin: u64,
+    digits: u32,
+    rows: u64,
+    before: u64,
+}
+
+impl Table<'_> {
+    /// Returns the number of records that begin before an instant.
+    ///
+    /// # Errors
+    /// If the store is damaged or replaced, or the budget is exceeded.
+    pub fn begun(&self, time: u64, budget: &Budget) -> Result<u64, Error> {
+        let holds = |of: &Cell| time <= end(cell(of.begin, of.digits), of.digits);
+        let cell = self.narrow(holds, budget)?;
+        if cell.digits == 0 {
+            return Ok(cell.before + if time > cell.begin { cell.rows } else { 0 });
+        }
+        let records = self.from(&cell, cell.rows, budget)?;
+        Ok(cell.before + records.iter().filter(|record| record.begin < time).count() as u64)
+    }
+
+    /// Returns at most `limit` records from the one with the number `index` on, which counts from 0, in the order of
+    /// [`Table::records`].
+    ///
+    /// # Errors
+    /// If the store is damaged or replaced, or the budget is exceeded; also if too many records begin at one instant.
+    pub fn page(&self, index: u64, limit: usize, budget: &Budget) -> Result<Vec<Record>, Error> {
+        if index >= self.rows() {
+            return Ok(Vec::new());
+        }
+        let holds = |cell: &Cell| index < cell.before + cell.rows;
+        let cell = self.narrow(holds, budget)?;
+        let skipped = index - cell.before;
+        let mut records = self.from(&cell, skipped.saturating_add(limit as u64), budget)?;
+        records.drain(..records.len().min(skipped as usize));
+        Ok(records)
+    }
+
+    /// Returns the first records that begin in a cell or after it.
+    fn from(&self, cell: &Cell, limit: u64, budget: &Budget) -> Result<Vec<Record>, Error> {
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit <= MOST);
+        let limit = limit.ok_or(Error::TooMuch(budget.rows))?;
+        // Greater than every record that begins before the cell.
+        let all_before = cell.begin.checked_sub(1).map(|begin| {
+            let (lane, end, value) = (u32::MAX, u64::MAX, Some(u64::MAX));
+            Record { lane, begin, end, value, cells: Vec::new() }
+        });
+        self.records_from(cell.begin, all_before.as_ref(), limit, budget)
+    }
+
+    /// Divides the time of all records into ever smaller cells: continues in the first of four cells that `holds`, as
+    /// long as it has many records and can be divided.
+    fn narrow(&self, holds: impl Fn(&Cell) -> bool, budget: &Budget) -> Result<Cell, Error> {
+        let (first, last) = self.span().unwrap_or_default();
+        let is_one = |digits: &u32| cell(first, *digits) == cell(last, *digits);
+        let digits = (0..=u64::BITS).step_by(FAN_BITS as usize).find(is_one).unwrap_or(u64::BITS);
+        let begin = start(cell(first, digits), digits);
+        let mut whole = Cell { begin, digits, rows: self.rows(), before: 0 };
+        while whole.digits > 0 && whole.rows > FEW {
+            let quarters = self.quarters(whole, budget)?;
+            whole = *quarters.iter().find(|quarter| holds(quarter)).unwrap_or(&quarters[QUARTERS - 1]);
+        }
+        Ok(whole)
+    }
+
+    /// Counts the records of the four quarters of a cell.
+    fn quarters(&self, whole: Cell, budget: &Budget) -> Result<[Cell; QUARTERS], Error> {
+        let digits = whole.digits - FAN_BITS;
+        let first = cell(whole.begin, digits);
+        let quarter = |number: u64| Cell { begin: (first + number) << digits, digits, rows: 0, before: 0 };
+        let mut quarters = [0, 1, 2, 3].map(quarter);
+        let behind = end(first + 3, digits).saturating_add(1);
+        let mut see = |begin: u64, rows: u64| {
+            let place = cell(begin, digits).checked_sub(first).and_then(|place| usize::try_from(place).ok());
+            if let Some(quarter) = place.and_then(|place| quarters.get_mut(place)) {
+                quarter.rows += rows;
+            }
+        };
+        for lane in self.slices((whole.begin, behind), Lanes::All, QUARTERS, budget)? {
+            match lane.slices {
+                Slices::Records(records) => records.iter().for_each(|record| see(record.begin, 1)),
+                Slices::Cells(cells) => cells.iter().for_each(|cell| see(cell.begin, cell.rows)),
+            }
+        }
+        let mut before = whole.before;
+        for quarter in &mut quarters {
+            quarter.before = before;
+            before += quarter.rows;
+        }
+        Ok(quarters)
+    }
+}

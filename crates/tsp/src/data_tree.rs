@@ -1,0 +1,82 @@
+//! Statistics of the rows of a table: how many records begin in a span, and how much of it they fill.
+
+use std::collections::BTreeMap;
+
+use hodo_store::{Budget, Lanes, Slices, widened};
+
+use crate::{
+    Service,
+    model::{TimeRange, TreeEntry, TreeHeader, TreeModel},
+    output::Outcome,
+};
+
+/// Cells of time into which a span is divided. The span is widened to whole cells.
+const CELLS: usize = 64;
+
+impl Service {
+    /// Returns the statistics of a span; of all time without one. The remark says which span they are of.
+    pub(crate) fn statistics(
+        &self,
+        number: usize,
+        range: Option<TimeRange>,
+        budget: &Budget,
+    ) -> Outcome<TreeModel> {
+        let table = self.table(number);
+        let span = table.span().unwrap_or_default();
+        let whole = (span.0, span.1.saturating_add(1));
+        let asked =
+            range.map(TimeRange::span).map(|span| (span.begin.max(whole.0), span.behind.min(whole.1)));
+        let (begin, behind) = asked.filter(|(begin, behind)| begin < behind).unwrap_or(whole);
+        let (first, last) = widened((begin, behind), CELLS);
+        let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        let found = table.slices((begin, behind), Lanes::All, CELLS, budget)?;
+        for lane in &found {
+            let Some(node) = self.tree.of_lane((number, lane.lane)) else { continue };
+            let (rows, time) = sums.entry(node).or_default();
+            match &lane.slices {
+                Slices::Cells(cells) => {
+                    *rows += cells.iter().map(|cell| cell.rows).sum::<u64>();
+                    *time += cells.iter().map(|cell| cell.weight).sum::<u64>();
+                }
+                Slices::Records(records) => {
+                    for record in records {
+                        *rows += u64::from((first..=last).contains(&record.begin));
+                        let (from, to) = (record.begin.max(first), record.end.min(last.saturating_add(1)));
+                        *time += to.saturating_sub(from);
+                    }
+                }
+            }
+        }
+        let remark = format!("of the time from {first} ns to {last} ns");
+        Ok((self.tree_of(number, &sums), remark))
+    }
+
+    fn tree_of(&self, number: usize, sums: &BTreeMap<usize, (u64, u64)>) -> TreeModel {
+        let entry = |id: usize| {
+            let node = self.tree.get(id).expect("a table has nodes of the tree");
+            let sum = sums.get(&id);
+            let cell = |of: fn(&(u64, u64)) -> u64| sum.map_or(String::new(), |sum| of(sum).to_string());
+            TreeEntry {
+                id,
+                parent_id: node.parent.map_or(-1, |parent| parent as i64),
+                labels: vec![node.name.clone(), cell(|sum| sum.0), cell(|sum| sum.1)],
+                has_data: sum.is_some(),
+                start: None,
+                end: None,
+                is_default: None,
+            }
+        };
+        let header = |(name, tooltip, data_type): (&str, &str, &'static str)| TreeHeader {
+            name: name.to_owned(),
+            tooltip: tooltip.to_owned(),
+            data_type,
+        };
+        let headers = [
+            ("Name", "", "STRING"),
+            ("Records", "records that begin in the span", "NUMBER"),
+            ("Time", "nanoseconds of the span that they fill", "DURATION"),
+        ];
+        let entries = self.tree.of_table(number).into_iter().map(entry).collect();
+        TreeModel { entries, headers: headers.map(header).into(), auto_expand_level: -1 }
+    }
+}

@@ -1,0 +1,133 @@
+//! Charts over time: counters at evenly spaced times.
+
+use hodo_store::{Budget, Error, Kind, Lanes, Record, Slices, Table, Wanted};
+
+use crate::{
+    Service,
+    model::{Axis, Chart, OfItems, Series, Style},
+    output::{Outcome, Span, title},
+};
+
+/// The most records that are read for exact values; where more are in view, cells of time have their greatest number.
+const MOST_RECORDS: u64 = 1 << 20;
+/// Records that are read at a time.
+const AT_A_TIME: usize = 1 << 16;
+
+impl Service {
+    /// Returns a series for each counter: its number at each time; where too many changes are in view, the greatest
+    /// number since the time before.
+    pub(crate) fn chart(&self, number: usize, asked: &OfItems, budget: &Budget) -> Outcome<Chart> {
+        let (table, span) = (self.table(number), asked.requested_timerange.span());
+        let lanes = self.tree.lanes(number, &asked.requested_items);
+        let numbers: Vec<u32> = lanes.iter().map(|(lane, _)| *lane).collect();
+        let times = times(span, span.slices(numbers.len()));
+        let changes = table.begun(span.behind, budget)? - table.begun(span.begin, budget)?;
+        let is_exact = changes <= MOST_RECORDS;
+        let values = match is_exact {
+            true => exact(table, &numbers, span, &times, budget)?,
+            false => greatest(table, &numbers, span, &times, budget)?,
+        };
+        let value = &table.schema().value;
+        let label = if is_exact { value.name.clone() } else { format!("greatest {}", value.name) };
+        let series = lanes.iter().zip(values).map(|(&(lane, node), y_values)| Series {
+            series_id: node,
+            series_name: self.store.path(table, lane).join("/"),
+            style: Style::default(),
+            x_values: times.clone(),
+            y_values,
+            x_values_description: axis("time", "ns", "TIMESTAMP"),
+            y_values_description: axis(&label, &value.unit, "NUMBER"),
+        });
+        Ok((Chart { title: title(table.schema()).to_owned(), series: series.collect() }, String::new()))
+    }
+}
+
+fn axis(label: &str, unit: &str, data_type: &'static str) -> Axis {
+    Axis { label: label.to_owned(), unit: unit.to_owned(), data_type }
+}
+
+/// Returns `count` times from the first instant of a span to its last.
+fn times(span: Span, count: usize) -> Vec<u64> {
+    let (width, steps) = (u128::from(span.behind - 1 - span.begin), (count as u128 - 1).max(1));
+    (0..count as u128).map(|step| span.begin + (width * step / steps) as u64).collect()
+}
+
+/// Returns a counter's number; 0 if it has none.
+fn number(kind: Kind, bits: Option<u64>) -> f64 {
+    let Some(bits) = bits else { return 0.0 };
+    match kind {
+        Kind::Signed => bits as i64 as f64,
+        Kind::Real => f64::from_bits(bits),
+        _ => bits as f64,
+    }
+}
+
+/// Returns the number of each lane at each time.
+fn exact(
+    table: Table<'_>,
+    lanes: &[u32],
+    span: Span,
+    times: &[u64],
+    budget: &Budget,
+) -> Result<Vec<Vec<f64>>, Error> {
+    let kind = table.schema().value.kind;
+    let place = |lane: u32| lanes.binary_search(&lane).ok();
+    let mut now = vec![0.0; lanes.len()];
+    for record in table.at(span.begin, Lanes::Some(lanes), budget)? {
+        place(record.lane).into_iter().for_each(|place| now[place] = number(kind, record.value));
+    }
+    let wanted = Wanted { lanes: Lanes::Some(lanes), span: (span.begin, span.behind), ..Wanted::ALL };
+    let mut values = vec![Vec::with_capacity(times.len()); lanes.len()];
+    let mut reached = 0;
+    let mut until = |time: Option<u64>, now: &[f64]| {
+        while reached < times.len() && time.is_none_or(|time| times[reached] < time) {
+            values.iter_mut().zip(now).for_each(|(values, now)| values.push(*now));
+            reached += 1;
+        }
+    };
+    let mut last: Option<Record> = None;
+    loop {
+        let records = table.records(&wanted, last.as_ref(), AT_A_TIME, budget)?;
+        for record in &records {
+            until(Some(record.begin), &now);
+            place(record.lane).into_iter().for_each(|place| now[place] = number(kind, record.value));
+        }
+        match records.len() < AT_A_TIME {
+            true => break,
+            false => last = records.into_iter().next_back(),
+        }
+    }
+    until(None, &now);
+    Ok(values)
+}
+
+/// Returns the greatest number of each lane since the time before each time.
+fn greatest(
+    table: Table<'_>,
+    lanes: &[u32],
+    span: Span,
+    times: &[u64],
+    budget: &Budget,
+) -> Result<Vec<Vec<f64>>, Error> {
+    let kind = table.schema().value.kind;
+    let found = table.slices((span.begin, span.behind), Lanes::Some(lanes), times.len().max(2), budget)?;
+    let of_lane = |lane: &u32| {
+        let mut values = vec![0.0; times.len()];
+        let mut see = |time: u64, value: f64| {
+            let place = times.partition_point(|own| *own < time).min(times.len() - 1);
+            values[place] = f64::max(values[place], value);
+        };
+        let slices = found.iter().find(|slices| slices.lane == *lane).map(|slices| &slices.slices);
+        match slices {
+            Some(Slices::Records(records)) => {
+                records.iter().for_each(|record| see(record.begin, number(kind, record.value)));
+            }
+            Some(Slices::Cells(cells)) => {
+                cells.iter().for_each(|cell| see(cell.last, number(kind, cell.range.map(|(_, most)| most))));
+            }
+            None => {}
+        }
+        values
+    };
+    Ok(lanes.iter().map(of_lane).collect())
+}
