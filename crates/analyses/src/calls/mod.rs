@@ -1,6 +1,6 @@
 //! The calls of a thread in order, with their times.
 //!
-//! This is a stream, unlike an analysis. A [`Part`] gathers the calls of one chunk of a thread, beginning with an
+//! Unlike an analysis, this is a stream. A [`Part`] gathers the calls of one chunk of a thread, beginning with an
 //! unknown stack: calls that begin and end in it are complete. [`Calls`] joins parts in order, and reports the begin
 //! and the end of each call.
 
@@ -33,7 +33,7 @@ pub enum Moment {
         function: FunctionId,
         /// How it was entered.
         entry: Entry,
-        /// When; `None` if no timestamp follows.
+        /// The time; `None` if no timestamp follows.
         time: Option<Nanos>,
         /// Instructions that the thread executed before it.
         before: u64,
@@ -90,7 +90,8 @@ struct Open {
 }
 
 impl Open {
-    /// Converts from the part to the thread, given the frames and instructions before the part.
+    /// Converts depth and instruction count from the part to the thread, given the frames and instructions before the
+    /// part.
     fn above(self, frames: usize, instructions: u64) -> Open {
         Open { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
     }
@@ -112,7 +113,7 @@ impl Open {
     }
 }
 
-/// What happens in a part, in order. Depths count from the frame that ran at its start, or from the oldest frame that
+/// An entry of a part's log, in order. Depths count from the frame that ran at its start, or from the oldest frame that
 /// execution has reached since; instructions count from the start of the part.
 #[derive(Debug)]
 enum Item {
@@ -121,7 +122,7 @@ enum Item {
     End(Ended),
     /// Execution arrives at a frame below the known ones.
     Arrive(Box<(Edge, Arrival)>, When, u64),
-    /// All calls end, as flow is missing (`true`: a gap) or not selected.
+    /// All calls end because flow is missing (`true`: a gap) or not selected.
     Forget(bool, When, u64),
 }
 
@@ -155,9 +156,9 @@ enum Pending {
 /// Operations since the last timestamp.
 #[derive(Debug, Default)]
 struct Log {
-    /// Each with the instructions of the part before it.
+    /// Each operation with the number of instructions of the part before it.
     pending: Vec<(u64, Pending)>,
-    /// Instructions of the part so far.
+    /// Number of instructions of the part so far.
     instructions: u64,
 }
 
@@ -182,7 +183,7 @@ impl Watch<()> for Log {
 #[derive(Debug)]
 pub struct Part {
     timed: Timed,
-    /// The known frames, out of date while paths run; the oldest is the one that execution reached last.
+    /// The known frames; stale while paths run. The oldest one is the frame that execution reached last.
     stack: SpareCapacityStack<Frame<()>>,
     edge: Edge,
     clock: Option<Nanos>,
@@ -193,7 +194,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// An empty part. `begins`: also report when calls begin.
+    /// An empty part. Creates a part with an unknown stack. `begins` also reports the begins of calls.
     pub fn unknown(begins: bool, spare: Spare) -> Part {
         Part {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
@@ -278,7 +279,7 @@ impl Part {
         self.edge = Edge::Gap;
     }
 
-    /// Without a clock, operations wait for no timestamp.
+    /// Moves the operations to the items without times, if the trace has no clock.
     #[inline]
     fn tell_the_timeless(&mut self) {
         if self.clock.is_none() {
@@ -316,8 +317,8 @@ impl Part {
         }
     }
 
-    /// The number of the state, which decides what further runs do; `None` if they may reach frames below the known
-    /// ones.
+    /// Returns the number of the current state, which determines the effect of further runs; `None` if they may reach
+    /// frames below the known ones.
     pub fn state(&mut self) -> Option<u32> {
         match self.stack.is_empty() || self.edge == Edge::Gap {
             true => None,
@@ -325,7 +326,7 @@ impl Part {
         }
     }
 
-    /// Learns what runs do in a state: returns the number of their path, and the state after it.
+    /// Memoizes the effect of runs in a state: returns the number of their path, and the state after it.
     pub fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.paths.learn(state, runs, self.timed.begins)
     }
@@ -338,7 +339,7 @@ impl Part {
         self.tell_the_timeless();
     }
 
-    /// Continues from the state that paths led to.
+    /// Restores the stack from the state after the last path.
     pub fn resume(&mut self, state: u32) {
         let (stack, edge) = self.paths.states.stack(state);
         self.stack.clear();
@@ -350,7 +351,7 @@ impl Part {
         self.edge = edge;
     }
 
-    /// Takes the items so far if there are at least `enough`; the part continues in the buffer of others.
+    /// Takes the items so far if there are at least `enough`; the part continues with another buffer.
     #[inline]
     pub fn take(&mut self, enough: usize, spare: impl FnOnce() -> Spare) -> Option<Part> {
         if self.timed.items.len() < enough {
@@ -377,7 +378,7 @@ impl Part {
     }
 }
 
-/// Follows the calls of one thread.
+/// The open calls of one thread, after the parts so far.
 #[derive(Debug)]
 pub struct Calls {
     stack: SpareCapacityStack<Frame<Open>>,
@@ -386,11 +387,11 @@ pub struct Calls {
     instructions: u64,
 }
 
-/// Reports what happens at one time.
+/// Reports begins and ends of calls at one time.
 struct Teller<'t, F> {
     tell: &'t mut F,
     time: When,
-    /// Instructions of the thread before it.
+    /// Number of instructions of the thread before it.
     before: u64,
 }
 
@@ -419,7 +420,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Reports what happens in the next part, and returns its buffer.
+    /// Reports the calls of the next part, and returns its buffer.
     pub fn follow(&mut self, mut part: Part, tell: &mut impl FnMut(Moment)) -> Spare {
         let so_far = self.instructions;
         let mut below = self.stack.len().saturating_sub(1);

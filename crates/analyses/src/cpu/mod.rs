@@ -1,9 +1,9 @@
 //! `cpu`: how long did each thread run, and how busy was each CPU?
 //!
 //! A thread runs on a CPU from the `sched_switch` that names it as next to the following switch there. Before the first
-//! switch on a CPU, that switch's previous thread runs; after the last switch, its next thread, to the end of the
-//! trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt. If the previous thread of a switch
-//! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
+//! switch on a CPU, its previous thread runs; after the last switch, its next thread runs to the end of the trace.
+//! Thread 0 is idleness. Interrupts count to the thread that they interrupt. If the previous thread of a switch is not
+//! the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
 
 mod over_time;
 mod stints;
@@ -187,7 +187,7 @@ fn table(
     Table::new("cpu", Shape::Counters, summary, columns, rows)
 }
 
-/// The cells of missing switches in a summary.
+/// Returns the summary cells for missing switches.
 fn missing_of<'m>(cpus: impl Iterator<Item = &'m Missing>) -> [(&'static str, Value); 2] {
     let mut sum = Missing::default();
     cpus.for_each(|missing| sum.add(*missing));

@@ -22,7 +22,7 @@ struct Switches {
     missing: Missing,
 }
 
-/// What is unknown of a CPU, or of several.
+/// Missing switches of one or more CPUs.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Missing {
     /// The number of switches whose previous thread is not the next thread of the switch before.
@@ -36,7 +36,7 @@ pub(super) struct Missing {
 pub(super) struct Stints(Cpus<Switches>);
 
 impl Switches {
-    /// Adds the following switches, and returns the slice between if its thread is known.
+    /// Adds the switches that follow, and returns the slice between the two parts if its thread is known.
     #[inline]
     fn then(&mut self, cpu: u32, later: Switches) -> Option<Stint> {
         let ((from, came), (to, left)) = (self.last, later.first);
@@ -73,7 +73,7 @@ impl Stints {
         self.then(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
     }
 
-    /// Adds the switches of the later of two neighbours, and returns the slices across the border.
+    /// Adds the switches of the next task, and returns the slices across the border.
     pub(super) fn add(&mut self, later: Stints) -> Vec<Stint> {
         later.0.into_all().filter_map(|(cpu, later)| self.then(cpu, later)).collect()
     }
@@ -88,7 +88,7 @@ impl Stints {
         if is_first { None } else { known.then(cpu, later) }
     }
 
-    /// The slices before the first switch of each CPU and after its last, within a span of time.
+    /// Returns the slices before the first switch of each CPU and after its last one, within a span of time.
     pub(super) fn ends(&self, (begin, end): (Nanos, Nanos)) -> impl Iterator<Item = Stint> {
         self.0.all().flat_map(move |(cpu, &Switches { first, last, .. })| {
             let before = Stint { cpu, thread: first.1, from: begin, to: first.0 };

@@ -17,8 +17,8 @@ use crate::{
 
 use super::{BLOCKS, Operation, Operations, Partial, Rows, summary, table};
 
-/// The threads and processes of [`InputOutput`](super::InputOutput) without the distribution of the durations of their
-/// calls, which takes most of its time and memory.
+/// The analysis of threads and processes, like [`InputOutput`](super::InputOutput) but without the distribution of call
+/// durations, which takes most of its time and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Users;
 

@@ -2,8 +2,8 @@
 //!
 //! * `hard`: from `irq_handler_entry` to the next `irq_handler_exit` with the same number on the CPU;
 //! * `soft`: from `irq_softirq_entry` to the next `irq_softirq_exit` with the same vector on the CPU;
-//! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler last began there, to the next
-//!   begin of the handler.
+//! * `raise`: from an `irq_softirq_raise` to the next begin of the vector's handler on the CPU; only the first raise
+//!   since the handler's last begin counts.
 
 mod off;
 
@@ -41,7 +41,7 @@ pub const INTERRUPTS: Simple<Interrupts> = Simple {
     analysis: Interrupts,
 };
 
-/// What is measured, in table order.
+/// The measured intervals, in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Phase {
     Hard,
@@ -59,7 +59,7 @@ const SOFT: [&str; 10] =
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
-    /// Of each phase, by CPU and number.
+    /// Open intervals of each phase, by CPU and number.
     handlers: [FxHashMap<u64, Durations>; 3],
     longest: Longest<(Phase, u32, u32)>,
 }

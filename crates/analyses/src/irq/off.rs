@@ -1,4 +1,4 @@
-//! `irqoff`: for how long did the CPUs disable interrupts?
+//! `irqoff`: for how long were interrupts disabled on each CPU?
 //!
 //! From `irq_disable` to the next `irq_enable` on the CPU.
 

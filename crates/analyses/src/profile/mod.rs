@@ -16,18 +16,18 @@ pub use tree::Profile;
 
 pub(crate) use table::share;
 
-/// What the rows of the table are.
+/// The kind of the table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// One row per function.
     Functions,
     /// One row per call path.
     Tree,
-    /// The same, of the executions of one function if that is asked for.
+    /// Call paths of the whole recording, or of the executions of one function.
     Paths,
 }
 
-/// The report of one [kind](Report) of profile table.
+/// The report of profile tables with one [kind](Report) of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileReport {
     description: Description,
@@ -60,7 +60,7 @@ pub const TREE: ProfileReport = ProfileReport {
     report: Report::Tree,
 };
 
-/// The report of call paths that may begin at a function.
+/// The report of call paths; they may begin at a function.
 pub const PATHS: ProfileReport = ProfileReport {
     description: Description {
         name: "paths",

@@ -24,7 +24,7 @@ use super::{
     table::{self, Amounts, FunctionCost},
 };
 
-/// The profile of functions, without samples, as an analysis.
+/// The analysis of function profiles without samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions;
 

@@ -288,7 +288,7 @@ mod tests {
         stack::Entry,
     };
 
-    /// The partial of a function that called a second one, which tail-calls a third.
+    /// Returns the partial of a function that called a second one, which tail-calls a third.
     fn partial() -> Partial {
         let mut partial = Partial::unknown();
         let at =
