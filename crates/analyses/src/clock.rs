@@ -212,7 +212,7 @@ impl<N: Copy + PartialEq> Clock<N> {
         }
     }
 
-    /// Flow is missing. Records a gap: the time of the instructions since the last reading becomes unknown.
+    /// Records a gap: the time of the instructions since the last reading becomes unknown.
     pub(crate) fn gap(&mut self) {
         self.after_gap = true;
         self.left = false;

@@ -119,8 +119,7 @@ impl Durations {
         self.insert(bucket, count);
     }
 
-    /// Takes a free slot. Adds to the count of a bucket. A small table grows when it is full, a large one when it is
-    /// three quarters full.
+    /// Puts a bucket into a free slot. A small table grows when it is full, a large one when it is three quarters full.
     #[cold]
     fn insert(&mut self, bucket: u16, count: u64) {
         let size = self.places.len();

@@ -45,7 +45,7 @@ impl<B, E, K> Default for Pairs<B, E, K> {
 }
 
 impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
-    /// The pairs of a chunk. Creates an empty state. `from_start`: whether the trace begins here.
+    /// Creates the state at the begin of a chunk. `from_start`: whether the trace begins here.
     pub(crate) fn new(from_start: bool) -> Pairs<B, E, K> {
         Pairs { from_start, ..Pairs::default() }
     }

@@ -52,7 +52,7 @@ impl<S: Default> Registers<S> {
         self.cpus.get_or(cpu, unknown)
     }
 
-    /// Applies a switch. Moves contents for a context switch. `is_empty` recognizes a content without changes.
+    /// Moves contents for a context switch. `is_empty` recognizes a content without changes.
     pub(crate) fn switch(&mut self, cpu: u32, prev: Thread, next: Thread, is_empty: impl Fn(&S) -> bool) {
         let unknown = |thread| Content { from: Some(Register::Thread(thread)), since: S::default() };
         let nothing = || Content { from: None, since: S::default() };

@@ -32,7 +32,7 @@ impl Entry {
     }
 }
 
-/// The return address of a call. A return address. It is never 0, so a frame takes 16 bytes and not 24.
+/// The return address of a call. It is never 0, so a frame takes 16 bytes and not 24.
 pub(crate) type Back = NonZero<u64>;
 
 /// One frame, with a note of the caller, generic over the identifier of functions.

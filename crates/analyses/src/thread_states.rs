@@ -131,8 +131,8 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
 
 /// Receives changes.
 pub trait Observer: Default {
-    /// A thread changes its state. Called when the state of a thread changes. `before` is the state that ends and its
-    /// begin; [`State::Running`] is reported by [`Observer::ran`] instead.
+    /// Called when the state of a thread changes. `before` is the state that ends and its begin; [`State::Running`] is
+    /// reported by [`Observer::ran`] instead.
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
 
     /// Called when a thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
@@ -203,9 +203,8 @@ impl<O: Observer> ThreadStateMachine<O> {
         self.observer
     }
 
-    /// A thread leaves a CPU. Applies a switch away from a thread. `came` is the time since which it ran there, or the
-    /// begin of the trace; `None` if the last switch was to another thread. `now` makes the new state from the open
-    /// system call.
+    /// Applies a switch away from a thread. `came` is the time since which it ran there, or the begin of the trace;
+    /// `None` if the last switch was to another thread. `now` makes the new state from the open system call.
     fn leave(
         &mut self,
         (tid, cpu, time): (u32, u32, Nanos),

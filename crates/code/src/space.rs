@@ -42,7 +42,7 @@ pub enum Bits {
     B64 = 64,
 }
 
-/// One content of a slot, and the ticks during which it is there.
+/// One content of a slot, and the ticks during which it is valid.
 #[derive(Clone, Debug)]
 struct Version<'a> {
     content: Content<'a>,

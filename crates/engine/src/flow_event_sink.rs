@@ -24,7 +24,7 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     open: bool,
     /// Events before the segment's first timestamp, which decides whether they are selected.
     early: Early,
-    /// Whether blocks are joined to runs, at present.
+    /// Whether blocks are currently joined to runs.
     joins: bool,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
@@ -137,7 +137,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         !self.fresh && self.open && self.filter.wanted && !self.filter.numbers_instructions()
     }
 
-    /// Returns whether the next timestamp neither is the first one nor begins anything.
+    /// Returns whether the next timestamp only advances the time: it is not the first one, and opens no window.
     #[inline]
     fn goes_on(&self) -> bool {
         self.filter.now.is_some() && self.is_direct()

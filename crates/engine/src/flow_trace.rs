@@ -59,7 +59,7 @@ pub struct Options {
     pub tids: Vec<u32>,
     /// Processes to select; all if empty.
     pub pids: Vec<u32>,
-    /// Names of threads to look at; all where empty.
+    /// Names of threads to select; all if empty.
     pub comms: Vec<String>,
     /// Clock frequency in Hz for CTF traces that describe no clock.
     pub clock_frequency: Option<u64>,
@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-/// Threads that had one of some names at any time; `None` where no names are asked for.
+/// Returns the threads that had one of these names at any time; `None` if no names are requested.
 fn named(recording: &Recording<'_>, comms: &[String]) -> Option<BTreeSet<Thread>> {
     let of = |sideband: &Sideband<'_>| match sideband.kind {
         SidebandKind::Comm { name, .. } => {

@@ -26,7 +26,7 @@ pub struct Reading<'a> {
     pub numbers: Option<&'a Numbers>,
     /// Parts of the threads to select, which need `numbers`; everything if `None`.
     pub spans: Option<&'a Spans>,
-    /// Whether to memoize the effect of packets, which is faster and doesn't change any result.
+    /// Whether to memoize the effect of packets, which is faster and does not change the results.
     pub memo: bool,
 }
 

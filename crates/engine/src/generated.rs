@@ -11,8 +11,8 @@ use std::{
 use hodo_code::{AddressSpace, Content, Origin};
 use hodo_symbols::{JitDump, JitRecordKind, Module, perf_map};
 
-/// Budget per function for pieces of overlapping functions: real files need few, and a file beyond that is not worth
-/// its time.
+/// Budget per function for pieces of overlapping functions: real files need few, and a file beyond that is rejected
+/// because it would take too long.
 const PIECES: usize = 64;
 
 /// All functions of run-time compilers.

@@ -34,7 +34,7 @@ pub struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Makes all of its times this much later, in nanoseconds.
+    /// Shifts all of its times, in nanoseconds.
     pub fn shift(&mut self, nanos: i64) {
         let later = |time: &mut Nanos| time.0 = time.0.wrapping_add_signed(nanos);
         self.config.clock = self.config.clock.map(|clock| clock.shifted(nanos));

@@ -153,8 +153,8 @@ impl Module {
 }
 
 impl<'a> Function<'a> {
-    /// The name for people: demangled, or `module+0xADDRESS` for a function without a name. Function 0 has the
-    /// module's file name.
+    /// The name for people: demangled, or `module+0xADDRESS` for a function without a name. The functions by number;
+    /// function 0 stands for code without a symbol, and has the module's file name.
     pub fn name(&self) -> Cow<'a, str> {
         let module = self.module();
         let file_name = module.rsplit_once('/').map_or(module, |(_, name)| name);

@@ -32,8 +32,7 @@ pub struct Counts {
     pub executions: u64,
     /// Number of times that the conditional branch at its end was taken.
     pub taken: u64,
-    /// How often it was not taken. Number of times that it was not taken. If the trace ends at a branch, neither
-    /// counts.
+    /// Number of times that it was not taken. A branch at which the trace ends counts as neither.
     pub not_taken: u64,
     /// Time of execution.
     pub time: Time,

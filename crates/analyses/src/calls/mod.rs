@@ -194,7 +194,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// An empty part. Creates a part with an unknown stack. `begins` also reports the begins of calls.
+    /// Creates a part with an unknown stack. `begins`: the begins of calls are reported too.
     pub fn unknown(begins: bool, spare: Spare) -> Part {
         Part {
             timed: Timed { begins, items: spare.0, open: Vec::new() },

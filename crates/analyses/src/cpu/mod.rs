@@ -2,8 +2,8 @@
 //!
 //! A thread runs on a CPU from the `sched_switch` that names it as next to the following switch there. Before the first
 //! switch on a CPU, its previous thread runs; after the last switch, its next thread runs to the end of the trace.
-//! Thread 0 is idleness. Interrupts count to the thread that they interrupt. If the previous thread of a switch is not
-//! the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
+//! Thread 0 is the idle thread. Interrupts count to the thread that they interrupt. If the previous thread of a switch
+//! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
 
 mod over_time;
 mod stints;

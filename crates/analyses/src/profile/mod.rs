@@ -1,8 +1,8 @@
-//! The exact profile of control flow: what each function executed, along which call paths.
+//! The exact profile of control flow: the instructions of each function and call path.
 //!
 //! Frames follow calls and returns. A jump into another function shows as a separate frame below the called function
 //! (tail calls, PLT stubs, parts that the compiler moved); `longjmp` and exceptions unwind to the newest frame of the
-//! function that they land in; a signal handler stands on the function that it interrupted.
+//! function in which they land; a signal handler is a frame above the interrupted function.
 
 mod cost;
 mod functions;

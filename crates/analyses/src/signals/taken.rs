@@ -142,7 +142,7 @@ impl Blocks {
         }
     }
 
-    /// Ends the trace. Returns the numbers of signals received but not sent, and sent but not received.
+    /// Ends the trace: returns the numbers of signals received but not sent, and sent but not received.
     pub(super) fn finish(mut self, running: impl Fn(u32) -> Option<u32>, sums: &mut Sums) -> (u64, u64) {
         let waits = |waiting: &Waiting| match waiting {
             Waiting::Taken(taken) => Some(taken.cpu),

@@ -32,10 +32,10 @@ pub(super) const WHY: u32 = 7 << 29;
 /// Maximum code size for a block at either end, in bytes.
 const MOST: u32 = 256;
 
-/// An offset in the code; 0 is none.
+/// An offset in the code; 0 means none.
 pub(super) type Place = u32;
 
-/// Entries into the code of a block.
+/// The entries into the code of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     /// Checked entry: first checks whether an outcome is left.
@@ -411,8 +411,8 @@ impl Code {
     const IF_TAKEN: u8 = 0x82;
     const IF_NOT_TAKEN: u8 = 0x83;
 
-    /// Appends a conditional branch. It jumps to an exit if it is taken, or if it is not, as `jumps` says; else it
-    /// falls through. Returns where the jump's distance is.
+    /// Appends a conditional branch. It jumps to an exit if it is taken or not taken, as `jumps` selects, and falls
+    /// through otherwise. Returns the place of the jump's distance.
     pub(super) fn branch(&mut self, id: BlockId, instructions: u16, jumps: bool) -> Place {
         let out = self.leave_before(id);
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
@@ -470,20 +470,20 @@ impl Code {
         self.to(out);
     }
 
-    /// Follows the indirect branch at the end of a block.
+    /// Appends the code for the indirect branch at the end of a block.
     pub(super) fn over(&mut self, id: BlockId) {
         self.text.extend([0xb8]); // mov eax, OVER
         self.word(OVER | id.0);
         self.jump(self.over);
     }
 
-    /// Appends an indirect jump, up to where it leads.
+    /// Appends an indirect jump, up to its target.
     pub(super) fn indirect(&mut self, instructions: u16) {
         self.count(instructions);
         self.end_function_run(Transfer::IndirectJump);
     }
 
-    /// Appends a call, up to where it leads. Returns where the place of its return entry is.
+    /// Appends a call, up to its target. Returns the place in which its return entry is stored.
     pub(super) fn call(&mut self, hop: CompactBlock, back: BlockId, end: u64) -> Place {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };

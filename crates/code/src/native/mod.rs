@@ -132,7 +132,7 @@ impl<L: Labels> Graph<'_, L> {
     /// there.
     ///
     /// # Errors
-    /// The target's address, if no code can be read there.
+    /// Returns the target's address, if no code can be read there.
     fn go_over(
         &mut self,
         id: BlockId,

@@ -270,8 +270,8 @@ impl<'f> EventTraces<'f> {
         streams.flat_map(|stream| &stream.packets).map(|packet| packet.size()).sum()
     }
 
-    /// Half the longest interval of uncertainty, in nanoseconds, if some times follow a curve of `hodo sync`; the inner
-    /// `None` means that one side is unbounded.
+    /// Returns half of the longest uncertainty interval, in nanoseconds, if some times follow a curve of `hodo sync`;
+    /// the inner `None` means that one side is unbounded.
     pub(crate) fn uncertainty(&self) -> Option<Option<u64>> {
         let maps = self.traces.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
         maps.map(|map| map.half_width())

@@ -349,7 +349,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How times follow the time-stamp counter.
+    /// Returns the conversion from the time-stamp counter, if known.
     fn tsc_clock(&self) -> Option<PerfClock> {
         let of_trace = self.info.as_ref().and_then(|info| info.config(&self.events.attrs).clock);
         of_trace.or(self.clock)

@@ -45,7 +45,7 @@ use crate::{
 const BLOCK: usize = 1 << 16;
 /// Packet size in bytes of the blocks that begin in it.
 const PACKET: usize = 1 << 18;
-/// How often each block of a file is read on average before its records count as unordered.
+/// Average number of reads per block above which the records of a file count as unordered.
 const MOST_READS: usize = 8;
 /// `perf_event_attr.type` of software events, and the `config` of the dummy event, which never occurs.
 const TYPE_SOFTWARE: u32 = 1;

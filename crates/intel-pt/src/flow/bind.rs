@@ -1,4 +1,4 @@
-//! Packets beside the flow, bound to other packets or instructions.
+//! Handles packets beside the flow, which are bound to other packets or instructions.
 //!
 //! A packet with its IP bit set is bound to the next FUP, which then is no asynchronous transfer. Without the bit,
 //! event-trace packets and transaction aborts are reported at the FUP of the transfer that they cause, and PTWRITE,
@@ -28,7 +28,7 @@ pub(super) struct PendingEvents {
     bound: bool,
     /// Whether a block of values is open.
     block_open: bool,
-    /// Data of EVD packets for the next CFE.
+    /// Data of EVD packets that belong to the next CFE packet.
     data: Vec<EventData>,
     /// Cause of the next asynchronous transfer.
     pub(super) cause: Option<Cause>,
@@ -151,7 +151,7 @@ impl Decoder<'_> {
         self.off_since_psb
     }
 
-    /// Walks to `ip`, where an event happened.
+    /// Walks to `ip`, the address of an event.
     fn come_to<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
@@ -329,7 +329,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Passes the instruction at the current position if it `ran`.
+    /// Walks over the instruction at the current position if it `ran`.
     fn pass<L: Labels, S: Sink>(
         &mut self,
         ran: impl Fn(&Instruction) -> bool,

@@ -65,7 +65,7 @@ impl Amount {
         self.time = { self.time }.wrapping_and(other.time);
     }
 
-    /// Subtracts an amount. Subtracts an earlier amount; intermediate results may be negative, so it wraps.
+    /// Subtracts an amount; intermediate results may be negative, so it wraps.
     #[inline]
     fn less(&mut self, other: Amount) {
         self.instructions = self.instructions.wrapping_sub(other.instructions);

@@ -74,7 +74,7 @@ impl Partial {
     }
 
     /// Fast path: folds the first function run and those after it, while they are entered by call, return or
-    /// fall-through. The function of the first one must be on top of the stack. Returns how many.
+    /// fall-through. The function of the first one must be on top of the stack. Returns the number of folded runs.
     #[inline(always)]
     fn fold_plain(
         &mut self,

@@ -7,11 +7,11 @@
 //!        └─ walk ─┘            new: walked over and recorded
 //! ```
 //!
-//! The effect of TNT and TIP packets depends on the block before which execution is, on the last IP, and on the
-//! return stack. Programs have many return stacks, but few paths through their code. So a transition of the code
-//! alone ([`table`]) ends at each return whose call is before the packets; these are combined for each stack
-//! ([`transitions`]); and transitions that followed each other before take one look-up ([`superblocks`]). The sink's
-//! state is part of the key, so the effect of a path on the sink is known too.
+//! The effect of TNT and TIP packets depends on the block before which execution is, on the last IP, and on the return
+//! stack. Programs have many return stacks, but few paths through their code. So a transition of the code alone
+//! ([`table`]) ends at each return whose call is before the packets; these transitions are combined for each return
+//! stack ([`transitions`]); and sequences of transitions that occurred before take one look-up ([`superblocks`]). The
+//! sink's state is part of the key, so the effect of a path on the sink is known too.
 //!
 //! Anything else – another packet, code that changes over time, a contradiction – is left to the decoder, which then
 //! has the same state as without a memo.
@@ -44,8 +44,8 @@ use super::super::{
 };
 use crate::packet::{LONG_TNT, Packet, short_cyc};
 
-/// The memo of one thread, for programs in their execution modes. It belongs to one sink, or to sinks that pass on to
-/// each other what they [learned](Sink::learn).
+/// The memo of one decoding thread, by program and execution mode. It belongs to one sink, or to several that share
+/// what they [learned](Sink::learn).
 #[derive(Debug)]
 pub struct Memos {
     programs: FxHashMap<(usize, u8), Memo>,
@@ -127,7 +127,7 @@ impl MemoizedPaths {
         (self.paths - self.judged.0, self.bytes - self.judged.1)
     }
 
-    /// Returns whether it is clear early that learning does not pay. `uncounted` bytes are not in the sum yet.
+    /// Returns whether it is clear early that memoization does not pay. `uncounted` bytes are not in the sum yet.
     fn is_hopeless(&self, uncounted: usize, worth: Worth) -> bool {
         let ((paths, bytes), few) = (self.lately(), self.most / worth.few);
         let bytes = 2 * (bytes + uncounted);
@@ -158,7 +158,7 @@ const PATHS: usize = 1 << 18;
 /// Divisor of the maximum: after that number of new paths, their benefit is checked.
 const SOME: usize = 64;
 
-/// Conditions under which learning paths pays.
+/// Conditions under which memoizing paths pays.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     /// Minimum trace bytes per path.
@@ -168,7 +168,8 @@ struct Worth {
 }
 
 impl Worth {
-    /// A path saves more if it replaces single blocks than if it replaces function runs.
+    /// Returns the conditions for a sink: a path saves more if it replaces single blocks than if it replaces function
+    /// runs.
     fn to(sink: &impl Sink) -> Worth {
         match sink.takes_function_runs() {
             true => Worth { bytes: 128, few: 1024 },
@@ -328,7 +329,7 @@ impl Decoder<'_> {
         pending
     }
 
-    /// Returns whether paths may still be reported after a time was.
+    /// Returns whether paths may still be reported after a timestamp.
     #[inline]
     fn goes_on<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
         // No code is valid at the last tick.
@@ -404,8 +405,8 @@ struct Reached {
 }
 
 impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
-    /// Learns where packets lead, unless they occur together for the first time: packets that come only once do not
-    /// pay. Returns whether they were learned.
+    /// Memoizes the effect of packets, unless they occur together for the first time: memoizing packets that occur only
+    /// once does not pay. Returns whether they were memoized.
     fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
         let worth = plain(packets, 1) == size || self.memo.ways.was_met(from, packets);
         if worth {
@@ -414,7 +415,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         worth
     }
 
-    /// Learns where packets of `size` bytes lead from a state, up to the first that is not plain.
+    /// Memoizes the effect of packets of `size` bytes from a state, up to the first packet that is not plain.
     fn learn(&mut self, from: u32, packets: u64, size: u32) {
         let mut path = std::mem::take(&mut self.learned.path);
         path.clear();
@@ -478,7 +479,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         reached
     }
 
-    /// Returns where packets lead by the code alone, and the new region of the last IP, if it changes. Appends what
+    /// Returns the effect of packets by the code alone, and the new region of the last IP, if it changes. Appends what
     /// runs to `steps`.
     fn transition(&mut self, state: State, packets: u64, steps: &mut Vec<Step>) -> (Next, u16) {
         let region = if has_tip(packets) { state.region } else { NO_REGION };

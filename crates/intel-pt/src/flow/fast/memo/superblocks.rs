@@ -144,7 +144,7 @@ impl Superblocks {
         }
     }
 
-    /// Ends the recording: what comes next is no transition.
+    /// Ends the recording, because the next packet is not followed by a transition.
     #[inline]
     pub(super) fn stop(&mut self) {
         let count = usize::from(self.next.count);

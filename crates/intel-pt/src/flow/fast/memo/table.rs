@@ -57,12 +57,12 @@ impl Step {
 pub(super) enum Next {
     /// To this block.
     Block(BlockId),
-    /// To this block, after this many bytes of the packets; the next packet is not plain.
+    /// The packets lead to this block, after this many of their bytes; the next packet is not plain.
     Part(BlockId, u8),
-    /// Past a compressed return whose call is before the packets. The fields are the bits left of its TNT, and the
-    /// number of completely consumed bytes.
+    /// The packets lead over a compressed return whose call is before them. The fields are the bits left of its TNT,
+    /// and the number of completely consumed bytes.
     Return(u8, u8),
-    /// Nowhere: the first packet contradicts the code or needs more context, so that its effect can't be recorded.
+    /// The packets have no recordable effect: the first one contradicts the code or needs more context.
     Untold,
 }
 

@@ -6,10 +6,10 @@ use rustc_hash::FxBuildHasher;
 
 use hodo_code::{Back, DEPTH, ReturnStack, ReturnTarget};
 
-/// Everything that decides the effect of plain packets.
+/// Everything that determines the effect of plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// The block before which execution is.
+    /// The next block to execute.
     pub(super) block: BlockId,
     /// The region of the last IP.
     pub(super) region: u16,
@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) sink: u32,
 }
 
-/// A return stack: a link of a chain, and its depth.
+/// A return stack: its newest link in a chain, and its depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Returns {
     link: u32,
@@ -72,7 +72,7 @@ impl Chains {
     }
 }
 
-/// Where packets lead from a state.
+/// The effect of packets in a state: the next state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     packets: u64,
@@ -81,7 +81,7 @@ pub(super) struct Way {
     pub(super) to: u32,
     /// The sink's number for their path.
     pub(super) path: u32,
-    /// Bytes of the packets that this follows; 0 if the first packet is left to the decoder.
+    /// Number of packet bytes that the transition consumes; 0 if the first packet is left to the decoder.
     pub(super) bytes: u32,
 }
 
@@ -152,14 +152,14 @@ impl TransitionTable {
         self.states[number as usize]
     }
 
-    /// Returns where packets lead, if known.
+    /// Returns the effect of packets in a state, if known.
     #[inline(always)]
     pub(super) fn find(&self, from: u32, packets: u64) -> Option<&Way> {
         let way = &self.slots[self.slot(from, packets)];
         (way.from == from).then_some(way)
     }
 
-    /// Returns whether packets occurred before in a state, as far as the slots show, and records them.
+    /// Returns whether packets occurred in a state before, as far as the slots still contain them, and records them.
     pub(super) fn was_met(&mut self, from: u32, packets: u64) -> bool {
         let hash = hash(from, packets);
         let met = &mut self.met[(hash >> 32) as usize % MET];
