@@ -1,7 +1,7 @@
 //! Buffers what a segment shows before its first timestamp.
 //!
-//! If the selection is a time window, the first timestamp decides whether to keep it. PSB+ contains the time before
-//! anything runs, unless that packet is missing; so this is rare, and short.
+//! If the selection is a time window, the first timestamp decides whether to keep it. The PSB+ normally contains the
+//! time before the first instruction, so such events are rare and few.
 
 use std::mem;
 

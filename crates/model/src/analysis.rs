@@ -121,7 +121,7 @@ pub struct Selection {
     pub comms: Vec<String>,
     /// CPUs; empty for all.
     pub cpus: Vec<u32>,
-    /// Only executions of these functions, where given.
+    /// If given, only executions of these functions.
     pub root: Option<Root>,
 }
 
@@ -152,7 +152,7 @@ pub struct FinishContext<'a> {
     pub base: Option<&'a AnyPartial>,
     /// Functions and source lines of executed code.
     pub sources: &'a dyn Sources,
-    /// Of control flow, the process and the thread of each partial, in their order.
+    /// For control flow, the process and the thread of each partial, in order.
     pub flow_threads: &'a [(u32, u32)],
 }
 

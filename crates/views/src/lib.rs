@@ -111,7 +111,7 @@ pub(crate) trait Draw: Send {
     /// Draws rows, or keeps them until the end.
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()>;
 
-    /// Draws what is known after the last row.
+    /// Draws the parts after the last row: summary and losses.
     fn end(self: Box<Self>, end: &End<'_>) -> io::Result<()>;
 }
 

@@ -34,7 +34,7 @@ impl<'o> Lines<'o> {
         Lines { json: Vec::with_capacity(2 * BUFFER), out }
     }
 
-    /// Writes the buffered lines once the buffer is full.
+    /// Writes the buffered lines if the buffer is full.
     pub(crate) fn hand_on(&mut self) -> io::Result<()> {
         if self.json.len() < BUFFER { Ok(()) } else { self.end() }
     }
