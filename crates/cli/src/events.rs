@@ -30,14 +30,14 @@ const SCRIPT_CHUNKS: Chunks = Chunks::Bytes(1 << 20);
 /// Chunk size for trace output.
 pub const EXPORT_CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 
-/// Which events.
+/// The filter of software events.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Software events")]
 pub struct Filter {
-    /// Only events with such a name, such as `sched_*`; several are possible
+    /// Only events whose names match, such as `sched_*` (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub event: Vec<String>,
-    /// Only events whose fields meet this, such as `ret < 0 and not fd == 3`
+    /// Only events whose fields satisfy this, such as `ret < 0 and not fd == 3`
     #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
     pub condition: Option<Condition>,
     /// Only events of these CPUs

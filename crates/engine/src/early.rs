@@ -1,6 +1,6 @@
-//! Buffers what a segment shows before its first timestamp.
+//! Buffers the events of a segment before its first timestamp.
 //!
-//! If the selection is a time window, the first timestamp decides whether to keep it. The PSB+ normally contains the
+//! If the selection is a time window, the first timestamp decides whether to keep them. The PSB+ normally contains the
 //! time before the first instruction, so such events are rare and few.
 
 use std::mem;
