@@ -46,7 +46,7 @@ pub struct Filter {
 }
 
 /// Note on a recording with both software events and control flow.
-pub const BOTH: &str = "there is also Intel PT: `hodo script --marks` shows what it tells beside the flow";
+pub const BOTH: &str = "the input also contains Intel PT: see `hodo script --marks`, --insns and --calls";
 
 /// Parses a CPU or a range of CPUs.
 pub fn cpus(text: &str) -> Result<Vec<u32>, String> {

@@ -47,7 +47,7 @@ pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure>
     let (what, help) = match root {
         Root::Function(name) => (format!("no function `{name}` in the programs of the recording"), ""),
         Root::SystemCall(name) => (
-            format!("no function of the kernel does the system call `{name}` in the recording"),
+            format!("no kernel function in the recording implements the system call `{name}`"),
             "; `hodo record --engine machine` records the kernel too, and --function names the function of a library",
         ),
     };

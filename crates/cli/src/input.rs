@@ -47,7 +47,7 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
 pub fn unplaced(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
     if synchronised.is_some() {
-        return Err(Failure::usage("this experiment is synchronised already; name the traces themselves"));
+        return Err(Failure::usage("this experiment is already synchronised; name its traces instead"));
     }
     opened(input, files, needs)
 }
@@ -210,7 +210,7 @@ pub fn request(
     let calls = |text: &str| {
         experiment.with(|traces| match traces.flows.as_slice() {
             [(_, flow)] => function::calls(text, flow),
-            _ => Err(Failure::usage("--call chooses of one recording of control flow")),
+            _ => Err(Failure::usage("--call needs a single recording of control flow")),
         })
     };
     request.times.calls = input.call.as_deref().map(calls).transpose()?;
@@ -300,7 +300,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
     });
     if nothing {
         let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();
-        eprintln!("hodo: {}: not one event of it can be read", names.join(", "));
+        eprintln!("hodo: {}: none of its events can be read", names.join(", "));
     }
     match nothing || !experiment.problems.is_empty() {
         true => UNREADABLE.into(),

@@ -91,11 +91,11 @@ fn list(address: &LiveAddress, mut out: Destination) -> Result<ExitCode, Failure
 /// `hodo report count`: reports at the session's end or at Ctrl-C, and periodically if requested.
 pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failure> {
     if command.kind.as_deref() != Some("count") {
-        return Err(Failure::usage("of software events there is `hodo report count` so far"));
+        return Err(Failure::usage("live sessions support only `hodo report count`"));
     }
     events::refuse_flow(&command.input)?;
     if command.by.is_some() {
-        return Err(Failure::usage("--by: the events of a session are counted by name"));
+        return Err(Failure::usage("--by: events of a live session are always counted by name"));
     }
     if address.session.is_none() {
         return Err(Failure::usage(format!("which session? `hodo script {address}` lists them")));

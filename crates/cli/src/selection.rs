@@ -83,7 +83,7 @@ impl Selection {
     pub fn refuse(&self, why: &str) -> Result<(), Failure> {
         match self.time.is_none() && !self.has_threads() {
             true => Ok(()),
-            false => Err(Failure::usage(format!("{why}: --time, --tid, --pid and --comm have no meaning"))),
+            false => Err(Failure::usage(format!("{why}, so --time, --tid, --pid and --comm do not apply"))),
         }
     }
 }

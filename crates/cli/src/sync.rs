@@ -169,7 +169,7 @@ fn advice(outcome: &SyncOutcome) -> String {
             "no event is an end of a message ({}); record net_dev_queue and net_if_receive_skb with LTTng on both sides, or name events with equal fields: --match 'send.seq = recv.seq'",
             rules.join(", ")
         ),
-        ends => format!("{ends} events are ends of messages, and none of its own has its other end there"),
+        ends => format!("{ends} events are ends of messages, but no event here has its other end there"),
     }
 }
 

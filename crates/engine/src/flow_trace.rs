@@ -227,7 +227,7 @@ impl<'f> FlowTrace<'f> {
         Some(match reason {
             _ if self.recording.config.no_branches => "it was recorded without branches".to_owned(),
             Some(gap) => format!("the first gap: {gap}"),
-            None => "tracing was off, or nothing of what was asked for is in it".to_owned(),
+            None => "tracing was off, or the selection contains no code".to_owned(),
         })
     }
 

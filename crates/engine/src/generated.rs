@@ -102,7 +102,7 @@ impl<'f> Generated<'f> {
             budget = match self.place(pid, range.clone(), content.origin, time, budget) {
                 Some(budget) => budget,
                 None => {
-                    problem = Some("its functions overlap too much to be told apart".to_owned());
+                    problem = Some("too many of its functions overlap".to_owned());
                     break;
                 }
             };
@@ -128,7 +128,7 @@ impl<'f> Generated<'f> {
             budget = match self.place(pid, range, origin, 0, budget) {
                 Some(budget) => budget,
                 None => {
-                    let problem = "its functions overlap too much to be told apart".to_owned();
+                    let problem = "too many of its functions overlap".to_owned();
                     return (row.module(name), Some(problem));
                 }
             };

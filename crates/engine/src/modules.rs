@@ -166,9 +166,9 @@ impl<'f> Modules<'f> {
             (false, None) if is_image(mapping) => {
                 Some("record with perf record --kcore, or name a copy with --kcore or --vmlinux".to_owned())
             }
-            (false, None) => Some(
-                "a module's file does not tell where its code was put; a copy of kcore has it".to_owned(),
-            ),
+            (false, None) => {
+                Some("a module's file does not contain its run-time address; a copy of kcore does".to_owned())
+            }
         };
         (Module::new(name, source, problem), self.kernel.symbols(name, ranges, image))
     }

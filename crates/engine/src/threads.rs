@@ -302,7 +302,7 @@ impl NthCalls {
     pub fn never_made(&self, experiment: &FlowTrace<'_>) -> Refusal {
         let name = experiment.modules.names(self.function).0;
         Refusal(match (*self.numbers.start(), *self.numbers.end()) {
-            (1, u64::MAX) => format!("--call: {name} is never called in what was recorded"),
+            (1, u64::MAX) => format!("--call: {name} is never called in the recording"),
             (from, _) => format!(
                 "--call: no thread calls {name} {from} times; leave out # to see how often it is called"
             ),

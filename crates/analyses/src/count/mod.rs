@@ -21,7 +21,7 @@ impl Report for CountReport {
     fn description(&self) -> &Description {
         &Description {
             name: "count",
-            help: "software events: how many of each name, and how many were lost",
+            help: "software events: number of events by name, and of lost events",
             views: &["event", "stream", "time"],
             takes: Takes { threads: true, cpus: true, every: true, events: true, ..Takes::NOTHING },
             in_all: false,

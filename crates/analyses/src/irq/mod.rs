@@ -33,7 +33,7 @@ pub struct Interrupts;
 pub const INTERRUPTS: Simple<Interrupts> = Simple {
     description: Description {
         name: "irq",
-        help: "kernel events: how long handlers of hard and soft interrupts ran, and how late they began",
+        help: "kernel events: running times of interrupt and softirq handlers, and delays of softirqs",
         views: &["handler", "cpu", "slowest"],
         takes: Takes::CPUS,
         in_all: true,

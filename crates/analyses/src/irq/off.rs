@@ -26,7 +26,7 @@ pub struct InterruptsOff;
 pub const INTERRUPTS_OFF: Simple<InterruptsOff> = Simple {
     description: Description {
         name: "irqoff",
-        help: "kernel events: how long CPUs took no interrupts",
+        help: "kernel events: times with interrupts off",
         views: &["cpu", "slowest"],
         takes: Takes::CPUS,
         in_all: true,

@@ -28,7 +28,7 @@ pub struct Lost;
 pub const LOST: Simple<Lost> = Simple {
     description: Description {
         name: "lost",
-        help: "software events: what the tracer lost, of which streams, and when",
+        help: "software events: events and packets lost by the tracer, by stream and time",
         views: &["stream", "longest"],
         takes: Takes::NOTHING,
         in_all: true,

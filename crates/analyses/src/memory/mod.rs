@@ -25,7 +25,7 @@ pub struct Memory;
 pub const MEMORY: Simple<Memory> = Simple {
     description: Description {
         name: "memory",
-        help: "kernel events: pages of memory that processes had allocated, and gave back",
+        help: "kernel events: pages of memory allocated and freed for each process",
         views: &["process", "thread"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,

@@ -35,7 +35,7 @@ impl Report for PeriodsReport {
     fn description(&self) -> &Description {
         &Description {
             name: "periods",
-            help: "software events: how long from one event to another, of any two sorts",
+            help: "software events: times between any two kinds of events",
             views: &["group", "slowest"],
             takes: Takes { cpus: true, period: true, ..Takes::NOTHING },
             in_all: false,

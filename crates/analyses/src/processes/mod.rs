@@ -24,7 +24,7 @@ pub struct Processes;
 pub const PROCESSES: Simple<Processes> = Simple {
     description: Description {
         name: "processes",
-        help: "kernel events: who started whom, when, and how long each lived",
+        help: "kernel events: which process started which other process, when, and how long each lived",
         views: &["process", "thread"],
         takes: Takes::THREADS,
         in_all: true,

@@ -52,7 +52,7 @@ pub const FUNCTIONS: ProfileReport = ProfileReport {
 pub const TREE: ProfileReport = ProfileReport {
     description: Description {
         name: "tree",
-        help: "exact calling-context tree: who called whom, how often, at what cost",
+        help: "exact calling-context tree: instructions, calls and time of each call path",
         views: &[],
         takes: TAKES,
         in_all: false,
@@ -64,7 +64,7 @@ pub const TREE: ProfileReport = ProfileReport {
 pub const PATHS: ProfileReport = ProfileReport {
     description: Description {
         name: "paths",
-        help: "exact call paths, of a function or a system call if asked; --format folded for flame graphs",
+        help: "exact call paths, optionally from a function or system call; --format folded for flame graphs",
         views: &["instructions", "time"],
         takes: Takes { threads: true, root: true, ..Takes::NOTHING },
         in_all: false,

@@ -34,7 +34,7 @@ pub struct Signals;
 pub const SIGNALS: Simple<Signals> = Simple {
     description: Description {
         name: "signals",
-        help: "kernel events: signals that were sent, and how long threads took to take them",
+        help: "kernel events: sent signals, and the time until they were delivered",
         views: &["signal", "thread", "slowest"],
         takes: Takes::THREADS,
         in_all: true,

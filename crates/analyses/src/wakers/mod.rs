@@ -26,7 +26,7 @@ pub struct Wakers;
 pub const WAKERS: Simple<Wakers> = Simple {
     description: Description {
         name: "wakers",
-        help: "kernel events: which thread woke which, how often, and how long until it ran",
+        help: "kernel events: which thread woke which other thread, how often, and how long it then waited for a CPU",
         views: &["pair"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,

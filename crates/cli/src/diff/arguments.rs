@@ -111,7 +111,7 @@ impl Diff {
     /// Returns the inputs of each side, one per recording.
     pub fn sides(&self) -> Result<Sides<Vec<Input>>, Failure> {
         if self.input.pt.is_some() {
-            return Err(Failure::usage("hodo diff reads recordings, no raw buffers"));
+            return Err(Failure::usage("hodo diff reads recordings, not raw buffers"));
         }
         let files = self.files()?;
         let nth = Sides::new(self.nth.map(|(n, _)| n), self.nth.map(|(_, m)| m));

@@ -193,7 +193,7 @@ fn typical<'i>(order: &[&'i Interval]) -> Option<&'i Interval> {
 
 fn nth(intervals: &[Interval], number: u64) -> Result<&Interval, Failure> {
     let found = usize::try_from(number).ok().and_then(|number| intervals.get(number - 1));
-    found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are {}", intervals.len())))
+    found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are only {}", intervals.len())))
 }
 
 /// Returns the call trees of executions; `None` if interrupted.

@@ -201,7 +201,7 @@ fn a_task_of_an_input_that_changed_is_refused() {
     let ran = hodo(&["fold", "--task", plan.trim(), "-o", &folder.file("part")]);
     assert!(ran.code == 3 && ran.stderr.contains("changed since it was planned"), "{ran:?}");
     let ran = hodo(&["fold", "--task", "{}", "-o", &folder.file("part")]);
-    assert!(ran.code == 2 && ran.stderr.contains("no task that `hodo plan` printed"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("not a task printed by `hodo plan`"), "{ran:?}");
 }
 
 /// One experiment with a recording of control flow and a kernel trace.

@@ -305,7 +305,7 @@ pub(super) fn finish_events(
     }
     let notes = match (of_events.as_slice(), made.as_slice()) {
         ([analysis], [table]) if table.is_empty() => {
-            vec![format!("{}: nothing found; it is made of {}", table.name(), needed(*analysis))]
+            vec![format!("{}: nothing found; this report reads {}", table.name(), needed(*analysis))]
         }
         _ => Vec::new(),
     };

@@ -196,7 +196,7 @@ impl<'a> File<'a> {
     ) -> Result<Buffer<'a>, Error> {
         if mark != RECORDS {
             let reason = format!("{:?} is no kind of trace", String::from_utf8_lossy(mark));
-            let kind = ErrorKind::Text { what: "the mark before the places of CPUs", reason };
+            let kind = ErrorKind::Text { what: "the marker before the CPUs' offsets", reason };
             return Err(Error { at: cursor.offset(), kind });
         }
         let mut found = Vec::new();

@@ -133,7 +133,7 @@ fn lost_events_are_told_where_they_were() {
             "105 irq_handler_entry",
             "200 lost 0",
             "205 irq_handler_entry",
-            "! events were lost before a page; the kernel does not say how many",
+            "! events were lost before a page; their number is unknown",
         ]
     );
 }

@@ -15,7 +15,7 @@ use crate::{Draw, End, Options, Output, Reader, Several, View, tree::depth_colum
 
 pub(crate) const VIEW: View = View {
     name: "folded",
-    help: "call paths as flame graphs read them: `a;b;c 123`",
+    help: "call paths for flame graphs: `a;b;c 123`",
     reader: Reader::Programs,
     shows_loss: false,
     several: Some(Several { around: ["", "", ""], rows: None, loss_once: false }),

@@ -10,7 +10,7 @@ use crate::{Draw, End, Options, Output, Reader, View, json::Lines};
 
 pub(crate) const VIEW: View = View {
     name: "jsonl",
-    help: "one JSON object a line, for each row",
+    help: "one JSON object per row, each on its own line",
     reader: Reader::Programs,
     shows_loss: false,
     several: None,

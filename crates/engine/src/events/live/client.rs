@@ -147,7 +147,7 @@ impl Client {
         match head.status {
             PacketStatus::Bytes(count) if count <= length => Ok((head, self.read(count as usize)?)),
             PacketStatus::Bytes(count) => {
-                Err(ProtocolError(format!("{count} bytes of a packet, where {length} were asked for")).into())
+                Err(ProtocolError(format!("{count} bytes of a packet, but {length} were requested")).into())
             }
             PacketStatus::Later | PacketStatus::Absent => Ok((head, Vec::new())),
         }

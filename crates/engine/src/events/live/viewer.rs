@@ -165,7 +165,7 @@ impl Viewer {
             bytes: 0..0,
             time: None,
             count: 1,
-            detail: format!("the connection was lost, and the session is not to be had any more: {error}"),
+            detail: format!("the connection was lost, and the session is no longer available: {error}"),
         });
         Ok(false)
     }

@@ -359,7 +359,7 @@ fn is_of(trace: &Trace<'_>, identity: &ClockIdentity) -> bool {
 fn trace_clock(unit: &Unit, trace: &str, identity: &ClockIdentity, apart: Option<String>) -> TraceClock {
     let (relation, how, map) = match (&unit.placement, apart) {
         (Some((_, map, _)), Some(why)) => {
-            (Relation::AsItIs, format!("times as they are, beside others of its input; {why}"), Some(map))
+            (Relation::AsItIs, format!("its own times, not related to others of its input; {why}"), Some(map))
         }
         (Some((relation, map, how)), None) => (*relation, how.clone(), Some(map)),
         (None, _) => (Relation::Unrelated, unit.missing.clone(), None),

@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
         let count = self.word()?;
         match count <= MOST {
             true => Ok(count),
-            false => Err(ProtocolError(format!("{count} {what}; {MOST} at most are taken"))),
+            false => Err(ProtocolError(format!("{count} {what}; at most {MOST} are accepted"))),
         }
     }
 }
@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
 fn bounded(what: &str, length: u64) -> Result<u64, ProtocolError> {
     match length <= LONGEST {
         true => Ok(length),
-        false => Err(ProtocolError(format!("{what} of {length} bytes; {LONGEST} at most are taken"))),
+        false => Err(ProtocolError(format!("{what} of {length} bytes; at most {LONGEST} are accepted"))),
     }
 }
 
@@ -137,7 +137,9 @@ impl Reply for SessionCreated {
     fn decode(bytes: &[u8]) -> Result<SessionCreated, ProtocolError> {
         match Fields(bytes).word()? {
             1 => Ok(SessionCreated),
-            status => Err(ProtocolError(format!("it creates no viewer session (status {status})"))),
+            status => {
+                Err(ProtocolError(format!("the daemon refuses to create a viewer session (status {status})")))
+            }
         }
     }
 }

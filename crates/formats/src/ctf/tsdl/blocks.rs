@@ -156,7 +156,7 @@ impl<'t> Parser<'t> {
                 "uuid" => trace.uuid = Some(parser.uuid(&entry)?),
                 "packet.header" => trace.packet_header = Some(parser.structure_of(entry)?),
                 "major" if parser.integer_of(&entry)? != 1 => {
-                    return Err(parser.there("only CTF 1.8 is written in this language".to_owned()));
+                    return Err(parser.there("TSDL describes CTF 1.8 only".to_owned()));
                 }
                 // The byte order was found before parsing.
                 _ => {}

@@ -91,7 +91,7 @@ impl<'t> Parser<'t> {
                 more => format!(", like {more} more"),
             };
             let line = line_of(self.text, *at);
-            Some(format!("`{name}` (line {line}) is no attribute of `{kind}` and was ignored{more}"))
+            Some(format!("`{name}` (line {line}) is not an attribute of `{kind}` and was ignored{more}"))
         };
         self.unknown.iter().filter_map(note).collect()
     }

@@ -167,7 +167,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
                 }
             }
         }
-        Err(unwritable(class, "size", "it has no room in the largest packet of its stream".to_owned()))
+        Err(unwritable(class, "size", "it does not fit into the largest packet of its stream".to_owned()))
     }
 
     /// Ends the packet. A packet without events is written if it reports a loss, or if `empty` is set. `keeps_times`
