@@ -114,7 +114,7 @@ impl<'a> Case<'a> {
             }
             "config" => value.split_whitespace().try_for_each(|word| {
                 config(&mut self.config, word).ok_or_else(|| {
-                    Error::new(number, format!("`{word}` is no setting, or none of this value"))
+                    Error::new(number, format!("`{word}` is not a setting, or has an invalid value"))
                 })
             })?,
             _ => return Err(Error::new(number, "expected cpu, config, filter, differs, or a part")),

@@ -30,7 +30,7 @@ pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Tra
             }
             None => {
                 let packet = words.packet().filter(|_| words.words.is_empty());
-                let packet = packet.ok_or_else(|| Error::new(number, format!("`{line}` is no packet")))?;
+                let packet = packet.ok_or_else(|| Error::new(number, format!("`{line}` is not a packet")))?;
                 if let Packet::Bbp { short_items, .. } = packet {
                     short = short_items;
                 }

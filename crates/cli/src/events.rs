@@ -87,7 +87,7 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
     match wanted.missing_contexts(traces) {
         None => Ok(wanted),
         Some(name) => Err(Failure::usage(format!(
-            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or choose by fields with --where"
+            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or select by fields with --where"
         ))),
     }
 }

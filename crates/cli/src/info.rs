@@ -33,7 +33,7 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     }
     let selection = Selection::new(&command.input, None)?;
     if contents == events_only {
-        selection.refuse("hodo info tells of whole traces")?;
+        selection.refuse("hodo info describes whole traces")?;
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
     let store = experiment.contents.events.then(|| index::find(&command.input, &command.store)).flatten();
@@ -152,8 +152,7 @@ fn recording(info: &Info) -> Table {
     summary.extend(info.facts.iter().map(|(name, value)| (*name, value.as_str().into())));
     summary.push(("traced_on", traced_on(info).into()));
     if info.streams.is_empty() {
-        summary
-            .push(("trace", "none: the recording holds no Intel PT, or none of what was asked for".into()));
+        summary.push(("trace", "none: the recording contains no Intel PT, or none of the selection".into()));
     } else {
         summary.push(("packets", packets(info).into()));
         summary.push(("clock", clock(info).into()));

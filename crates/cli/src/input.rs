@@ -86,7 +86,7 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
 fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
     if input.clock_frequency.is_some() && !traces.events.implies_clocks() {
         return Err(Failure::usage(
-            "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",
+            "--clock-frequency is for traces that describe no clock, but this one records its clock's frequency",
         ));
     }
     let chosen = Selection::new(input, None)?.has_threads();
@@ -224,7 +224,7 @@ fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
     let more = if present.len() > SHOWN { " …" } else { "" };
     Failure::usage(format!(
-        "--tid, --pid, --comm: no such thread has trace; the recording has (pid/tid){}{more}",
+        "--tid, --pid, --comm: no matching thread was traced; the recording has (pid/tid){}{more}",
         threads.collect::<String>()
     ))
 }

@@ -48,7 +48,7 @@ fn reading(input: &Input) -> Result<EventReading, Failure> {
     let time = input.time.as_deref();
     if time.is_some_and(|text| text.contains(['+', '%'])) {
         return Err(Failure::usage(
-            "--time: nobody knows yet when a session begins and ends; name seconds of its clock",
+            "--time: the begin and end of a live session are unknown; give absolute seconds",
         ));
     }
     let start = (OriginNanos(0), OriginNanos(0));

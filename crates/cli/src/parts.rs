@@ -128,7 +128,7 @@ fn write(part: &Part, path: &Path) -> Result<ExitCode, Failure> {
 fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
     if crate::selection::Selection::new(&what.input, None)?.has_threads() {
         return Err(Failure::usage(
-            "--tid, --pid and --comm choose from the whole: give them to `hodo merge`",
+            "--tid, --pid and --comm select from the merged result: pass them to `hodo merge`",
         ));
     }
     let reports = report::named(&what.analysis);
@@ -166,7 +166,7 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     let parts = command.parts.iter().map(read).collect::<Result<Vec<Part>, Failure>>()?;
     let failed = |error: PartError| match error {
         PartError::Differs(place, what) => Failure::usage(format!(
-            "{} and {} are no parts of one whole: {what} differs",
+            "{} and {} are not parts of the same request: {what} differs",
             command.parts[0].display(),
             command.parts[place].display()
         )),

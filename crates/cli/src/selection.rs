@@ -74,7 +74,7 @@ impl Selection {
         match self.events.is_empty() && self.condition.is_none() && self.cpus.is_empty() {
             true => Ok(()),
             false => Err(Failure::usage(
-                "--event, --where and --cpu-list choose among software events, and this input has none",
+                "--event, --where and --cpu-list select software events, but this input has none",
             )),
         }
     }

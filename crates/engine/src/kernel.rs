@@ -157,7 +157,7 @@ impl<'f> Kernel<'f> {
         let shift = image.file_offset.wrapping_sub(linked);
         if self.code.is_empty() {
             self.add_code(vmlinux, shift);
-            let doubt = "the kernel changes its code when it boots, so that it is not quite that of vmlinux";
+            let doubt = "the kernel modifies its code at boot, so it differs from vmlinux in places";
             self.problems.push(doubt.to_owned());
         }
     }

@@ -248,17 +248,15 @@ fn with_code(
 fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
     let who = format!("thread {}", record.tid);
     match record {
-        ThreadRecord { stopped: true, .. } => {
-            Some(format!("{who}: there is no room left on the disk; its trace ends early"))
-        }
+        ThreadRecord { stopped: true, .. } => Some(format!("{who}: the disk is full; its trace ends early")),
         ThreadRecord { cut: true, .. } => {
-            Some(format!("{who} was killed while it wrote its trace, which ends a little early"))
+            Some(format!("{who} was killed while its trace was written; the trace ends slightly early"))
         }
         ThreadRecord { surprises: 1.., .. } => Some(format!(
             "{who}: the emulator lost the flow {} times; the trace has gaps there",
             record.surprises
         )),
-        _ if goes_on => Some(format!("{who} went on when the recording ended")),
+        _ if goes_on => Some(format!("{who} was still running when the recording ended")),
         _ => None,
     }
 }

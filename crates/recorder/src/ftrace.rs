@@ -182,7 +182,7 @@ impl Instance {
         for event in &request.events {
             self.write("set_event", event).map_err(|error| {
                 let reason = format!(
-                    "{error}; `available_events` of tracefs lists what there is, such as sched:sched_switch"
+                    "{error}; `available_events` in tracefs lists the events, such as sched:sched_switch"
                 );
                 Error::Event { event: event.clone(), reason }
             })?;

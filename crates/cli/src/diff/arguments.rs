@@ -163,7 +163,7 @@ fn expand(option: &str, patterns: &[String]) -> Result<Vec<PathBuf>, Failure> {
         let found = glob::glob(pattern).map_err(|error| wrong(&error))?;
         let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
         if found.is_empty() {
-            return Err(wrong(&"no file has such a name"));
+            return Err(wrong(&"no file matches"));
         }
         files.extend(found);
     }

@@ -209,7 +209,7 @@ fn trees(
         Some((pid.parse().ok()?, tid.parse().ok()?, first..first + interval.instructions?))
     };
     let spans: Option<Vec<_>> = asked.iter().map(span).collect();
-    let spans = spans.expect("executions of control flow say whose they are, and which instructions");
+    let spans = spans.expect("executions of control flow have a thread and instruction numbers");
     experiment.with(|traces| {
         let flow = only(traces)?;
         let chunk_size = match request.chunking {

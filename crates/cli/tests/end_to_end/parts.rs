@@ -127,7 +127,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     let whole = std::fs::read(&first).unwrap();
     for (name, bytes) in [("cut", &whole[..whole.len() / 2]), ("empty", &[]), ("none", b"not a part")] {
         let damaged = folder.write(name, bytes);
-        refuse(&[&first, &damaged], 3, "no part that `hodo fold` wrote, or it is damaged");
+        refuse(&[&first, &damaged], 3, "not written by `hodo fold`, or it is damaged");
     }
     let file = folder.file("unused");
     let wrong = hodo(&["fold", "--analysis", "cpu", "--part", "0/2", "-o", &file, &trace()]);

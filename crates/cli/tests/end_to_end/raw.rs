@@ -61,7 +61,7 @@ fn only_threads_that_were_asked_for() {
     let script = |tid| hodo(&["script", "--insns", "--pt", &buffer, "--code", &code, "--tid", tid]);
     assert_eq!(script("0").fine().stdout, program::lines(&program::addresses(0x1000, 5)));
     let nobody = script("7");
-    assert!(nobody.code == 2 && nobody.stderr.contains("no such thread"), "{nobody:?}");
+    assert!(nobody.code == 2 && nobody.stderr.contains("no matching thread"), "{nobody:?}");
 }
 
 #[test]

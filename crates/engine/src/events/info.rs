@@ -145,7 +145,7 @@ fn no_times(trace: &Trace<'_>) -> String {
     let class = &trace.class;
     let used = trace.streams.iter().map(|stream| trace.stream_class(stream));
     match class.clocks.len() {
-        _ if trace.files.is_empty() => "there are no files beside the metadata".to_owned(),
+        _ if trace.files.is_empty() => "there are no files except the metadata".to_owned(),
         _ if trace.streams.is_empty() => "no packet of a stream was found".to_owned(),
         _ if used.clone().any(|stream| stream.clock.is_some()) => {
             "no packet contains a time, and no event has one".to_owned()

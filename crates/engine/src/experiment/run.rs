@@ -115,7 +115,7 @@ pub(super) fn check_events(traces: &Traces<'_>, request: &Request) -> Result<(),
     let filters = request.reports.iter().any(|report| report.description().takes.events);
     match request.wanted().missing_contexts(&traces.events).filter(|_| filters) {
         Some(name) => Err(Refusal(format!(
-            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or choose by fields with --where"
+            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or select by fields with --where"
         ))),
         None => Ok(()),
     }
@@ -174,7 +174,9 @@ impl<'t, 'f> Plan<'t, 'f> {
             EventReading { chunks: request.chunking.of_counts(request.threads), ..self.events.clone() };
         let counting = Counting::new(&self.traces.events, &request.wanted(), interest, &reading);
         let counting = counting.ok_or_else(|| {
-            Refusal(format!("--every: the trace has more than {MOST_BINS} such spans; choose by --time"))
+            Refusal(format!(
+                "--every: the trace has more than {MOST_BINS} such spans; select a shorter part with --time"
+            ))
         })?;
         let mut losses = self.losses();
         let choose = |runs: Vec<_>| match self.portion {

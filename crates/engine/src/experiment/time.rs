@@ -171,10 +171,7 @@ impl TimeSpan {
 }
 
 fn no_wall_clock() -> Refusal {
-    Refusal(
-        "--time: no trace says when its clock was at 1970, so times of the wall clock mean nothing here; give seconds"
-            .to_owned(),
-    )
+    Refusal("--time: no trace relates its clock to the wall clock; give seconds instead".to_owned())
 }
 
 impl Traces<'_> {

@@ -60,7 +60,7 @@ pub fn markers(flow: &FlowTrace<'_>, named: &[Named]) -> Result<Vec<Marker>, Ref
         _ if markers.iter().map(instructions).sum::<usize>() > Marker::MOST_INSTRUCTIONS => Err(Refusal(
             format!("a marker has at most {} instructions, alternatives included", Marker::MOST_INSTRUCTIONS),
         )),
-        _ if markers.len() > MOST => Err(Refusal(format!("more than {MOST} functions have such names"))),
+        _ if markers.len() > MOST => Err(Refusal(format!("more than {MOST} functions match"))),
         Some(why) if markers.is_empty() => Err(why),
         _ => Ok(markers),
     }

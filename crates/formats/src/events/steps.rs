@@ -26,7 +26,7 @@ pub enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::CutShort => f.write_str("it goes on behind the packet's end"),
+            Trouble::CutShort => f.write_str("it extends beyond the packet's end"),
             Trouble::TooLong(length) => write!(f, "a length of {length}, which the packet has no room for"),
             Trouble::NoOption(value) => write!(f, "no option of a variant is selected by {value}"),
             Trouble::TooWide => f.write_str("a variable-length integer of more than 64 bits"),

@@ -233,7 +233,7 @@ impl<'a> Trace<'a> {
 
     /// The class of a stream.
     pub fn stream_class(&self, stream: &Stream<'a>) -> &StreamClass {
-        self.class.streams.get(&stream.class).expect("packets of other classes are no packets of this trace")
+        self.class.streams.get(&stream.class).expect("packets of other classes do not belong to this trace")
     }
 
     /// The plan for a stream's events.

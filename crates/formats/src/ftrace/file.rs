@@ -268,7 +268,7 @@ const UNPACK: &str = "convert it with `trace-cmd convert --compression zstd`";
 fn latency(at: u64) -> Error {
     unsupported(
         at,
-        "a trace.dat of a latency tracer, which holds text instead of events",
+        "a trace.dat of a latency tracer, which contains text instead of events",
         "open it with a pager",
     )
 }

@@ -159,7 +159,7 @@ fn a_length_may_be_a_number_of_the_environment() {
 #[test]
 fn what_is_no_word_is_named() {
     for (text, reason) in [
-        ("trace { major = 18446744073709551616; };", "this number is larger than 64 bits hold"),
+        ("trace { major = 18446744073709551616; };", "this number exceeds 64 bits"),
         ("trace { uuid = \"open", "the text that begins here does not end"),
         ("trace { /* open", "the comment that begins here does not end"),
         ("trace { @ };", "no word of CTF metadata begins here"),

@@ -56,7 +56,7 @@ pub(super) fn find(kinds: &[Kind]) -> Result<PathBuf, Error> {
         if find_in_path(kind.emulator().as_ref()).is_none() {
             let (emulator, package) = (kind.emulator(), kind.package());
             return Err(missing(&format!(
-                "{emulator} is not there; on Debian and Ubuntu it is in the package {package}"
+                "{emulator} not found; on Debian and Ubuntu it is in the package {package}"
             )));
         }
     }

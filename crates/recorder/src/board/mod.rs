@@ -38,7 +38,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         (request.overflow.is_some(), "--overflow"),
     ];
     if let Some((_, option)) = absent.iter().find(|(asked, _)| *asked) {
-        return Err(Error::Missing(format!("{option} is not there for --engine board, which takes --board")));
+        return Err(Error::Missing(format!("--engine board does not support {option}, only --board")));
     }
     let [folder] = request.command.as_slice() else {
         return Err(Error::Missing("a board is recorded into a folder: name one, and no command".to_owned()));
@@ -129,7 +129,7 @@ fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> R
     let messages = fs::read_to_string(spool.join("messages")).unwrap_or_default();
     let messages: Vec<&str> = errors.lines().chain(messages.lines()).map(str::trim).collect();
     Err(Error::Missing(format!(
-        "the board ended ({status}): {}. After an update, `cargo xtask setup --board` builds its programs anew",
+        "the board ended ({status}): {}. After an update, run `cargo xtask setup --board` to rebuild its programs",
         messages.join("; ")
     )))
 }
@@ -230,8 +230,7 @@ fn warnings(said: &str) -> Vec<String> {
         }
         let Some((slave, counts)) = line.split_once(": ") else {
             if line == "realtime 0" {
-                let text =
-                    "the master had no real-time priority: exchanges took longer where the machine was busy";
+                let text = "the master had no real-time priority, so exchanges took longer while the machine was busy";
                 warnings.push(text.to_owned());
             }
             continue;
@@ -249,7 +248,7 @@ fn warnings(said: &str) -> Vec<String> {
             warnings.push(format!("{slave}: {discarded} events found no room in its ring"));
         }
         if number("stopped") == 0 {
-            warnings.push(format!("{slave} did not stop when it was told to: its last packet is missing"));
+            warnings.push(format!("{slave} did not stop when requested: its last packet is missing"));
         }
     }
     warnings

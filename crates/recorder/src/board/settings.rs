@@ -87,7 +87,7 @@ impl FromStr for BoardSettings {
             settings.set(name, value).map_err(|expected| format!("{part}: expected {expected}"))?;
         }
         if (settings.sobel || settings.urgent.is_some()) && settings.tick.is_zero() {
-            return Err("tick=0: slaves have to tick for work=sobel and urgent=TIME".to_owned());
+            return Err("tick=0: work=sobel and urgent=TIME require ticks".to_owned());
         }
         match settings.slaves + settings.cortex_m3 {
             1..=MOST_SLAVES => Ok(settings),
@@ -242,7 +242,7 @@ mod tests {
             ("slaves=0", "a board has 1 to 64 slaves"),
             ("slaves=60,cortex-m3=5", "a board has 1 to 64 slaves"),
             ("speed=1", "speed=1: expected one of slaves"),
-            ("work=sobel,tick=0", "tick=0: slaves have to tick"),
+            ("work=sobel,tick=0", "tick=0: work=sobel"),
             ("period", "period: expected NAME=VALUE"),
             ("period=1us", "period=1us: expected at least 100us"),
             ("wander=-5ppm", "wander=-5ppm: expected no negative number"),

@@ -89,7 +89,7 @@ impl Collected {
         );
         if self.kallsyms.is_empty() {
             warnings.push(
-                "the guest ended before it told its kernel's symbols; functions of the kernel have no names"
+                "the guest ended before it wrote its kernel's symbols; kernel functions have no names"
                     .to_owned(),
             );
         }

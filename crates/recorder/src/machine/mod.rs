@@ -86,7 +86,7 @@ fn refuse(request: &Request) -> Result<(), Error> {
         (request.overflow.is_some(), "--overflow"),
     ];
     match absent.iter().find(|(asked, _)| *asked) {
-        Some((_, option)) => Err(Error::Missing(format!("{option} is not there for --engine machine"))),
+        Some((_, option)) => Err(Error::Missing(format!("--engine machine does not support {option}"))),
         None => Ok(()),
     }
 }

@@ -39,7 +39,7 @@ impl fmt::Display for LiveError {
             LiveError::Protocol(error) => error.fmt(f),
             LiveError::Metadata(error) => write!(f, "the session's metadata: {error}"),
             LiveError::NoSession(address, others) if others.is_empty() => {
-                write!(f, "{address}: no such session; the relay daemon has none")
+                write!(f, "{address}: there is no such session; the relay daemon has no sessions")
             }
             LiveError::NoSession(address, others) => {
                 write!(f, "{address}: no such session; there are {}", others.join(", "))

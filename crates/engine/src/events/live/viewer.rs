@@ -311,7 +311,7 @@ fn fetch(
             found.progressed = true;
             // After a reconnection, the daemon should have sent the earlier packets again, and then the rest.
             if stream.resume.take().is_some() {
-                let detail = "the connection was lost, and made anew too late for what came meanwhile";
+                let detail = "the connection was lost, and restored too late to receive these packets";
                 losses.add(lost(stream, Cause::CutShort, 0..0, detail.to_owned()));
             }
         }

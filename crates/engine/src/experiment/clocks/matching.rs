@@ -78,7 +78,7 @@ impl MatchRule {
             }
             rule.fields.push((field, other));
         }
-        let rule = found.ok_or_else(|| "no fields were given".to_owned())?;
+        let rule = found.ok_or_else(|| "it names no fields".to_owned())?;
         match rule.send == rule.receive {
             true => Err(format!("`{}` can't be both the sending and the receiving event", rule.send)),
             false => Ok(MatchRule::Fields(rule)),

@@ -77,14 +77,14 @@ fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -
     }
     let Some((one, two)) = clock.unix_zero.zip(other.unix_zero) else {
         return Ok(format!(
-            "one clock: {kind} of `{host}`; that it is of one boot is assumed, one does not say"
+            "one clock: {kind} of `{host}`; assumed to be one boot, because one trace does not record it"
         ));
     };
     let apart = one.abs_diff(two);
     match apart <= SAME_BOOT {
         true => Ok(format!("one clock: {kind} of `{host}`, whose zero both place within {apart} ns")),
         false => Err(format!(
-            "each is {kind} of `{host}`, but its zero lies {} s apart: two boots",
+            "each is {kind} of `{host}`, but their zeros are {} s apart: two boots",
             apart / 1_000_000_000
         )),
     }

@@ -102,7 +102,7 @@ impl Reader {
         let name = node.required("name")?;
         match self.aliases.name(name.string()?, class) {
             true => Ok(()),
-            false => Err(name.wrong("this name is taken")),
+            false => Err(name.wrong("this name is already used")),
         }
     }
 

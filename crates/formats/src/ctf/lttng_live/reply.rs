@@ -156,11 +156,11 @@ impl Reply for Attached {
         let reason = match fields.word()? {
             1 => return fields.count("streams").map(Attached),
             2 => "another viewer reads this session",
-            3 => "the session is not there any more",
+            3 => "the session no longer exists",
             4 => "the session is not a live one; create it with `lttng create --live`",
             5 => "it can't go to the session's beginning",
             6 => "there is no viewer session",
-            _ => "it does not attach to the session, for a reason that it does not say",
+            _ => "it does not attach to the session, without a reason",
         };
         Err(ProtocolError(reason.to_owned()))
     }
