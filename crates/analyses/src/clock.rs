@@ -180,7 +180,7 @@ pub(crate) struct Clock<N> {
     untimed: Vec<(N, u64)>,
     /// The thread executes code that is not traced.
     pub(crate) left: bool,
-    /// Flow was missing since time was last shared.
+    /// Whether flow was missing since the last sharing of time.
     after_gap: bool,
 }
 

@@ -65,7 +65,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What one process has mapped, at each tick of the trace's clock.
+/// The mappings of one process at each tick of the trace's clock.
 ///
 /// Sideband and trace clocks agree only roughly, so a mapping is there *from the beginning* unless something else was
 /// at its addresses before it.

@@ -59,7 +59,7 @@ pub struct Divergence {
     pub instructions: [u64; 2],
     /// The last common instruction, which is the branch; `None` if there is none.
     pub branch: Option<Place>,
-    /// Where each execution continues; `None` if it ends.
+    /// The next instruction of each execution; `None` if it ends.
     pub next: [Option<Place>; 2],
 }
 

@@ -110,7 +110,7 @@ impl Early {
 /// outside of the window.
 #[derive(Default)]
 pub(crate) struct EarlyLines {
-    /// Where the lines begin in the text, until the first timestamp arrives.
+    /// Offset of the lines in the text, until the first timestamp arrives.
     begin: Option<usize>,
     /// Instructions in these lines, and instructions dropped.
     instructions: u64,

@@ -12,7 +12,7 @@ use hodo_symbols::debug_references;
 
 use crate::Files;
 
-/// Where to search for files.
+/// The places to search for files.
 #[derive(Clone, Debug, Default)]
 pub struct FileSearchPaths {
     /// Root folder of the traced system's files.

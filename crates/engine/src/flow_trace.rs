@@ -49,11 +49,11 @@ pub struct RawInput {
 /// Options for opening an input.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where to search for the traced system's files.
+    /// The places to search for the traced system's files.
     pub places: FileSearchPaths,
     /// Files of the traced system's kernel.
     pub kernel: KernelFiles,
-    /// Where the code of its guests is.
+    /// The location of its guests' code.
     pub guests: GuestFiles,
     /// Threads to select; all if empty.
     pub tids: Vec<u32>,
@@ -131,7 +131,7 @@ impl std::error::Error for OpenError {}
 pub struct FlowTrace<'f> {
     /// The content of the input.
     pub recording: Recording<'f>,
-    /// Where the code comes from.
+    /// The files that the code was mapped from.
     pub modules: Modules<'f>,
     /// The selected streams of trace.
     pub tracks: Vec<TraceStream<'f>>,

@@ -13,12 +13,12 @@ use crate::{
     segments::decode_chunks, selection_filter::SelectionFilter,
 };
 
-/// How to read an experiment.
+/// The settings for reading an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
     /// Number of threads that decode.
     pub threads: usize,
-    /// How much to decode at a time.
+    /// Size of the chunks.
     pub chunk_size: ChunkSize,
     /// Time window to select; everything if `None`.
     pub window: Option<Window>,

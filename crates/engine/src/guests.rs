@@ -25,7 +25,7 @@ use crate::{
     modules::{Module, joined},
 };
 
-/// Where the code of guests is, as given by the user.
+/// The location of guests' code, as given by the user.
 #[derive(Clone, Debug, Default)]
 pub struct GuestFiles {
     /// Whether guests run the code of the hypervisor's process at the same addresses.

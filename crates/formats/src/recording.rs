@@ -29,7 +29,7 @@ pub struct Recording<'a> {
     pub facts: Vec<(&'static str, String)>,
     /// Data missing from the recording.
     pub loss: Vec<Loss>,
-    /// Which clock its times are of.
+    /// The clock of its times.
     pub clock_identity: ClockIdentity,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Collected {
     code: Vec<Vec<u8>>,
     /// Threads that continued after the recording ended.
     running: BTreeSet<(u32, u32)>,
-    /// What could not be read from the spool.
+    /// Messages about unreadable parts of the spool.
     unreadable: Vec<String>,
 }
 
@@ -244,7 +244,7 @@ fn with_code(
     with_code.into_iter()
 }
 
-/// What is missing from a thread's trace; `goes_on`: the thread still runs.
+/// Returns messages about the missing parts of a thread's trace; `goes_on`: the thread still runs.
 fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
     let who = format!("thread {}", record.tid);
     match record {

@@ -98,7 +98,7 @@ impl Module {
         &self.build_id
     }
 
-    /// What could not be read in the file, as a message.
+    /// Returns a message about the unreadable parts of the file, if there are any.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }

@@ -7,7 +7,7 @@ use hodo_model::{End, FunctionId, Sources};
 use super::Block;
 use crate::clock::Time;
 
-/// How often one instruction ran.
+/// Execution counts of one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstructionCount {
     /// Its address, as in its module's symbols.

@@ -99,7 +99,7 @@ struct Pieces<'a> {
     steps: Vec<(usize, usize, u64)>,
 }
 
-/// How often each line ran.
+/// Execution counts of each line.
 fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u32), u64> {
     let Pieces { pieces, steps } = Pieces::of(flow, sources);
     let owner = owners(&pieces, &steps);

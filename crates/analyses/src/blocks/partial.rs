@@ -25,7 +25,7 @@ pub struct Block {
     pub counts: Counts,
 }
 
-/// How often a block ran.
+/// Execution counts of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Counts {
     /// Number of executions.

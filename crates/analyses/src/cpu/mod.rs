@@ -57,11 +57,11 @@ impl Report for CpuReport {
     }
 }
 
-/// How long a thread ran on a CPU.
+/// The running time of a thread on a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Use {
     time: u64,
-    /// How often it was switched to.
+    /// Number of switches to it.
     switches: u64,
     /// Time of the last switch to it, and its priority then.
     priority: Option<(Nanos, i64)>,
@@ -89,7 +89,7 @@ impl Partial {
     }
 }
 
-/// How long the selected threads ran on a CPU, and how long it was idle.
+/// The running time of the selected threads on a CPU, and its idle time.
 type OnCpu = FxHashMap<Thread, Use>;
 
 impl Analysis for CpuUse {

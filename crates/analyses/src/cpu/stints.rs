@@ -96,7 +96,7 @@ impl Stints {
         })
     }
 
-    /// What is unknown of each CPU.
+    /// Missing switches of each CPU.
     pub(super) fn missing(&self) -> impl Iterator<Item = (u32, Missing)> {
         self.0.all().map(|(cpu, switches)| (cpu, switches.missing))
     }

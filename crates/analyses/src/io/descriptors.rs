@@ -83,7 +83,7 @@ struct Slot {
 /// The key of a use: thread, CPU, descriptor, file.
 pub(super) type User = (Thread, u32, Option<i32>, File);
 
-/// How a file was used.
+/// The uses of a file.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Use {
     pub(super) read: u64,

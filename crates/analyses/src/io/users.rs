@@ -97,7 +97,7 @@ impl Analysis for Users {
     }
 }
 
-/// What a thread did with files.
+/// The file operations of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct User {
     pub(super) read: u64,
@@ -130,7 +130,7 @@ impl Add for User {
     }
 }
 
-/// What each thread did.
+/// The operations of each thread.
 pub(super) fn sums(
     calls: impl Iterator<Item = (Thread, (Operation, bool), Moved)>,
 ) -> FxHashMap<Thread, User> {

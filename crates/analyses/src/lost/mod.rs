@@ -36,7 +36,7 @@ pub const LOST: Simple<Lost> = Simple {
     analysis: Lost,
 };
 
-/// What a stream lost.
+/// The losses of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals {
     events: u64,

@@ -67,7 +67,7 @@ pub struct Rules {
     pub returns: bool,
 }
 
-/// Where the walk left the native code.
+/// The point at which a walk left the native code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeExit {
     /// Before this block: all batches are completed, or the rest of one needs another walk.

@@ -54,7 +54,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         })
     }
 
-    /// The same for the target of a return or indirect branch.
+    /// Like [`Translation::translate`], for the target of a return or indirect branch.
     pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
         self.with_code(at, |translation| {
             translation.place(id, Entry::Gate);

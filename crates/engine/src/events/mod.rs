@@ -64,7 +64,7 @@ pub struct EventTraces<'f> {
     maps: Option<&'f Maps>,
 }
 
-/// How traces are cut into chunks.
+/// The division of traces into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chunks {
     /// About this many bytes, from any streams, so that all chunks are about the same work.
@@ -100,7 +100,7 @@ impl Chunks {
     }
 }
 
-/// How to read events.
+/// The settings for reading events.
 #[derive(Clone, Debug)]
 pub struct EventReading {
     /// The number of decoding threads.

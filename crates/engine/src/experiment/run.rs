@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) events: Option<OfEvents>,
 }
 
-/// How a request reads the traces.
+/// The plan for reading the traces of a request.
 pub(super) struct Plan<'t, 'f> {
     /// The selected window of each control-flow trace.
     windows: Vec<Option<Window>>,

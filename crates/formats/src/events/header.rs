@@ -55,7 +55,7 @@ pub(super) struct Header {
     /// The usual form of the header, if it fits a word.
     word: Option<Word>,
     shape: Shape,
-    /// What is known of the position of its end.
+    /// The known properties of its end position.
     pub(super) end: Known,
 }
 

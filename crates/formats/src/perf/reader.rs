@@ -355,7 +355,7 @@ impl<'a> Reader<'a> {
         of_trace.or(self.clock)
     }
 
-    /// Which clock times are of.
+    /// Returns the clock of times.
     pub(super) fn clock_identity(&self) -> ClockIdentity {
         let section = |feature| self.features.get(&feature).copied();
         let chosen = self.events.attrs.iter().find_map(|attr| attr.clock);

@@ -145,7 +145,7 @@ fn lost(record: &Record<'_>, events: &Events) -> Option<(Option<u64>, u64)> {
 /// Reads the samples of a perf.data as a trace of events.
 ///
 /// # Errors
-/// Those of [`File::open`].
+/// Returns the errors of [`File::open`].
 pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
     let file = File::open(input.bytes)?;
     let mut reader = Reader::new(&file);

@@ -33,7 +33,7 @@ impl Sink for Vec<u8> {
 pub struct Settings {
     /// Whether returns are compressed (RTIT_CTL.DisRETC clear).
     pub return_compression: bool,
-    /// Which timing packets to emit.
+    /// The timing packets to emit.
     pub timing: Timing,
 }
 

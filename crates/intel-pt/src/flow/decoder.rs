@@ -42,7 +42,7 @@ pub struct Guest {
     pub code: GuestCode,
 }
 
-/// Where the code of a guest is.
+/// The location of a guest's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestCode {
     /// In a program of its own: its index in the caller's list.

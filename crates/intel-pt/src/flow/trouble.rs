@@ -45,7 +45,7 @@ pub enum Trouble {
     Contradiction {
         /// Address of the block whose end contradicts.
         at: u64,
-        /// What the packet requires.
+        /// The branch that the packet requires.
         expected: Expected,
     },
     /// A compressed return on an empty return stack.

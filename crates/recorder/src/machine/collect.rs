@@ -155,7 +155,7 @@ impl Collected {
         self.clock.nanos(Tsc(starts.min().unwrap_or(0)))
     }
 
-    /// What exists before the first record: the kernel, its modules, threads.
+    /// Returns the state before the first record: the kernel, its modules, threads.
     fn beginning(&self) -> Vec<Sideband<'_>> {
         let begin = self.begin();
         let kernel = Thread { pid: KeptCode::KERNEL, tid: 0 };

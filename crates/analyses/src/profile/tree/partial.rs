@@ -25,7 +25,7 @@ use crate::{
 /// The trees that grow on one unknown frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Piece {
-    /// How execution arrived at that frame.
+    /// The edge over which execution arrived at that frame.
     edge: Edge,
     arrival: Arrival,
 }

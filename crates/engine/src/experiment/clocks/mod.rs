@@ -43,7 +43,7 @@ pub struct TimelineRequest {
     pub synchronised: Option<Synchronised>,
 }
 
-/// How an input is placed on the timeline.
+/// The placement of an input on the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {

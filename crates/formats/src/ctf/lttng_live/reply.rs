@@ -291,7 +291,7 @@ impl Reply for Index {
 pub enum PacketStatus {
     /// The number of bytes that follow.
     Bytes(u32),
-    /// Not available until what the flags announce is read.
+    /// Not available until the client has requested the metadata or streams that the flags announce.
     Later,
     /// The daemon does not have the packet.
     Absent,

@@ -162,7 +162,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Where the packets of a branch batch begin.
+/// The position of a branch batch's packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::flow) struct Start {
     position: usize,

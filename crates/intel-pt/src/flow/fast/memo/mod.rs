@@ -394,7 +394,7 @@ struct MemoBuilder<'x, 'a, L, S> {
     learned: &'x mut MemoizedPaths,
 }
 
-/// How far packets were followed.
+/// The progress of following packets.
 #[derive(Clone, Copy)]
 struct Reached {
     state: State,

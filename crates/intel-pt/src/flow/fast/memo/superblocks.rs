@@ -29,7 +29,7 @@ pub(super) struct Superblock {
     to: [u32; LONGEST],
     /// The sink's number for the path of each transition.
     paths: [u32; LONGEST],
-    /// Where the packets of each transition end, in bytes.
+    /// End offset of the packets of each transition, in bytes.
     ends: [u8; LONGEST],
     count: u8,
 }

@@ -52,7 +52,7 @@ impl Step {
     }
 }
 
-/// Where packets lead.
+/// The result of following packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// To this block.
