@@ -37,7 +37,7 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let mut experiment = opened(input, files, needs)?;
     timeline::place(&mut experiment, input, synchronised)?;
     if !input.quiet && needs.events {
-        timeline::tell_as_they_are(&experiment);
+        timeline::report_separate_clocks(&experiment);
     }
     experiment.with(|traces| fits(input, traces))?;
     Ok(experiment)
@@ -115,7 +115,7 @@ pub fn open(
         [(_, flow)] => {
             let code = work(flow, span(input, traces)?)?;
             if code != ExitCode::from(INTERRUPTED) {
-                say_nothing_decoded(traces);
+                report_nothing_decoded(traces);
             }
             Ok(code)
         }
@@ -124,7 +124,7 @@ pub fn open(
 }
 
 /// Reports control flow from which no instruction was decoded, as the last line.
-pub fn say_nothing_decoded(traces: &Traces<'_>) {
+pub fn report_nothing_decoded(traces: &Traces<'_>) {
     for reason in traces.flows.iter().filter_map(|(_, flow)| flow.nothing_decoded()) {
         eprintln!("hodo: no instruction was decoded: {reason}");
     }

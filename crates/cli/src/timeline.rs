@@ -94,14 +94,14 @@ pub fn refuse_unrelated(traces: &Traces<'_>) -> Result<(), Failure> {
 }
 
 /// Reports inputs with unrelated clocks on standard error.
-pub fn tell_unrelated(experiment: &Experiment) {
+pub fn report_unrelated(experiment: &Experiment) {
     for sentence in experiment.unrelated() {
         eprintln!("hodo: unrelated clocks: {sentence}");
     }
 }
 
 /// Reports traces of one input that may have separate clocks, on standard error.
-pub fn tell_as_they_are(experiment: &Experiment) {
+pub fn report_separate_clocks(experiment: &Experiment) {
     let mut doubtful = experiment.clocks.iter().filter(|clock| clock.relation == Relation::AsItIs);
     if let Some(first) = doubtful.next() {
         let more = match doubtful.count() {

@@ -120,7 +120,8 @@ impl BranchBatches {
     /// were completed before.
     #[inline]
     pub(crate) fn pass_if_over(&mut self) -> bool {
-        let is_over = self.current().is_none_or(|leg| leg.outcomes == NO_OUTCOMES && leg.to().is_none());
+        let is_over =
+            self.current().is_none_or(|batch| batch.outcomes == NO_OUTCOMES && batch.to().is_none());
         self.passed += usize::from(is_over && self.passed < self.count);
         is_over
     }

@@ -228,7 +228,7 @@ impl Part {
             }
             _ => self.edge = self.edge.then(Edge::of(seen)),
         }
-        self.tell_the_timeless();
+        self.report_untimed();
     }
 
     /// Folds consecutive function runs and their transfers, and then a timestamp, if there is one.
@@ -257,7 +257,7 @@ impl Part {
             edge = Edge::after(&run);
         }
         self.edge = edge;
-        self.tell_the_timeless();
+        self.report_untimed();
         until.into_iter().for_each(|until| self.time(Some(until)));
     }
 
@@ -281,7 +281,7 @@ impl Part {
 
     /// Moves the operations to the items without times, if the trace has no clock.
     #[inline]
-    fn tell_the_timeless(&mut self) {
+    fn report_untimed(&mut self) {
         if self.clock.is_none() {
             self.time(None);
         }
@@ -336,7 +336,7 @@ impl Part {
     pub fn fold_path(&mut self, path: u32) {
         self.log.push(Pending::Path(path));
         self.log.instructions += self.paths.instructions(path);
-        self.tell_the_timeless();
+        self.report_untimed();
     }
 
     /// Restores the stack from the state after the last path.
@@ -388,14 +388,14 @@ pub struct Calls {
 }
 
 /// Reports begins and ends of calls at one time.
-struct Teller<'t, F> {
+struct Reporter<'t, F> {
     tell: &'t mut F,
     time: When,
     /// Number of instructions of the thread before it.
     before: u64,
 }
 
-impl<F: FnMut(Moment)> Teller<'_, F> {
+impl<F: FnMut(Moment)> Reporter<'_, F> {
     fn open(&mut self, depth: u32, function: FunctionId, entry: Entry) -> Open {
         let open = Open { depth, function, entry, time: self.time, before: self.before };
         (self.tell)(open.begin());
@@ -403,7 +403,7 @@ impl<F: FnMut(Moment)> Teller<'_, F> {
     }
 }
 
-impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
+impl<F: FnMut(Moment)> Watch<Open> for Reporter<'_, F> {
     fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry, _: Option<Back>) -> Open {
         self.open(from.note.depth + 1, function, entry)
     }
@@ -433,12 +433,12 @@ impl Calls {
                 }
                 Item::Arrive(arrival, time, before) => {
                     let ((edge, at), before) = (*arrival, so_far + before);
-                    self.arrive(edge, &at, &mut Teller { tell: &mut *tell, time, before });
+                    self.arrive(edge, &at, &mut Reporter { tell: &mut *tell, time, before });
                     below = self.stack.len().saturating_sub(1);
                 }
                 Item::Forget(gap, time, before) => {
                     let before = so_far + before;
-                    cut(&mut self.stack, &mut Teller { tell: &mut *tell, time, before }, 0);
+                    cut(&mut self.stack, &mut Reporter { tell: &mut *tell, time, before }, 0);
                     below = 0;
                     self.edge = Edge::Gap;
                     if gap {
@@ -456,7 +456,7 @@ impl Calls {
         Spare(part.timed.items)
     }
 
-    fn arrive<F: FnMut(Moment)>(&mut self, edge: Edge, at: &Arrival, teller: &mut Teller<'_, F>) {
+    fn arrive<F: FnMut(Moment)>(&mut self, edge: Edge, at: &Arrival, teller: &mut Reporter<'_, F>) {
         let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
         let known = match self.stack.is_empty() {
             true => Err(edge),
@@ -470,7 +470,7 @@ impl Calls {
 
     /// Ends the open calls at the end of the thread's trace.
     pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
-        cut(&mut self.stack, &mut Teller { tell, time: When::UNKNOWN, before: self.instructions }, 0);
+        cut(&mut self.stack, &mut Reporter { tell, time: When::UNKNOWN, before: self.instructions }, 0);
     }
 }
 

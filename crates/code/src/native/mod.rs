@@ -104,7 +104,7 @@ impl<L: Labels> Graph<'_, L> {
         // Translation may discard the code.
         while let (Native::Made(code), Some(_)) = (&mut self.native, branch_batches.current()) {
             returns.belong_to(code.generation());
-            let gate = code.gate_of(from);
+            let gate = code.checked_entry_of(from);
             if gate == 0 {
                 self.translate(from, at);
                 continue;
@@ -140,7 +140,7 @@ impl<L: Labels> Graph<'_, L> {
         function_runs: &mut FunctionRuns,
         at: u64,
     ) -> Result<BlockId, u64> {
-        let to = branch_batches.current().and_then(|leg| leg.to()).unwrap_or_default();
+        let to = branch_batches.current().and_then(|batch| batch.to()).unwrap_or_default();
         branch_batches.pass();
         let next = self.lead(id, to, at).map_err(|_| to)?;
         let hop = self.hop(next);
@@ -238,7 +238,7 @@ impl Code {
         let room = function_runs.with_room(MOST_FUNCTION_RUNS);
         let start = room.as_mut_ptr();
         let mut state = State {
-            leg: branch_batches.here(),
+            batch: branch_batches.here(),
             instructions: room[0].until.into(),
             function_run: start,
             top: returns.top(),
@@ -252,7 +252,7 @@ impl Code {
         if out & WHY == BEFORE {
             self.leave_at(BlockId(out & !WHY), state.gate);
         }
-        branch_batches.follow_to(state.leg);
+        branch_batches.follow_to(state.batch);
         returns.set_top(state.top);
         function_runs.end_more((state.function_run.addr() - start.addr()) / size_of::<FunctionRun>());
         function_runs.open().until = state.instructions as u32;

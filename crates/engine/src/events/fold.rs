@@ -318,7 +318,7 @@ impl Binding {
             for (trace, streams) in streams.iter_mut().enumerate() {
                 for (index, stream) in streams.iter_mut().enumerate() {
                     let classes = stream.wanted.iter_mut().enumerate();
-                    classes.for_each(|(class, wanted)| *wanted |= edges.may_tell((trace, index), class));
+                    classes.for_each(|(class, wanted)| *wanted |= edges.may_be_edge((trace, index), class));
                 }
             }
         }

@@ -146,7 +146,7 @@ impl Edges {
 
     /// Returns whether events of a class can be an edge.
     #[inline]
-    pub(super) fn may_tell(&self, (trace, stream): (usize, usize), class: usize) -> bool {
+    pub(super) fn may_be_edge(&self, (trace, stream): (usize, usize), class: usize) -> bool {
         let told = |side: &Side| side.told[trace][stream][class].is_some();
         told(&self.begin) || told(&self.end)
     }

@@ -133,7 +133,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Writes one sideband record. Records must be in order of time.
     ///
     /// # Errors
-    /// Returns the errors of `out`, and text that exceeds the size of a record.
+    /// If `out` fails, or a text exceeds the size of a record.
     pub fn sideband(&mut self, event: &Sideband<'_>) -> io::Result<()> {
         let (kind, flags, mut body) = sideband_body(event);
         if let Some(time) = event.time {
@@ -168,7 +168,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Appends `length` bytes to the trace of the source at `index`; `end` is the time at which they were complete.
     ///
     /// # Errors
-    /// Returns the errors of `out` and `trace`, and a trace shorter than `length`.
+    /// If `out` or `trace` fails, or the trace is shorter than `length`.
     pub fn trace(
         &mut self,
         index: usize,

@@ -108,7 +108,7 @@ impl Decoder<'_> {
             (State::Lost | State::Overflowed, Some(ip)) if bound => self.resume_at(ip, context),
             (State::Lost | State::Overflowed, ip) => self.left_from = ip,
             (State::Off, Some(ip))
-                if self.off_since_psb && !self.announced.waits && (!bound || self.goes_on_traced()) =>
+                if self.off_since_psb && !self.announced.waits && (!bound || self.stays_traced()) =>
             {
                 self.off_since_psb = false;
                 self.walk.go(ip);
@@ -130,7 +130,7 @@ impl Decoder<'_> {
 
     /// Returns whether tracing is on at the FUP of a MODE.Exec, as after an overflow. While tracing is off, event
     /// trace reports changes of RFLAGS.IF by the same two packets; then the next flow packet is TIP.PGE.
-    fn goes_on_traced(&mut self) -> bool {
+    fn stays_traced(&mut self) -> bool {
         let mut packets = self.packets.clone();
         let mut in_psb_plus = false;
         // The result is valid up to the next flow packet, so the search is not repeated.

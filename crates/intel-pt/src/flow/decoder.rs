@@ -326,7 +326,7 @@ impl<'t> Decoder<'t> {
             left = if sink.takes_function_runs() {
                 walk.follow(graph, rest, None);
                 walk.tell(graph, sink);
-                walk.branch_batches.current().map_or(0, |leg| leg.left())
+                walk.branch_batches.current().map_or(0, |batch| batch.left())
             } else {
                 walk.branches(graph, sink, rest)
             };
@@ -469,7 +469,7 @@ impl<'t> Decoder<'t> {
             None => return Err(Trouble::LostAddress),
             Some(ip) if self.damaged => {
                 // Tracing is on, at whichever address.
-                self.believe(ip, certain, context)?;
+                self.accept_address(ip, certain, context)?;
                 self.walk.go(ip);
             }
             Some(ip) => self.walk.go(ip),

@@ -67,7 +67,7 @@ impl Decoder<'_> {
     ///
     /// # Errors
     /// Why the flow can't continue there.
-    pub(super) fn believe<L: Labels, S: Sink>(
+    pub(super) fn accept_address<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
         certain: bool,
@@ -86,7 +86,7 @@ impl Decoder<'_> {
         let before = before.take(RETURNED).filter(|calls| !calls.is_empty());
         let mut trouble = Trouble::LostAddress;
         for calls in before.chain([ReturnStack::default()]) {
-            match self.try_out(ip, &calls, None, &mut { u32::MAX }, context) {
+            match self.run_probe(ip, &calls, None, &mut { u32::MAX }, context) {
                 Verdict::Confirmed => {}
                 Verdict::Open if certain => {}
                 Verdict::Open => continue,
@@ -108,7 +108,7 @@ impl Decoder<'_> {
 
     /// Returns whether no branch of the last TNT ran after the TIP to `ip`: the code contradicts each possible number
     /// of them. A contradiction counts only without damage or missing code before it.
-    pub(super) fn none_waits<L: Labels, S: Sink>(
+    pub(super) fn no_branch_pending<L: Labels, S: Sink>(
         &mut self,
         tnt: Tnt,
         ip: u64,
@@ -120,14 +120,14 @@ impl Decoder<'_> {
         let mut patience = PATIENCE;
         (1..=tnt.count).all(|count| {
             let waiting = Tnt { count, ..tnt };
-            let verdict = self.try_out(ip, &ReturnStack::default(), Some(waiting), &mut patience, context);
+            let verdict = self.run_probe(ip, &ReturnStack::default(), Some(waiting), &mut patience, context);
             matches!(verdict, Verdict::Contradicted(trouble) if !matches!(trouble, Trouble::EndlessLoop { .. }))
         })
     }
 
     /// Decodes from `ip` on, with the return stack `calls` and after the `waiting` branches. Reads at most `patience`
     /// packets.
-    fn try_out<L: Labels, S: Sink>(
+    fn run_probe<L: Labels, S: Sink>(
         &self,
         ip: u64,
         calls: &ReturnStack,

@@ -35,7 +35,7 @@ impl<'o> Lines<'o> {
     }
 
     /// Writes the buffered lines if the buffer is full.
-    pub(crate) fn hand_on(&mut self) -> io::Result<()> {
+    pub(crate) fn flush_if_full(&mut self) -> io::Result<()> {
         if self.json.len() < BUFFER { Ok(()) } else { self.end() }
     }
 
@@ -98,7 +98,7 @@ impl Draw for Json<'_> {
                 column.cell(row).write_json(json);
             }
             json.push(b']');
-            self.lines.hand_on()?;
+            self.lines.flush_if_full()?;
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl Draw for JsonLines<'_> {
                 column.cell(row).write_json(json);
             }
             json.extend(if columns.is_empty() { &b"{}\n"[..] } else { b"}\n" });
-            self.lines.hand_on()?;
+            self.lines.flush_if_full()?;
         }
         Ok(())
     }

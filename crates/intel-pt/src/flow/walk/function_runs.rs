@@ -57,9 +57,9 @@ impl Walk {
             let Some(&mut BranchBatch { mut outcomes, .. }) = self.branch_batches.current() else { break };
             by_tables |= outcomes != NO_OUTCOMES;
             let is_readable = outcomes == NO_OUTCOMES || self.pass_by_tables(graph, &mut at, &mut outcomes);
-            let Some(leg) = self.branch_batches.current() else { break };
-            leg.outcomes = outcomes;
-            let to = leg.to();
+            let Some(batch) = self.branch_batches.current() else { break };
+            batch.outcomes = outcomes;
+            let to = batch.to();
             if !is_readable {
                 if outcomes == NO_OUTCOMES && to.is_none() {
                     self.branch_batches.pass();

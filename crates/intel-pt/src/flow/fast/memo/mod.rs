@@ -31,7 +31,7 @@ pub(super) use word::{LONG_SIZE, plain_size};
 
 use self::{
     record::Recorder,
-    superblocks::{Ride, Superblocks},
+    superblocks::{SuperblockMatch, Superblocks},
     table::{Key, NO_REGION, Next, Table},
     transitions::{State, TransitionTable},
     word::{TOGETHER, begins_flow, branches, has_tip, plain, short_tnts, without_branches},
@@ -73,12 +73,12 @@ impl Memos {
 struct Memo {
     table: Table,
     ways: TransitionTable,
-    trains: Superblocks,
+    superblocks: Superblocks,
 }
 
 impl Memo {
     fn new() -> Memo {
-        Memo { table: Table::new(), ways: TransitionTable::new(), trains: Superblocks::new() }
+        Memo { table: Table::new(), ways: TransitionTable::new(), superblocks: Superblocks::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -88,7 +88,7 @@ impl Memo {
     /// Discards what depends on the sink.
     fn forget(&mut self) {
         self.ways.clear();
-        self.trains.clear();
+        self.superblocks.clear();
         self.table.limit_regions();
     }
 }
@@ -123,13 +123,13 @@ impl MemoizedPaths {
     }
 
     /// Returns the paths learned, and the trace bytes followed by paths, since the last check.
-    fn lately(&self) -> (usize, usize) {
+    fn since_last_check(&self) -> (usize, usize) {
         (self.paths - self.judged.0, self.bytes - self.judged.1)
     }
 
     /// Returns whether it is clear early that memoization does not pay. `uncounted` bytes are not in the sum yet.
-    fn is_hopeless(&self, uncounted: usize, worth: Worth) -> bool {
-        let ((paths, bytes), few) = (self.lately(), self.most / worth.few);
+    fn is_unprofitable(&self, uncounted: usize, worth: Worth) -> bool {
+        let ((paths, bytes), few) = (self.since_last_check(), self.most / worth.few);
         let bytes = 2 * (bytes + uncounted);
         // A quarter of the paths suffices if the benefit is below a quarter of the limit.
         [1, 4].iter().any(|part| part * paths >= few && part * bytes < worth.bytes * paths)
@@ -138,8 +138,8 @@ impl MemoizedPaths {
     /// Checks, after every few new paths, whether they replace enough trace bytes to pay for learning. If not,
     /// learning pauses: longer for more paths, and twice as long for each further failed check.
     fn judge(&mut self, worth: Worth) {
-        let (paths, bytes) = self.lately();
-        if paths * SOME < self.most && !self.is_hopeless(0, worth) {
+        let (paths, bytes) = self.since_last_check();
+        if paths * SOME < self.most && !self.is_unprofitable(0, worth) {
             return;
         }
         self.judged = (self.paths, self.bytes);
@@ -233,7 +233,8 @@ impl Decoder<'_> {
         let mut state = memo.ways.number(State { block, region, returns, sink });
         memos.learned.full |= memo.is_full();
         let start = position;
-        let pending = self.follow_ways(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
+        let pending =
+            self.follow_transitions(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
         memos.learned.bytes += position - start;
         let State { block, region, returns, sink } = memo.ways.state(state);
         self.packets.skip_to(position);
@@ -258,7 +259,7 @@ impl Decoder<'_> {
     /// Follows packets and advances `position` and `state`. Returns what is left of a TNT-64, as TNT-8 packets; 0 if
     /// none was begun.
     #[inline]
-    fn follow_ways<L: Labels, S: Sink>(
+    fn follow_transitions<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
         position: &mut usize,
@@ -278,7 +279,7 @@ impl Decoder<'_> {
             let word = if pending == 0 { u64::from_le_bytes(*wide) } else { pending };
             let size = plain(word, if apart > 0 || counted && pending == 0 { 1 } else { TOGETHER });
             if size == 0 {
-                memo.trains.stop();
+                memo.superblocks.stop();
                 pending = if word as u16 == LONG_TNT { short_tnts(word) } else { 0 };
                 if pending == 0 {
                     let clock = self.follow_clock(word, &mut counted, context);
@@ -291,7 +292,7 @@ impl Decoder<'_> {
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
             let Some(way) = memo.ways.find(*state, packets) else {
-                if learned.full || learned.is_hopeless(*position - start, Worth::to(context.sink)) {
+                if learned.full || learned.is_unprofitable(*position - start, Worth::to(context.sink)) {
                     break;
                 }
                 let (walk, graph, sink) = self.parts(context);
@@ -310,7 +311,7 @@ impl Decoder<'_> {
             apart = apart.saturating_sub(size);
             if pending == 0 {
                 *position += size as usize;
-                memo.trains.follow(way.path, way.to, *position);
+                memo.superblocks.follow(way.path, way.to, *position);
             } else {
                 pending = pending.unbounded_shr(8 * size);
                 if pending != 0 {
@@ -325,7 +326,7 @@ impl Decoder<'_> {
                 }
             }
         }
-        memo.trains.stop();
+        memo.superblocks.stop();
         pending
     }
 
@@ -378,7 +379,9 @@ impl Decoder<'_> {
 /// Follows a superblock; returns `false` if none continues from here.
 #[inline(always)]
 fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut Memo, sink: &mut S) -> bool {
-    let Some(Ride { paths, to, bytes }) = memo.trains.find(*state, bytes, *position) else { return false };
+    let Some(SuperblockMatch { paths, to, bytes }) = memo.superblocks.find(*state, bytes, *position) else {
+        return false;
+    };
     paths.iter().for_each(|&path| sink.path(path));
     *state = to;
     *position += bytes;
@@ -408,7 +411,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
     /// Memoizes the effect of packets, unless they occur together for the first time: memoizing packets that occur only
     /// once does not pay. Returns whether they were memoized.
     fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
-        let worth = plain(packets, 1) == size || self.memo.ways.was_met(from, packets);
+        let worth = plain(packets, 1) == size || self.memo.ways.was_seen(from, packets);
         if worth {
             self.learn(from, packets, size);
         }

@@ -92,13 +92,13 @@ const VACANT: u32 = u32::MAX;
 const NOWHERE: Way = Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
 
 /// Maximum transitions: 24 bytes each, and as much again in empty slots.
-const WAYS: usize = 1 << 18;
+const TRANSITIONS: usize = 1 << 18;
 
 /// Maximum states, and maximum return addresses: about 60 bytes each.
 const STATES: usize = 1 << 17;
 
 /// Slots for packets that occurred once.
-const MET: usize = 1 << 16;
+const SEEN_SLOTS: usize = 1 << 16;
 
 /// Fibonacci hashing.
 #[inline(always)]
@@ -124,7 +124,7 @@ impl TransitionTable {
         TransitionTable {
             slots: vec![NOWHERE; 1 << 10],
             used: 0,
-            met: vec![0; MET],
+            met: vec![0; SEEN_SLOTS],
             states: IndexSet::default(),
             chains: Chains::new(),
         }
@@ -140,7 +140,7 @@ impl TransitionTable {
 
     /// Returns whether a limit is reached.
     pub(super) fn is_full(&self) -> bool {
-        self.used >= WAYS || self.states.len() >= STATES || self.chains.links.len() >= STATES
+        self.used >= TRANSITIONS || self.states.len() >= STATES || self.chains.links.len() >= STATES
     }
 
     /// Returns the number of a state.
@@ -160,9 +160,9 @@ impl TransitionTable {
     }
 
     /// Returns whether packets occurred in a state before, as far as the slots still contain them, and records them.
-    pub(super) fn was_met(&mut self, from: u32, packets: u64) -> bool {
+    pub(super) fn was_seen(&mut self, from: u32, packets: u64) -> bool {
         let hash = hash(from, packets);
-        let met = &mut self.met[(hash >> 32) as usize % MET];
+        let met = &mut self.met[(hash >> 32) as usize % SEEN_SLOTS];
         std::mem::replace(met, hash as u32) == hash as u32
     }
 
