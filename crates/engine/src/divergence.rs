@@ -74,7 +74,7 @@ impl<'x, 'f> Execution<'x, 'f> {
     /// Finds the execution in the first thread that has one.
     ///
     /// # Errors
-    /// No thread has the execution.
+    /// If no thread has the execution.
     pub fn find(
         trace: &'x FlowTrace<'f>,
         calls: &NthCalls,

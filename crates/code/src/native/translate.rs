@@ -46,8 +46,8 @@ struct Translation<'g, 'a, L> {
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
-    /// Generates code for a block and its known successors. Returns `None` if the graph has no code any
-    /// more, as the maximum size is used up.
+    /// Generates code for a block and its known successors. Returns `None` if the graph no longer has code, because the
+    /// maximum size is exceeded.
     pub(super) fn translate(&mut self, id: BlockId, at: u64) -> Option<()> {
         self.with_code(at, |translation| {
             translation.emit(id, Entry::Gate);

@@ -34,7 +34,7 @@ struct Part {
     mask: u64,
 }
 
-/// A header within 64 bits from a byte on. It applies if the id is in a range.
+/// A header that fits into 64 bits. It applies if the id is in a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     order: ByteOrder,

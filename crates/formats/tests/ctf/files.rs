@@ -59,7 +59,7 @@ fn fact_28_an_index_that_is_wrong_is_not_used_and_that_is_told() {
     for (index, reason) in [
         (Vec::new(), "cut short in its header"),
         (vec![0; 16], "begins with 00000000"),
-        (sound[..sound.len() - 1].to_vec(), "no entries of 72 bytes"),
+        (sound[..sound.len() - 1].to_vec(), "not a whole number of entries of 72 bytes"),
         (sound[..88].to_vec(), "describes 40 bytes, but the file has 81"),
         // A crashed machine leaves zeros.
         ([&sound[..88], &[0; 72]].concat(), "entry 1 is not that of a packet at byte 40"),

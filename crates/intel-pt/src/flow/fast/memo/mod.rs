@@ -136,17 +136,17 @@ impl MemoizedPaths {
     }
 
     /// Checks, after every few new paths, whether they replace enough trace bytes to pay for learning. If not,
-    /// learning pauses: longer for more paths, and twice as long for each further failed check.
+    /// memoization pauses: longer for more paths, and twice as long after each further failed check.
     fn judge(&mut self, worth: Worth) {
         let (paths, bytes) = self.since_last_check();
-        if paths * SOME < self.most && !self.is_unprofitable(0, worth) {
+        if paths * CHECK_DIVISOR < self.most && !self.is_unprofitable(0, worth) {
             return;
         }
         self.judged = (self.paths, self.bytes);
         if bytes >= worth.bytes * paths {
             self.seldom = self.seldom.saturating_sub(1);
         } else {
-            self.rest = (REST * paths).min(self.most / 2) << self.seldom;
+            self.rest = (PAUSE_BATCHES * paths).min(self.most / 2) << self.seldom;
             self.seldom = (self.seldom + 1).min(LONGEST_REST);
         }
     }
@@ -156,7 +156,7 @@ impl MemoizedPaths {
 const PATHS: usize = 1 << 18;
 
 /// Divisor of the maximum: after that number of new paths, their benefit is checked.
-const SOME: usize = 64;
+const CHECK_DIVISOR: usize = 64;
 
 /// Conditions under which memoizing paths pays.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +179,7 @@ impl Worth {
 }
 
 /// Branch batches per useless path in the first pause; at most half of the maximum number of paths in total.
-const REST: usize = 128;
+const PAUSE_BATCHES: usize = 128;
 
 /// Maximum number of doublings of the pause.
 const LONGEST_REST: u32 = 10;
