@@ -76,7 +76,11 @@ impl Side {
                     let key = key.iter().map(|name| place(name)).collect::<Option<_>>()?;
                     let group = group.iter().map(place).collect();
                     let cpu = path_of_cpu(trace, stream, class).filter(|path| !path.is_of_packet());
-                    filter.wants_class(trace_index, index, class_index).then_some(EdgeFields { cpu, key, group })
+                    filter.wants_class(trace_index, index, class_index).then_some(EdgeFields {
+                        cpu,
+                        key,
+                        group,
+                    })
                 };
                 classes.map(of_class).collect()
             };
