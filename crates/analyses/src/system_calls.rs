@@ -89,8 +89,8 @@ impl Exit {
 struct StateDelta<A> {
     /// Whether any call began or ended in the chunk.
     touched: bool,
-    /// The first exit, if the state before it is unknown. Boxed, as few have one and the whole struct moves with every
-    /// switch.
+    /// The first exit, if the state before it is unknown. Boxed, because few threads have one and every context switch
+    /// moves the whole struct.
     first: Option<Box<Exit>>,
     /// The call in progress.
     open: Option<Entry<A>>,

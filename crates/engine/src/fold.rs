@@ -188,7 +188,7 @@ pub(crate) trait ThreadSink {
 struct Folder<'a, A: FastFlow> {
     analysis: &'a A,
     stints: Vec<ThreadSlice<A::Partial>>,
-    /// Memoized paths, while no thread slice has them.
+    /// The memoized paths, except while a thread slice borrows them.
     memory: A::Memory,
 }
 

@@ -54,7 +54,7 @@ struct Gathered<'s> {
     /// Whether to report where calls begin.
     begins: bool,
     stints: Vec<ThreadSlice>,
-    /// Memoized paths, while no thread slice has them.
+    /// The memoized paths, except while a thread slice borrows them.
     paths: Paths,
 }
 

@@ -408,7 +408,7 @@ Examples:
   hodo explain --time 10%-20% trace.dat    findings in a part of the trace
   hodo explain --list                      the rules";
 
-/// What `hodo report periods` measures.
+/// The periods that `hodo report periods` measures.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Periods")]
 pub struct PeriodArguments {

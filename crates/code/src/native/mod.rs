@@ -6,9 +6,9 @@
 //! branch batches ──────run───────┴──► function runs, up to the end of the batches or a block without code
 //! ```
 //!
-//! The code does the same as the tables of a [`Graph`], without look-ups: the processor predicts its branches as it
-//! predicted those of the traced program. Code is generated only for graphs that walks use often, for each block when
-//! a walk first reaches it, and only on x86-64 Linux; otherwise the walk uses the tables.
+//! The code has the same effect as the tables of a [`Graph`], but without look-ups, and the processor predicts its
+//! branches as well as those of the traced program. Code is generated only for graphs that walks use often, for each
+//! block when a walk first reaches it, and only on x86-64 Linux; otherwise the walk uses the tables.
 //!
 //! Straight-line code is translated only as a whole, up to the block that ends in a decision. If it loops, or part of
 //! it is unreadable, no block of it gets code.

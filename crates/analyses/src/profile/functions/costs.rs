@@ -153,7 +153,7 @@ pub(super) struct FunctionCosts {
     accounts: Vec<Account>,
     holders: Vec<Holder>,
     pieces: Vec<Piece>,
-    /// The sums of all pieces but the last, one after another; at most one per function and piece.
+    /// The sums of all pieces except the last, concatenated; at most one per function and piece.
     sums: Vec<Sum>,
     /// The functions with a sum in the last piece; it is in their accounts.
     summed: Vec<Slot>,

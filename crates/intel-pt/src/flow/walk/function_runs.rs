@@ -19,7 +19,7 @@ const FEW: usize = 8;
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     id: BlockId,
-    /// Blocks without a decision since the last one.
+    /// Number of blocks passed since the last decision.
     straight: u32,
 }
 
