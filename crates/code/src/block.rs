@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hodo_model::{FunctionRun, Place, Transfer};
 
-use crate::{Label, Origin, Snapshot};
+use crate::{Label, Origin};
 
 /// Index of a block in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,9 +154,9 @@ impl BlockBytes {
         &self.bytes[begin..self.ends[id]]
     }
 
-    /// Adds the next block, whose code is at these addresses.
-    pub(crate) fn push(&mut self, code: Snapshot<'_>, addresses: Range<u64>) {
-        code.append_bytes(addresses, &mut self.bytes);
+    /// Adds the next block, whose bytes `append` appends.
+    pub(crate) fn push(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        append(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
 }

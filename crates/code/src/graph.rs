@@ -314,6 +314,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             return Ok(id);
         }
         let (block, provenance) = self.decode_block(address, at)?;
+        let code = self.snapshot(at);
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
         let start = provenance.valid.start;
         let function = (block.label.module, block.label.function);
@@ -326,7 +327,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         if (asked.label.module, asked.label.function) == function && asked.from.offset < part.from.offset {
             *part = *asked;
         }
-        self.bytes.push(self.snapshot(at), block.start..block.end);
+        self.bytes.push(|to| self.reader.append_bytes(code, block.start..block.end, to));
         self.hops.push(CompactBlock::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);

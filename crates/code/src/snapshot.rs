@@ -50,7 +50,7 @@ impl Snapshot<'_> {
     }
 
     /// Appends the bytes at `addresses` to `to`, up to the first unknown one.
-    pub(crate) fn append_bytes(&self, addresses: Range<u64>, to: &mut Vec<u8>) {
+    fn append_bytes(&self, addresses: Range<u64>, to: &mut Vec<u8>) {
         let mut at = addresses.start;
         while at < addresses.end {
             let Some((content, _)) =
@@ -122,6 +122,19 @@ impl<'a> Reader<'a> {
         let (instruction, origin, valid) = code.instruction(address)?;
         self.instruction = instruction;
         Ok((origin, valid))
+    }
+
+    /// Appends the bytes at `addresses` to `to`, up to the first unknown one.
+    pub(crate) fn append_bytes(&self, code: Snapshot<'a>, addresses: Range<u64>, to: &mut Vec<u8>) {
+        let within = self.piece.as_ref().filter(|piece| piece.valid.contains(&code.at)).and_then(|piece| {
+            let begin = usize::try_from(addresses.start.checked_sub(piece.start)?).ok()?;
+            let end = usize::try_from(addresses.end.checked_sub(piece.start)?).ok()?;
+            piece.content.bytes.get(begin..end)
+        });
+        match within {
+            Some(bytes) => to.extend_from_slice(bytes),
+            None => code.append_bytes(addresses, to),
+        }
     }
 
     /// Fast path: reads an instruction that the disassembler knows and that can't cross the end of the piece.

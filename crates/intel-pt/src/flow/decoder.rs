@@ -82,6 +82,8 @@ pub struct Decoder<'t> {
     schedule: &'t [Switch],
     /// Time of the next switch in the schedule.
     next_switch: Option<Tsc>,
+    /// Whether the schedule has switched to another thread by the reported time.
+    pub(super) switch_is_due: bool,
     pub(super) program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
@@ -138,6 +140,7 @@ impl<'t> Decoder<'t> {
             no_branches: config.no_branches,
             schedule,
             next_switch: schedule.get(1).map(|next| next.at),
+            switch_is_due: false,
             program: schedule[0].program,
             context: schedule[0].context,
             gap: None,
@@ -257,16 +260,10 @@ impl<'t> Decoder<'t> {
             }
         }
         self.tell_time(context);
-        if self.switch_is_due() && self.walk.ip & KERNEL != 0 && self.is_on() {
+        if self.switch_is_due && self.walk.ip & KERNEL != 0 && self.is_on() {
             self.switch_within_kernel(context);
         }
         Ok(())
-    }
-
-    /// Returns whether the schedule has switched to another thread by now.
-    #[inline]
-    pub(super) fn switch_is_due(&self) -> bool {
-        self.next_switch.is_some_and(|at| self.reported >= Some(at))
     }
 
     /// Reports the time if it changed, and selects the code of that time.
@@ -276,6 +273,9 @@ impl<'t> Decoder<'t> {
         let now = self.timing.now();
         let next = now.filter(|_| now != self.reported);
         self.reported = now;
+        if next.is_some() {
+            self.switch_is_due = self.next_switch.is_some_and(|at| now >= Some(at));
+        }
         let is_counted = self.timing.cycles() != self.reported_cycles;
         let (walk, graph, sink) = self.parts(context);
         match next {
@@ -401,13 +401,7 @@ impl<'t> Decoder<'t> {
             None => walk.indirect(graph, sink, to),
         };
         if let Err(trouble) = walked {
-            let trouble = self.explain(trouble, context);
-            self.lose(trouble);
-            // All earlier branches were followed, so none is pending, unless the packets were misread.
-            let certain = !trouble.is_doubtful() || from.is_some();
-            self.waiting = if certain { Waiting::Nothing } else { Waiting::Unknown };
-            self.left_from = from;
-            self.resume_at_tip(payload(), context);
+            self.lose_at_tip(trouble, from, payload(), context);
             return Ok(());
         }
         if from.is_some() {
@@ -492,6 +486,7 @@ impl<'t> Decoder<'t> {
         let after = self.schedule.partition_point(|switch| switch.at <= now);
         let switch = self.schedule[after.saturating_sub(1)];
         self.next_switch = self.schedule.get(after.max(1)).map(|next| next.at);
+        self.switch_is_due = self.next_switch.is_some_and(|at| self.reported >= Some(at));
         let switched = (switch.program, switch.context) != (self.program, self.context);
         if switched {
             (self.program, self.context) = (switch.program, switch.context);

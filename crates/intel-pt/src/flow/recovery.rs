@@ -76,6 +76,25 @@ impl Decoder<'_> {
         Trouble::UnseenCall { at, hidden }
     }
 
+    /// Loses the flow at a TIP that does not fit, and resumes at its address.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lose_at_tip<L: Labels, S: Sink>(
+        &mut self,
+        trouble: Trouble,
+        from: Option<u64>,
+        payload: IpPayload,
+        context: &mut Context<'_, '_, L, S>,
+    ) {
+        let trouble = self.explain(trouble, context);
+        self.lose(trouble);
+        // All earlier branches were followed, so none is pending, unless the packets were misread.
+        let certain = !trouble.is_doubtful() || from.is_some();
+        self.waiting = if certain { Waiting::Nothing } else { Waiting::Unknown };
+        self.left_from = from;
+        self.resume_at_tip(payload, context);
+    }
+
     /// Applies a thread switch of the schedule while tracing stays on. Only the kernel switches threads, and its code is
     /// part of all programs.
     #[cold]

@@ -97,7 +97,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads the next packet; returns `None` at the end of the stream. After an error the position is unchanged.
-    #[inline]
+    #[inline(always)]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, Error> {
         // Fast path: nearly all packets are of a few kinds and not near the end, so one wide load contains them.
         if let (Some(rest), None) = (self.bytes.get(self.position..), self.open_block)
@@ -114,14 +114,14 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// As for [`next_packet`](Decoder::next_packet), and for a packet that the PSB cuts.
-    #[inline]
+    #[inline(always)]
     pub fn next_before(&mut self, psb: usize) -> Result<Option<Packet>, Error> {
         let at = self.position;
-        let packet = self.next_packet()?;
-        if at < psb && self.position > psb {
+        let packet = self.next_packet();
+        if self.position > psb && at < psb {
             return Err(self.cut_by_psb(at));
         }
-        Ok(packet)
+        packet
     }
 
     #[cold]

@@ -32,7 +32,7 @@ impl Decoder<'_> {
                     0 => break,
                     size => self.packets.skip_to(at + size),
                 }
-                if self.switch_is_due() {
+                if self.switch_is_due {
                     break;
                 }
                 continue;
@@ -47,7 +47,7 @@ impl Decoder<'_> {
             }
             if std::mem::take(&mut counted) {
                 self.tell_time(context);
-                if self.switch_is_due() {
+                if self.switch_is_due {
                     break;
                 }
             }

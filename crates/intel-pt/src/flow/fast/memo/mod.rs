@@ -334,7 +334,7 @@ impl Decoder<'_> {
     #[inline]
     fn goes_on<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
         // No code is valid at the last tick.
-        self.walk.at != u64::MAX && context.sink.takes_paths() && !self.switch_is_due()
+        self.walk.at != u64::MAX && context.sink.takes_paths() && !self.switch_is_due
     }
 
     /// Returns whether the next TNT or TIP needs no special handling.
