@@ -61,7 +61,7 @@ struct Gathered<'s> {
 impl Gathered<'_> {
     /// Size from which a part is handed over early: larger than most chunks, so that only exceptional ones wait until
     /// they are due.
-    const MUCH: usize = 1 << 16;
+    const EARLY_SIZE: usize = 1 << 16;
 
     /// Lends the memoized paths to the last thread slice, or takes them back.
     fn exchange(&mut self) {
@@ -70,11 +70,11 @@ impl Gathered<'_> {
         }
     }
 
-    /// Returns the calls so far once they exceed [`Self::MUCH`].
+    /// Returns the calls so far once they exceed [`Self::EARLY_SIZE`].
     #[inline]
     fn part(&mut self) -> Option<Vec<ThreadSlice>> {
         let [ThreadSlice { context, since, part, seen }] = &mut self.stints[..] else { return None };
-        let part = part.take(Self::MUCH, || self.spares.take())?;
+        let part = part.take(Self::EARLY_SIZE, || self.spares.take())?;
         Some(vec![ThreadSlice { context: *context, since: *since, part, seen: *seen }])
     }
 

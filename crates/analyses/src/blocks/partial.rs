@@ -161,7 +161,7 @@ enum Last {
 }
 
 /// The block index of instructions that are not selected.
-const NOBODY: u32 = u32::MAX;
+const UNSELECTED: u32 = u32::MAX;
 
 /// The first address of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,8 +219,8 @@ impl Partial {
                 self.cycles.gap();
             }
             FlowEvent::Skip { instructions } => {
-                self.clock.ran(NOBODY, instructions);
-                self.cycles.ran(NOBODY, instructions);
+                self.clock.ran(UNSELECTED, instructions);
+                self.cycles.ran(UNSELECTED, instructions);
                 self.lose();
             }
             FlowEvent::Number(_) => {}
@@ -293,7 +293,7 @@ impl Partial {
     fn share(&mut self) {
         let Partial { list, clock, last, before, .. } = self;
         clock.share(0, |share| match (share, *last) {
-            (Share::Ran { who: NOBODY, .. }, _) => {}
+            (Share::Ran { who: UNSELECTED, .. }, _) => {}
             (Share::Ran { who: block, took, .. }, _) => {
                 let counts = list.counts(block);
                 counts.time = counts.time.and(took);
@@ -316,7 +316,7 @@ impl Partial {
         if cycles.tell(count) {
             cycles.share(0, |share| {
                 if let Share::Ran { who, instructions, piece, .. } = share
-                    && who != NOBODY
+                    && who != UNSELECTED
                 {
                     let counts = list.counts(who);
                     counts.cycles = counts.cycles.saturating_add(piece.span().length());

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Number of walks after which a graph gets code.
-pub(crate) const MUCH: u32 = 1 << 12;
+pub(crate) const WALKS_BEFORE_CODE: u32 = 1 << 12;
 
 /// Initial and maximum size of the code, in bytes. When the code is full, it is discarded and its size doubles.
 const ROOM: usize = 1 << 26;
@@ -54,7 +54,7 @@ pub(crate) enum Native {
 
 impl Default for Native {
     fn default() -> Native {
-        Native::Waits(MUCH)
+        Native::Waits(WALKS_BEFORE_CODE)
     }
 }
 

@@ -3,7 +3,7 @@
 //! After damage, the bytes of a TIP may belong to another packet, its address may update one that was lost, and
 //! branches of the TNT before it may have run after it. So the decoder first continues there without reports. It
 //! accepts the address only if the code confirms it: indirect branches at the next TIP packets, conditional branches
-//! and returns at TNT bits, up to the IP of the next PSB+ or for [`ENOUGH`] TIP packets.
+//! and returns at TNT bits, up to the IP of the next PSB+ or for [`CONFIRMED_TIPS`] TIP packets.
 
 use hodo_code::{Labels, ReturnStack, Unreadable};
 
@@ -16,14 +16,14 @@ use crate::packet::{self, Packet, Tnt};
 
 /// Number of confirmed TIP packets that suffice. A wrong path is rarely at an indirect branch when the next TIP
 /// comes.
-const ENOUGH: u32 = 8;
+const CONFIRMED_TIPS: u32 = 8;
 
 /// Maximum packets for finding out whether branches are pending for a TIP. The first packet refutes most cases.
-const PATIENCE: u32 = 256;
+const MOST_PROBE_PACKETS: u32 = 256;
 
 /// Number of return stacks from before the damage to try: each lacks one more of the newest calls, which may have
-/// returned within the damage. A probe reads at most [`ENOUGH`] TIP packets, so decoding takes at most `RETURNED` times
-/// [`ENOUGH`] as long.
+/// returned within the damage. A probe reads at most [`CONFIRMED_TIPS`] TIP packets, so decoding takes at most `RETURNED` times
+/// [`CONFIRMED_TIPS`] as long.
 const RETURNED: usize = 4;
 
 /// Result of a probe.
@@ -117,7 +117,7 @@ impl Decoder<'_> {
         if self.on_trial || self.damaged || self.read(ip, context).is_err() {
             return false;
         }
-        let mut patience = PATIENCE;
+        let mut patience = MOST_PROBE_PACKETS;
         (1..=tnt.count).all(|count| {
             let waiting = Tnt { count, ..tnt };
             let verdict = self.run_probe(ip, &ReturnStack::default(), Some(waiting), &mut patience, context);
@@ -147,7 +147,7 @@ impl Decoder<'_> {
         trial.walk.go(ip);
         let mut borne_out = 0;
         let mut waiting = waiting.map(|tnt| trial.tnt(tnt, context));
-        while borne_out < ENOUGH {
+        while borne_out < CONFIRMED_TIPS {
             let (followed, is_tip) = match waiting.take() {
                 Some(followed) => (followed, false),
                 None => {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Number of entries at which the log is settled if there is no clock, because no timestamp will come.
-const ENOUGH: usize = 1 << 10;
+const SETTLED_ENTRIES: usize = 1 << 10;
 
 /// The costs of functions in a part of a thread's execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -120,7 +120,7 @@ impl Log {
     }
 
     fn is_long(&self) -> bool {
-        self.entries.len() + self.paths.len() >= ENOUGH
+        self.entries.len() + self.paths.len() >= SETTLED_ENTRIES
     }
 }
 
@@ -402,7 +402,7 @@ impl Partial {
         }
         self.path = Some(path);
         self.log.paths.push(path);
-        if !self.clock.runs() && self.log.paths.len() >= ENOUGH {
+        if !self.clock.runs() && self.log.paths.len() >= SETTLED_ENTRIES {
             self.settle(Even::default());
         }
     }

@@ -17,7 +17,7 @@ use hodo_model::{Cause, Loss};
 
 use super::{
     LiveAddress, LiveError,
-    client::{Client, PATIENCE},
+    client::{Client, REQUEST_TIMEOUT},
     stream::{Awaited, LiveStream},
 };
 use crate::{
@@ -363,7 +363,7 @@ fn fetch_packet(
                 }
             }
             PacketStatus::Bytes(_)
-                if awaited.stalled.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {}
+                if awaited.stalled.get_or_insert_with(Instant::now).elapsed() < REQUEST_TIMEOUT => {}
             PacketStatus::Bytes(_) | PacketStatus::Absent => {
                 let stream = &mut trace.streams[index];
                 let (cause, detail) =

@@ -9,7 +9,7 @@ use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
 
 /// Number of function runs, and of instructions, after which they are reported.
-const ENOUGH: usize = 1 << 12;
+const REPORT_THRESHOLD: usize = 1 << 12;
 const LONG: u32 = 1 << 30;
 
 /// Below this many branches, entering native code costs more than it saves.
@@ -224,7 +224,7 @@ impl Walk {
     /// Returns whether the pending function runs should be reported now.
     #[inline]
     pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
-        self.untold.ended().len() >= ENOUGH || self.untold.open().until >= LONG
+        self.untold.ended().len() >= REPORT_THRESHOLD || self.untold.open().until >= LONG
     }
 
     /// Sets the position to where the walk stands. Its block may not be valid at the current tick.
