@@ -51,7 +51,8 @@ pub(crate) enum Share<N> {
     Lost(Span),
 }
 
-/// A sum of shares of time, in units of `2^-32` nanoseconds. Damaged clocks may give any time; no sum overflows.
+/// A sum of shares of time, in units of `2^-32` nanoseconds. Sums saturate, because damaged clocks may contain any
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(u128);
 

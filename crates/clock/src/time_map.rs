@@ -33,7 +33,7 @@ pub struct TimeBounds {
 }
 
 impl TimeBounds {
-    /// Half the length of the interval in nanoseconds, rounded up; `None` where a side is open.
+    /// Returns half the length of the interval in nanoseconds, rounded up; `None` if a bound is unknown.
     pub fn half_width(&self) -> Option<u64> {
         let width = self.upper?.0.abs_diff(self.lower?.0).div_ceil(2);
         Some(u64::try_from(width).unwrap_or(u64::MAX))
@@ -98,7 +98,7 @@ impl TimeMap {
         TimeMap { shift: 0, knots }
     }
 
-    /// Half the longest interval at its knots in nanoseconds, rounded up; `None` where a side is open.
+    /// Returns half the longest interval at its knots in nanoseconds, rounded up; `None` if a bound is unknown.
     pub fn half_width(&self) -> Option<u64> {
         let widths = self.knots.iter().map(|knot| Some(knot.upper?.abs_diff(knot.lower?).div_ceil(2)));
         let longest = widths.collect::<Option<Vec<u128>>>()?.into_iter().max().unwrap_or(0);

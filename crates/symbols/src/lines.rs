@@ -31,7 +31,7 @@ pub struct Frame {
     pub inlined: bool,
 }
 
-/// Looks up frames by address. Caches parsed units, so it belongs to one thread.
+/// Looks up frames and lines by address. It caches parsed units, so it belongs to one thread.
 pub struct Lines<'a> {
     context: Context<EndianSlice<'a, RunTimeEndian>>,
 }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A view depends on shapes, columns and units, and on no analysis. Its output is a function of the table and the
-//! [`Options`]. Views for programs write each batch on arrival; views for people keep all rows, as the width of a
-//! column depends on each row.
+//! [`Options`]. Views for programs write each batch on arrival; views for people keep all rows, because the width of a
+//! column depends on all of them.
 
 use std::io::{self, Write};
 

@@ -157,7 +157,7 @@ impl<L: Labels> Graph<'_, L> {
     /// Generates code for a successor that the native code did not know, and returns the block there.
     ///
     /// # Errors
-    /// Its address, if no code can be read there.
+    /// Returns the successor's address, if no code can be read there.
     fn leave(
         &mut self,
         why: u32,

@@ -5,8 +5,8 @@
 //!                                                  └────runs of packets, on all cores──► counts
 //! ```
 //!
-//! Unlike in control-flow traces, no code is reconstructed here: each event is recorded in full. Both kinds have
-//! streams, times and losses, and an input is of one kind.
+//! Unlike in control-flow traces, no code is reconstructed here: each event is recorded in full. Both kinds of traces
+//! have streams, times and losses. An input contains one kind.
 
 mod condition;
 mod count;

@@ -96,7 +96,7 @@ struct Block {
 /// The locations and times of a recording's samples.
 #[derive(Debug, Default)]
 pub(super) struct Index<'a> {
-    /// The blocks of each byte region with records, such as a file.
+    /// The blocks of each region of bytes that contains records, such as a file.
     regions: Vec<(&'a [u8], Vec<Block>)>,
     latest: u64,
 }

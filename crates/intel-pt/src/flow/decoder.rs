@@ -45,7 +45,7 @@ pub struct Guest {
 /// The location of a guest's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestCode {
-    /// In a program of its own: its index in the caller's list.
+    /// In a separate program: its index in the caller's list.
     Program(usize),
     /// In the host's current program, at the same addresses.
     OfHost,

@@ -23,7 +23,7 @@ use crate::{Error, event::Event};
 
 /// The ratio of the TSC frequency to the bus frequency in the trace's CBR packets: a cycle is a tick.
 const MAX_NONTURBO_RATIO: u8 = 10;
-/// perf's name of the kernel's own mapping: the symbol at its start shows where the kernel is.
+/// perf's name of the kernel's own mapping; the symbol in the name determines the kernel's address.
 const IMAGE: &[u8] = b"[kernel.kallsyms]_text";
 
 /// The content of a spool except the trace itself.

@@ -31,7 +31,7 @@ pub enum MatchRule {
 /// Two kinds of events, and the fields that are equal at both ends of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldMatch {
-    /// Pattern of the names of events that send.
+    /// Pattern of the names of sending events.
     send: String,
     /// Pattern of the names of events that receive.
     receive: String,

@@ -78,7 +78,7 @@ pub struct TraceClock {
     pub how: String,
     /// The offset to add to its own times, in nanoseconds; `None` if they follow a curve.
     pub offset_ns: Option<i64>,
-    /// Half the longest interval of uncertainty, in nanoseconds; 0 if the clock is the timeline's own.
+    /// Half of the longest uncertainty interval, in nanoseconds; 0 if the clock is the timeline's own.
     pub half_width_ns: Option<u64>,
 }
 

@@ -106,7 +106,8 @@ pub(super) const NO_REGION: u16 = 0;
 /// Maximum steps of a transition.
 pub(super) const LONGEST: usize = 200;
 
-/// Slots of the smallest and of the largest table, 64 bytes each. The largest one is emptied when it is full.
+/// Number of slots of the smallest and of the largest table; a slot has 64 bytes. The largest one is emptied when it is
+/// full.
 const SLOTS: [usize; 2] = [1 << 10, 1 << 18];
 
 /// Maximum number of regions at the start of a run of packets.
