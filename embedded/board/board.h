@@ -1,4 +1,4 @@
-/* What the slave's program needs of a processor and its board.
+/* What the slave's program requires of a processor and its board.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef BOARD_H
 #define BOARD_H
@@ -7,33 +7,33 @@
 
 struct board_shared;
 
-/* The memory that the master sees too. */
+/* Returns the memory that is shared with the master. */
 struct board_shared *board_shared(void);
 
-/* The counter under the emulated oscillator: never wrong, and the same in all that runs. */
+/* Reads the counter from which the emulated oscillator is computed: exact, and monotonic. */
 uint64_t board_raw(void);
 
-/* The truth of a raw reading: nanoseconds of the master's clock. Where the processor has no counter that the master can
- * read too, of the emulator's own clock, a constant apart. */
+/* Converts a raw reading to true time: nanoseconds of the master's clock. If the processor has no counter in common
+ * with the master, nanoseconds of the emulator's clock, which differ by a constant. */
 uint64_t board_truth(uint64_t raw);
 
-/* From now on interrupts call slave_interrupted() and slave_ticked(), the latter each `tick_us` microseconds. */
+/* Enables interrupts: they call slave_interrupted(), and slave_ticked() every `tick_us` microseconds. */
 void board_start(uint32_t tick_us);
 
 void board_mask(void);
 void board_unmask(void);
 
-/* Sleeps until an interrupt comes. Masked or not. */
+/* Sleeps until an interrupt is pending, masked or not. */
 void board_wait(void);
 
-/* Sleeps for ever, whatever interrupts are pending: a processor that only waits masked would wake for each of them, and keep
- * others out. */
+/* Sleeps for ever with all interrupts disabled: with interrupts only masked, each pending one would wake the
+ * processor and take host CPU time. */
 void board_end(void);
 
-/* In slave.c; interrupts are masked. */
+/* Defined in slave.c; called with interrupts masked. */
 void slave_interrupted(void);
 void slave_ticked(void);
-/* Where an interrupt is about to return: runs what is more urgent. */
+/* Called before an interrupt returns: runs the urgent task if it is due. */
 void slave_preempted(void);
 int main(void);
 

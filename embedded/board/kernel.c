@@ -5,7 +5,7 @@
 
 static uint32_t running;
 
-/* Time that more urgent tasks took since ever. */
+/* Total time of preempting tasks, in nanoseconds. */
 static volatile uint64_t taken;
 
 uint32_t kernel_task(void)
@@ -25,7 +25,7 @@ void kernel_run(uint32_t task, void (*function)(void))
     board_mask();
     slave_switched(task, before);
     running = before;
-    /* What was taken from this task is part of what it took from the other. */
+    /* The time of tasks that preempted this one is part of its own duration, so it is not added twice. */
     taken = taken_before + (board_truth(board_raw()) - begin);
 }
 

@@ -1,19 +1,20 @@
-/* A kernel of three tasks: one that idles, one that works, and an urgent one that takes the processor from it. Tasks run
- * to their end, on one stack; the urgent one where an interrupt would return.
+/* A kernel of three tasks: an idle one, a working one, and an urgent one that preempts it. Tasks run to completion
+ * on one stack; the urgent one starts where an interrupt would return.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef BOARD_KERNEL_H
 #define BOARD_KERNEL_H
 
 #include <stdint.h>
 
-/* The task that runs. */
+/* Returns the running task. */
 uint32_t kernel_task(void);
 
-/* Runs a task from another one's place, to its end. Interrupts are masked; they are not while it runs. */
+/* Runs a task to completion on top of the present one. Called with interrupts masked, and unmasks them while it
+ * runs. */
 void kernel_run(uint32_t task, void (*function)(void));
 
-/* Lets `nanoseconds` of this task's own time pass: what more urgent tasks take does not count. An emulated processor is
- * much faster than those of boards, and shares its own with others: this is what makes it as slow as it should be. */
+/* Waits for `nanoseconds`, excluding the time of tasks that preempt this one. It simulates work, because an emulated
+ * processor is faster than those of boards, and its speed depends on the host's load. */
 void kernel_spend(uint64_t nanoseconds);
 
 /* In slave.c: traces a switch. Interrupts are masked. */

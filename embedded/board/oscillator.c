@@ -6,8 +6,9 @@ uint64_t oscillator_scale(uint64_t value, uint32_t parts)
     return (value >> 32) * parts + (((value & 0xffffffffu) * parts) >> 32);
 }
 
-/* What the wander has gained, in nanoseconds: the frequency goes from +a to -a in half a period and back, so the gain is a
- * parabola up and one down. In microseconds, so that products fit 64 bits: with 5 ppm that is exact to 5 ps. */
+/* Returns the offset caused by wander, in nanoseconds: the frequency deviation falls linearly from +a to -a in half
+ * a period and rises back, so the offset is a parabola above zero and then one below. Computed in microseconds so
+ * that products fit 64 bits; with 5 ppm that is exact to 5 ps. */
 static int64_t wandered(const struct board_oscillator *oscillator, uint64_t time)
 {
     uint64_t half = oscillator->wander_period_us / 2, since, gain;

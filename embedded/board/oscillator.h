@@ -5,10 +5,10 @@
 
 #include "shared.h"
 
-/* `value` times `parts` / 2^32, rounded down, without a 128-bit product. */
+/* Returns `value` times `parts` / 2^32, rounded down, without a 128-bit product. */
 uint64_t oscillator_scale(uint64_t value, uint32_t parts);
 
-/* The clock's ticks, `time` nanoseconds after the slave started. */
+/* Returns the clock's ticks `time` nanoseconds after the slave's start. */
 uint64_t oscillator_ticks(const struct board_oscillator *oscillator, uint64_t time);
 
 #endif

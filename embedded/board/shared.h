@@ -1,4 +1,4 @@
-/* What master and slave of an emulated board share: the upper half of the slave's RAM.
+/* The memory that master and slave of an emulated board share: the upper half of the slave's RAM.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef BOARD_SHARED_H
 #define BOARD_SHARED_H
@@ -14,24 +14,24 @@
 #define BOARD_PACKET 4096u
 #define BOARD_SLOT (BOARD_PACKET + (uint32_t)sizeof(struct hodo_slot))
 #define BOARD_STEPS 4u
-/* Ticks a second of the emulated oscillator. */
+/* Nominal frequency of the emulated oscillator. */
 #define BOARD_HZ 10000000u
 
 enum { BOARD_OFF, BOARD_READY, BOARD_STOPPED };
 
-/* A clock that is wrong on purpose. Times are in nanoseconds since the slave started. */
+/* A clock with deliberate errors. Times are in nanoseconds since the slave's start. */
 struct board_oscillator {
-    /* How raw readings become nanoseconds of the master: base + (raw - raw_base) * multiplier / 2^32. */
+    /* Converts raw readings to nanoseconds of the master: base + (raw - raw_base) * multiplier / 2^32. */
     uint64_t raw_base, base;
     uint32_t multiplier;
     uint32_t steps;
-    /* Ticks at the start. */
+    /* Ticks at the slave's start. */
     uint64_t offset;
-    /* Parts of 2^32 that the clock is fast. */
+    /* Drift in parts per 2^32; positive if the clock is fast. */
     int64_t drift;
-    /* The frequency goes up and down by so many parts in 10^9, once a period. */
+    /* Amplitude of the frequency's deviation in parts per billion, and its period. */
     uint64_t wander_ppb, wander_period_us;
-    /* At a time, the clock jumps by some ticks. */
+    /* Steps: the clock jumps by `ticks` at time `at`. */
     struct {
         uint64_t at;
         int64_t ticks;
@@ -41,9 +41,9 @@ struct board_oscillator {
 struct board_shared {
     /* Written by the master, `magic` last. */
     volatile uint32_t magic, stop, poll, slave;
-    /* Microseconds between two ticks that the slave traces; 0: none. */
+    /* Microseconds between traced ticks; 0: no ticks. */
     uint32_t tick_us;
-    /* Milliseconds since its start after which an urgent task takes two thirds of the processor; 0: none does. */
+    /* Milliseconds after the start at which an urgent task begins to take two thirds of the processor; 0: never. */
     uint32_t urgent_ms;
     uint32_t unused[2];
     struct board_oscillator oscillator;

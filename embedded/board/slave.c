@@ -1,4 +1,4 @@
-/* The program of a slave: it answers the master, traces what it does, and ticks.
+/* The program of a slave: it answers the master, and traces messages, tasks, functions and ticks.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "../hodo/platform.h"
 #include "board.h"
@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* How often the handler looks for the next exchange of a burst: longer than the master takes to go on, shorter than what
- * one would notice. */
+/* Number of polls for the next request of a burst: longer than the master takes to send it, too short to be noticed. */
 #define PATIENCE 60000u
 
 static struct slave_trace_default_ctx context;
@@ -20,13 +19,13 @@ static struct board_oscillator oscillator;
 static uint64_t started, shown, truth;
 static uint32_t number_of_slave, urgent_ms, is_urgent;
 
-/* How long the emulated processor takes for a row of a picture, in nanoseconds. */
+/* Simulated time for a row of a picture, in nanoseconds. */
 #define ROW 1000000u
-/* The urgent task: how often it wakes, and how long it then runs, in ticks. */
+/* Period and running time of the urgent task, in ticks. */
 #define URGENT_EVERY 6u
 #define URGENT_TICKS 4u
 
-/* The time and the truth of what is traced next. */
+/* Sets the clock reading and the true time of the next event. */
 static void stamp(uint64_t raw)
 {
     truth = board_truth(raw);
@@ -99,7 +98,7 @@ void slave_ticked(void)
     }
 }
 
-/* A tracepoint of a function, in a task. */
+/* Traces the entry of a function; called in tasks, with interrupts unmasked. */
 static void entered(uint32_t function)
 {
     board_mask();
@@ -129,7 +128,7 @@ void slave_preempted(void)
     }
 }
 
-/* Answers a message: the edges of a piece of a picture. */
+/* Computes the edges of the piece that a message names, and answers the message. */
 static void sobel(void)
 {
     struct work_shared *work = &board_shared()->work;
@@ -230,7 +229,7 @@ int main(void)
     board_mask();
     stamp(board_raw());
     if (!slave_trace_packet_is_open(&context)) {
-        /* The ring was full: one more packet tells how many events were discarded. */
+        /* The ring was full: one more packet contains the number of discarded events. */
         while (hodo_ring_full(&ring))
             ;
         hodo_platform_ring_open(&platform);

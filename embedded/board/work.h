@@ -1,4 +1,4 @@
-/* Work for a board: the master cuts a picture, slaves find its edges (Sobel), piece by piece, by messages.
+/* Work for a board: the master divides a picture into pieces, and slaves find their edges (Sobel), by messages.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef BOARD_WORK_H
 #define BOARD_WORK_H
@@ -10,11 +10,11 @@
 #define WORK_SLOTS 8u
 #define WORK_SLOT 64u
 
-/* A message, both ways. */
+/* A message, in both directions. */
 struct work_message {
-    /* Unique: the slave in the upper half, a count, and bit 0 for an answer. */
+    /* Unique: the slave's number in the upper half, a counter above bit 0, and in bit 0 whether it is an answer. */
     uint64_t id;
-    /* Rows of the piece, without the one above and the one below that it needs to see. */
+    /* Rows of the piece, without the rows above and below it that the filter reads. */
     uint32_t rows, unused;
 };
 
@@ -30,11 +30,11 @@ struct work_shared {
     uint8_t edges[WORK_HEIGHT * WORK_WIDTH];
 };
 
-/* What tracepoints call functions and tasks; see `slave.yaml` and `master.yaml`. */
+/* Functions and tasks in tracepoints, as in `slave.yaml` and `master.yaml`. */
 enum { FUNCTION_SOBEL, FUNCTION_ROW, FUNCTION_URGENT, FUNCTION_CUT, FUNCTION_JOIN };
 enum { TASK_IDLE, TASK_SOBEL, TASK_URGENT };
 
-/* The edges of a row of the picture. Rows lie one behind the other; `above` is the one before. */
+/* Computes the edges of a row. Rows are contiguous in memory; `above` is the row before it. */
 void sobel_row(const uint8_t *above, uint8_t *edges);
 
 #endif

@@ -1,4 +1,4 @@
-/* Platforms for barectf: where the packets of its tracers go. They know no generated code; give them its functions.
+/* Platforms for barectf: destinations of its tracers' packets. They receive the generated functions as pointers.
  *
  * barectf's tracing functions are not reentrant: mask interrupts around them.
  *
@@ -29,10 +29,10 @@ int hodo_platform_ring_full(void *data);
 void hodo_platform_ring_open(void *data);
 void hodo_platform_ring_close(void *data);
 
-/* Packets go out through a UART, one behind the other: what arrives is a stream of CTF. */
+/* Packets are sent through a UART, one after the other: the receiver gets a CTF stream. */
 struct hodo_platform_uart {
     struct hodo_tracer tracer;
-    /* Sends a byte; waits where it must. */
+    /* Sends a byte; waits until the UART accepts it. */
     void (*put)(void *board, uint8_t byte);
     void *board;
     const uint8_t *buffer;

@@ -1,7 +1,7 @@
-/* A ring of trace packets in shared memory: a core fills it, another drains it.
+/* A ring of trace packets in shared memory, with one producer and one consumer on different cores.
  *
- * One producer, one consumer. Where the ring is full, the producer keeps its old packets and counts what it discards, as
- * barectf does. A producer that is reset goes on where it was; the packet that it was filling is lost.
+ * If the ring is full, old packets are kept, and the producer counts the events that it discards, as barectf does. A
+ * producer that is reset continues at the same slot; the packet that it was filling is lost.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef HODO_RING_H
@@ -9,26 +9,26 @@
 
 #include "port.h"
 
-/* The shared part; `slots` slots of `slot_bytes` bytes follow it. All zero but for these two at first. */
+/* The shared part; `slots` slots of `slot_bytes` bytes follow it. All other words are 0 at first. */
 struct hodo_ring_words {
     /* A power of two, so that the counters can wrap. */
     uint32_t slots;
-    /* Of a slot, with its head. */
+    /* Size of a slot, including its header. */
     uint32_t slot_bytes;
     uint8_t line_of_both[HODO_LINE - 2u * sizeof(uint32_t)];
-    /* Packets that the producer has filled since ever. */
+    /* Number of packets that the producer has filled, modulo 2^32. */
     volatile uint32_t produced;
     uint8_t line_of_producer[HODO_LINE - sizeof(uint32_t)];
-    /* Packets that the consumer has drained since ever. */
+    /* Number of packets that the consumer has drained, modulo 2^32. */
     volatile uint32_t consumed;
     uint8_t line_of_consumer[HODO_LINE - sizeof(uint32_t)];
 };
 
-/* What stands before a packet in its slot. */
+/* The header of a slot, before its packet. */
 struct hodo_slot {
-    /* How often the producer had started; a packet of another start belongs to another stream. */
+    /* Number of the producer's start; packets of different starts belong to different streams. */
     uint32_t epoch;
-    /* Of the packet. */
+    /* Size of the packet. */
     uint32_t bytes;
 };
 
@@ -36,28 +36,29 @@ struct hodo_slot {
 struct hodo_ring {
     struct hodo_ring_words *words;
     struct hodo_h2 h2;
-    /* The producer's: see `struct hodo_slot`. */
+    /* For the producer: see `struct hodo_slot`. */
     uint32_t epoch;
-    /* The consumer's: how often counters were found that no ring has, such as after a reset that cleared the memory. */
+    /* For the consumer: number of times that it found invalid counters, for example after a reset that cleared the
+     * memory. */
     uint32_t broken;
 };
 
-/* Bytes that a packet may have. */
+/* Returns the maximum size of a packet. */
 uint32_t hodo_ring_packet_bytes(const struct hodo_ring *ring);
 
-/* The producer: whether no slot is free. */
+/* Producer: returns whether no slot is free. */
 int hodo_ring_full(const struct hodo_ring *ring);
 
-/* The producer: where the next packet goes. Only where the ring is not full. */
+/* Producer: returns the place of the next packet. The ring must not be full. */
 uint8_t *hodo_ring_reserve(const struct hodo_ring *ring);
 
-/* The producer: the packet, of `bytes` bytes, is ready. */
+/* Producer: publishes the packet, which has `bytes` bytes. */
 void hodo_ring_commit(const struct hodo_ring *ring, uint32_t bytes);
 
-/* The consumer: the oldest packet and its head; 0 where there is none. */
+/* Consumer: returns the oldest packet and its header; 0 if the ring is empty. */
 const uint8_t *hodo_ring_peek(struct hodo_ring *ring, struct hodo_slot *slot);
 
-/* The consumer: the packet of the last `hodo_ring_peek` is done with. */
+/* Consumer: frees the slot of the packet that `hodo_ring_peek` returned. */
 void hodo_ring_release(const struct hodo_ring *ring);
 
 #endif

@@ -15,7 +15,7 @@ static uint64_t monotonic_raw(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Both clocks at one moment: the closest of some readings. */
+/* Reads both clocks at one moment: of several attempts, the one with the shortest interval. */
 static void both(uint64_t *raw, uint64_t *nanoseconds)
 {
     uint64_t best = UINT64_MAX;
@@ -51,7 +51,7 @@ uint64_t clock_raw(void *board)
     uint64_t value;
 
     (void)board;
-    /* What was read before has arrived, and nothing behind has begun. */
+    /* Earlier loads are complete, and later instructions have not begun. */
     _mm_lfence();
     value = __rdtsc();
     _mm_lfence();

@@ -2,20 +2,20 @@
  *
  *   hodo-board-master SETTINGS
  *
- * The file of settings has a word and its value a line:
+ * The file of settings has a word and its value per line:
  *
- *   out DIR            where the traces go; it is there
- *   metadata DIR       with master.tsdl and slave.tsdl
- *   period_us N        between the exchanges with a slave
- *   exchanges N        in a burst, 1 to 8
- *   polling 0|1        whether slaves poll, without an interrupt
- *   tick_us N          between ticks that slaves trace; 0: none
- *   work 0|1           whether slaves work on pictures, for which they have to tick
- *   urgent_ms N        when an urgent task wakes on slaves 1, 5, 9 …; 0: never
- *   seconds S          how long; 0: until SIGINT or SIGTERM
+ *   out DIR            the existing folder of the traces
+ *   metadata DIR       the folder of master.tsdl and slave.tsdl
+ *   period_us N        time between bursts with a slave
+ *   exchanges N        exchanges per burst, 1 to 8
+ *   polling 0|1        whether slaves poll instead of waiting for an interrupt
+ *   tick_us N          time between traced ticks of slaves; 0: no ticks
+ *   work 0|1           whether slaves work on pictures; requires ticks
+ *   urgent_ms N        time after which an urgent task wakes on slaves 1, 5, 9 …; 0: never
+ *   seconds S          duration; 0: until SIGINT or SIGTERM
  *   slave RAM SOCKET OFFSET DRIFT_PPB WANDER_PPB WANDER_PERIOD_MS [AT_MS TICKS]…
  *
- * It prints `ready` when slaves may start, and at the end a line for each slave.
+ * It prints `ready` when slaves may start, and a line for each slave at the end.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include <sched.h>
@@ -27,7 +27,7 @@
 
 #include "master.h"
 
-/* How long the master spins for an answer, in nanoseconds; behind that it sleeps between looks. */
+/* Time for which the master spins for an answer, in nanoseconds; after that, it sleeps between polls. */
 #define SPIN 300000u
 
 static struct slave *slaves;
@@ -110,7 +110,7 @@ static void read_settings(const char *path, struct settings *settings)
         fail("exchanges must be 1 to 8, period_us more than 0, and there must be a slave", path);
 }
 
-/* One after the other, all exchanges of a period with a slave. */
+/* Performs a burst of exchanges with a slave, and traces it. */
 static void exchange(struct slave *slave, const struct settings *settings)
 {
     const struct timespec nap = {0, 50000};
@@ -145,7 +145,7 @@ static int is_before(const struct timespec *one, const struct timespec *other)
     return one->tv_sec < other->tv_sec || (one->tv_sec == other->tv_sec && one->tv_nsec < other->tv_nsec);
 }
 
-/* Sleeps until then; where slaves work, looks for their answers meanwhile. */
+/* Sleeps until a time; if slaves work, polls for their answers meanwhile. */
 static void rest(const struct timespec *until, const struct settings *settings)
 {
     const struct timespec nap = {0, 200000};
@@ -176,7 +176,7 @@ static void run(const struct settings *settings)
         next.tv_sec += settings->period_us / 1000000 + next.tv_nsec / 1000000000;
         next.tv_nsec %= 1000000000;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        /* A round that took longer than a period is followed by the next one at once, not by all that were missed. */
+        /* If a round takes longer than a period, the next one follows at once, and missed ones are skipped. */
         if (is_before(&next, &now))
             next = now;
         rest(&next, settings);
@@ -202,14 +202,14 @@ int main(int count, char **arguments)
     trace_begin(&settings);
     for (index = 0; index < slave_count; index++)
         slave_begin(&slaves[index], &settings);
-    /* Slaves that start from here on find what they need, and do not wait for it. */
+    /* From here on, a slave finds all of its settings when it starts. */
     printf("ready\n");
     fflush(stdout);
     for (index = 0; index < slave_count; index++)
         slave_connect(&slaves[index]);
     for (index = 0; index < slave_count; index++)
         slave_wait(&slaves[index]);
-    /* Not before: slaves that start need the processor. */
+    /* Real-time priority begins only now, because starting slaves need the CPU. */
     memset(&priority, 0, sizeof priority);
     priority.sched_priority = 10;
     realtime = sched_setscheduler(0, SCHED_FIFO, &priority) == 0;

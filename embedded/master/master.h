@@ -10,14 +10,14 @@
 #define MOST_SLAVES 255u
 #define LONGEST_PATH 512u
 
-/* What is asked for, from the file that is the daemon's only argument: a word and its value a line. */
+/* The settings, from the file that is the daemon's only argument. */
 struct settings {
     char out[LONGEST_PATH], metadata[LONGEST_PATH];
     unsigned period_us, exchanges, polling, tick_us, work, urgent_ms;
     double seconds;
 };
 
-/* A slave, seen from here. */
+/* The master's state of a slave. */
 struct slave {
     uint32_t number;
     char ram[LONGEST_PATH], socket_path[LONGEST_PATH];
@@ -26,14 +26,14 @@ struct slave {
     int socket;
     struct hodo_master master;
     struct hodo_ring ring;
-    /* Of messages: see work.c. */
+    /* Rings of messages: see work.c. */
     struct hodo_ring sends, answers;
     FILE *stream;
     uint32_t stream_epoch, known_epoch, known_broken;
     unsigned long exchanges, lost, packets;
 };
 
-/* Ends with a sentence. */
+/* Prints an error and exits. */
 void fail(const char *what, const char *which);
 
 /* clock.c: the TSC in nanoseconds of CLOCK_MONOTONIC_RAW. */
@@ -64,13 +64,13 @@ void trace_function(uint64_t raw, int entry, uint8_t function);
 void trace_message(uint64_t raw, int sent, const struct slave *slave, uint64_t id);
 void trace_end(void);
 
-/* work.c: a picture that slaves work on. A step begins one where it is time, and takes answers; whether some are still to
- * come. */
+/* work.c: a picture on which slaves work. A step begins a picture if one is due, and receives answers; it returns
+ * whether answers are outstanding. */
 void work_begin(struct slave *slave);
 int work_step(struct slave *slaves, unsigned slave_count);
 void work_end(const struct settings *settings);
 
-/* Makes the folder of a trace with its metadata: `template` of the folder of metadata, where each `word` becomes `named`. */
+/* Makes the folder of a trace with its metadata: a copy of `template`, with each `word` replaced by `named`. */
 void trace_folder(const struct settings *settings, const char *folder, const char *template, const char *word,
                   const char *named);
 

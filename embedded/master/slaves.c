@@ -10,7 +10,7 @@
 
 #include "master.h"
 
-/* How long a slave may take to start, in milliseconds; 64 of them start at once on one processor. */
+/* Maximum time for a slave to start, in milliseconds: 64 of them may start at the same time on one CPU. */
 #define PATIENCE 60000
 
 static void pause_ms(void)
@@ -25,7 +25,7 @@ static void raise_interrupt(void *board)
     const struct slave *slave = board;
     const char byte = 'i';
 
-    /* Where the socket is full, interrupts are on their way already. */
+    /* If the socket is full, interrupts are pending already. */
     (void)!send(slave->socket, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -47,7 +47,7 @@ void slave_begin(struct slave *slave, const struct settings *settings)
     shared->slave = slave->number;
     shared->poll = settings->polling;
     shared->tick_us = settings->tick_us;
-    /* Two slaves of eight. */
+    /* Every fourth slave has an urgent task. */
     shared->urgent_ms = slave->number % 4 == 1 ? settings->urgent_ms : 0;
     work_begin(slave);
     slave->oscillator.raw_base = scale.raw_base;
@@ -100,7 +100,7 @@ void slave_wait(const struct slave *slave)
     }
 }
 
-/* The file that packets of this start of the slave go to. */
+/* Opens the stream file for packets of this start of the slave. */
 static void open_stream(struct slave *slave, const struct settings *settings, uint32_t epoch)
 {
     char path[LONGEST_PATH + 64];

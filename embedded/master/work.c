@@ -1,10 +1,10 @@
-/* The master's part of the work: it cuts a picture, sends its pieces to the slaves, and joins their answers.
+/* The master's part of the work: it divides a picture, sends its pieces to the slaves, and joins their answers.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include <string.h>
 
 #include "master.h"
 
-/* Nanoseconds between two pictures. */
+/* Time between two pictures, in nanoseconds. */
 #define EVERY 250000000u
 
 static uint8_t picture[(WORK_HEIGHT + 2) * WORK_WIDTH];
@@ -14,7 +14,7 @@ static uint64_t next_begin, begun, longest, shortest = UINT64_MAX;
 static unsigned outstanding;
 static uint32_t count;
 
-/* Rings in a square, the same each time. */
+/* Draws the test picture: rings in a square. */
 static void draw(void)
 {
     uint32_t x, y;
@@ -42,7 +42,7 @@ void work_begin(struct slave *slave)
     slave->answers.words = &slave->shared->work.to_master.words;
 }
 
-/* The first row of a slave's piece. */
+/* Returns the first row of a slave's piece. */
 static uint32_t first_row(unsigned slave, unsigned slaves)
 {
     return WORK_HEIGHT * slave / slaves;

@@ -1,10 +1,10 @@
-/* Every run of the protocol and of the ring, of bounded length, by full enumeration of their states.
+/* Checks every bounded execution of the protocol and of the ring, by enumeration of all reachable states.
  *
- * A step of sync.c makes at most one access to shared memory, so interleaving steps interleaves accesses. All states that
- * steps and faults lead to are visited; each is the real structs, copied. Faults: interrupts lost and repeated, an
- * acknowledgement that comes after the master gave up, a reset of the slave at any point, a full ring.
+ * A step of sync.c makes at most one access to shared memory, so interleaving steps covers all interleavings of
+ * accesses. A state is a copy of the real structs. Faults: lost and repeated interrupts, an acknowledgement after
+ * the master's timeout, a reset of the slave at any point, a full ring.
  *
- * usage: enumerate; prints what was visited. Exit code 1 with a sentence where a property does not hold.
+ * usage: enumerate; prints the number of states. If a property is violated, prints it and exits with code 1.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include <stdio.h>
@@ -21,21 +21,21 @@
 #define TIMEOUT 1000u
 #define RESETS 2u
 
-/* A state of master, slave, memory and interrupt, and what has really happened. */
+/* A state of master, slave, memory and interrupt, and the history for the checks. */
 struct world {
     struct hodo_sync_words words;
     struct hodo_master master;
     struct hodo_slave slave;
-    /* Interrupts that are on their way. */
+    /* Number of pending interrupts. */
     uint32_t pending;
-    /* Whether the slave is in its handler, and how often it may still look for the rest of a burst. */
+    /* Whether the slave is in its handler, and its remaining polls for the rest of a burst. */
     uint32_t handling, patience;
     uint32_t begun, faults, resets;
     uint64_t time;
-    /* By number of exchange: what happened, and how often it was traced. */
+    /* By exchange: what happened, and how often it was traced. */
     uint8_t sent[EXCHANGES], received[EXCHANGES], answered[EXCHANGES], done[EXCHANGES];
     uint8_t traced_by_master[EXCHANGES], traced_by_slave[EXCHANGES];
-    /* Whether the slave was reset while an exchange was going on: that one need not be answered. */
+    /* Whether the slave was reset during the exchange, which then need not be answered. */
     uint8_t reset_during[EXCHANGES];
 };
 
@@ -60,7 +60,7 @@ static uint64_t time_of_master(void *board)
     return world.time;
 }
 
-/* The slave reads its clock where an exchange is received, and where it is answered. */
+/* The slave reads its clock when it receives and when it answers an exchange. */
 static uint64_t time_of_slave(void *board)
 {
     (void)board;
@@ -100,7 +100,7 @@ static struct world *states;
 static uint32_t *buckets;
 static size_t count, capacity;
 
-/* States as numbers of where they lead without a fault and without giving up. */
+/* By state: the numbers of its successors without a fault or a timeout. */
 static uint32_t (*fair)[4];
 
 static uint64_t hash(const void *memory, size_t bytes)
@@ -134,7 +134,7 @@ static void grow(void)
     }
 }
 
-/* The number of the present state. */
+/* Returns the number of the present state, and adds it if it is new. */
 static uint32_t visit(void)
 {
     size_t bucket;
@@ -167,7 +167,7 @@ static void begin(void)
     hodo_slave_begin(&world.slave);
 }
 
-/* The master's next step, `waited` ticks after the last interrupt that it raised. */
+/* Performs the master's next step, `waited` ticks after the last interrupt that it raised. */
 static void step_of_master(uint64_t waited)
 {
     uint32_t state = world.master.state, at;
@@ -196,7 +196,7 @@ static void step_of_master(uint64_t waited)
         world.master.raised = 0;
 }
 
-/* What hodo_slave_handle() does, a step at a time. */
+/* Performs one step of hodo_slave_handle(). */
 static void step_of_slave(void)
 {
     enum hodo_step step;
@@ -225,7 +225,7 @@ static void step_of_slave(void)
     }
 }
 
-/* A slave that starts anew: it forgets all but what is in shared memory. */
+/* Restarts the slave: only shared memory survives. */
 static void reset(void)
 {
     world.resets++;
@@ -236,7 +236,7 @@ static void reset(void)
     hodo_slave_begin(&world.slave);
 }
 
-/* Whether the move can be made now; makes it. */
+/* Makes a move if it is possible; returns whether it is. */
 static int move(uint32_t kind)
 {
     int waiting = world.master.state == 3;
@@ -307,7 +307,7 @@ static int enumerate(void)
     return !broken;
 }
 
-/* Without further faults, each exchange that is going on comes to an answer, but where the slave was reset meanwhile. */
+/* Checks liveness: without further faults, every exchange is answered, unless the slave was reset during it. */
 static void answered_in_the_end(size_t *waiting)
 {
     uint8_t *good = calloc(count, 1);
@@ -334,7 +334,7 @@ static void answered_in_the_end(size_t *waiting)
     free(good);
 }
 
-/* The ring: steps of producer and consumer. Packets carry their number, in both of their words. */
+/* The ring: steps of producer and consumer. A packet is its number, twice. */
 #define SLOTS 2u
 #define PACKETS 5u
 
@@ -409,7 +409,7 @@ static void begin_tube(void)
     tube.words.slots = SLOTS;
     tube.words.slot_bytes = sizeof tube.memory[0];
     tube.producer.words = tube.consumer.words = &tube.words;
-    /* Counters wrap on the way. */
+    /* Counters wrap during the test. */
     tube.words.produced = tube.words.consumed = UINT32_MAX - 1;
 }
 

@@ -1,6 +1,6 @@
-/* The parts that enumerate.c does not visit: the handler of a slave as a whole, platforms for barectf, oscillators.
+/* Tests the parts that enumerate.c does not visit: the slave's whole handler, platforms for barectf, oscillators.
  *
- * Exit code 1 with a line where something does not hold.
+ * Prints a line for each failed check, and exits with code 1 after any.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include <stdio.h>
@@ -20,7 +20,7 @@ static int failures;
         }                                                                  \
     } while (0)
 
-/* A master that sends its next request when the slave has answered: the slave's clock is where it gets its turn. */
+/* A master that sends its next request after each answer; it runs when the slave reads its clock. */
 static struct hodo_sync_words words;
 static uint32_t left;
 static uint64_t now;
@@ -61,12 +61,12 @@ static void handler(void)
     CHECK(hodo_slave_handle(&slave) == 1);
     CHECK(words.acknowledge == 3 && traced_count == 1);
     CHECK(traced[0].number == 2 && traced[0].received < traced[0].sent);
-    /* The interrupt comes again. */
+    /* The interrupt is repeated. */
     CHECK(hodo_slave_handle(&slave) == 0 && traced_count == 1);
-    /* Another one is said to follow, and does not come: the handler gives up. */
+    /* A further request is announced and does not come: the handler gives up. */
     words.request = 4 | 1;
     CHECK(hodo_slave_handle(&slave) == 1 && words.acknowledge == 5);
-    /* More than it remembers: it traces and leaves. */
+    /* A burst longer than the slave's memory: the handler traces and returns. */
     for (index = 0; index < HODO_BURST; index++) {
         words.request = (6 + 2 * index) | 1;
         while (hodo_slave_step(&slave) != HODO_DONE)
@@ -146,16 +146,16 @@ static void platforms(void)
     CHECK(opened == 2);
     read = hodo_ring_peek(&ring, &slot);
     CHECK(read && slot.epoch == 7 && slot.bytes == 24 && read[0] == 1 && read[23] == 1);
-    /* Counters that no ring has: the consumer goes on where the producer is. */
+    /* Invalid counters: the consumer continues at the producer's position. */
     memory.words.consumed = memory.words.produced - 3;
     CHECK(!hodo_ring_peek(&ring, &slot) && ring.broken == 1 && memory.words.consumed == memory.words.produced);
-    /* A packet that is longer than its slot, from a slave gone wrong. */
+    /* A faulty slave's packet that is longer than its slot. */
     hodo_platform_ring_open(&platform);
     hodo_ring_commit(&ring, 25);
     CHECK(!hodo_ring_peek(&ring, &slot) && ring.broken == 2);
 }
 
-/* Ticks against the formula in floating point. */
+/* Compares ticks with the formula in floating point. */
 static void oscillators(void)
 {
     struct board_oscillator oscillator;

@@ -26,7 +26,7 @@ use crate::spool::{MAGIC, SEALED, Thread};
 /// Far longer than a processor delays a store.
 const VISIBLE: Duration = Duration::from_millis(2);
 /// The longest wait for a thread in the middle of a change that has no processor.
-const PATIENCE: Duration = Duration::from_millis(500);
+const CHANGE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A thread's file that is sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub fn seal(spool: &Path, to: &Path, goes_on: bool) -> io::Result<Vec<SealedThre
     for thread in &mut threads {
         let path = spool.join(&thread.name);
         thread.settled = is_settled(&path);
-        while goes_on && !thread.settled && start.elapsed() < PATIENCE {
+        while goes_on && !thread.settled && start.elapsed() < CHANGE_TIMEOUT {
             thread::sleep(VISIBLE);
             thread.settled = is_settled(&path);
         }

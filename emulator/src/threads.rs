@@ -33,7 +33,7 @@ static THREADS: [AtomicPtr<Thread>; MOST] = [const { AtomicPtr::new(ptr::null_mu
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The longest wait for the other threads to stop.
-const PATIENCE: Duration = Duration::from_millis(50);
+const STOP_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The thread that runs on a vCPU, if any.
 #[inline(always)]
@@ -177,7 +177,7 @@ fn take_others(index: u32, instead: *mut Thread) -> Vec<(usize, *mut Thread)> {
     // SAFETY: these threads do not unmap their words.
     let busy =
         |&(_, thread): &(usize, *mut Thread)| unsafe { (&raw const (*thread).busy).read_volatile() != 0 };
-    while taken.iter().any(busy) && start.elapsed() < PATIENCE {
+    while taken.iter().any(busy) && start.elapsed() < STOP_TIMEOUT {
         std::thread::yield_now();
     }
     taken

@@ -1,8 +1,8 @@
-"""The part of `kernel.py` that tells what file descriptors stand for, and how files are used."""
+"""The part of `kernel.py` that maps file descriptors to files, and counts file operations."""
 
 import kernel
 
-# What calls that give a descriptor give, where it is no file with a name.
+# Calls that return a descriptor of something other than a named file, and what it is.
 MAKE = {
     "socket": "socket", "accept": "socket", "accept4": "socket", "eventfd": "eventfd", "eventfd2": "eventfd",
     "epoll_create": "epoll", "epoll_create1": "epoll", "timerfd_create": "timerfd", "signalfd": "signalfd",
@@ -19,11 +19,11 @@ CLOSE_ON_EXEC = 0o2000000
 
 
 def arguments(call, field):
-    """What matters to descriptors of a call's arguments; names are those of the kernel."""
+    """Returns the arguments of a call that concern descriptors; they have the kernel's names."""
     if call not in kernel.OPERATIONS and call not in TABLES:
         return None
     if call in ("sync", "msync"):
-        # They have no descriptor.
+        # These calls have no descriptor.
         return {"fd": None}
 
     def number(name):
@@ -47,7 +47,7 @@ def arguments(call, field):
 
 
 def use_file(trace, thread, call, begin, length, result, found, field):
-    """A call that has ended does to its process's table what it does, and is an operation of a file."""
+    """Applies a completed call to its process's descriptor table, and counts it as an operation on a file."""
     if found is None:
         return
     pid = trace.process.get(thread) if not isinstance(thread, (list, tuple)) else None

@@ -1,12 +1,12 @@
-/* What the judges write of a stream of instructions, so that billions of them can be compared: records of
- * three little-endian words of 64 bits, `tid << 2 | kind`, `at` and `value`.
+/* The digest of an instruction stream, with which the judges compare billions of instructions: records of
+ * three little-endian 64-bit words, `tid << 2 | kind`, `at` and `value`.
  *
  *     TIME   from instruction `at` of the thread on, the time is `value`
  *     BLOCK  block `at` of the thread's instructions has the hash `value`
  *     END    the thread has `at` instructions
  *
- * A block is 65,536 instructions, the last one perhaps fewer. lab/judge/src/streams.rs makes the same
- * of our own stream.
+ * A block is 65,536 instructions; the last one may be shorter. lab/judge/src/streams.rs computes the same
+ * digest of our stream.
  */
 
 #include <stdint.h>

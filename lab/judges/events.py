@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Every event that babeltrace2 reads of a trace, as `hodo script --events --format jsonl` writes them.
+"""Prints every event that babeltrace2 reads from a trace, in the format of `hodo script --events --format jsonl`.
 
 usage: events.py FOLDER [FROM TO]
 
-FROM and TO are times in nanoseconds, or `-`: what comes before FROM or not before TO is left out. Lines of events
-lack the member `trace`. Lost events are lines with the members `stream` and `lost_events`.
+FROM (inclusive) and TO (exclusive) are times in nanoseconds, or `-` for no limit. Lines of events lack the member
+`trace`. Lost events are lines with the members `stream` and `lost_events`.
 
-The objects that babeltrace2's module makes of each field take most of its time. So they are asked for the classes of
-fields only, and values come from the functions of the library below them.
+Creating Python objects for fields takes most of the time of babeltrace2's module. So objects are used only for field
+classes, and values are read with the library's C functions.
 """
 
 import json
@@ -47,7 +47,7 @@ def variant_reader(cls):
     return lambda field: reads[selected(field)](borrow(field))
 
 
-# What makes a reader of a class of fields; enumerations are integers.
+# Functions that make a reader, by field class; enumerations are integers.
 READERS = [
     (bt2._StructureFieldClassConst, structure_reader),
     (bt2._ArrayFieldClassConst, array_reader),
@@ -63,14 +63,14 @@ READERS = [
 
 
 def reader(cls):
-    """A function from a field of this class to its value as JSON has it; of no field, to an empty object."""
+    """Returns a function from a field of this class to its JSON value; without a class, to an empty object."""
     if cls is None:
         return lambda _: {}
     return next(make for kind, make in READERS if isinstance(cls, kind))(cls)
 
 
 class Stream:
-    """What is the same in all lines of a stream."""
+    """The properties of a stream."""
 
     def __init__(self, stream):
         cls = stream.cls
@@ -79,7 +79,7 @@ class Stream:
         self.has_clock = cls.default_clock_class is not None
         self.packet_context = reader(cls.packet_context_field_class if cls.supports_packets else None)
         self.common_context = reader(cls.event_common_context_field_class)
-        # That of the packet in hand, once it was read.
+        # The context of the current packet; None until it is read.
         self.context = None
 
 
@@ -109,7 +109,7 @@ class Events:
         return (self.begin is None or self.begin <= time) and (self.end is None or time < self.end)
 
     def line(self, message):
-        """An event as an object; none where it is not wanted."""
+        """Returns an event as an object; None if it is outside the selected time."""
         event = native_bt.message_event_borrow_event_const(message._ptr)
         stream = self.stream(message, native_bt.event_borrow_stream_const(event))
         time = None
@@ -132,13 +132,13 @@ class Events:
         return {"ts": time, "stream": stream.name, "name": name, "fields": fields, "context": context}
 
     def packet(self, message):
-        """Another packet begins, with a context of its own."""
+        """Begins a packet, whose context is read later."""
         stream = self.streams.get(int(native_bt.packet_borrow_stream_const(message.packet._ptr)))
         if stream is not None:
             stream.context = None
 
     def lost(self, message):
-        """Lost events as an object; none where they are not wanted."""
+        """Returns lost events as an object; None if they are outside the selected time."""
         has_times = message.stream.cls.discarded_events_have_default_clock_snapshots
         if has_times and not self.is_wanted(message.beginning_default_clock_snapshot.ns_from_origin):
             return None

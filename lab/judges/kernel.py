@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What `hodo report` tells of a kernel trace, of most kinds, worked out from the definitions in
-docs/analyses.md over babeltrace2's Python module: one event after another, lists instead of histograms.
+"""Computes most reports of a kernel trace from their definitions in docs/analyses.md, with babeltrace2's Python
+module: event by event, with lists instead of histograms.
 
 usage: kernel.py FOLDER BEGIN_NS END_NS
 
@@ -31,7 +31,7 @@ SOFT = "HI TIMER NET_TX NET_RX BLOCK IRQ_POLL TASKLET SCHED HRTIMER RCU".split()
 
 
 def figures(lengths):
-    """Of a list of lengths of time; percentiles by nearest rank."""
+    """Returns the statistics of a list of durations; percentiles by nearest rank."""
     if not lengths:
         return {name: None for name in ("average_ns", "max_ns", "p50_ns", "p95_ns", "p99_ns", "min_ns")} | {"total_ns": 0}
     ordered = sorted(lengths)
@@ -51,24 +51,24 @@ def figures(lengths):
 
 
 class Trace:
-    """Everything that is kept while the events go by."""
+    """The state after some events."""
 
     def __init__(self):
         self.begin = self.end = None
         self.counts = defaultdict(int)
         self.comm = {}
         self.pid = {}
-        # The intervals in which each CPU ran each thread; who ran before the first switch is entered later.
+        # Intervals in which a CPU ran a thread; the thread before the first switch is filled in later.
         self.intervals = []
         self.switch_time = {}
         self.now = {}
         self.priority = {}
         self.switched = defaultdict(int)
-        # A thread that is not known yet is the list that holds its name once it is.
+        # An unknown thread is represented by a list, into which its id is put once it is known.
         self.unknown = {}
-        # What goes on on each CPU, and with each thread that does not run.
+        # Open system calls by CPU, and by thread that does not run.
         self.inside, self.waiting = {}, {}
-        # Who came with the last switch on each CPU; a switch is missing where another one leaves.
+        # The next thread of the last switch of each CPU; a switch is missing if another thread leaves.
         self.came = {}
         self.unknown_time = defaultdict(int)
         self.calls = []
@@ -86,18 +86,18 @@ class Trace:
         self.disks = {}
         self.by_stream = defaultdict(list)
         self.by_time = defaultdict(int)
-        # Lives by thread; what happened to signals, in order.
+        # Lifetimes by thread; signal events in order.
         self.lives = defaultdict(list)
         self.signals = []
         self.period_begun = {}
         self.periods = []
         self.periods_unmatched = self.periods_unfinished = 0
-        # Tables of descriptors by process: name, and whether it is closed when a program is executed.
+        # Descriptor tables by process: name, and whether exec closes it.
         self.files = {}
         self.process = {}
         self.address = defaultdict(set)
         self.used = []
-        # The state of each thread and since when; None where it began before the trace.
+        # State of each thread, and its begin; None if it began before the trace.
         self.state = {}
         self.in_call = {}
         self.spent = []
@@ -112,17 +112,17 @@ class Trace:
 
 
 def who(thread):
-    """The thread, of one that was unknown what was found out later."""
+    """Returns the thread; for one that was unknown, the id that was found later."""
     return thread[0] if isinstance(thread, list) else thread
 
 
 def idle(tid, cpu):
-    """Idle threads are told apart by their CPU."""
+    """Identifies a thread; idle threads all have id 0, so their CPU is added."""
     return ("idle", cpu) if tid == 0 else tid
 
 
 def see(trace, time, cpu, name, field, tid=None):
-    """Takes in an event, of a thread if it tells which; `field` reads one of its fields."""
+    """Applies an event; `field` reads one of its fields, and `tid` is its thread if it contains that."""
     if tid is not None:
         trace.now[cpu] = idle(tid, cpu)
     trace.begin = time if trace.begin is None else trace.begin
@@ -186,7 +186,7 @@ def see(trace, time, cpu, name, field, tid=None):
 
 
 def period(trace, time, name, field):
-    """From block_rq_issue to block_rq_complete of the device and sector, by device."""
+    """Records periods from block_rq_issue to block_rq_complete of the same device and sector, by device."""
     if name == "block_rq_issue":
         key = int(field("dev")), int(field("sector"))
         trace.periods_unfinished += key in trace.period_begun
@@ -208,7 +208,7 @@ def switch(trace, time, cpu, field):
     ran = trace.running(cpu)
     if isinstance(ran, list):
         ran[0] = prev
-    # What goes on leaves with the thread, and what it was in the middle of comes with the other.
+    # The open call of the CPU moves to the leaving thread; that of the next thread moves to the CPU.
     if prev in trace.waiting:
         trace.unfinished += 1
         del trace.waiting[prev]
@@ -235,7 +235,7 @@ def switch(trace, time, cpu, field):
 
 
 def belongs(trace, tid, pid):
-    """What leaves its CPU tells its process, where the tracer adds that to its events."""
+    """Records the process of a thread that leaves its CPU, if the tracer adds it to events."""
     if tid and pid is not None and pid > 0:
         trace.pid[tid] = trace.process[tid] = pid
 
@@ -243,7 +243,7 @@ def belongs(trace, tid, pid):
 def fork(trace, tid, field):
     child, parent = field("child_pid"), field("parent_pid")
     if child is None:
-        # The tracer tells no processes.
+        # The tracer does not record processes.
         trace.process.pop(tid, None)
         return
     child, parent = int(child), int(parent)
@@ -441,7 +441,7 @@ def io_tables(trace):
 
 
 def told(trace):
-    """Everything that is compared, as JSON."""
+    """Returns everything that is compared, as JSON."""
     signals, signals_left = lives.signal_tables(trace)
     tables = {
         "count": count_tables(trace),
@@ -480,7 +480,7 @@ def told(trace):
 
 
 def value(field):
-    """A field; of an empty text, which the module takes for the one before, an empty text."""
+    """Returns a field; for an empty text, the module returns the previous text, so an empty one is returned here."""
     from bt2 import native_bt
 
     is_text = type(field).__name__ == "_StringFieldConst"
@@ -514,7 +514,7 @@ def period_tables(trace):
 
 
 def context(event, name):
-    """A number that the tracer was asked to add to its events."""
+    """Returns a number of the event's context, if the tracer records it."""
     for of in (event.specific_context_field, event.common_context_field):
         if of is not None and name in of:
             return int(of[name])

@@ -4,24 +4,23 @@
  *     judge-libipt [--cpu FAMILY/MODEL[/STEPPING]] [--limit N] [--events] [--raw FILE:OFFSET:SIZE@ADDRESS]...
  *                  [--expect] TRACE[:OFFSET:SIZE] [[--raw FILE:OFFSET:SIZE@ADDRESS]... TRACE[:OFFSET:SIZE]]...
  *
- * TRACE is one thread's or one CPU's buffer, or a part of a file. Each --raw gives code of the TRACE that
- * comes next: SIZE bytes of FILE from OFFSET, which lay at ADDRESS; where two overlap the later one counts. Numbers are decimal,
- * or hexadecimal with 0x. Code is what it is from beginning to end: libipt knows no time of a mapping.
+ * TRACE is one thread's or one CPU's buffer, or a part of a file. Each --raw adds code of the next TRACE:
+ * SIZE bytes of FILE from OFFSET, mapped at ADDRESS; a later one replaces an earlier one that it overlaps. Numbers
+ * are decimal, or hexadecimal with 0x. Code does not change during a trace: libipt has no times of mappings.
  *
- * Standard output has the address of every executed instruction, lower-case hexadecimal, one a line.
- * What interrupts that stream stands between them and begins with "# ": an error with the offset in the
- * buffer (decoding goes on at the next PSB), or an overflow; with --events, every event. Without --cpu no
- * erratum is assumed.
+ * Prints the address of every executed instruction, one per line in lower-case hexadecimal. Lines that begin
+ * with "# " interrupt the stream: an error with its offset in the buffer (decoding continues at the next PSB),
+ * or an overflow; with --events, every event. Without --cpu no erratum is assumed.
  *
- * libipt does not notice a loop that needs no packet (`jmp .`), which a wrong turn may lead to: it goes
- * round for ever and fills the disk. Always give --limit: after N instructions it counts as an error.
+ * libipt does not detect a loop that consumes no packet (`jmp .`), which an error may lead to: it would loop
+ * for ever and fill the disk. Always pass --limit: decoding more than N instructions is an error.
  *
- * Exit status: 0, 1 where there were errors, 2 where the arguments are wrong or a file can't be read.
+ * Exit status: 0 if there are no errors, 1 after errors, 2 if the arguments are wrong or a file can't be read.
  *
- * With --expect nothing is printed of the instructions: standard input has what they should be, see
- * libipt_expect.h. A difference is a line that begins with "# difference", and ends the comparison; in the
- * end come three lines: `same`, how many instructions are the same, `stale`, how many returns went astray as
- * is said there, and `left`, how many instructions libipt could not judge because of that.
+ * With --expect, instructions are not printed but compared with the expected ones on standard input, see
+ * libipt_expect.h. The first difference is printed in a line that begins with "# difference", and ends the
+ * comparison. The last three lines are counts: `same`, equal instructions; `stale`, returns at which libipt
+ * fails as described there; and `left`, instructions skipped because of that.
  */
 
 #include <inttypes.h>
@@ -34,7 +33,7 @@
 #include "libipt_events.h"
 #include "libipt_expect.h"
 
-/* FILE:OFFSET:SIZE, cut out of an argument. */
+/* FILE:OFFSET:SIZE, parsed from an argument. */
 struct part {
     char *file;
     uint64_t offset, size;
@@ -46,7 +45,7 @@ static void fail(const char *what, const char *why)
     exit(2);
 }
 
-/* The number after the last `separator`, which is cut off; 0 where there is none. */
+/* Parses and removes the number after the last `separator`. Returns 0 if there is none. */
 static int cut_number(char *text, char separator, uint64_t *number)
 {
     char *at = strrchr(text, separator), *end;
@@ -118,7 +117,7 @@ static int all_events;
 /* Whether to compare instructions rather than to print them. */
 static int comparing;
 
-/* Statuses of our own: libipt left what is expected, as it is known to, or for another reason. */
+/* Statuses for a difference: at a stale return, which is a known error of libipt, or elsewhere. */
 enum { status_stale = -1000, status_different };
 
 static void print_address(uint64_t address)
@@ -140,7 +139,7 @@ static void print_error(const struct pt_insn_decoder *decoder, int status)
     printf("# error at %#" PRIx64 ": %s\n", offset, pt_errstr(pt_errcode(status)));
 }
 
-/* Takes the events that wait; the new status. All but an overflow leave the stream of addresses whole. */
+/* Consumes pending events; returns the new status. Only an overflow interrupts the stream of addresses. */
 static int take_events(struct pt_insn_decoder *decoder, int status)
 {
     while (status >= 0 && status & pts_event_pending) {
@@ -152,7 +151,7 @@ static int take_events(struct pt_insn_decoder *decoder, int status)
     return status;
 }
 
-/* Instructions from a PSB to where decoding fails or, with -pte_eos, the trace ends. */
+/* Decodes from a PSB to an error, or to the end of the trace (-pte_eos). */
 static int follow(struct pt_insn_decoder *decoder, int status)
 {
     for (;;) {
@@ -166,7 +165,7 @@ static int follow(struct pt_insn_decoder *decoder, int status)
         left--;
         struct pt_insn instruction = {.iclass = ptic_error};
         status = pt_insn_next(decoder, &instruction, sizeof instruction);
-        /* It may have been executed even where it is not known what follows it. */
+        /* The instruction may have executed although libipt fails to find the next one. */
         if (instruction.iclass == ptic_error)
             continue;
         enum step step = comparing ? compare(&instruction) : AS_EXPECTED;
@@ -177,7 +176,7 @@ static int follow(struct pt_insn_decoder *decoder, int status)
     }
 }
 
-/* Leaves out what is expected before the PSB where decoding begins. */
+/* Skips expected instructions before the PSB where decoding resumes. */
 static void catch_up(struct pt_insn_decoder *decoder)
 {
     uint64_t tsc = 0;
@@ -185,7 +184,7 @@ static void catch_up(struct pt_insn_decoder *decoder)
     leave_out_until(tsc);
 }
 
-/* How many errors there were. */
+/* Decodes a trace; returns the number of errors. */
 static uint64_t decode(struct pt_insn_decoder *decoder)
 {
     static int stale;
@@ -209,14 +208,14 @@ static uint64_t decode(struct pt_insn_decoder *decoder)
             return errors;
         }
         print_error(decoder, status);
-        /* Where the search for a PSB does not get on, it never will. */
+        /* The search for a PSB makes no progress. */
         if (pt_insn_get_sync_offset(decoder, &psb) < 0 || psb == last_psb)
             return errors;
         last_psb = psb;
     }
 }
 
-/* Decodes a trace with the code that was given for it; how many errors there were. */
+/* Decodes a trace with its code; returns the number of errors. */
 static uint64_t decode_trace(struct pt_config *config, struct pt_image *image, char *trace)
 {
     load_trace(config, trace);

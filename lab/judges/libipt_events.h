@@ -1,7 +1,7 @@
-/* libipt's events, a line each, in the words in which `hodo script` shows the same ones.
+/* Prints libipt's events, one per line, in the words of `hodo script`.
  *
- * What libipt reports as a status (what is so where decoding begins) is left out, and so are events that
- * have no counterpart: ticks, and maintenance packets.
+ * Omits status updates (the state where decoding begins), and events that `hodo script` does not have: ticks,
+ * and maintenance packets.
  */
 
 #ifndef LIBIPT_EVENTS_H

@@ -1,11 +1,10 @@
-/* libipt's stream beside the one that is expected.
+/* Compares libipt's stream with the expected one.
  *
- * libipt (2.0.5) does not take a call off its stack of return addresses at a return that comes as a TIP,
- * while the processor takes one off at every return. What it has too many it goes back to at some later,
- * compressed return. So that this is not just supposed, calls are counted here as the processor counts
- * them: libipt is wrong in this way where it goes astray right after a return, and what is expected
- * there is where the innermost call that did not return yet returns to. It is lost then up to the next
- * PSB.
+ * libipt (2.0.5) does not pop its stack of return addresses at a return with a TIP, while the processor pops
+ * one at every return. A later compressed return then uses a stale address. To prove that a difference has
+ * this cause, a stack of return addresses is kept here as the processor keeps it: the return is stale if
+ * libipt differs right after a return, and the expected address is the one on this stack. libipt is wrong
+ * up to the next PSB then.
  */
 
 #ifndef LIBIPT_EXPECT_H
@@ -17,10 +16,10 @@
 
 #include <intel-pt.h>
 
-/* How libipt went on. */
+/* The result of comparing an instruction. */
 enum step { AS_EXPECTED, STALE_RETURN, OTHERWISE };
 
-/* An instruction that is expected, as it comes on standard input: words of the machine. */
+/* An expected instruction as read from standard input, in native byte order. */
 struct expected {
     uint64_t address, time;
 };
@@ -28,14 +27,14 @@ struct expected {
 static struct {
     struct expected next;
     uint64_t index;
-    /* Standard input has no more. */
+    /* Whether standard input has ended. */
     int ended;
-    /* Where the calls of the last instructions return to; the last 64 count. */
+    /* Return addresses of open calls, a ring of the last 64. */
     uint64_t returns[64];
     unsigned top, depth;
     /* The last instruction. */
     struct pt_insn last;
-    /* The tick at which libipt has just begun again; UINT64_MAX where it goes on. */
+    /* The tick at which libipt has just resumed; UINT64_MAX afterwards. */
     uint64_t begun_at;
     uint64_t same, stale, left_out;
 } expected;
@@ -55,14 +54,14 @@ static int begin_expected(void)
     return 1;
 }
 
-/* Whether an instruction calls what follows it, to learn where it is: `call +0` has no return. */
+/* Whether an instruction is `call +0`, with which code reads its own address; it has no return. */
 static int calls_next(const struct pt_insn *call)
 {
     static const uint8_t call_0[5] = {0xe8, 0, 0, 0, 0};
     return call->size == sizeof call_0 && memcmp(call->raw, call_0, sizeof call_0) == 0;
 }
 
-/* Keeps count of calls. */
+/* Pushes or pops a return address. */
 static void count_call(const struct pt_insn *instruction)
 {
     if (instruction->iclass == ptic_call && !calls_next(instruction)) {
@@ -75,16 +74,16 @@ static void count_call(const struct pt_insn *instruction)
     }
 }
 
-/* Where the last instruction returned to, if it was a return; 0 where that is not known. */
+/* Returns the target of the last instruction if it is a return; 0 if it is not, or the target is unknown. */
 static uint64_t return_address(void)
 {
     return expected.last.iclass == ptic_return ? expected.returns[(expected.top + 1) % 64] : 0;
 }
 
-/* Compares libipt's next instruction. */
+/* Compares libipt's next instruction with the expected one. */
 static enum step compare(const struct pt_insn *instruction)
 {
-    /* What ran before the PSB may have the same tick. */
+    /* Instructions before the PSB may have the same tick. */
     for (; !expected.ended && expected.next.time == expected.begun_at && expected.next.address != instruction->ip;
          advance())
         expected.left_out++;
@@ -107,7 +106,7 @@ static enum step compare(const struct pt_insn *instruction)
     return AS_EXPECTED;
 }
 
-/* Leaves out what is expected before a tick. The emulated processor's counter ticks once a nanosecond. */
+/* Skips expected instructions before a tick. The emulated processor's counter ticks once per nanosecond. */
 static void leave_out_until(uint64_t tsc)
 {
     for (; !expected.ended && expected.next.time < tsc; advance())
@@ -116,7 +115,7 @@ static void leave_out_until(uint64_t tsc)
     expected.depth = 0;
 }
 
-/* Leaves out what is left, and says what was found. */
+/* Skips the remaining expected instructions, and prints the counts. */
 static void end_expected(void)
 {
     leave_out_until(UINT64_MAX);

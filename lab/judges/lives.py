@@ -1,4 +1,4 @@
-"""The part of `kernel.py` that tells who lived how long, and what signals they took."""
+"""The part of `kernel.py` for the lifetimes of threads, and the signals that they received."""
 
 from collections import defaultdict
 
@@ -15,7 +15,7 @@ def new_life(**known):
 
 
 def live(trace, time, name, field):
-    """What happens to threads as such."""
+    """Applies an event to the lifetimes of threads."""
     if name == "sched_switch":
         for side in ("prev", "next"):
             if int(field(side + "_tid")):
@@ -35,12 +35,12 @@ def live(trace, time, name, field):
 
 
 def process_tables(trace):
-    """Both trees: rows in no order, each with its depth."""
+    """Returns the rows of the trees of processes and of threads, unordered, each with its depth."""
     for id_ in {id_ for lives in trace.lives.values() for of in lives for id_ in (of["pid"], of["parent"]) if id_}:
         life(trace, id_)
 
     def at(tid, time):
-        """The life of a thread at a time, as its place."""
+        """Returns the index of the thread's lifetime at a time: a thread id may be reused."""
         begun = [index for index, of in enumerate(trace.lives.get(tid, [])) if (of["born"] or 0) <= time]
         return (tid, begun[-1] if begun else 0) if tid in trace.lives else None
 
@@ -86,14 +86,14 @@ SIGNALS = (
 
 
 def sign(trace, time, cpu, name, field):
-    """Signals; who takes one is entered at the next switch."""
+    """Records a signal event. The receiver of a signal is known at the next switch of its CPU."""
     if name == "signal_generate":
         trace.signals.append(["sent", time, int(field("sig")), int(field("pid")), int(field("result")) == 0])
     elif name == "signal_deliver":
         trace.signals.append(["taken", time, int(field("sig")), None, cpu])
     elif name == "sched_switch":
         for one in reversed(trace.signals):
-            # None before this one waits any more.
+            # All earlier signals have a receiver.
             if one[0] == "taken" and one[4] == cpu:
                 if one[3] is not None:
                     break
@@ -101,7 +101,7 @@ def sign(trace, time, cpu, name, field):
 
 
 def signal_tables(trace):
-    """Tables, and what is left over."""
+    """Returns the tables, and the number of unmatched and unfinished signals."""
     sent, dropped, taken, waited = defaultdict(int), defaultdict(int), defaultdict(int), []
     waiting, unmatched = {}, 0
     for one in trace.signals:

@@ -1,15 +1,15 @@
-/* A second judge of an emulated machine's recording: what Intel's libipt finds in the trace of a virtual processor.
+/* A second judge of an emulated machine's recording: decodes the trace of a virtual processor with Intel's libipt.
  *
  *     gcc -std=c11 -O2 -Wall -Wextra -Werror -o judge-machine lab/judges/machine.c -lipt  # libipt-dev
  *     judge-machine CODE TRACE
  *
- * CODE is the spool's file of code, TRACE that of one processor's trace (emulator/src/machine/spool.rs). Code is found
- * by CR3, which libipt knows from the trace's PIP packets; the kernel's half of the addresses is the same in all
- * address spaces. A processor that runs code which changed was interrupted since, or its trace goes off and on again
- * there, with the time between, so that the time of the last event says what the code is.
+ * CODE is the spool's file of code, TRACE its file of one processor's trace (emulator/src/machine/spool.rs). Code is
+ * looked up by CR3, which libipt reads from PIP packets; the kernel's half of the addresses is the same in all address
+ * spaces. Before a processor runs changed code, the trace has an event with a time (an interrupt, or tracing stops and
+ * resumes), so the time of the last event determines the code.
  *
  * Prints the number of instructions and the digest of their addresses: digest = digest * 0x9e3779b97f4a7c15 + address.
- * Exit status: 0, 1 where libipt found an error, 2 where a file can't be read.
+ * Exit status: 0 if there is no error, 1 if libipt reports one, 2 if a file can't be read.
  */
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@
 
 enum { PAGE = 4096, BUCKETS = 1 << 16 };
 
-/* Bytes that lie at an address of a page from a time on. */
+/* Bytes of a page that change at a time. */
 struct change {
     uint64_t time;
     uint32_t offset, size;
@@ -38,7 +38,7 @@ struct page {
 
 static struct page *pages[BUCKETS];
 
-/* The time of the last event: the trace went on, an interrupt, another address space. */
+/* The time of the last event: tracing resumed, an interrupt, or a change of the address space. */
 static uint64_t now;
 
 static void fail(const char *what, const char *why)
@@ -78,7 +78,7 @@ static struct page *find(uint64_t space, uint64_t number, int make)
     return *at = page;
 }
 
-/* Takes a piece of code that lies within one page. */
+/* Adds a piece of code within one page. */
 static void learn(struct page *page, uint32_t offset, const uint8_t *bytes, uint32_t size, int changed, uint64_t time)
 {
     for (uint32_t i = 0; i < size; i++) {
@@ -97,7 +97,7 @@ static void learn(struct page *page, uint32_t offset, const uint8_t *bytes, uint
     page->last = &change->next;
 }
 
-/* Five words: processor and whether it changed, time, address space, address, size; then the bytes. */
+/* Reads notes of five words and the code's bytes: processor and change flag, time, address space, address, size. */
 static void learn_all(const char *name)
 {
     size_t size;
@@ -120,7 +120,7 @@ static void learn_all(const char *name)
     }
 }
 
-/* What libipt reads at an address. */
+/* Callback: reads code for libipt. */
 static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
 {
     (void)context;
@@ -141,7 +141,7 @@ static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, u
     return count ? (int)count : -pte_nomap;
 }
 
-/* Takes the events that wait; the new status. */
+/* Consumes pending events; returns the new status. */
 static int take_events(struct pt_insn_decoder *decoder, int status)
 {
     while (status >= 0 && status & pts_event_pending) {

@@ -1,11 +1,11 @@
-/* A judge of our decoding: what perf's decoder of Intel PT says, without a line of text.
+/* A judge of our decoding: the digest of the instructions that perf's Intel PT decoder decodes, without text output.
  *
  *     gcc -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC -o judge-perf.so lab/judges/perf.c
  *     perf script --itrace=i0ns --dlfilter judge-perf.so --dlarg DIGEST -i RECORDING
  *
- * perf hands each instruction to filter_event_early (perf-dlfilter(1)), which keeps it from being printed;
- * printing takes twice the time of decoding. DIGEST is written as digest.h says, with perf's times in
- * nanoseconds. What perf prints nevertheless are errors of its decoder.
+ * perf passes each instruction to filter_event_early (perf-dlfilter(1)), which suppresses its printing:
+ * printing takes twice the time of decoding. DIGEST has the format of digest.h, with perf's times in
+ * nanoseconds. perf still prints the errors of its decoder.
  */
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ int start(void **data, void *ctx)
     return output ? 0 : -1;
 }
 
-/* The thread, which becomes the first of the list: the next instruction is most likely its own, too. */
+/* Finds a thread and moves it to the front of the list: the next instruction is most likely of the same thread. */
 static struct thread *find(uint32_t tid)
 {
     struct thread **link = &threads, *found;

@@ -1,4 +1,4 @@
-"""Prints each sample as `perf script` hands it to Python: a JSON list a line.
+"""Prints each sample that `perf script` passes to Python, as one JSON list per line.
 
 perf script -s perf_samples.py -i FILE
 """
@@ -6,7 +6,7 @@ perf script -s perf_samples.py -i FILE
 import json
 import sys
 
-# What perf adds to the fields of a tracepoint.
+# Fields that perf adds to those of a tracepoint.
 ADDED = {"common_cpu", "common_s", "common_ns", "common_comm", "common_callchain"}
 
 

@@ -1,4 +1,4 @@
-"""The part of `kernel.py` that tells in which states threads are, and how long queues."""
+"""The part of `kernel.py` for the states of threads, and the lengths of run queues."""
 
 import kernel
 
@@ -7,7 +7,7 @@ def change_states(trace, time, cpu, prev, next_, state):
     came = trace.came.get(cpu)
     is_whole = came is None or came == kernel.idle(prev, cpu)
     if not is_whole:
-        # A switch is missing: what these two did is not known.
+        # A switch is missing, so the states of these two threads are unknown.
         for tid in (came, prev):
             before = trace.state.get(tid)
             if tid == prev or before and before[:2] == ("running", cpu):
@@ -35,11 +35,11 @@ def change_states(trace, time, cpu, prev, next_, state):
 
 
 def become(trace, tid, now, time):
-    """A thread comes into another state, or into none."""
+    """Ends the state of a thread; begins a new one unless `now` is None."""
     before = trace.state.pop(tid, None)
     if before:
         kind, of, since = before
-        # How long threads ran is known from the switches of each CPU.
+        # Running times are computed from the switches of each CPU.
         if kind != "running":
             trace.spent.append((tid, kind, of, since, time))
         if kind == "runnable":
@@ -53,7 +53,7 @@ def become(trace, tid, now, time):
 
 
 def forget(trace, tid, time):
-    """The state of a thread is not known any more."""
+    """Marks the state of a thread as unknown."""
     state = trace.state.pop(tid, None)
     if state and state[0] == "runnable":
         lasts(trace, state[1], time)
@@ -61,7 +61,7 @@ def forget(trace, tid, time):
 
 
 def lasts(trace, cpu, time):
-    """The queue of a CPU was as long as it is until now."""
+    """Records that the queue of a CPU had its present length since the last change."""
     since = trace.since.get(cpu, time)
     trace.since[cpu] = time
     if since < time and trace.length[cpu]:

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""The same of a trace.dat, by what `trace-cmd report` prints, and of a perf.data, by what `perf script` hands over.
+"""Like `kernel.py`, for a trace.dat (from the output of `trace-cmd report`) and a perf.data (from `perf script`).
 
 usage: tracers.py FILE
 
-Names are made LTTng's, for which the definitions of `kernel.py` are written; names of numbers of system calls are
-those of the C library's headers.
+Event and field names are converted to those of LTTng, which `kernel.py` expects. Names of system calls come from the
+C library's headers.
 """
 
 import json
@@ -31,7 +31,7 @@ def signed(value):
 
 
 def see(trace, time, cpu, name, raw):
-    """Takes in an event with the tracer's own names; `raw` has its fields."""
+    """Applies an event with the tracer's own names; `raw` has its fields."""
     trace.counts[name] += 1
     counts, trace.counts = trace.counts, kernel.defaultdict(int)
     name = name.split(":")[-1]
@@ -95,7 +95,7 @@ def trace_cmd(path):
 
 
 def fields_of(text):
-    """`name=value …`, where text may have spaces in it."""
+    """Parses `name=value …`, where values may contain spaces."""
     found = {}
     for part in re.split(r" (?=\w+=)", text.strip()):
         key, _, value = part.partition("=")
@@ -116,7 +116,7 @@ def main():
     for time, cpu, name, fields in (trace_cmd if path.endswith(".dat") else perf)(path):
         see(trace, time, cpu, name, fields)
     told = kernel.told(trace)
-    # These hang on what only LTTng tells.
+    # These need information that only LTTng records.
     for kind in ("processes", "signals", "periods"):
         del told["tables"][kind]
     told["tables"]["count"] = {"": [{"event": name, "count": count} for name, count in trace.counts.items()]}

@@ -24,7 +24,7 @@
 
 #include <intel-pt.h>
 
-/* After so many instructions without the end of a trace libipt went round in a circle. */
+/* After this many instructions without the end of a trace, libipt is in an endless loop. */
 #define TOO_MANY UINT64_C(100000000000)
 
 struct trace {
@@ -42,7 +42,7 @@ static void fail(const char *what, const char *why)
     exit(2);
 }
 
-/* The number after the last `separator`, which is cut off; 0 where there is none. */
+/* Parses and removes the number after the last `separator`. Returns 0 if there is none. */
 static int cut_number(char *text, char separator, uint64_t *number)
 {
     char *at = strrchr(text, separator), *end;

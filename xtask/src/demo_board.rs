@@ -1,5 +1,5 @@
-//! `cargo xtask demo board`: from nothing to a picture that eight slaves worked on. The last lines are computed from what
-//! `hodo` prints, for whatever happened in this run.
+//! `cargo xtask demo board`: records an emulated board of eight slaves that compute pictures. The last lines are
+//! computed from what `hodo` prints about this run.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -11,10 +11,10 @@ use crate::{
     command::{self, hodo},
 };
 
-/// When the urgent task wakes, in seconds, and how long all of it takes.
+/// Settings of the board: the urgent task wakes after 5 s, and the recording ends after 10 s.
 const BOARD: &str = "slaves=8,work=sobel,urgent=5s,time=10s";
 
-/// Values of enumerations in `embedded/board/slave.yaml` and `master.yaml`: a task, and a function.
+/// Values of the enumerations of tasks and functions in `embedded/board/slave.yaml` and `master.yaml`.
 const URGENT: u64 = 2;
 const SOBEL: u64 = 0;
 
@@ -54,15 +54,15 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// A picture that the master had made.
+/// A picture that the slaves computed.
 struct Picture {
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     took: u64,
-    /// The slaves on which the urgent task ran meanwhile.
+    /// The slaves on which the urgent task ran during that time.
     urgent: Vec<String>,
 }
 
-/// The events of one trace of a board, in order: time, name, fields.
+/// Returns the events of one trace of a board, in order: time, name, fields.
 fn events(trace: &Path) -> Outcome<Vec<(i64, String, Value)>> {
     let mut script = Command::new(hodo());
     script.args(["script", "--events", "--format", "jsonl", "-q"]).arg(trace);
@@ -78,7 +78,8 @@ fn events(trace: &Path) -> Outcome<Vec<(i64, String, Value)>> {
     wrong.map_or(Ok(events), |error| Err(error.into()))
 }
 
-/// The pictures, by the master's trace; what ran on a slave, between the message that it got and its answer.
+/// Returns the pictures. Their times come from the master's trace. The urgent task disturbed a slave if it ran between
+/// a message and its answer in the slave's trace.
 fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
     let mut disturbed: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for slave in 0..8 {
@@ -89,7 +90,7 @@ fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
                 "msg_recv" => (working, is_disturbed) = (fields["id"].as_u64(), false),
                 "task_switch" if fields["next"] == URGENT => is_disturbed = true,
                 "msg_send" if is_disturbed => {
-                    // The lower half counts pictures, above the bit of answers.
+                    // The lower half holds the picture's number, shifted by the bit that marks answers.
                     let picture = working.take().map(|id| (id & 0xffff_ffff) >> 1);
                     picture.into_iter().for_each(|one| disturbed.entry(one).or_default().push(name.clone()));
                 }

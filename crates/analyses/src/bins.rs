@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::durations::{Add, add_all};
 
-/// The most bins; more are merged into wider ones.
+/// Maximum number of bins; more are merged into wider ones.
 const MOST: u64 = 100;
 /// The width of the narrowest bins, in nanoseconds: 1 µs, then 5 µs, 10 µs, 50 µs …
 const NARROWEST: u64 = 1000;
 
-/// The width of the bins of a level, a multiple of the width of the level before.
+/// Returns the bin width of a level, a multiple of the width of the previous level.
 fn width(level: u32) -> u64 {
     let tens = NARROWEST.saturating_mul(10u64.saturating_pow(level / 2));
     if level.is_multiple_of(2) { tens } else { tens.saturating_mul(5) }
@@ -22,7 +22,7 @@ fn width(level: u32) -> u64 {
 /// One bin of a value that varies over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bin {
-    /// The integral of the value over the bin: value times nanoseconds.
+    /// Integral of the value over the bin: value times nanoseconds.
     pub(crate) area: u64,
     /// The largest value.
     pub(crate) most: u64,
@@ -52,7 +52,7 @@ impl<K> Default for Bins<K> {
 }
 
 impl<K: Hash + Eq + Copy> Bins<K> {
-    /// Adds `much` to a key's value from one time to another.
+    /// Adds `much` to a key's value in a span of time.
     pub(crate) fn see(&mut self, key: K, (from, to): (Nanos, Nanos), much: u64) {
         let (from, to) = (from.0, to.0);
         if from >= to {
@@ -90,7 +90,7 @@ impl<K: Hash + Eq + Copy> Bins<K> {
         (self.bins, self.level) = (wider, level);
     }
 
-    /// Adds the bins of the later of two neighbours; `known` maps its keys to those of this one.
+    /// Adds the bins of the next task; `known` maps its keys to those of this one.
     pub(crate) fn add(&mut self, mut later: Bins<K>, known: impl Fn(K) -> K) {
         let Some((first, last)) = later.span else { return };
         self.cover(first, last);
@@ -104,14 +104,14 @@ impl<K: Hash + Eq + Copy> Bins<K> {
         width(self.level)
     }
 
-    /// The bins that are not empty: begin, key and content.
+    /// Returns the bins that are not empty: begin, key and content.
     pub(crate) fn into_bins(self) -> impl Iterator<Item = (Nanos, K, Bin)> {
         let width = self.width();
         self.bins.into_iter().map(move |((index, key), bin)| (Nanos(index * width), key, bin))
     }
 }
 
-/// The part of a bin that lies within a span, in nanoseconds.
+/// Returns the length of the part of a bin that lies within a span, in nanoseconds.
 pub(crate) fn within(begin: Nanos, width: u64, (first, last): (Nanos, Nanos)) -> u64 {
     last.0.min(begin.0.saturating_add(width)).saturating_sub(first.0.max(begin.0))
 }

@@ -21,16 +21,16 @@ impl Span {
     }
 }
 
-/// The share of a span that belongs to some instructions.
+/// The share of a span for some of its instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     all: Span,
-    /// Instructions before it, up to its end, and in all.
+    /// Number of instructions before it, up to its end, and in total.
     ran: [u64; 3],
 }
 
 impl Piece {
-    /// Its begin and end in whole units.
+    /// Returns its begin and end in whole units.
     pub(crate) fn span(&self) -> Span {
         let [before, until, all] = self.ran;
         let shares = Shares::new(self.all.length(), all);
@@ -41,22 +41,23 @@ impl Piece {
 /// The owner of a piece of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<N> {
-    /// `who` executed `instructions`, in order; the time that took, and where it lies.
+    /// The owner `who` executed `instructions`; the time that they took, and its position in the span.
     Ran { who: N, instructions: u64, took: Time, piece: Piece },
-    /// The owner of the last instructions: nothing ran meanwhile.
+    /// The owner of the last instructions; no instruction was executed in this time.
     Waited(Span),
-    /// None: the thread executed code that is not traced.
+    /// No owner: the thread executed code that is not traced.
     Outside(Span),
     /// Unknown: flow was missing.
     Lost(Span),
 }
 
-/// A sum of shares of time, in units of `2^-32` nanoseconds. Damaged clocks may give any time; no sum overflows.
+/// A sum of shares of time, in units of `2^-32` nanoseconds. Sums saturate, because damaged clocks may contain any
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(u128);
 
 impl Time {
-    /// Units per nanosecond, as a power of two.
+    /// Binary logarithm of the units per nanosecond.
     const FINE: u32 = 32;
 
     /// From whole nanoseconds.
@@ -76,27 +77,27 @@ impl Time {
         Time(self.0.saturating_add(other.0))
     }
 
-    /// The sum, where sums may be negative for a while.
+    /// Returns the sum; intermediate sums may be negative, so it wraps.
     #[inline]
     #[must_use]
     pub(crate) fn wrapping_and(self, other: Time) -> Time {
         Time(self.0.wrapping_add(other.0))
     }
 
-    /// The difference, where sums may be negative for a while.
+    /// Returns the difference; intermediate sums may be negative, so it wraps.
     #[inline]
     #[must_use]
     pub(crate) fn wrapping_less(self, other: Time) -> Time {
         Time(self.0.wrapping_sub(other.0))
     }
 
-    /// The same as a [`ShortTime`], if it is short enough.
+    /// Converts it to a [`ShortTime`], if it is short enough.
     #[inline]
     pub(crate) fn short(self) -> Option<ShortTime> {
         u64::try_from(self.0).ok().map(ShortTime)
     }
 
-    /// The same, if `count` times it is short as well.
+    /// Converts it to a [`ShortTime`], if `count` times the time is short enough.
     #[inline]
     pub(crate) fn short_up_to(self, count: u64) -> Option<ShortTime> {
         self.short().filter(|short| short.0.checked_mul(count).is_some())
@@ -112,14 +113,14 @@ impl Time {
         }
     }
 
-    /// The difference to an earlier sum.
+    /// Returns the difference to an earlier sum.
     #[inline]
     #[must_use]
     pub(crate) fn since(self, earlier: Time) -> Time {
         Time(self.0.saturating_sub(earlier.0))
     }
 
-    /// The share from part `from` to part `to` if it is cut into `of` equal parts.
+    /// Divides it into `of` equal parts, and returns the sum of parts `from..to`.
     pub(crate) fn part(self, from: u64, to: u64, of: u64) -> Time {
         let until = |index: u64| self.0.saturating_mul(u128::from(index)) / u128::from(of);
         Time(until(to) - until(from))
@@ -137,7 +138,7 @@ impl ShortTime {
         Time(u128::from(self.0) * u128::from(count))
     }
 
-    /// `count` times the time, which must be [short](Time::short_up_to) as well.
+    /// Returns `count` times the time, which must be [short](Time::short_up_to) as well.
     #[inline]
     pub(crate) fn few_times(self, count: u64) -> Time {
         Time((self.0 * count).into())
@@ -169,17 +170,18 @@ impl Even {
     }
 }
 
-/// The clock of a segment, and what ran since the last reading. Between segments, where partials travel, it is reset.
+/// The clock of a segment, and the instructions executed since the last reading. Between segments, where partials
+/// travel, it is reset.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock<N> {
-    /// The clock, and the time up to which time was shared.
+    /// The last reading, and the time up to which time was shared.
     now: Option<u64>,
     shared_until: Option<u64>,
     /// Instructions since then, in order of execution.
     untimed: Vec<(N, u64)>,
     /// The thread executes code that is not traced.
     pub(crate) left: bool,
-    /// Flow was missing since time was last shared.
+    /// Whether flow was missing since the last sharing of time.
     after_gap: bool,
 }
 
@@ -211,7 +213,7 @@ impl<N: Copy + PartialEq> Clock<N> {
         }
     }
 
-    /// Flow is missing. What ran since the last reading is known, its time is not.
+    /// Records a gap: the time of the instructions since the last reading becomes unknown.
     pub(crate) fn gap(&mut self) {
         self.after_gap = true;
         self.left = false;
@@ -228,7 +230,7 @@ impl<N: Copy + PartialEq> Clock<N> {
         self.left || self.after_gap || !self.untimed.is_empty()
     }
 
-    /// No reading of this segment covers the last instructions.
+    /// Ends the sharing: no reading of this segment covers the last instructions.
     pub(crate) fn last_of_segment(&mut self) {
         self.untimed.clear();
     }
@@ -238,8 +240,8 @@ impl<N: Copy + PartialEq> Clock<N> {
         (self.now, self.shared_until, self.left) = (None, None, false);
     }
 
-    /// Shares the time since the last sharing among the instructions executed in it and `others` that were not added;
-    /// returns the share of the others.
+    /// Shares the time since the last sharing among the instructions executed in it, including `others` that were not
+    /// added; returns the share of these others.
     #[inline]
     pub(crate) fn share(&mut self, others: u64, mut give: impl FnMut(Share<N>)) -> Even {
         let since = mem::replace(&mut self.shared_until, self.now);
@@ -287,7 +289,7 @@ impl Shares {
         Shares { elapsed, total, reciprocal: u64::MAX.checked_div(total).unwrap_or(0) }
     }
 
-    /// `elapsed * ran / total`, rounded down; `ran` is at most `total`.
+    /// Returns `elapsed * ran / total`, rounded down; `ran` is at most `total`.
     #[inline]
     pub(crate) fn of(&self, ran: u64) -> u64 {
         match self.elapsed.checked_mul(ran) {

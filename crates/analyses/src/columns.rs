@@ -9,7 +9,7 @@ pub(crate) fn interval_columns() -> [Column; 2] {
     ["begin_ns", "duration_ns"].map(|name| Column::integer(name, Unit::Nanoseconds))
 }
 
-/// Columns of statistics of durations. They follow the column of the count.
+/// Returns the columns of duration statistics, which follow the column of the count.
 pub(crate) fn duration_columns() -> [Column; 7] {
     let column = |name| Column::integer(name, Unit::Nanoseconds);
     [
@@ -38,14 +38,14 @@ pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
     cells.map(Value::from)
 }
 
-/// Rows sorted by their first key in descending order, then by the second.
+/// Sorts rows by their first key in descending order, then by the second.
 pub(crate) fn most_first<K: Ord>(rows: impl Iterator<Item = (u64, K, Vec<Value>)>) -> Vec<Vec<Value>> {
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
     rows.into_iter().map(|(_, _, row)| row).collect()
 }
 
-/// The share of a part in a whole.
+/// Returns the share of a part in a whole.
 pub(crate) fn share(part: u64, whole: u64) -> Value {
     if whole == 0 { Value::Null } else { (part as f64 / whole as f64).into() }
 }

@@ -17,18 +17,18 @@ pub(crate) type ContextId = u32;
 /// The context below the oldest known frame.
 pub(crate) const BELOW: ContextId = ContextId::MAX;
 
-/// Deeper stacks are not numbered.
+/// Maximum depth of a numbered stack.
 const DEEPEST: usize = 1 << 9;
 
 /// Receives the effect of runs.
 pub(crate) trait Notes {
-    /// A frame was entered; it is the newest of `context`.
+    /// Called when a frame is entered, as the newest of `context`.
     fn enter(&mut self, context: ContextId, frame: &Frame<ContextId>);
 
     /// The newest frame was left.
     fn leave(&mut self);
 
-    /// The newest frame of a context ran.
+    /// Called when the newest frame of a context executes instructions.
     fn ran(&mut self, context: ContextId, run: &Run);
 }
 
@@ -41,7 +41,7 @@ struct Contexts {
     depths: Vec<u32>,
 }
 
-/// Numbers the contexts that are entered.
+/// Assigns numbers to the contexts that are entered.
 struct Entered<'c, N> {
     contexts: &'c mut Contexts,
     notes: &'c mut N,
@@ -80,7 +80,7 @@ impl Contexts {
         index as ContextId
     }
 
-    /// Execution arrives over an edge; `None` if it reaches below the oldest frame.
+    /// Moves the stack over an edge; `None` if it reaches below the oldest frame.
     fn arrive(
         &mut self,
         top: ContextId,
@@ -120,7 +120,7 @@ impl Contexts {
         stack.last().map(|frame| frame.note)
     }
 
-    /// The frames of a stack, the oldest first. The note of each is its own context.
+    /// Returns the frames of a context, the oldest first. The note of each is its own context.
     fn stack(&self, top: ContextId) -> SpareCapacityStack<Frame<ContextId>> {
         let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
         let contexts = std::iter::successors(Some(top), below);
@@ -138,7 +138,7 @@ pub(crate) struct States {
 }
 
 impl States {
-    /// The number of the state after an edge from a stack; `None` if it has too many frames.
+    /// Returns the number of the state after an edge from a stack; `None` if the stack has too many frames.
     pub(crate) fn enter<T>(
         &mut self,
         stack: impl ExactSizeIterator<Item = Frame<T>>,
@@ -181,7 +181,7 @@ impl States {
         self.states[state as usize].0
     }
 
-    /// The stack in a state, and the edge after it. The note of each frame is its own context.
+    /// Returns the stack of a state, and the edge after it. The note of each frame is its own context.
     pub(crate) fn stack(&self, state: u32) -> (SpareCapacityStack<Frame<ContextId>>, Edge) {
         let (context, edge) = self.states[state as usize];
         (self.contexts.stack(context), edge)
@@ -192,7 +192,7 @@ impl States {
         &self.contexts.frames[context as usize]
     }
 
-    /// The frames of a context, the newest first.
+    /// Returns the frames of a context, the newest first.
     pub(crate) fn frames(&self, context: ContextId) -> impl Iterator<Item = &Frame<ContextId>> {
         let frame = |context: ContextId| self.contexts.frames.get_index(context as usize);
         std::iter::successors(frame(context), move |newer| frame(newer.note))

@@ -7,8 +7,8 @@
 //!
 //! What a file descriptor refers to, or the length of a queue, depends on all earlier events, so a single chunk can not
 //! determine it. A chunk that does not begin the trace therefore only reduces its events to operations, and the merge,
-//! in order of time, applies them. Whatever the chunk borders, the machine sees the same operations. As merges follow
-//! folds closely, only the operations of the chunks in flight are kept.
+//! in order of time, applies them. The machine sees the same operations for any chunk borders. Merges follow folds
+//! closely, so only the operations of a few chunks are in memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub(crate) trait Machine<O>: Default {
     fn apply(&mut self, operation: O);
 }
 
-/// A machine, or the operations to apply to one.
+/// A machine, or the operations to be applied to it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DeferredOps<M, O> {
     /// `None` if the trace does not begin here.
@@ -40,17 +40,17 @@ impl<M: Machine<O>, O> DeferredOps<M, O> {
         }
     }
 
-    /// Adds the operations of the later of two neighbours.
+    /// Adds the operations of the next task.
     pub(crate) fn add(&mut self, later: DeferredOps<M, O>) {
         later.kept.into_iter().for_each(|operation| self.see(operation));
     }
 
-    /// The machine, if the trace begins here.
+    /// Returns the machine, if the trace begins in this task.
     pub(crate) fn machine(&mut self) -> Option<&mut M> {
         self.machine.as_mut()
     }
 
-    /// The machine at the end of the trace.
+    /// Returns the machine at the end of the trace.
     pub(crate) fn finish(self) -> M {
         let mut machine = self.machine.unwrap_or_default();
         self.kept.into_iter().for_each(|operation| machine.apply(operation));

@@ -4,7 +4,7 @@ use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Known data of a span, which merges with the data of a later span.
+/// Data of a span that merges with the data of a later span.
 pub trait Add {
     /// Adds the data of a later span.
     fn add(&mut self, later: Self);
@@ -42,7 +42,7 @@ pub(crate) struct Durations {
 
 /// Slots of the smallest table.
 const SMALLEST: usize = 4;
-/// Slots of the largest table that may be full: a scan of so few costs nothing.
+/// Maximum size of a table that may be completely full: scanning it is cheap.
 const LARGEST_FULL: usize = 8;
 
 /// Bits of the count in a slot: no trace contains more events.
@@ -72,16 +72,17 @@ impl TryFrom<Travelling> for Durations {
     }
 }
 
-/// Bits of a duration that its bucket keeps after the leading one: a bucket is at most 1/64 of its durations wide.
+/// Number of bits after the leading one that determine the bucket of a duration: a bucket is at most 1/64 of its
+/// durations wide.
 const KEPT: u32 = 6;
 
-/// The bucket of a duration: itself below 128; above, its magnitude and the bits after the leading one.
+/// Returns the bucket of a duration: below 128 the duration; above, its magnitude and the bits after the leading one.
 fn bucket(length: u64) -> u16 {
     let shift = (64 - length.leading_zeros()).saturating_sub(KEPT + 1);
     ((u64::from(shift) << KEPT) + (length >> shift)) as u16
 }
 
-/// The middle of a bucket, rounded down: at most 1/128 from each duration in it.
+/// Returns the middle of a bucket, rounded down. It differs by at most 1/128 from each duration in the bucket.
 fn middle(bucket: u16) -> u64 {
     let bucket = u64::from(bucket);
     let shift = (bucket >> KEPT).saturating_sub(1);
@@ -118,7 +119,7 @@ impl Durations {
         self.insert(bucket, count);
     }
 
-    /// Takes a free slot. A larger table replaces one that is full, or three quarters full if it is large.
+    /// Puts a bucket into a free slot. A small table grows when it is full, a large one when it is three quarters full.
     #[cold]
     fn insert(&mut self, bucket: u16, count: u64) {
         let size = self.places.len();
@@ -141,14 +142,14 @@ impl Durations {
         }
     }
 
-    /// The buckets in use, in order, and their counts.
+    /// Returns the used buckets in order, with their counts.
     fn buckets(&self) -> impl Iterator<Item = (u16, u64)> {
         let mut all: Vec<u64> = self.places.iter().copied().filter(|place| *place != 0).collect();
         all.sort_unstable();
         all.into_iter().map(split)
     }
 
-    /// Lengths above one, each to 1/128 of itself, and how many are about as long.
+    /// Returns the durations above a limit, each to within 1/128, and the number of durations in its bucket.
     pub(crate) fn above(&self, bound: u64) -> impl Iterator<Item = (u64, u64)> {
         let length = |(bucket, count)| (middle(bucket).max(self.min).min(self.max), count);
         self.buckets().map(length).filter(move |(length, _)| *length > bound)
@@ -172,8 +173,8 @@ impl Durations {
         self.total.checked_div(self.count)
     }
 
-    /// The `per_cent`th percentile by nearest rank: the smallest duration that this share does not exceed, to within
-    /// 1/128 of itself.
+    /// Returns the `per_cent`th percentile by nearest rank: the smallest duration that at least this share of the
+    /// durations does not exceed, to within 1/128.
     pub(crate) fn percentile(&self, per_cent: u64) -> Option<u64> {
         let rank = (self.count * per_cent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -194,7 +195,7 @@ impl Add for Durations {
     }
 }
 
-/// The bucket and the count in a slot.
+/// Returns the bucket and the count of a slot.
 fn split(place: u64) -> (u16, u64) {
     ((place >> COUNT_BITS) as u16 - 1, place & ((1 << COUNT_BITS) - 1))
 }
@@ -215,7 +216,7 @@ impl<T: Ord> Longest<T> {
     /// How many are kept.
     const KEPT: usize = 100;
 
-    /// Adds an item that began at some time.
+    /// Adds an item with its duration and begin.
     #[inline]
     pub(crate) fn see(&mut self, length: u64, begin: Nanos, thing: T) {
         if self.things.last().is_none_or(|last| self.things.len() < Self::KEPT || last.0 <= length) {
@@ -231,12 +232,12 @@ impl<T: Ord> Longest<T> {
         self.things.truncate(Self::KEPT);
     }
 
-    /// The items with their durations and begins.
+    /// Returns the items with their durations and begins.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Nanos, T)> {
         self.things.iter()
     }
 
-    /// The same with each item mapped.
+    /// Maps each item.
     pub(crate) fn map(self, mut to: impl FnMut(T) -> T) -> Longest<T> {
         let things = self.things.into_iter().map(|(length, begin, thing)| (length, begin, to(thing)));
         Longest { things: things.collect() }

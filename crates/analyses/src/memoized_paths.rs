@@ -1,8 +1,8 @@
-//! Memoized paths: what each adds to the frames that it runs in, and how often it ran.
+//! Memoized paths: their costs by frame, and the number of their executions.
 //!
-//! The effect of a path on the stack, and the frames that its instructions count to, depend on the stack and on the
-//! edge over which execution arrives: a *state*. So each path is learned for a state and runs by its number from then
-//! on, and its costs are added once for all its executions.
+//! The effect of a path on the stack, and the frames to which its instructions count, depend on the stack and on the
+//! edge over which execution arrives: a *state*. So each path is memoized for a state, later executions only count it
+//! by its number, and its costs are added once for all executions.
 
 use std::{mem, ops::Range};
 
@@ -14,7 +14,7 @@ use crate::{
     stack::Frame,
 };
 
-/// What a path adds to one context, per execution.
+/// The costs that each execution of a path adds to one context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) context: ContextId,
@@ -26,17 +26,17 @@ pub(crate) struct Part {
 #[derive(Clone, Debug)]
 struct Path {
     count: u64,
-    /// The time of each instruction, summed over all executions.
+    /// The time per instruction, summed over all executions.
     each: Time,
     instructions: u32,
     calls: u32,
     /// The state after it.
     to: u32,
-    /// Where its parts end; they begin where those of the path before end.
+    /// End index of its parts; they begin where those of the previous path end.
     parts_end: u32,
 }
 
-/// What all executions of a path add to one context.
+/// The costs that all executions of a path add to one context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum {
     pub(crate) context: ContextId,
@@ -51,7 +51,7 @@ pub(crate) struct MemoizedPaths {
     pub(crate) states: States,
     paths: Vec<Path>,
     parts: Vec<Part>,
-    /// Paths that ran since their sums were last taken.
+    /// Paths executed since their sums were last taken.
     counted: Vec<u32>,
 }
 
@@ -91,8 +91,8 @@ impl Notes for Gatherer<'_> {
 }
 
 impl MemoizedPaths {
-    /// Learns what runs do in a state: returns the number of the path, and the state after it; `None` if they reach
-    /// below the oldest frame.
+    /// Memoizes the effect of runs in a state: returns the number of the path, and the state after it; `None` if they
+    /// reach below the oldest frame.
     pub(crate) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         let start = self.parts.len();
         let mut gatherer = Gatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };
@@ -124,7 +124,7 @@ impl MemoizedPaths {
         self.paths[path as usize].to
     }
 
-    /// What a path adds per execution.
+    /// Returns the costs of a path per execution.
     pub(crate) fn parts(&self, path: u32) -> &[Part] {
         &self.parts[self.range(path)]
     }
@@ -146,7 +146,7 @@ impl MemoizedPaths {
         path.instructions.into()
     }
 
-    /// Reports what paths added since the last call, and returns the number of calls on them.
+    /// Passes the costs that paths added since the last `take` to `to`, and returns their number of calls.
     pub(crate) fn take(&mut self, mut add: impl FnMut(&States, Sum)) -> u64 {
         let mut all_calls = 0;
         for path in mem::take(&mut self.counted) {

@@ -1,4 +1,4 @@
-//! Pairs begins with ends across any chunk borders.
+//! Pairs begin events with end events across chunk borders.
 
 use std::hash::Hash;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 struct Pair<B, E> {
     /// Whether the state before the next event is known.
     touched: bool,
-    /// The first end, if the state before it was unknown.
+    /// The first end event, if the state before it was unknown.
     first: Option<E>,
     /// The open begin.
     open: Option<B>,
@@ -30,7 +30,7 @@ impl<B, E> Default for Pair<B, E> {
 ))]
 pub(crate) struct Pairs<B, E, K = u64> {
     pairs: FxHashMap<K, Pair<B, E>>,
-    /// Whether the trace begins here: then a missing key has no open begin, and only keys with one are kept.
+    /// Whether the trace begins here. If so, only keys with an open begin are kept.
     from_start: bool,
     /// Ends without a begin.
     pub(crate) unmatched: u64,
@@ -45,7 +45,7 @@ impl<B, E, K> Default for Pairs<B, E, K> {
 }
 
 impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
-    /// The pairs of a chunk. `from_start`: the trace begins with it.
+    /// Creates the state at the begin of a chunk. `from_start`: whether the trace begins here.
     pub(crate) fn new(from_start: bool) -> Pairs<B, E, K> {
         Pairs { from_start, ..Pairs::default() }
     }
@@ -58,7 +58,7 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         self.unfinished += u64::from(pair.open.replace(begin).is_some());
     }
 
-    /// Adds an end; returns the pair if the begin is known.
+    /// Adds an end event; returns the pair if the begin is known.
     #[inline]
     pub(crate) fn end(&mut self, key: K, end: E) -> Option<(B, E)> {
         if self.from_start {
@@ -89,12 +89,12 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         self.unfinished += u64::from(pair.open.take().is_some());
     }
 
-    /// Adds the pairs of the later of two neighbours, and reports those that this completes.
+    /// Adds the pairs of the next task, and reports the pairs that this completes.
     pub(crate) fn add(&mut self, later: Pairs<B, E, K>, mut complete: impl FnMut(B, E)) {
         self.add_keyed(later, |_, begin, end| complete(begin, end));
     }
 
-    /// Like `add`, but also reports the keys.
+    /// Like `add`, but also reports the keys of the pairs.
     pub(crate) fn add_keyed(&mut self, later: Pairs<B, E, K>, mut complete: impl FnMut(&K, B, E)) {
         self.unmatched += later.unmatched;
         self.unfinished += later.unfinished;
@@ -114,7 +114,7 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         }
     }
 
-    /// The numbers of ends without a begin, and of begins without an end, in the whole trace.
+    /// Returns the numbers of ends without a begin, and of begins without an end, in the whole trace.
     pub(crate) fn left(&self) -> (u64, u64) {
         let count = |is: fn(&Pair<B, E>) -> bool| self.pairs.values().filter(|pair| is(pair)).count() as u64;
         (
@@ -155,7 +155,7 @@ impl<B, E> Requests<B, E> {
         place.open.get_or_insert(request);
     }
 
-    /// Adds a begin; returns the first request with it if the request is known.
+    /// Adds a begin of the service; returns it with the first request, if that is known.
     #[inline]
     pub(crate) fn begin(&mut self, key: u64, begin: E) -> Option<(B, E)> {
         let place = self.places.entry(key).or_insert(Place { first: None, open: None });
@@ -168,7 +168,7 @@ impl<B, E> Requests<B, E> {
         Some((request?, begin))
     }
 
-    /// Adds the requests of the later of two neighbours, and reports the pairs that this completes.
+    /// Adds the requests of the next task, and reports the pairs that this completes.
     pub(crate) fn add(&mut self, later: Requests<B, E>, mut complete: impl FnMut(B, E)) {
         self.unmatched += later.unmatched;
         for (key, place) in later.places {
@@ -182,7 +182,7 @@ impl<B, E> Requests<B, E> {
         }
     }
 
-    /// The number of requests without a begin.
+    /// Returns the number of requests that were not served.
     pub(crate) fn waiting(&self) -> u64 {
         self.places.values().filter(|place| place.open.is_some()).count() as u64
     }

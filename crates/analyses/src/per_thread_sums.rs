@@ -1,4 +1,4 @@
-//! Sums by thread and a further key.
+//! Sums by thread and another key.
 
 use std::hash::Hash;
 
@@ -32,13 +32,13 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
         self.0.entry((thread, cpu, key)).or_default()
     }
 
-    /// Adds the sums of the later of two neighbours; `threads` are the threads that run where it begins.
+    /// Adds the sums of the next task; `threads` are the threads that run at its begin.
     pub(crate) fn add(&mut self, later: PerThreadSums<K, V>, threads: &Threads) {
         let known = later.0.into_iter();
         add_all(&mut self.0, known.map(|((thread, cpu, key), sum)| ((threads.known(thread), cpu, key), sum)));
     }
 
-    /// The sums of the whole trace by thread, CPU and key; a combination may occur several times.
+    /// Returns the sums of the whole trace by thread, CPU and key; a combination may occur several times.
     pub(crate) fn settled<'s>(
         &'s self,
         threads: &'s Threads,
@@ -65,7 +65,8 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// The thread itself, or the thread that stands for its process. A thread of an unknown process stands for itself.
+    /// Returns the thread, or its process's main thread if rows are processes. A thread of an unknown process counts as
+    /// a process.
     pub(crate) fn of(self, threads: &Threads, thread: Thread) -> Thread {
         let pid = threads.pid(thread).filter(|_| self == Of::Processes);
         pid.map_or(thread, |pid| Thread::new(pid.into(), 0))

@@ -1,40 +1,40 @@
-//! The state of threads, followed from CPU to CPU.
+//! Tracks the state of threads across CPUs.
 //!
 //! A system call begins on one CPU and may end on another, and its events do not name the thread. So each CPU and each
 //! thread has a register: the state of the running thread is in the register of its CPU. A switch moves it to the
-//! register of the previous thread, and moves the register of the next thread to the CPU. In a chunk the first contents
-//! of the registers are unknown; each content records the register that it came from. Merging two neighbours composes
-//! these permutations: exactly, whatever events are missing.
+//! register of the previous thread, and moves the register of the next thread to the CPU. At the begin of a chunk, the
+//! contents of the registers are unknown; each content records the register from which it came. Merging two neighbours
+//! composes these permutations, which is exact even if events are missing.
 
 use hodo_model::kernel::{Cpus, Thread};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Where a content was when the chunk began.
+/// The place of a content at the begin of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Register {
     /// On a CPU.
     Cpu(u32),
-    /// With a thread that did not run.
+    /// The register of a thread that did not run.
     Thread(Thread),
 }
 
 /// The content of a register.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Content<S> {
-    /// Where it was when the chunk began; `None` if it began in the chunk.
+    /// Its place at the begin of the chunk; `None` if it was created in the chunk.
     pub(crate) from: Option<Register>,
     /// Its changes since then.
     pub(crate) since: S,
 }
 
-/// The registers in use, and contents that are in no register any more.
+/// The registers in use, and contents that were overwritten.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "S: DeserializeOwned"))]
 pub(crate) struct Registers<S> {
     cpus: Cpus<Content<S>>,
     threads: FxHashMap<Thread, Content<S>>,
-    /// Contents that were overwritten, which only happens if events are missing.
+    /// Overwritten contents, which exist only if events are missing.
     overwritten: Vec<Content<S>>,
 }
 
@@ -52,7 +52,7 @@ impl<S: Default> Registers<S> {
         self.cpus.get_or(cpu, unknown)
     }
 
-    /// Applies a switch. `is_empty` recognizes a state without changes.
+    /// Moves contents for a context switch. `is_empty` recognizes a content without changes.
     pub(crate) fn switch(&mut self, cpu: u32, prev: Thread, next: Thread, is_empty: impl Fn(&S) -> bool) {
         let unknown = |thread| Content { from: Some(Register::Thread(thread)), since: S::default() };
         let nothing = || Content { from: None, since: S::default() };
@@ -65,8 +65,8 @@ impl<S: Default> Registers<S> {
         *self.running(cpu) = comes;
     }
 
-    /// Adds the registers of the later of two neighbours. `join` adds later changes to a content; `end` receives
-    /// overwritten contents that began in the chunk.
+    /// Adds the registers of the next task. `join` adds later changes to a content; `end` receives overwritten contents
+    /// that were created in the task.
     pub(crate) fn add(
         &mut self,
         later: Registers<S>,

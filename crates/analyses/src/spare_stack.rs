@@ -1,4 +1,4 @@
-//! A stack that can be written beyond its end.
+//! A stack with space for bulk writes beyond its end.
 
 use std::ops::{Deref, DerefMut};
 

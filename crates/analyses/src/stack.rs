@@ -1,4 +1,4 @@
-//! Call stacks of which possibly only the top is known.
+//! Call stacks whose older frames may be unknown.
 
 use std::num::NonZero;
 
@@ -10,7 +10,7 @@ use crate::spare_stack::SpareCapacityStack;
 /// How a frame was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Entry {
-    /// It was running when the trace began, or after a gap.
+    /// It was already running at the begin of the trace, or after a gap.
     Root,
     /// By a near call.
     Call,
@@ -21,7 +21,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The name in tables: `start`, `call`, `jump` or `interrupt`.
+    /// The name in tables: Returns `start`, `call`, `jump` or `interrupt`.
     pub fn name(self) -> &'static str {
         match self {
             Entry::Root => "start",
@@ -52,14 +52,14 @@ impl<T, F> Frame<T, F> {
         Frame { function, entry: Entry::Root, return_address: None, note }
     }
 
-    /// Whether its call returns to this address.
+    /// Returns whether its call returns to this address.
     #[inline]
     pub(crate) fn returns_to(&self, address: u64) -> bool {
         self.return_address.is_some_and(|back| back.get() == address)
     }
 }
 
-/// Where execution arrives; an [`Arrival`], generic over the identifier of functions.
+/// The place at which execution arrives; an [`Arrival`], generic over the identifier of functions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<F> {
     pub(crate) address: u64,
@@ -77,14 +77,14 @@ impl At<FunctionId> {
 
 /// Observes frames.
 pub(crate) trait Watch<T, F = FunctionId> {
-    /// A frame is entered from another; returns its note.
+    /// Called when a frame is entered from another; returns the new frame's note.
     fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, back: Option<Back>) -> T;
 
-    /// A frame is left; the newest first.
+    /// Called when a frame is left; the newest first.
     fn leave(&mut self, frame: &Frame<T, F>);
 }
 
-/// How execution came from one straight run to the next.
+/// The transfer from one run of instructions to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Edge {
     /// Unknown: the chunk begins here.
@@ -100,11 +100,11 @@ pub(crate) enum Edge {
     },
     /// By a return.
     Return,
-    /// By a jump out of a frame that may itself have been entered by a jump.
+    /// By a jump out of a frame that may have been entered by a jump too.
     JumpBelow,
     /// By a return below the known frames.
     ReturnBelow,
-    /// By a jump to a function that waits below the known frames.
+    /// By a jump to a function that has a frame below the known frames.
     UnwindBelow,
     /// From outside traced code.
     Enter,
@@ -113,7 +113,7 @@ pub(crate) enum Edge {
 }
 
 impl Edge {
-    /// The edge that an event makes to the next run, if any.
+    /// Returns the edge from an event to the next run, if the event is a transfer.
     #[inline]
     pub(crate) fn of(seen: &FlowEvent<'_>) -> Edge {
         match *seen {
@@ -137,7 +137,7 @@ impl Edge {
         Edge::over(function_run.transfer, function_run.end)
     }
 
-    /// The edge after an instruction; `end` is the return address if it is a call.
+    /// Returns the edge after an instruction; `end` is the return address if it is a call.
     #[inline(always)]
     fn over(transfer: Transfer, end: u64) -> Edge {
         match transfer {
@@ -148,7 +148,7 @@ impl Edge {
         }
     }
 
-    /// The branch that makes this edge, and its end if it is a call; `None` for other edges.
+    /// Returns the branch that makes this edge, and its end if it is a call; `None` for other edges.
     #[inline(always)]
     fn branch(self) -> Option<(Transfer, u64)> {
         match self {
@@ -181,7 +181,7 @@ enum Step {
     Forget,
 }
 
-/// The operation that an arrival over an edge requires, as far as the top of the stack determines it.
+/// Returns the stack operation for an arrival over an edge, as far as the top of the stack determines it.
 fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: bool) -> Step {
     let same = arrival.function == top;
     match edge {
@@ -205,7 +205,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
     }
 }
 
-/// What lies below the frames of a stack.
+/// The part of the stack below the known frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Below {
     /// Unknown frames.
@@ -239,7 +239,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     }
 }
 
-/// The slow path of [`arrive`], for rarer edges.
+/// Slow path of [`arrive`], for rarer edges.
 #[inline(never)]
 fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
@@ -286,7 +286,7 @@ pub(crate) struct Top<'s, T, F> {
 }
 
 impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
-    /// The function of the newest frame.
+    /// Returns the function of the newest frame.
     #[inline(always)]
     pub(crate) fn function(&self) -> F {
         self.frames[self.depth - 1].function
@@ -311,7 +311,8 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
         watch.leave(&self.frames[self.depth]);
     }
 
-    /// Leaves the newest call, and a frame that replaced it, if it returns to an address of this function.
+    /// Leaves the newest called frame, and a frame that replaced it by a jump, if the call returns to this address in
+    /// this function.
     #[inline(always)]
     fn return_to(&mut self, watch: &mut impl Watch<T, F>, address: u64, function: F) -> bool {
         match &self.frames[..self.depth] {
@@ -399,7 +400,7 @@ fn enter<T: Copy, F: Copy + PartialEq>(
     stack.push(Frame { function, entry, return_address, note });
 }
 
-/// Leaves all frames but the oldest `length`.
+/// Leaves all frames except the oldest `length`.
 pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
@@ -410,19 +411,19 @@ pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
     }
 }
 
-/// Whether a deserialized stack is valid: no two frames entered by jumps are adjacent, so that the called function is
-/// never far below.
+/// Returns whether a deserialized stack is valid: no two frames entered by jumps are adjacent, so a called frame is at
+/// most one below.
 pub(crate) fn is_sound<T, F>(stack: &[Frame<T, F>]) -> bool {
     stack.array_windows().all(|[below, above]| below.entry != Entry::Tail || above.entry != Entry::Tail)
 }
 
-/// Index of the newest frame that was not entered by a jump.
+/// Returns the index of the newest frame that was not entered by a jump.
 fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
     stack.iter().rposition(|frame| frame.entry != Entry::Tail).unwrap_or(0)
 }
 
-/// A jump replaces the frame of an earlier jump, so a machine frame shows as at most two: the called function, and the
-/// one that runs in its place.
+/// Enters a function by a jump. It replaces the frame of an earlier jump, so a machine frame appears as at most two:
+/// the called function, and the one that replaced it.
 fn jump<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,

@@ -28,17 +28,17 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 4] = [
     (Kind::Syscall, &[]),
 ];
 
-/// The highest number that is an error: the kernel's `MAX_ERRNO`.
+/// The highest error number: the kernel's `MAX_ERRNO`.
 const MOST_ERRORS: i64 = 4095;
 
-/// Whether the result of a call is an error.
+/// Returns whether the result of a call is an error.
 pub(crate) fn is_error(result: i64) -> bool {
     (-MOST_ERRORS..0).contains(&result)
 }
 
-/// What is kept of a call's arguments: nothing, or all of them as text.
+/// The kept arguments of a call: none, or all of them as text.
 pub trait Arguments: Clone + Debug + Default + Ord + Serialize + DeserializeOwned + Send {
-    /// The arguments of a call that begins.
+    /// Returns the arguments of a call from its entry event.
     fn of(event: &KernelEvent<'_>) -> Self;
 }
 
@@ -85,31 +85,31 @@ impl Exit {
     }
 }
 
-/// The changes of a thread, or of the thread on a CPU.
+/// The system call events of a thread in a chunk.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct StateDelta<A> {
-    /// Whether any call began or ended.
+    /// Whether any call began or ended in the chunk.
     touched: bool,
-    /// The first exit, if the state before it is unknown. Boxed, as few have one and the whole struct moves with every
-    /// switch.
+    /// The first exit, if the state before it is unknown. Boxed, because few threads have one and every context switch
+    /// moves the whole struct.
     first: Option<Box<Exit>>,
     /// The call in progress.
     open: Option<Entry<A>>,
 }
 
-/// What is kept of complete calls.
+/// The accumulated data of complete calls.
 pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
-    /// What is kept of a call's arguments until it ends.
+    /// The type of a call's arguments, kept until it ends.
     type Arguments: Arguments;
 
     /// Adds a call.
     fn see(&mut self, length: u64, entry: Entry<Self::Arguments>, exit: Exit);
 
-    /// Adds the sums of the later of two neighbours; `threads` are the threads that run where it begins.
+    /// Adds the sums of the next task; `threads` are the threads that run at its begin.
     fn add(&mut self, later: Self, threads: &Threads);
 }
 
-/// What is kept of the calls of one name.
+/// The accumulated data of calls with one name.
 pub trait OfCalls: Add + Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
     /// Adds a call with this duration and result.
     fn see(&mut self, length: u64, result: i64);
@@ -129,7 +129,7 @@ impl<V: OfCalls> Sums for PerThreadSums<u32, V> {
     }
 }
 
-/// By name, for all threads: enough if no threads are selected.
+/// Sums by name for all threads, which suffice if no threads are selected.
 impl Sums for Vec<OfName> {
     type Arguments = ();
 
@@ -151,7 +151,7 @@ impl Sums for Vec<OfName> {
 /// One of the longest calls: the CPU on which it ended, its thread, its name, its result, its arguments.
 pub(crate) type LongCall = (u32, Thread, u32, i64, Box<str>);
 
-/// By thread, CPU and name, and the longest of all.
+/// Sums by thread, CPU and name, and the longest calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WithLongest {
     pub(crate) calls: PerThreadSums<u32, OfName>,
@@ -175,7 +175,7 @@ impl Sums for WithLongest {
     }
 }
 
-/// A call: how long it took, when it began, where it ended, whose it was, and its name.
+/// A call: duration, begin, CPU on which it ended, thread, and name.
 pub(crate) type EachCall = (u64, Nanos, u32, Thread, u32);
 
 /// Each call.
@@ -233,7 +233,7 @@ pub struct OfName {
     pub(crate) durations: Durations,
     /// Calls that returned an error.
     pub(crate) errors: u64,
-    /// The sum of the other results except addresses: the bytes, for calls that return bytes.
+    /// Sum of the other results except addresses: for calls that return bytes, the number of bytes.
     pub(crate) returned: u64,
 }
 
@@ -267,7 +267,7 @@ impl Add for OfName {
     }
 }
 
-/// Complete calls, and the number of incomplete ones.
+/// The data of complete calls, and the number of incomplete ones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals<S> {
     calls: S,
@@ -346,7 +346,7 @@ pub struct Calls<S: Sums = PerThreadSums<u32, OfName>> {
 }
 
 impl<S: Sums> Calls<S> {
-    /// Folds an event of those in [`INTEREST`].
+    /// Folds an event; only those in [`INTEREST`] have an effect.
     #[inline]
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
@@ -392,7 +392,7 @@ impl<S: Sums> Calls<S> {
         &mut self.totals.calls
     }
 
-    /// The numbers of unmatched and unfinished calls of all threads.
+    /// Returns the numbers of unmatched and unfinished calls of all threads.
     pub(crate) fn left(&self) -> (u64, u64) {
         let (unmatched, unfinished) = (self.totals.unmatched, self.totals.unfinished);
         let mut left = Totals::<S> { unmatched, unfinished, ..Totals::default() };
@@ -402,7 +402,7 @@ impl<S: Sums> Calls<S> {
 }
 
 impl<V: OfCalls> Calls<PerThreadSums<u32, V>> {
-    /// The selected calls of the whole trace by thread and name; a combination may occur several times.
+    /// Returns the selected calls of the whole trace by thread and name; a combination may occur several times.
     pub(crate) fn wanted<'s>(
         &'s self,
         of: &'s FinishContext<'_>,

@@ -12,8 +12,8 @@
 //! state of both threads is unknown.
 //!
 //! The running time is counted from switch to switch of each CPU, as in `cpu`, so that both agree whatever events are
-//! lost. The states of threads do not offer that: they change by events of any CPU, and a thread that came to a CPU
-//! before a loss may appear on another one after it.
+//! lost. The states of threads are not sufficient for that: events of any CPU change them, and a thread that was
+//! switched in on one CPU before a loss may appear on another one after it.
 
 use std::hash::{Hash, Hasher};
 
@@ -24,12 +24,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::deferred_ops::{DeferredOps, Machine};
 
-/// How a thread waits, according to the kernel's `prev_state`.
+/// The kind of a wait, according to the kernel's `prev_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Wait {
     /// A signal ends the wait.
     Interruptible,
-    /// Only the event that it waits for ends the wait.
+    /// Only the awaited event ends the wait, not a signal.
     Uninterruptible,
     /// An idle kernel thread.
     Idle,
@@ -55,7 +55,7 @@ pub enum State {
     Running(u32),
     /// It waits for this CPU.
     Runnable(u32),
-    /// It waits for something else, in the system call with this name.
+    /// The thread waits for something other than a CPU, in the system call with this name.
     Blocked(Wait, Option<u32>),
 }
 
@@ -74,12 +74,12 @@ impl Hash for State {
 /// `TASK_REPORT_MAX`: the `prev_state` of a preempted thread.
 pub(crate) const PREEMPTED: i64 = 256;
 
-/// Whether the previous thread of a switch could continue.
+/// Returns whether the previous thread of a switch is still runnable.
 pub(crate) fn could_go_on(state: i64) -> bool {
     state == 0 || state & PREEMPTED != 0
 }
 
-/// How a thread waits, by `prev_state`; `None` if it has ended.
+/// Returns the kind of a wait by `prev_state`; `None` if the thread has ended.
 fn wait(state: i64) -> Option<Wait> {
     match state & 0xff {
         state if state & 0x30 != 0 => None,
@@ -112,14 +112,14 @@ pub(crate) enum Step {
         tid: u32,
         cpu: u32,
     },
-    /// Sets the system call of the thread on a CPU.
+    /// The thread on a CPU enters or leaves a system call.
     Now {
         cpu: u32,
         call: Call,
     },
 }
 
-/// A system call; `None` if unknown, and `Some(None)` if the thread is in none.
+/// The open system call: `None` if unknown, `Some(None)` if there is none.
 pub(crate) type Call = Option<Option<u32>>;
 
 /// The events that [`ThreadStateMachine`] needs, except system calls.
@@ -131,16 +131,16 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
 
 /// Receives changes.
 pub trait Observer: Default {
-    /// A thread changes its state. `before` is the state that ends and its begin, except for [`State::Running`], which
-    /// [`Observer::ran`] reports.
+    /// Called when the state of a thread changes. `before` is the state that ends and its begin; [`State::Running`] is
+    /// reported by [`Observer::ran`] instead.
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
 
-    /// A thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
+    /// Called when a thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
     fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
         let _ = (tid, cpu, since, until);
     }
 
-    /// A thread's state is unknown from here on, and so is the length of this one.
+    /// Called when a thread's state becomes unknown; the length of its last state is unknown too.
     fn lose(&mut self, state: State, time: Nanos) {
         let _ = (state, time);
     }
@@ -165,7 +165,7 @@ pub(crate) struct ThreadStateMachine<O> {
 struct OnCpu {
     /// The next thread of the last switch, and its time.
     now: Option<(u32, Nanos)>,
-    /// The call that the running thread is in.
+    /// The open system call of the running thread.
     call: Call,
 }
 
@@ -203,8 +203,8 @@ impl<O: Observer> ThreadStateMachine<O> {
         self.observer
     }
 
-    /// A thread leaves a CPU. `came` is when it came, or that it ran there when the trace began; `None` if the last
-    /// switch was to another thread. `now` makes the new state from the call that it is in.
+    /// Applies a switch away from a thread. `came` is the time since which it ran there, or the begin of the trace;
+    /// `None` if the last switch was to another thread. `now` makes the new state from the open system call.
     fn leave(
         &mut self,
         (tid, cpu, time): (u32, u32, Nanos),
@@ -279,7 +279,7 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StateDelta<O> {
     steps: DeferredOps<ThreadStateMachine<O>, Step>,
-    /// The known calls of the threads on CPUs.
+    /// The known open calls of the threads on CPUs.
     calls: Cpus<Call>,
 }
 
@@ -288,7 +288,7 @@ impl<O: Observer> StateDelta<O> {
         StateDelta { steps: DeferredOps::new(is_first), calls: Cpus::default() }
     }
 
-    /// Folds an event of those in [`INTEREST`] and of system calls.
+    /// Folds an event; only those in [`INTEREST`] and of system calls have an effect.
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |place| event.integer(place).map(|tid| tid as u32);
@@ -317,7 +317,7 @@ impl<O: Observer> StateDelta<O> {
         }
     }
 
-    /// Adds the later of two neighbours.
+    /// Adds the contribution of the next task.
     pub(crate) fn add(&mut self, later: StateDelta<O>) {
         for (cpu, call) in std::mem::take(&mut self.calls).into_all() {
             self.steps.see(Step::Now { cpu, call });
@@ -326,7 +326,7 @@ impl<O: Observer> StateDelta<O> {
         self.calls = later.calls;
     }
 
-    /// The observer, if the trace begins here.
+    /// Returns the observer, if the trace begins in this task.
     pub(crate) fn observer(&mut self) -> Option<&mut O> {
         self.steps.machine().map(|machine| &mut machine.observer)
     }
@@ -336,7 +336,7 @@ impl<O: Observer> StateDelta<O> {
         self.steps.finish().observer
     }
 
-    /// The observer at the end of the trace.
+    /// Returns the observer at the end of the trace.
     pub(crate) fn finish(self, end: Nanos) -> O {
         self.steps.finish().end(end)
     }

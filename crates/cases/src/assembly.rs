@@ -20,7 +20,7 @@ pub struct Section {
     pub address: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The tick since which they are there.
+    /// The tick from which the bytes are mapped.
     pub from: u64,
     /// Their owner.
     pub owner: Owner,

@@ -9,7 +9,7 @@ use crate::Error;
 pub struct Case<'a> {
     /// The processor, and the settings that packets do not contain.
     pub config: Config,
-    /// The decoders that are known to decode it differently.
+    /// The decoders that are known to decode this case differently.
     pub differs: Vec<Differs<'a>>,
     /// The code, in order of time.
     pub code: Vec<Code<'a>>,
@@ -33,9 +33,9 @@ pub struct Differs<'a> {
 /// Code as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code<'a> {
-    /// The number of the line before it.
+    /// The number of the line before this code.
     pub line: usize,
-    /// The tick since which it is there.
+    /// The tick from which this code is mapped.
     pub from: u64,
     /// The owner of the code.
     pub owner: Owner,
@@ -57,7 +57,7 @@ pub enum Owner {
 
 /// A part of a file, which begins with a name in brackets; the first part has no name.
 struct Part<'a> {
-    /// The number of the line before its body.
+    /// The number of the line before this part's body.
     line: usize,
     name: &'a str,
     body: &'a str,
@@ -114,7 +114,7 @@ impl<'a> Case<'a> {
             }
             "config" => value.split_whitespace().try_for_each(|word| {
                 config(&mut self.config, word).ok_or_else(|| {
-                    Error::new(number, format!("`{word}` is no setting, or none of this value"))
+                    Error::new(number, format!("`{word}` is not a setting, or has an invalid value"))
                 })
             })?,
             _ => return Err(Error::new(number, "expected cpu, config, filter, differs, or a part")),

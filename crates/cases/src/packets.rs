@@ -30,7 +30,7 @@ pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Tra
             }
             None => {
                 let packet = words.packet().filter(|_| words.words.is_empty());
-                let packet = packet.ok_or_else(|| Error::new(number, format!("`{line}` is no packet")))?;
+                let packet = packet.ok_or_else(|| Error::new(number, format!("`{line}` is not a packet")))?;
                 if let Packet::Bbp { short_items, .. } = packet {
                     short = short_items;
                 }
@@ -84,12 +84,12 @@ impl<'a> Words<'a, '_> {
         found.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// The rest of the next word after this prefix.
+    /// Returns the rest of the next word after this prefix.
     fn after(&mut self, prefix: &str) -> Option<&'a str> {
         self.next()?.strip_prefix(prefix)
     }
 
-    /// The hexadecimal number in the next word after this prefix.
+    /// Parses the hexadecimal number after this prefix in the next word.
     fn hex(&mut self, prefix: &str) -> Option<u64> {
         u64::from_str_radix(self.after(prefix)?, 16).ok()
     }

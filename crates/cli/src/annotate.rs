@@ -25,7 +25,9 @@ const LARGEST_SOURCE: u64 = 1 << 26;
 pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
     let format = command.output.format.as_str();
     if !["text", "json"].contains(&format) {
-        return Err(Failure::usage(format!("an annotated function is text or json, not {format}")));
+        return Err(Failure::usage(format!(
+            "an annotated function is written as text or json, not {format}"
+        )));
     }
     input::open(&command.input, false, |experiment, window| {
         let function = function::find(&command.function, experiment)?;
@@ -42,8 +44,8 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
         })?;
         out.finish()?;
         for file in &sources.missing {
-            let help = "--source-dir DIR or --prefix OLD=NEW tells where it is";
-            eprintln!("hodo: source {file} is not there; {help}");
+            let help = "use --source-dir DIR or --prefix OLD=NEW";
+            eprintln!("hodo: source {file} not found; {help}");
         }
         if annotation.code.is_empty() {
             eprintln!("hodo: {} never ran in what was looked at", annotation.function);

@@ -1,4 +1,4 @@
-//! Options that describe a raw buffer, and where the code of guests is.
+//! Options that describe a raw buffer, and the location of guests' code.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -18,20 +18,20 @@ pub struct Raw {
     /// Code of a raw buffer, on the host or in a guest: an ELF file
     #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
     pub elf: Vec<raw::Elf>,
-    /// Code of the host alone; --code and --elf are then a guest's
+    /// Code of the host only; --code and --elf then belong to a guest
     #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
     pub host_code: Vec<raw::Code>,
-    /// The same as an ELF file
+    /// Code of the host only, as an ELF file
     #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
     pub host_elf: Vec<raw::Elf>,
-    /// Code of a guest as an ELF file; --code and --elf are then the host's
+    /// Code of a guest, as an ELF file; --code and --elf then belong to the host
     #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
     pub guest_elf: Vec<raw::Elf>,
-    /// Address filter that a raw buffer was recorded with, as perf has it: 'filter ADDRESS/SIZE',
-    /// 'tracestop ADDRESS/SIZE', with commas between them; or ADDRESS-ADDRESS
+    /// Address filter with which a raw buffer was recorded, in perf's syntax: 'filter ADDRESS/SIZE', 'tracestop
+    /// ADDRESS/SIZE', separated by commas; or ADDRESS-ADDRESS
     #[arg(long, value_name = "FILTER", requires = "pt", value_parser = address_filter)]
     pub filter: Option<String>,
-    /// Processor that a raw buffer comes from
+    /// Processor that wrote a raw buffer
     #[arg(long, value_name = "FAMILY/MODEL[/STEPPING]", requires = "pt", value_parser = raw::cpu)]
     pub cpu: Option<Cpu>,
     /// MTC period of a raw buffer: RTIT_CTL.MTCFreq
@@ -40,16 +40,16 @@ pub struct Raw {
     /// Nominal frequency of a raw buffer's processor: its maximum non-turbo ratio
     #[arg(long, value_name = "N", requires = "pt", value_parser = raw::max_nonturbo_ratio)]
     pub nom_freq: Option<u8>,
-    /// TSC over crystal clock of a raw buffer's processor: CPUID leaf 15H
+    /// Ratio of TSC and crystal clock of a raw buffer's processor: CPUID leaf 15H
     #[arg(long, value_name = "EAX:EBX", requires = "pt", value_parser = raw::tsc_ctc_ratio)]
     pub cpuid_0x15: Option<(u32, u32)>,
 }
 
-/// Where the code of virtual machines is.
+/// The location of the code of virtual machines.
 #[derive(Clone, Debug, Args)]
 pub struct Guests {
-    /// Code of guests: without a value what the hypervisor's process has at the same addresses, as perf means it;
-    /// of a raw buffer bytes of a file at an address, --code and --elf are then the host's
+    /// Code of guests. Without a value: the code of the hypervisor's process at the same addresses, as in perf. For a
+    /// raw buffer: bytes of a file at an address; --code and --elf then belong to the host
     #[arg(
         long,
         value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]",
@@ -59,13 +59,13 @@ pub struct Guests {
         allow_hyphen_values = true
     )]
     pub guest_code: Vec<GuestCode>,
-    /// Folder with the files of each guest below the pid of its hypervisor: PID/proc/kallsyms, PID/proc/kcore
+    /// Folder with the files of each guest, by the pid of its hypervisor: PID/proc/kallsyms, PID/proc/kcore
     #[arg(long, value_name = "DIR", conflicts_with_all = ["pt", "guest_code"])]
     pub guestmount: Option<PathBuf>,
-    /// Functions of guests' kernels: a copy of a guest's /proc/kallsyms
+    /// Symbols of guests' kernels: a copy of a guest's /proc/kallsyms
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pt", "guest_code"])]
     pub guestkallsyms: Option<PathBuf>,
-    /// The kernel of guests as it was linked
+    /// Kernel image of guests as linked (vmlinux)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pt", "guest_code"])]
     pub guestvmlinux: Option<PathBuf>,
 }
@@ -73,7 +73,7 @@ pub struct Guests {
 /// The value of `--guest-code`.
 #[derive(Clone, Debug)]
 pub enum GuestCode {
-    /// No value: the hypervisor's process contains the code.
+    /// No value: guests run the code of the hypervisor's process.
     OfHost,
     /// Code of a raw buffer.
     Bytes(raw::Code),

@@ -30,14 +30,14 @@ const SCRIPT_CHUNKS: Chunks = Chunks::Bytes(1 << 20);
 /// Chunk size for trace output.
 pub const EXPORT_CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 
-/// Which events.
+/// The filter of software events.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Software events")]
 pub struct Filter {
-    /// Only events with such a name, such as `sched_*`; several are possible
+    /// Only events whose names match, such as `sched_*` (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub event: Vec<String>,
-    /// Only events whose fields meet this, such as `ret < 0 and not fd == 3`
+    /// Only events whose fields satisfy this, such as `ret < 0 and not fd == 3`
     #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
     pub condition: Option<Condition>,
     /// Only events of these CPUs
@@ -46,7 +46,7 @@ pub struct Filter {
 }
 
 /// Note on a recording with both software events and control flow.
-pub const BOTH: &str = "there is also Intel PT: `hodo script --marks` shows what it tells beside the flow";
+pub const BOTH: &str = "the input also contains Intel PT: see `hodo script --marks`, --insns and --calls";
 
 /// Parses a CPU or a range of CPUs.
 pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
@@ -87,7 +87,7 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
     match wanted.missing_contexts(traces) {
         None => Ok(wanted),
         Some(name) => Err(Failure::usage(format!(
-            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or choose by fields with --where"
+            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or select by fields with --where"
         ))),
     }
 }

@@ -22,7 +22,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     let contents = events::contents(&command.input)?;
     if !contents.events && contents.flow {
         input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
-        return Err(Failure::usage("CTF holds software events, and this input has none"));
+        return Err(Failure::usage("CTF contains software events, but this input has none"));
     }
     events::refuse_flow(&command.input)?;
     let version = match command.to {
@@ -31,7 +31,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     };
     let target = &command.output;
     if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) || target.is_file() {
-        return Err(Failure::usage(format!("{} is there already; name a new folder", target.display())));
+        return Err(Failure::usage(format!("{} already exists; name a new folder", target.display())));
     }
     events::open(&command.input, |traces| write(command, version, traces))
 }

@@ -6,14 +6,14 @@ use hodo_model::{FunctionId, Root};
 use crate::failure::Failure;
 use clap::Args;
 
-/// Where the call paths of `hodo report paths` begin.
+/// The root of the call paths of `hodo report paths`.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Call paths")]
 pub struct RootArguments {
-    /// Only executions of this function; NAME@FILE where several files have one
+    /// Only executions of this function; NAME@FILE if several files have it
     #[arg(long, value_name = "FUNC", conflicts_with = "syscall")]
     pub function: Option<String>,
-    /// Only executions of this system call by the kernel, such as mmap
+    /// Only the kernel's executions of this system call, such as mmap
     #[arg(long, value_name = "NAME")]
     pub syscall: Option<String>,
 }
@@ -47,7 +47,7 @@ pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure>
     let (what, help) = match root {
         Root::Function(name) => (format!("no function `{name}` in the programs of the recording"), ""),
         Root::SystemCall(name) => (
-            format!("no function of the kernel does the system call `{name}` in the recording"),
+            format!("no kernel function in the recording implements the system call `{name}`"),
             "; `hodo record --engine machine` records the kernel too, and --function names the function of a library",
         ),
     };

@@ -101,9 +101,7 @@ fn folder(chosen: &StoreFolder, identity: &Identity) -> Result<PathBuf, Failure>
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let cache = cache.ok_or_else(|| {
-        Failure::usage(
-            "where is the cache? Set HOME or XDG_CACHE_HOME, or say where the store lies: --store DIR",
-        )
+        Failure::usage("the cache folder is unknown: set HOME or XDG_CACHE_HOME, or use --store DIR")
     })?;
     Ok(cache.join("hodo/stores").join(&identity.name))
 }

@@ -33,7 +33,7 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     }
     let selection = Selection::new(&command.input, None)?;
     if contents == events_only {
-        selection.refuse("hodo info tells of whole traces")?;
+        selection.refuse("hodo info describes whole traces")?;
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
     let store = index::find(&command.input, &command.store);
@@ -152,8 +152,7 @@ fn recording(info: &Info) -> Table {
     summary.extend(info.facts.iter().map(|(name, value)| (*name, value.as_str().into())));
     summary.push(("traced_on", traced_on(info).into()));
     if info.streams.is_empty() {
-        summary
-            .push(("trace", "none: the recording holds no Intel PT, or none of what was asked for".into()));
+        summary.push(("trace", "none: the recording contains no Intel PT, or none of the selection".into()));
     } else {
         summary.push(("packets", packets(info).into()));
         summary.push(("clock", clock(info).into()));
@@ -178,7 +177,7 @@ fn recording(info: &Info) -> Table {
         summary.push(("kernel_modules", format!("{all}, the code of {missing} is missing").into()));
     }
     if info.kept_code.ranges > 0 {
-        let kept = format!("{} bytes of code that no file holds", info.kept_code.bytes);
+        let kept = format!("{} bytes of code that is in no file", info.kept_code.bytes);
         summary.push(("kept_code", kept.into()));
     }
     Table::new("recording", Shape::Counters, summary, Vec::new(), Vec::new())
@@ -187,12 +186,12 @@ fn recording(info: &Info) -> Table {
 fn traced_on(info: &Info) -> String {
     let model = || match info.config.cpu {
         Some([family, model, stepping]) => format!("family {family}, model {model:#x}, stepping {stepping}"),
-        None => "a processor that the recording does not name".to_owned(),
+        None => "a processor whose model is not recorded".to_owned(),
     };
     let name = info.engine.name.clone().unwrap_or_else(model);
     match info.engine.frequency.filter(|_| info.engine.emulated) {
         Some(_) if !info.cpu_truth.is_empty() => {
-            format!("emulated machine ({name}); its time is that of the machine that emulates it")
+            format!("emulated machine ({name}); its time is the host's")
         }
         Some(frequency) => format!(
             "emulated processor ({name}); virtual time: one instruction is one cycle of {}",
@@ -217,7 +216,7 @@ fn packets(info: &Info) -> String {
 
 fn clock(info: &Info) -> String {
     let Some(clock) = info.clock else {
-        return "unknown: the recording does not say how ticks become nanoseconds".to_owned();
+        return "unknown: the recording contains no conversion of ticks to nanoseconds".to_owned();
     };
     let frequency = 1e9 * 2f64.powi(clock.shift as i32) / clock.multiplier as f64;
     let words = format!("zero {}, multiplier {}, shift {}", clock.zero, clock.multiplier, clock.shift);

@@ -37,7 +37,7 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let mut experiment = opened(input, files, needs)?;
     timeline::place(&mut experiment, input, synchronised)?;
     if !input.quiet && needs.events {
-        timeline::tell_as_they_are(&experiment);
+        timeline::report_separate_clocks(&experiment);
     }
     experiment.with(|traces| fits(input, traces))?;
     Ok(experiment)
@@ -47,7 +47,7 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
 pub fn unplaced(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
     if synchronised.is_some() {
-        return Err(Failure::usage("this experiment is synchronised already; name the traces themselves"));
+        return Err(Failure::usage("this experiment is already synchronised; name its traces instead"));
     }
     opened(input, files, needs)
 }
@@ -86,7 +86,7 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
 fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
     if input.clock_frequency.is_some() && !traces.events.implies_clocks() {
         return Err(Failure::usage(
-            "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",
+            "--clock-frequency is for traces that describe no clock, but this one records its clock's frequency",
         ));
     }
     let chosen = Selection::new(input, None)?.has_threads();
@@ -115,7 +115,7 @@ pub fn open(
         [(_, flow)] => {
             let code = work(flow, span(input, traces)?)?;
             if code != ExitCode::from(INTERRUPTED) {
-                say_nothing_decoded(traces);
+                report_nothing_decoded(traces);
             }
             Ok(code)
         }
@@ -124,7 +124,7 @@ pub fn open(
 }
 
 /// Reports control flow from which no instruction was decoded, as the last line.
-pub fn say_nothing_decoded(traces: &Traces<'_>) {
+pub fn report_nothing_decoded(traces: &Traces<'_>) {
     for reason in traces.flows.iter().filter_map(|(_, flow)| flow.nothing_decoded()) {
         eprintln!("hodo: no instruction was decoded: {reason}");
     }
@@ -210,7 +210,7 @@ pub fn request(
     let calls = |text: &str| {
         experiment.with(|traces| match traces.flows.as_slice() {
             [(_, flow)] => function::calls(text, flow),
-            _ => Err(Failure::usage("--call chooses of one recording of control flow")),
+            _ => Err(Failure::usage("--call needs a single recording of control flow")),
         })
     };
     request.times.calls = input.call.as_deref().map(calls).transpose()?;
@@ -224,7 +224,7 @@ fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
     let more = if present.len() > SHOWN { " …" } else { "" };
     Failure::usage(format!(
-        "--tid, --pid, --comm: no such thread has trace; the recording has (pid/tid){}{more}",
+        "--tid, --pid, --comm: no matching thread was traced; the recording has (pid/tid){}{more}",
         threads.collect::<String>()
     ))
 }
@@ -300,7 +300,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
     });
     if nothing {
         let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();
-        eprintln!("hodo: {}: not one event of it can be read", names.join(", "));
+        eprintln!("hodo: {}: none of its events can be read", names.join(", "));
     }
     match nothing || !experiment.problems.is_empty() {
         true => UNREADABLE.into(),

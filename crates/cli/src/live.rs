@@ -48,7 +48,7 @@ fn reading(input: &Input) -> Result<EventReading, Failure> {
     let time = input.time.as_deref();
     if time.is_some_and(|text| text.contains(['+', '%'])) {
         return Err(Failure::usage(
-            "--time: nobody knows yet when a session begins and ends; name seconds of its clock",
+            "--time: the begin and end of a live session are unknown; give absolute seconds",
         ));
     }
     let start = (OriginNanos(0), OriginNanos(0));
@@ -91,11 +91,11 @@ fn list(address: &LiveAddress, mut out: Destination) -> Result<ExitCode, Failure
 /// `hodo report count`: reports at the session's end or at Ctrl-C, and periodically if requested.
 pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failure> {
     if command.kind.as_deref() != Some("count") {
-        return Err(Failure::usage("of software events there is `hodo report count` so far"));
+        return Err(Failure::usage("live sessions support only `hodo report count`"));
     }
     events::refuse_flow(&command.input)?;
     if command.by.is_some() {
-        return Err(Failure::usage("--by: the events of a session are counted by name"));
+        return Err(Failure::usage("--by: events of a live session are always counted by name"));
     }
     if address.session.is_none() {
         return Err(Failure::usage(format!("which session? `hodo script {address}` lists them")));

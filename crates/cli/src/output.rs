@@ -95,14 +95,14 @@ pub fn check(tables: usize, output: &Output) -> Result<(), Failure> {
     if tables > 1 && view.several.is_none() {
         let others = names(|view| view.several.is_some());
         return Err(Failure::usage(format!(
-            "--format {} is for one table, and these are {tables}: choose one, or one of the formats {others}",
+            "--format {} supports one table, but there are {tables}: select one, or use one of the formats {others}",
             view.name
         )));
     }
     let is_terminal = output.output.is_none() && io::stdout().is_terminal();
     if is_terminal && view.reader == Reader::ProgramsOfBytes {
         return Err(Failure::usage(format!(
-            "{} is no text for a terminal: write it with -o FILE",
+            "{} is binary and not written to a terminal: use -o FILE",
             view.name
         )));
     }

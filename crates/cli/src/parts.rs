@@ -76,8 +76,8 @@ fn parse(arguments: &[String], part: &str) -> Result<Box<Fold>, Failure> {
     let parsed = Arguments::try_parse_from(before.into_iter().chain(arguments.iter().cloned()));
     match parsed.map(|arguments| arguments.command) {
         Ok(Command::Fold(fold)) => Ok(fold.into_inner()),
-        Ok(_) => Err(Failure::usage("this is no task that `hodo plan` printed")),
-        Err(error) => Err(Failure::usage(format!("this is no task that `hodo plan` printed: {error}"))),
+        Ok(_) => Err(Failure::usage("this is not a task printed by `hodo plan`")),
+        Err(error) => Err(Failure::usage(format!("this is not a task printed by `hodo plan`: {error}"))),
     }
 }
 
@@ -88,7 +88,7 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
         return fold_part(&command.what, part, &arguments_of(env::args()), None, command);
     };
     let wrong = |why: &dyn std::fmt::Display| {
-        Failure::usage(format!("--task: this is no task that `hodo plan` printed: {why}"))
+        Failure::usage(format!("--task: this is not a task printed by `hodo plan`: {why}"))
     };
     let task: Task = serde_json::from_str(text).map_err(|error| wrong(&error))?;
     let part = Portion::parse(&task.part).ok_or_else(|| wrong(&task.part))?;
@@ -128,7 +128,7 @@ fn write(part: &Part, path: &Path) -> Result<ExitCode, Failure> {
 fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
     if crate::selection::Selection::new(&what.input, None)?.has_threads() {
         return Err(Failure::usage(
-            "--tid, --pid and --comm choose from the whole: give them to `hodo merge`",
+            "--tid, --pid and --comm select from the merged result: pass them to `hodo merge`",
         ));
     }
     let reports = report::named(&what.analysis);
@@ -166,7 +166,7 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     let parts = command.parts.iter().map(read).collect::<Result<Vec<Part>, Failure>>()?;
     let failed = |error: PartError| match error {
         PartError::Differs(place, what) => Failure::usage(format!(
-            "{} and {} are no parts of one whole: {what} differs",
+            "{} and {} are not parts of the same request: {what} differs",
             command.parts[0].display(),
             command.parts[place].display()
         )),

@@ -43,7 +43,7 @@ pub fn size(text: &str) -> Result<u64, Failure> {
         },
     };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(|| Failure::usage(format!("`{text}` is no size; write 4096, 64K, 4M or 1G")))
+    number.filter(|&bytes| bytes > 0).ok_or_else(|| {
+        Failure::usage(format!("`{text}` is not a size; expected for example 4096, 64K, 4M or 1G"))
+    })
 }

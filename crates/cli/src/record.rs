@@ -53,7 +53,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     };
     // A complete recording replaces a file; it must never replace a device.
     if request.engine != Engine::Board && fs::metadata(output).is_ok_and(|found| !found.is_file()) {
-        let reason = format!("{}: no file, but a recording is written to one", output.display());
+        let reason = format!("{}: not a regular file, which a recording requires", output.display());
         return Err(Failure::usage(reason));
     }
     let outcome =

@@ -52,7 +52,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
         function::is_somewhere(&root, &experiment)?;
     }
     if !command.input.quiet {
-        timeline::tell_unrelated(&experiment);
+        timeline::report_unrelated(&experiment);
     }
     let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
     let heading = experiment.heading(&request).filter(|_| output::view(&command.output).keeps_no_rows());
@@ -80,7 +80,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    experiment.with(input::say_nothing_decoded);
+    experiment.with(input::report_nothing_decoded);
     let code = input::exit_code_of(&command.input, &experiment, lossless);
     // The process is about to exit, which frees the memory of large traces faster than dropping each value.
     std::mem::forget(experiment);

@@ -30,10 +30,12 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if (json && (command.packets || command.insns || command.sideband))
         || !["text", "jsonl"].contains(&command.output.format.as_str())
     {
-        return Err(Failure::usage("a script is text; calls and events can be jsonl too"));
+        return Err(Failure::usage("a script is written as text; calls and events also as jsonl"));
     }
     if command.packets && (command.input.time.is_some() || command.input.call.is_some()) {
-        return Err(Failure::usage("--time and --call choose what was executed; packets are shown whole"));
+        return Err(Failure::usage(
+            "--time and --call select executed code; packets are always shown completely",
+        ));
     }
     input::open(&command.input, command.sideband, |experiment, window| {
         let mut out = Destination::open(command.output.output.as_deref())?;

@@ -74,7 +74,7 @@ impl Selection {
         match self.events.is_empty() && self.condition.is_none() && self.cpus.is_empty() {
             true => Ok(()),
             false => Err(Failure::usage(
-                "--event, --where and --cpu-list choose among software events, and this input has none",
+                "--event, --where and --cpu-list select software events, but this input has none",
             )),
         }
     }
@@ -83,7 +83,7 @@ impl Selection {
     pub fn refuse(&self, why: &str) -> Result<(), Failure> {
         match self.time.is_none() && !self.has_threads() {
             true => Ok(()),
-            false => Err(Failure::usage(format!("{why}: --time, --tid, --pid and --comm have no meaning"))),
+            false => Err(Failure::usage(format!("{why}, so --time, --tid, --pid and --comm do not apply"))),
         }
     }
 }

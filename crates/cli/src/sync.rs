@@ -24,14 +24,14 @@ use crate::{
     selection::Selection,
 };
 
-/// How clocks are put on one timeline.
+/// The method that fits clocks to one timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Method {
-    /// Within the bounds that messages, drift and wander set: holds for clocks that wander
+    /// Within the bounds that messages, drift and wander set; for clocks with variable drift
     Bounds,
-    /// The bisector of the steepest and the flattest line that no message contradicts
+    /// One line per clock: the bisector of the steepest and the flattest line that no message contradicts
     Hull,
-    /// The line of least squares
+    /// One line per clock: least squares
     Regression,
 }
 
@@ -55,40 +55,40 @@ impl Method {
 
 /// The arguments of `hodo sync`.
 #[derive(Debug, Args)]
-#[command(after_help = "What --match takes:
-  exchanges                      sync pairs of boards by sequence number: sync_send.seq = sync_recv.seq
-  tcp                            TCP segments, of LTTng's net_dev_queue and net_if_receive_skb
-  SEND.FIELD = RECEIVE.FIELD     any two events with equal fields; more of them joined by `and`
-Without it, the first two are looked for. Inputs of one host and one boot share a clock by themselves.
+#[command(after_help = "Values of --match:
+  exchanges                      exchanges of boards, by sequence number: sync_send.seq = sync_recv.seq
+  tcp                            TCP segments, from LTTng's net_dev_queue and net_if_receive_skb
+  SEND.FIELD = RECEIVE.FIELD     any two events with equal fields; join several fields with `and`
+The default is exchanges and tcp. Inputs of one host and one boot need no messages: they share a clock.
 
 Examples:
-  hodo sync client/ server/                             from the TCP connections between them
+  hodo sync client/ server/                             by the TCP connections between them
   hodo sync -o experiment.toml client/ server/          for other commands:
   hodo script --events experiment.toml                  the events of both in order, each with its uncertainty
   hodo sync --match 'msg_send.id = msg_recv.id' a/ b/
   hodo sync --method hull master/ slave1/ slave2/")]
 pub struct Sync {
-    /// What a message is: its two events and their equal fields; several are possible
+    /// Rule for the two events of a message, and their equal fields (repeatable)
     #[arg(long = "match", value_name = "RULE")]
     pub matched: Vec<String>,
-    /// How clocks are put on one timeline
+    /// Method that fits clocks to one timeline
     #[arg(long, value_enum, default_value = "bounds")]
     pub method: Method,
-    /// The input whose clock is the timeline's [default: the first]
+    /// Input whose clock is the timeline's [default: the first]
     #[arg(long, value_name = "INPUT")]
     pub reference: Option<String>,
-    /// How far clocks are from their nominal frequency at most, in parts per million
+    /// Maximum deviation of clocks from their nominal frequency, in parts per million
     #[arg(long, value_name = "PPM", default_value_t = 100.0, value_parser = rate)]
     pub drift: f64,
-    /// How fast that changes at most, in parts per million a second
+    /// Maximum change of that deviation, in parts per million per second
     #[arg(long, value_name = "PPM", default_value_t = 1.0, value_parser = rate)]
     pub wander: f64,
-    /// Write the experiment to this file, which other commands take as an input
+    /// Write the experiment to this file, which other commands accept as input
     #[arg(short, long, value_name = "FILE.toml")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub input: Input,
-    /// How to write what was found
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = arguments::format_names())]
     pub format: String,
     /// At most this many rows
@@ -169,7 +169,7 @@ fn advice(outcome: &SyncOutcome) -> String {
             "no event is an end of a message ({}); record net_dev_queue and net_if_receive_skb with LTTng on both sides, or name events with equal fields: --match 'send.seq = recv.seq'",
             rules.join(", ")
         ),
-        ends => format!("{ends} events are ends of messages, and none of its own has its other end there"),
+        ends => format!("{ends} events are ends of messages, but no event here has its other end there"),
     }
 }
 

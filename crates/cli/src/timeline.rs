@@ -54,12 +54,12 @@ fn is_experiment(file: &Path) -> bool {
 fn read(file: &Path) -> Result<Synchronised, Failure> {
     let failed = |why: String| Failure::unreadable(format!("{}: {why}", file.display()));
     if fs::metadata(file).is_ok_and(|about| about.len() > LARGEST) {
-        return Err(failed("it is too large for an experiment that `hodo sync` wrote".to_owned()));
+        return Err(failed("the file is too large for an experiment of `hodo sync`".to_owned()));
     }
     let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let mut experiment: Synchronised = toml::from_str(&text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        failed(format!("no experiment of `hodo sync`: {} at byte {at}", error.message()))
+        failed(format!("not an experiment of `hodo sync`: {} at byte {at}", error.message()))
     })?;
     experiment.check().map_err(|error| failed(error.to_string()))?;
     let folder = file.parent().unwrap_or(Path::new(""));
@@ -94,14 +94,14 @@ pub fn refuse_unrelated(traces: &Traces<'_>) -> Result<(), Failure> {
 }
 
 /// Reports inputs with unrelated clocks on standard error.
-pub fn tell_unrelated(experiment: &Experiment) {
+pub fn report_unrelated(experiment: &Experiment) {
     for sentence in experiment.unrelated() {
         eprintln!("hodo: unrelated clocks: {sentence}");
     }
 }
 
 /// Reports traces of one input that may have separate clocks, on standard error.
-pub fn tell_as_they_are(experiment: &Experiment) {
+pub fn report_separate_clocks(experiment: &Experiment) {
     let mut doubtful = experiment.clocks.iter().filter(|clock| clock.relation == Relation::AsItIs);
     if let Some(first) = doubtful.next() {
         let more = match doubtful.count() {

@@ -53,7 +53,7 @@ impl PerfClock {
         Some(PerfClock { shift, multiplier, zero })
     }
 
-    /// The same clock with its times this much later; sums wrap as the kernel's do.
+    /// Returns the clock with its times shifted by this many nanoseconds; sums wrap as in the kernel.
     pub fn shifted(self, nanos: i64) -> PerfClock {
         PerfClock { zero: self.zero.wrapping_add_signed(nanos), ..self }
     }

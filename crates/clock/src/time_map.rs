@@ -1,65 +1,67 @@
-//! From the times of one clock to those of a timeline.
+//! Maps the times of a clock to a timeline.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{CycleClock, Cycles, OriginNanos};
 
-/// Differences of times beyond this many nanoseconds (292 years) are no clock's: products with them would overflow.
+/// Bound on differences of times in nanoseconds (292 years), beyond which products would overflow. No real clock
+/// reaches it.
 const FARTHEST: i128 = 1 << 63;
 
-/// A point of a curve: what a clock shows, and when that is on the timeline.
+/// A point of a curve: a clock's reading, and its time on the timeline with bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeKnot {
     /// The clock's own time, in nanoseconds from its origin.
     pub own: i128,
     /// The best estimate, in nanoseconds of the timeline.
     pub estimate: i128,
-    /// The truth is not before this; `None` where nothing bounds it.
+    /// Lower bound of the true time; `None` if unknown.
     pub lower: Option<i128>,
-    /// Nor after this.
+    /// Upper bound of the true time; `None` if unknown.
     pub upper: Option<i128>,
 }
 
-/// When something was on the timeline, and how sure that is.
+/// A time on the timeline, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBounds {
     /// The best estimate.
     pub estimate: OriginNanos,
-    /// Not before this; `None` where nothing is known.
+    /// Lower bound of the true time; `None` if unknown.
     pub lower: Option<OriginNanos>,
-    /// Not after this.
+    /// Upper bound of the true time; `None` if unknown.
     pub upper: Option<OriginNanos>,
 }
 
 impl TimeBounds {
-    /// Half the length of the interval in nanoseconds, rounded up; `None` where a side is open.
+    /// Returns half the length of the interval in nanoseconds, rounded up; `None` if a bound is unknown.
     pub fn half_width(&self) -> Option<u64> {
         let width = self.upper?.0.abs_diff(self.lower?.0).div_ceil(2);
         Some(u64::try_from(width).unwrap_or(u64::MAX))
     }
 
-    /// Whether the clocks decide that this was before `other`.
+    /// Returns whether this was certainly before `other`.
     pub fn surely_before(&self, other: &TimeBounds) -> bool {
         self.upper.zip(other.lower).is_some_and(|(upper, lower)| upper < lower)
     }
 }
 
-/// Maps the times of a clock to a timeline: by a constant, or along a curve between knots. It never runs back.
+/// A monotonic map from the times of a clock to a timeline: a constant shift, or a piecewise-linear curve between
+/// knots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeMap {
     shift: i128,
-    /// In order of `own`; estimates never fall.
+    /// Sorted by `own`; estimates never decrease.
     knots: Vec<TimeKnot>,
 }
 
 impl TimeMap {
-    /// Adds a constant, in nanoseconds.
+    /// Creates a map that adds a constant, in nanoseconds.
     pub fn shift(nanos: i128) -> TimeMap {
         TimeMap { shift: nanos.clamp(-FARTHEST, FARTHEST), knots: Vec::new() }
     }
 
-    /// Follows straight lines between knots, and goes on with slope 1 outside of them. Knots may come in any order; of
-    /// several at one time the last one counts.
+    /// Creates a map that interpolates linearly between knots, and continues with slope 1 outside of them. Knots may be
+    /// in any order; the last of several at one time counts.
     pub fn along(mut knots: Vec<TimeKnot>) -> TimeMap {
         knots.sort_by_key(|knot| knot.own);
         knots.dedup_by(|later, earlier| {
@@ -77,17 +79,17 @@ impl TimeMap {
         TimeMap { shift: 0, knots }
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub fn is_identity(&self) -> bool {
         self.shift == 0 && self.knots.is_empty()
     }
 
-    /// The constant that it adds; `None` where it follows a curve.
+    /// Returns the constant that it adds; `None` if it is a curve.
     pub fn constant(&self) -> Option<i128> {
         self.knots.is_empty().then_some(self.shift)
     }
 
-    /// A constant before it: the map of a clock whose times, with the constant, are those that this maps.
+    /// Returns the map that adds a constant first and then applies this one.
     pub fn behind(&self, nanos: i128) -> TimeMap {
         if self.knots.is_empty() {
             return TimeMap::shift(self.shift + nanos);
@@ -96,21 +98,21 @@ impl TimeMap {
         TimeMap { shift: 0, knots }
     }
 
-    /// Half the longest interval at its knots in nanoseconds, rounded up; `None` where a side is open.
+    /// Returns half the longest interval at its knots in nanoseconds, rounded up; `None` if a bound is unknown.
     pub fn half_width(&self) -> Option<u64> {
         let widths = self.knots.iter().map(|knot| Some(knot.upper?.abs_diff(knot.lower?).div_ceil(2)));
         let longest = widths.collect::<Option<Vec<u128>>>()?.into_iter().max().unwrap_or(0);
         Some(u64::try_from(longest).unwrap_or(u64::MAX))
     }
 
-    /// The knots before and behind a time; one and the same outside of all.
+    /// Returns the knots before and after a time; outside of all knots, both are the nearest one.
     fn around(&self, own: i128) -> Option<(&TimeKnot, &TimeKnot)> {
         let behind = self.knots.partition_point(|knot| knot.own <= own);
         let next = self.knots.get(behind).or(self.knots.last())?;
         Some((self.knots.get(behind.saturating_sub(1))?, next))
     }
 
-    /// The time on the timeline.
+    /// Returns the time on the timeline.
     #[inline]
     pub fn estimate(&self, own: OriginNanos) -> OriginNanos {
         match self.around(own.0) {
@@ -119,7 +121,7 @@ impl TimeMap {
         }
     }
 
-    /// The time on the timeline, with its bounds. A constant is exact.
+    /// Returns the time on the timeline, with its bounds. A constant shift is exact.
     pub fn bounds(&self, own: OriginNanos) -> TimeBounds {
         let estimate = self.estimate(own);
         let Some((before, next)) = self.around(own.0) else {
@@ -134,7 +136,7 @@ impl TimeMap {
         TimeBounds { estimate, lower: side(|knot| knot.lower, false), upper: side(|knot| knot.upper, true) }
     }
 
-    /// The first of the clock's own times that is not before a time of the timeline.
+    /// Returns the first of the clock's own times that is mapped to `time` or later.
     pub fn first_own(&self, time: OriginNanos) -> OriginNanos {
         if self.knots.is_empty() {
             return OriginNanos(time.0.saturating_sub(self.shift));
@@ -151,11 +153,11 @@ impl TimeMap {
     }
 }
 
-/// A value between two knots, rounded down, or up.
+/// Interpolates a value between two knots, rounded down, or up if `up`.
 fn between(own: i128, before: &TimeKnot, next: &TimeKnot, of: impl Fn(&TimeKnot) -> i128, up: bool) -> i128 {
     let run = next.own - before.own;
     let gone = own - before.own;
-    // Outside of all knots, and where numbers are too large for a product.
+    // Outside of all knots, and if the product would overflow, the slope is 1.
     if run <= 0 || gone < 0 || run > FARTHEST || (of(next) - of(before)).abs() > FARTHEST {
         return of(before) + gone;
     }
@@ -171,12 +173,12 @@ pub struct TimelineClock<'m> {
 }
 
 impl<'m> TimelineClock<'m> {
-    /// A clock whose own times `map` maps.
+    /// Creates the clock from a tracer's clock and the map of its times.
     pub fn new(cycles: CycleClock, map: &'m TimeMap) -> TimelineClock<'m> {
         TimelineClock { cycles, map: (!map.is_identity()).then_some(map) }
     }
 
-    /// When a cycle is on the timeline.
+    /// Returns the time of a cycle on the timeline.
     #[inline]
     pub fn nanos(&self, cycles: u64) -> OriginNanos {
         let own = self.cycles.nanos(cycles);
@@ -186,7 +188,7 @@ impl<'m> TimelineClock<'m> {
         }
     }
 
-    /// The same, with its bounds.
+    /// Returns the time of a cycle on the timeline, with its bounds.
     pub fn bounds(&self, cycles: u64) -> TimeBounds {
         let own = self.cycles.nanos(cycles);
         match self.map {
@@ -195,7 +197,7 @@ impl<'m> TimelineClock<'m> {
         }
     }
 
-    /// The cycles from one time of the timeline on, and before another.
+    /// Returns the cycles at or after the time `from` of the timeline and before `to`.
     pub fn cycles(&self, from: Option<OriginNanos>, to: Option<OriginNanos>) -> Cycles {
         let own = |time: Option<OriginNanos>| match self.map {
             None => time,
@@ -204,7 +206,7 @@ impl<'m> TimelineClock<'m> {
         self.cycles.cycles(own(from), own(to))
     }
 
-    /// Cycles in a second, as the tracer says.
+    /// Returns the number of cycles per second, according to the tracer.
     pub fn frequency(&self) -> u64 {
         self.cycles.frequency()
     }

@@ -48,7 +48,7 @@ pub struct Block {
     pub target: u64,
     /// Whether an instruction writes CR3, which may end tracing or change the address space.
     pub writes_cr3: bool,
-    /// What the caller's [`Labels`](crate::Labels) give for the code.
+    /// The caller's [label](crate::Labels) of the code.
     pub label: Label,
     /// Index of its first instruction length in the graph.
     pub(crate) lengths: u32,
@@ -66,13 +66,13 @@ pub struct CompactBlock {
     pub function: u32,
     /// Number of instructions.
     pub instructions: u16,
-    /// What the walk needs to leave the block.
+    /// The information that a walk needs to leave the block.
     pub pass: EdgeKind,
-    /// Where in its function the block begins.
+    /// The place in its function at which the block begins.
     pub(crate) place: Place,
 }
 
-/// What a walk needs to leave a block.
+/// The information that a walk needs to leave a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
     /// Nothing; no call is pushed.

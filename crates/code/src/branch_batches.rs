@@ -11,8 +11,8 @@ use crate::NO_OUTCOMES;
 pub struct BranchBatch {
     /// The next outcome is the highest bit, as in [`Graph::pass_branches`](crate::Graph::pass_branches).
     pub outcomes: u64,
-    /// Value of `outcomes` at which the walk stops at a checked entry; 0 never stops it, as `outcomes` is never 0
-    /// there.
+    /// Value of `outcomes` at which the walk stops at a checked entry. With 0 it never stops there, because `outcomes`
+    /// is never 0.
     pub(crate) stop: u64,
     to: u64,
 }
@@ -116,11 +116,12 @@ impl BranchBatches {
         self.passed += 1;
     }
 
-    /// Completes the batch being followed if nothing of it is left. Returns whether that is so, or all were completed
-    /// before.
+    /// Completes the batch being followed if nothing of it is left. Returns whether it is completed, or all batches
+    /// were completed before.
     #[inline]
     pub(crate) fn pass_if_over(&mut self) -> bool {
-        let is_over = self.current().is_none_or(|leg| leg.outcomes == NO_OUTCOMES && leg.to().is_none());
+        let is_over =
+            self.current().is_none_or(|batch| batch.outcomes == NO_OUTCOMES && batch.to().is_none());
         self.passed += usize::from(is_over && self.passed < self.count);
         is_over
     }

@@ -29,7 +29,7 @@ pub struct Label {
     pub module: u32,
     /// Index of the function in the module.
     pub function: u32,
-    /// Where in the function the block begins.
+    /// The place in the function at which the block begins.
     pub place: Place,
 }
 

@@ -1,4 +1,4 @@
-//! Which code a process maps at which time, and the basic blocks of that code.
+//! The code that a process maps at each time, and its basic blocks.
 //!
 //! ```text
 //! mappings and recorded code, in time order ──AddressSpace──► bytes at (address, tick)

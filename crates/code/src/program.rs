@@ -1,6 +1,6 @@
 //! The code of one process, ready for a walk.
 
-use crate::{AddressSpace, Bits, Graph, Labels, native::MUCH};
+use crate::{AddressSpace, Bits, Graph, Labels, native::WALKS_BEFORE_CODE};
 
 /// The block graphs of one address space, one for each execution mode in use.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Program<'a, L> {
 impl<'a, L: Labels> Program<'a, L> {
     /// Creates a program without blocks.
     pub fn new(space: &'a AddressSpace<'a>, labels: &'a L) -> Program<'a, L> {
-        Program { space, labels, graphs: [None, None, None], native_after: MUCH }
+        Program { space, labels, graphs: [None, None, None], native_after: WALKS_BEFORE_CODE }
     }
 
     /// Sets the number of walks over a graph after which native code is generated, instead of the default;

@@ -42,7 +42,7 @@ pub enum Bits {
     B64 = 64,
 }
 
-/// One content of a slot, and the ticks during which it is there.
+/// One content of a slot, and the ticks during which it is valid.
 #[derive(Clone, Debug)]
 struct Version<'a> {
     content: Content<'a>,
@@ -65,7 +65,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What one process has mapped, at each tick of the trace's clock.
+/// The mappings of one process at each tick of the trace's clock.
 ///
 /// Sideband and trace clocks agree only roughly, so a mapping is there *from the beginning* unless something else was
 /// at its addresses before it.

@@ -191,7 +191,7 @@ impl Union {
 fn note(found: &Match) -> Option<String> {
     let (Some(a), Some(b)) = (&found.names.a, &found.names.b) else { return None };
     (a != b).then(|| {
-        format!("{a} of A is taken for {b} of B: {} functions that ran have the same names", found.shared)
+        format!("{a} of A is matched with {b} of B: {} executed functions have the same names", found.shared)
     })
 }
 

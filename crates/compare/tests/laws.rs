@@ -1,4 +1,4 @@
-//! What holds of any comparison.
+//! Properties of every comparison.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use hodo_compare::{Comparison, Options, Rows, Sides, Unit, latencies, paths};
 use hodo_model::{Column, Shape, Table, Unit as Counted, Value};
 use proptest::prelude::*;
 
-/// A row of call paths: how much less deep than a child of the last, the function, how its copy is called, and what it
-/// cost.
+/// A row of call paths: levels above a child of the previous row, function, name of its clone, and costs.
 type Row = (u64, u8, u8, u64, u64, u64);
 
 const COPIES: [&str; 3] = ["", ".constprop.0", ".cold"];
@@ -17,7 +16,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 1..12)
 }
 
-/// The table of some rows, where functions have other names for `name` and the module is called so.
+/// Makes the table of rows; `name` returns the name of a function and its clone.
 fn table(rows: &[Row], name: impl Fn(u8, u8) -> String, module: &str) -> Table {
     let columns = vec![
         Column::integer("self_instructions", Counted::Instructions),
@@ -58,7 +57,7 @@ fn kinds() -> impl Strategy<Value = Rows> {
     prop_oneof![Just(Rows::Functions), Just(Rows::Paths)]
 }
 
-/// By path and function: what became of it, and by how many instructions and calls.
+/// Returns the change, and the differences of instructions and calls, by path and function.
 fn deltas(comparison: &Comparison) -> BTreeMap<(String, String), (String, f64, f64)> {
     let table = comparison.table();
     let at = |name: &str| table.columns().iter().position(|column| column.name == name);
@@ -137,7 +136,8 @@ proptest! {
         prop_assert!(is_near(instructions, total(&b) - total(&a)));
     }
 
-    /// More first and the most of it, then less and the most of it; each table is its part of the whole.
+    /// Grown rows come first, then shrunk rows, each with the largest change first. The two tables for people hold
+    /// these two parts.
     #[test]
     fn rows_stand_in_order(a in group(), b in group(), rows in kinds()) {
         let comparison = compare(&a, &b, rows);
@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!([grown.rows(), shrunk.rows()].concat(), comparison.table().rows());
     }
 
-    /// A build with another name, whose functions are all copies, is the same program.
+    /// A build with another file name whose functions are all clones is the same program.
     #[test]
     fn names_of_copies_and_of_files_make_no_difference(rows in rows(), kind in kinds()) {
         let named = |copy: &'static str, module| table(&rows, move |function, _| format!("f{function}{copy}"), module);
@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-/// A part that the compiler split off is no callee of its function, and no call of it.
+/// A part that the compiler split off (such as `.cold`) is neither a callee nor a call of its function.
 #[test]
 fn split_parts_belong_to_their_function() {
     let whole =
@@ -202,7 +202,7 @@ fn split_parts_belong_to_their_function() {
     assert!(comparison.is_empty(), "{:?}", comparison.table());
 }
 
-/// Five recordings a side: the slower side is told from chance, and an unchanged function is not.
+/// With five recordings per side, a slower function is significant and an unchanged one is not.
 #[test]
 fn times_of_groups_are_tested() {
     let side = |slower: u64| -> (Vec<Table>, Vec<u64>) {
@@ -233,7 +233,7 @@ fn times_of_groups_are_tested() {
     assert!(compare(&side(0), &side(0), Rows::Functions).growth_of_time().is_none());
 }
 
-/// A path that vanished is of a function that the other side ran elsewhere: it is not looked for inlined.
+/// A function that the other side still executes on another path is not searched for among inlined functions.
 #[test]
 fn only_what_a_side_never_ran_may_be_inlined_there() {
     let named = |rows: &[Row]| table(rows, |function, _| format!("f{function};"), "m");

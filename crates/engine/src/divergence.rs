@@ -59,7 +59,7 @@ pub struct Divergence {
     pub instructions: [u64; 2],
     /// The last common instruction, which is the branch; `None` if there is none.
     pub branch: Option<Place>,
-    /// Where each execution continues; `None` if it ends.
+    /// The next instruction of each execution; `None` if it ends.
     pub next: [Option<Place>; 2],
 }
 
@@ -74,7 +74,7 @@ impl<'x, 'f> Execution<'x, 'f> {
     /// Finds the execution in the first thread that has one.
     ///
     /// # Errors
-    /// No thread has the execution.
+    /// If no thread has the execution.
     pub fn find(
         trace: &'x FlowTrace<'f>,
         calls: &NthCalls,

@@ -1,7 +1,7 @@
-//! Buffers what a segment shows before its first timestamp.
+//! Buffers the events of a segment before its first timestamp.
 //!
-//! If the selection is a time window, the first timestamp decides whether to keep it. PSB+ contains the time before
-//! anything runs, unless that packet is missing; so this is rare, and short.
+//! If the selection is a time window, the first timestamp decides whether to keep them. The PSB+ normally contains the
+//! time before the first instruction, so such events are rare and few.
 
 use std::mem;
 
@@ -110,7 +110,7 @@ impl Early {
 /// outside of the window.
 #[derive(Default)]
 pub(crate) struct EarlyLines {
-    /// Where the lines begin in the text, until the first timestamp arrives.
+    /// Offset of the lines in the text, until the first timestamp arrives.
     begin: Option<usize>,
     /// Instructions in these lines, and instructions dropped.
     instructions: u64,

@@ -12,7 +12,7 @@ use hodo_symbols::debug_references;
 
 use crate::Files;
 
-/// Where to search for files.
+/// The places to search for files.
 #[derive(Clone, Debug, Default)]
 pub struct FileSearchPaths {
     /// Root folder of the traced system's files.
@@ -83,7 +83,7 @@ impl FileSearchPaths {
                     let (debug, shared) = self.debug(files, path, bytes);
                     return Found { bytes, problem: None, debug, shared };
                 }
-                Ok(_) => problem = "the file is not the one that ran: its build id differs".to_owned(),
+                Ok(_) => problem = "the file is not the executed one: its build id differs".to_owned(),
                 // Report the path only: an entry in the cache is optional.
                 Err(error) if index == 0 && by_path.is_some() => {
                     problem = format!("{}: {error}", path.display());

@@ -24,7 +24,7 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     open: bool,
     /// Events before the segment's first timestamp, which decides whether they are selected.
     early: Early,
-    /// Whether blocks are joined to runs, at present.
+    /// Whether blocks are currently joined to runs.
     joins: bool,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
@@ -83,7 +83,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
         if self.run.instructions >= LONG {
-            self.tell_run();
+            self.report_run();
         }
         self.begin_run(arrival(block.start, block.label));
         self.run.instructions += executed.lengths.len() as u64;
@@ -96,7 +96,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     #[inline]
     fn begin_run(&mut self, at: Arrival) {
         if self.run.instructions == 0 || self.run.at.function != at.function {
-            self.tell_run();
+            self.report_run();
             self.run.at = at;
         }
     }
@@ -109,13 +109,13 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             self.run.end = end();
         }
         if self.run.transfer != Transfer::None {
-            self.tell_run();
+            self.report_run();
         }
     }
 
     /// Reports the pending run, if any.
     #[inline]
-    fn tell_run(&mut self) {
+    fn report_run(&mut self) {
         if self.run.instructions > 0 {
             self.filter.ran(self.run.instructions);
             let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } =
@@ -137,7 +137,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         !self.fresh && self.open && self.filter.wanted && !self.filter.numbers_instructions()
     }
 
-    /// Returns whether the next timestamp neither is the first one nor begins anything.
+    /// Returns whether the next timestamp only advances the time: it is not the first one, and opens no window.
     #[inline]
     fn goes_on(&self) -> bool {
         self.filter.now.is_some() && self.is_direct()
@@ -160,7 +160,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         let goes_on = self.goes_on();
         self.filter.time(now);
         if !(goes_on && self.filter.open) {
-            return self.time_anew();
+            return self.update_window();
         }
         if let Some(clock) = self.clock() {
             self.taker.take(self.filter.context, FlowEvent::Time(clock));
@@ -168,7 +168,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 
     /// Handles a timestamp that may open or close the window.
-    fn time_anew(&mut self) {
+    fn update_window(&mut self) {
         let was_open = std::mem::replace(&mut self.open, self.filter.open);
         let opens = self.open;
         if was_open && !opens {
@@ -245,7 +245,7 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
     }
 
     fn end_segment(&mut self) {
-        self.tell_run();
+        self.report_run();
         self.joins = false;
         if self.fresh && !self.open {
             return self.early.clear();
@@ -297,7 +297,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         graph: &Graph<'_, L>,
         until: Option<Tsc>,
     ) {
-        self.tell_run();
+        self.report_run();
         // The timestamp may also be outside of the window.
         let goes_on = until.filter(|&until| self.goes_on() && self.filter.wants(until));
         let time = self.clock.zip(goes_on).map(|(clock, until)| clock.nanos(until));
@@ -316,7 +316,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
     }
 
     fn state(&mut self) -> Option<u32> {
-        self.tell_run();
+        self.report_run();
         if self.takes_paths() { self.taker.state() } else { None }
     }
 
@@ -334,13 +334,13 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
     }
 
     fn forget(&mut self) {
-        self.tell_run();
+        self.report_run();
         self.taker.forget();
     }
 
     #[inline(always)]
     fn event(&mut self, event: Event) {
-        self.tell_run();
+        self.report_run();
         match event {
             // The most frequent event.
             Event::Time(now) => self.time(now),

@@ -49,17 +49,17 @@ pub struct RawInput {
 /// Options for opening an input.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where to search for the traced system's files.
+    /// The places to search for the traced system's files.
     pub places: FileSearchPaths,
     /// Files of the traced system's kernel.
     pub kernel: KernelFiles,
-    /// Where the code of its guests is.
+    /// The location of its guests' code.
     pub guests: GuestFiles,
     /// Threads to select; all if empty.
     pub tids: Vec<u32>,
     /// Processes to select; all if empty.
     pub pids: Vec<u32>,
-    /// Names of threads to look at; all where empty.
+    /// Names of threads to select; all if empty.
     pub comms: Vec<String>,
     /// Clock frequency in Hz for CTF traces that describe no clock.
     pub clock_frequency: Option<u64>,
@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-/// Threads that had one of some names at any time; `None` where no names are asked for.
+/// Returns the threads that had one of these names at any time; `None` if no names are requested.
 fn named(recording: &Recording<'_>, comms: &[String]) -> Option<BTreeSet<Thread>> {
     let of = |sideband: &Sideband<'_>| match sideband.kind {
         SidebandKind::Comm { name, .. } => {
@@ -131,7 +131,7 @@ impl std::error::Error for OpenError {}
 pub struct FlowTrace<'f> {
     /// The content of the input.
     pub recording: Recording<'f>,
-    /// Where the code comes from.
+    /// The files that the code was mapped from.
     pub modules: Modules<'f>,
     /// The selected streams of trace.
     pub tracks: Vec<TraceStream<'f>>,
@@ -227,7 +227,7 @@ impl<'f> FlowTrace<'f> {
         Some(match reason {
             _ if self.recording.config.no_branches => "it was recorded without branches".to_owned(),
             Some(gap) => format!("the first gap: {gap}"),
-            None => "tracing was off, or nothing of what was asked for is in it".to_owned(),
+            None => "tracing was off, or the selection contains no code".to_owned(),
         })
     }
 

@@ -13,12 +13,12 @@ use crate::{
     segments::decode_chunks, selection_filter::SelectionFilter,
 };
 
-/// How to read an experiment.
+/// The settings for reading an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
     /// Number of threads that decode.
     pub threads: usize,
-    /// How much to decode at a time.
+    /// Size of the chunks.
     pub chunk_size: ChunkSize,
     /// Time window to select; everything if `None`.
     pub window: Option<Window>,
@@ -26,7 +26,7 @@ pub struct Reading<'a> {
     pub numbers: Option<&'a Numbers>,
     /// Parts of the threads to select, which need `numbers`; everything if `None`.
     pub spans: Option<&'a Spans>,
-    /// Whether to memoize the effect of packets, which is faster and doesn't change any result.
+    /// Whether to memoize the effect of packets, which is faster and does not change the results.
     pub memo: bool,
 }
 
@@ -188,7 +188,7 @@ pub(crate) trait ThreadSink {
 struct Folder<'a, A: FastFlow> {
     analysis: &'a A,
     stints: Vec<ThreadSlice<A::Partial>>,
-    /// Memoized paths, while no thread slice has them.
+    /// The memoized paths, except while a thread slice borrows them.
     memory: A::Memory,
 }
 

@@ -11,8 +11,8 @@ use std::{
 use hodo_code::{AddressSpace, Content, Origin};
 use hodo_symbols::{JitDump, JitRecordKind, Module, perf_map};
 
-/// Budget per function for pieces of overlapping functions: real files need few, and a file beyond that is not worth
-/// its time.
+/// Budget per function for pieces of overlapping functions: real files need few, and a file beyond that is rejected
+/// because it would take too long.
 const PIECES: usize = 64;
 
 /// All functions of run-time compilers.
@@ -102,7 +102,7 @@ impl<'f> Generated<'f> {
             budget = match self.place(pid, range.clone(), content.origin, time, budget) {
                 Some(budget) => budget,
                 None => {
-                    problem = Some("its functions overlap too much to be told apart".to_owned());
+                    problem = Some("too many of its functions overlap".to_owned());
                     break;
                 }
             };
@@ -128,7 +128,7 @@ impl<'f> Generated<'f> {
             budget = match self.place(pid, range, origin, 0, budget) {
                 Some(budget) => budget,
                 None => {
-                    let problem = "its functions overlap too much to be told apart".to_owned();
+                    let problem = "too many of its functions overlap".to_owned();
                     return (row.module(name), Some(problem));
                 }
             };

@@ -25,10 +25,10 @@ use crate::{
     modules::{Module, joined},
 };
 
-/// Where the code of guests is, as given by the user.
+/// The location of guests' code, as given by the user.
 #[derive(Clone, Debug, Default)]
 pub struct GuestFiles {
-    /// Whether it is what the hypervisor's process has at the same addresses.
+    /// Whether guests run the code of the hypervisor's process at the same addresses.
     pub in_host: bool,
     /// A folder with the root of each guest, in a subfolder named by the pid of the process that runs it.
     pub mount: Option<PathBuf>,

@@ -37,10 +37,10 @@ pub struct Info {
     pub sideband: Vec<(&'static str, u64)>,
     /// Code contained in the recording.
     pub kept_code: KeptCode,
-    /// What each thread actually executed, as counted by the emulator.
+    /// Exact counts of each thread, by the emulator.
     #[serde(serialize_with = "truth")]
     pub truth: Vec<Truth>,
-    /// What each virtual processor actually executed, if a whole machine was recorded.
+    /// Exact counts of each virtual processor, if a whole machine was recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpu_truth: Vec<CpuTruth>,
     /// Programs that ran without being traced.
@@ -130,7 +130,7 @@ pub struct Stream {
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// Where the bytes of a module's code come from.
+/// The source of a module's code bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {

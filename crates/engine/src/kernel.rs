@@ -128,7 +128,7 @@ impl<'f> Kernel<'f> {
 
     fn add_symbols(&mut self, mut entries: Vec<KernelEntry<'f>>) {
         if entries.iter().all(|entry| entry.address == 0) {
-            self.problems.push("kallsyms hides its addresses: copy it as root".to_owned());
+            self.problems.push("kallsyms has no addresses: copy it as root".to_owned());
             return;
         }
         let underscores = |name: &[u8]| name.iter().take_while(|&&byte| byte == b'_').count();
@@ -150,14 +150,14 @@ impl<'f> Kernel<'f> {
         let name = String::from_utf8_lossy(image.name);
         let reference = REFERENCES.into_iter().find(|reference| name.ends_with(reference));
         let Some(linked) = reference.and_then(|reference| symbol_address(vmlinux, reference)) else {
-            self.problems.push("vmlinux has no symbol by which to place it".to_owned());
+            self.problems.push("vmlinux has no symbol that determines its run-time address".to_owned());
             self.vmlinux = None;
             return;
         };
         let shift = image.file_offset.wrapping_sub(linked);
         if self.code.is_empty() {
             self.add_code(vmlinux, shift);
-            let doubt = "the kernel changes its code when it boots, so that it is not quite that of vmlinux";
+            let doubt = "the kernel modifies its code at boot, so it differs from vmlinux in places";
             self.problems.push(doubt.to_owned());
         }
     }

@@ -1,4 +1,4 @@
-//! From files to results: opens inputs, plans chunks, folds them on all cores, merges in order.
+//! Computes results from files: opens inputs, plans chunks, folds them on all cores, merges in order.
 //!
 //! ```text
 //! paths ──Files──► bytes ──format──► Recording ──FlowTrace──► streams, programs, modules

@@ -62,7 +62,7 @@ impl<'f> Module<'f> {
     }
 }
 
-/// All modules of an experiment. Module 0 stands for code without a known mapping.
+/// All modules of an experiment. The modules by number; module 0 stands for code without a known mapping.
 #[derive(Debug)]
 pub struct Modules<'f> {
     modules: Vec<Module<'f>>,
@@ -166,9 +166,9 @@ impl<'f> Modules<'f> {
             (false, None) if is_image(mapping) => {
                 Some("record with perf record --kcore, or name a copy with --kcore or --vmlinux".to_owned())
             }
-            (false, None) => Some(
-                "a module's file does not tell where its code was put; a copy of kcore has it".to_owned(),
-            ),
+            (false, None) => {
+                Some("a module's file does not contain its run-time address; a copy of kcore does".to_owned())
+            }
         };
         (Module::new(name, source, problem), self.kernel.symbols(name, ranges, image))
     }
@@ -343,8 +343,8 @@ impl<'f> Modules<'f> {
         Err(alike.into_iter().take(SHOWN).map(|(_, name)| name).collect())
     }
 
-    /// The functions whose name is what a pattern with `*` for any text says, demangled or as the file has it; which may
-    /// end in `@` and the name of the module's file.
+    /// Returns the functions whose name, demangled or as in the file, matches a pattern in which `*` matches any text.
+    /// The pattern may end in `@` and the name of the module's file.
     pub fn functions_like(&self, pattern: &str) -> Vec<FunctionId> {
         let (names, file) =
             pattern.rsplit_once('@').map_or((pattern, None), |(names, file)| (names, Some(file)));
@@ -354,14 +354,14 @@ impl<'f> Modules<'f> {
         self.all_functions(file).filter(|(_, function)| is_like(function)).map(|(id, _)| id).collect()
     }
 
-    /// Names of functions that differ least from one.
+    /// Returns the names of the functions that are most similar to `name`.
     pub fn functions_near(&self, name: &str) -> Vec<String> {
         const SHOWN: usize = 3;
         let names = self.all_functions(None).map(|(_, function)| function.name().into_owned());
         latency::nearest_of(name, names, SHOWN)
     }
 
-    /// All functions, of the modules whose file has a name, if one is given.
+    /// Returns all functions; if `file` is given, only those of modules with this file name.
     fn all_functions(
         &self,
         file: Option<&str>,
@@ -374,8 +374,8 @@ impl<'f> Modules<'f> {
         })
     }
 
-    /// The modules and offsets in their files at which code of a line of source begins, of the files whose path ends in
-    /// `file`.
+    /// Returns the module and file offset of each place where code of a source line begins. `file` is the end of the
+    /// source file's path.
     pub fn places_of_line(&self, file: &str, line: u32) -> Vec<(u32, u64)> {
         let modules = self.symbols.modules().iter().zip(0..);
         let places = modules.flat_map(|(module, index)| {

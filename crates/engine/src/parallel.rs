@@ -26,7 +26,7 @@ pub(crate) fn share(left: u64, threads: usize, limits: RangeInclusive<u64>) -> u
     (left / (HALVES * threads.max(1) as u64)).min(*limits.end()).max(*limits.start())
 }
 
-/// The results that a job has handed over.
+/// The results that a job has delivered.
 struct Delivery<R> {
     /// The thread that runs the job.
     thread: usize,

@@ -54,14 +54,14 @@ struct Gathered<'s> {
     /// Whether to report where calls begin.
     begins: bool,
     stints: Vec<ThreadSlice>,
-    /// Memoized paths, while no thread slice has them.
+    /// The memoized paths, except while a thread slice borrows them.
     paths: Paths,
 }
 
 impl Gathered<'_> {
     /// Size from which a part is handed over early: larger than most chunks, so that only exceptional ones wait until
     /// they are due.
-    const MUCH: usize = 1 << 16;
+    const EARLY_SIZE: usize = 1 << 16;
 
     /// Lends the memoized paths to the last thread slice, or takes them back.
     fn exchange(&mut self) {
@@ -70,11 +70,11 @@ impl Gathered<'_> {
         }
     }
 
-    /// Returns the calls so far once they exceed [`Self::MUCH`].
+    /// Returns the calls so far once they exceed [`Self::EARLY_SIZE`].
     #[inline]
     fn part(&mut self) -> Option<Vec<ThreadSlice>> {
         let [ThreadSlice { context, since, part, seen }] = &mut self.stints[..] else { return None };
-        let part = part.take(Self::MUCH, || self.spares.take())?;
+        let part = part.take(Self::EARLY_SIZE, || self.spares.take())?;
         Some(vec![ThreadSlice { context: *context, since: *since, part, seen: *seen }])
     }
 
@@ -302,7 +302,7 @@ impl NthCalls {
     pub fn never_made(&self, experiment: &FlowTrace<'_>) -> Refusal {
         let name = experiment.modules.names(self.function).0;
         Refusal(match (*self.numbers.start(), *self.numbers.end()) {
-            (1, u64::MAX) => format!("--call: {name} is never called in what was recorded"),
+            (1, u64::MAX) => format!("--call: {name} is never called in the recording"),
             (from, _) => format!(
                 "--call: no thread calls {name} {from} times; leave out # to see how often it is called"
             ),

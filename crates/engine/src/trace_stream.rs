@@ -27,7 +27,7 @@ pub struct TraceStream<'f> {
     pub thread: Option<Thread>,
     /// The CPU, for a stream of a CPU.
     pub cpu: Option<u32>,
-    /// Which thread runs from which tick on. The context is an index into the experiment's threads.
+    /// The running thread by start tick; the context is an index into the experiment's threads.
     pub(crate) schedule: Vec<Switch>,
     pub(crate) runs: Vec<Run<'f>>,
 }
@@ -52,7 +52,7 @@ impl Chunk {
     }
 }
 
-/// How much of a trace to decode at a time.
+/// The size of the chunks that are decoded at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkSize {
     /// About this number of bytes.

@@ -1,4 +1,5 @@
-//! Which clock the times of a trace are of, as far as the format says: whether two traces have one clock.
+//! Identifies the clock of a trace's times, as far as the format records it, to detect that two traces have the same
+//! clock.
 
 use std::fmt;
 
@@ -15,20 +16,20 @@ use crate::{
 /// A kind of clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClockKind {
-    /// The format does not say.
+    /// The format does not record it.
     #[default]
     Unknown,
     /// A clock of the kernel, by its number for `clock_gettime(2)`: 1 is `CLOCK_MONOTONIC`.
     Posix(u32),
-    /// What perf uses where nothing else is asked for, and ftrace's clock `perf`: the kernel's `sched_clock`.
+    /// The kernel's `sched_clock`: perf's default clock, and ftrace's clock `perf`.
     Perf,
-    /// Another one of ftrace's clocks, by name.
+    /// Another of ftrace's clocks, by name.
     Ftrace(String),
     /// The processor's time-stamp counter.
     Tsc,
-    /// Time of an emulated processor, which no other clock follows.
+    /// The virtual time of an emulated processor, which is unrelated to any other clock.
     Virtual,
-    /// A clock of which the format knows no more than a name.
+    /// A clock of which only the name is known.
     Named(String),
 }
 
@@ -54,10 +55,10 @@ impl fmt::Display for ClockKind {
     }
 }
 
-/// How times follow the time-stamp counter: `shown = (ticks * multiplier) >> shift + zero`.
+/// The conversion of time-stamp counter ticks to times: `time = ((ticks * multiplier) >> shift) + zero`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TscScale {
-    /// Nanoseconds a tick, times `2^shift`.
+    /// Nanoseconds per tick, times `2^shift`.
     pub multiplier: u64,
     /// Bits.
     pub shift: u64,
@@ -65,25 +66,25 @@ pub struct TscScale {
     pub zero: i128,
 }
 
-/// A clock, as far as a format says which one it is.
+/// A clock, as far as a format identifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClockIdentity {
     /// What it is.
     pub kind: ClockKind,
     /// The host's name.
     pub host: Option<String>,
-    /// What tells clocks of one kind apart: LTTng's UUID of the boot, a CTF clock's own.
+    /// Identifies a clock among those of its kind: LTTng's UUID of the boot, or a CTF clock's own identifier.
     pub uid: Option<String>,
-    /// Where the clock's zero lies, in nanoseconds from 1970.
+    /// The time of the clock's zero, in nanoseconds since 1970.
     pub unix_zero: Option<i128>,
-    /// What times show at the clock's zero, in nanoseconds.
+    /// The timestamp at the clock's zero, in nanoseconds.
     pub shown_zero: i128,
-    /// How times follow the time-stamp counter.
+    /// The conversion from the time-stamp counter, if known.
     pub tsc: Option<TscScale>,
 }
 
 impl ClockIdentity {
-    /// The clock of a recording of control flow.
+    /// Returns the clock of a recording of control flow.
     pub fn of_recording(recording: &Recording<'_>) -> ClockIdentity {
         let mut identity = recording.clock_identity.clone();
         identity.tsc = recording.config.clock.map(TscScale::of);
@@ -94,7 +95,7 @@ impl ClockIdentity {
         identity
     }
 
-    /// The clock of a trace of events.
+    /// Returns the clock of a trace of events.
     pub fn of_trace(trace: &Trace<'_>) -> ClockIdentity {
         match &trace.clock_identity {
             Some(identity) => identity.clone(),
@@ -102,7 +103,7 @@ impl ClockIdentity {
         }
     }
 
-    /// The clock that the metadata of a CTF trace describes.
+    /// Returns the clock that the metadata of a CTF trace describes.
     fn of_class(class: &TraceClass) -> ClockIdentity {
         let used = class.streams.values().find_map(|stream| stream.clock);
         let Some(clock) = class.clocks.get(used.unwrap_or(0)).filter(|_| !class.has_implied_clock) else {
@@ -118,14 +119,15 @@ impl ClockIdentity {
             kind,
             host: class.environment_text("hostname").map(str::to_owned),
             uid: clock.uid.clone(),
-            // An origin of 1970 without an offset is a default, and places nothing.
+            // An origin of 1970 without an offset is a default value and not the clock's real origin.
             unix_zero: (clock.unix && shown_zero != 0).then_some(shown_zero),
             shown_zero,
             tsc: None,
         }
     }
 
-    /// The clock of a buffer of ftrace, on a system that calls itself this; the scale is that of `x86-tsc`.
+    /// Returns the clock of an ftrace buffer; `system` is the output of `uname -a`, and `tsc` the conversion of clock
+    /// `x86-tsc`.
     pub(crate) fn of_ftrace(
         clock: &ClockClass,
         system: Option<&str>,

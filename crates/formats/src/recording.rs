@@ -29,12 +29,12 @@ pub struct Recording<'a> {
     pub facts: Vec<(&'static str, String)>,
     /// Data missing from the recording.
     pub loss: Vec<Loss>,
-    /// Which clock its times are of.
+    /// The clock of its times.
     pub clock_identity: ClockIdentity,
 }
 
 impl<'a> Recording<'a> {
-    /// Makes all of its times this much later, in nanoseconds.
+    /// Shifts all of its times, in nanoseconds.
     pub fn shift(&mut self, nanos: i64) {
         let later = |time: &mut Nanos| time.0 = time.0.wrapping_add_signed(nanos);
         self.config.clock = self.config.clock.map(|clock| clock.shifted(nanos));

@@ -15,7 +15,7 @@ pub struct Cpu {
     pub stepping: u8,
 }
 
-/// The trace settings that its packets do not carry.
+/// The trace settings that are not in the packets.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
     /// The processor, if known; it decides which errata apply.

@@ -40,7 +40,7 @@ pub enum FlowInterest {
     Numbered,
 }
 
-/// What an analysis reads.
+/// The items that an analysis reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interest<'a> {
     /// Kinds of events, and the positions of the fields that the analysis reads.
@@ -98,7 +98,7 @@ impl<'a> Interest<'a> {
     }
 }
 
-/// What is known at the start of a task.
+/// The context of a task at its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start<'a> {
     /// The variable parts of event names (such as `openat` in `syscall_entry_openat`), indexed by
@@ -121,7 +121,7 @@ pub struct Selection {
     pub comms: Vec<String>,
     /// CPUs; empty for all.
     pub cpus: Vec<u32>,
-    /// Only executions of these functions, where given.
+    /// If given, only executions of these functions.
     pub root: Option<Root>,
 }
 
@@ -142,7 +142,7 @@ impl Selection {
     }
 }
 
-/// What [`Analysis::finish`] can look up.
+/// The context for [`Analysis::finish`].
 #[derive(Clone)]
 pub struct FinishContext<'a> {
     /// See [`Start::names`].
@@ -157,7 +157,7 @@ pub struct FinishContext<'a> {
     pub base: Option<&'a AnyPartial>,
     /// Functions and source lines of executed code.
     pub sources: &'a dyn Sources,
-    /// Of control flow, the process and the thread of each partial, in their order.
+    /// For control flow, the process and the thread of each partial, in order.
     pub flow_threads: &'a [(u32, u32)],
 }
 
@@ -196,8 +196,8 @@ pub trait Analysis: Send + Sync + 'static {
     /// The result of folding some items. It is sent between threads, processes and machines.
     type Partial: Send + Sync + Serialize + DeserializeOwned + 'static;
 
-    /// What the analysis reads. `fold` must accept items outside this interest: another analysis of the pass may
-    /// request them.
+    /// Returns the items that the analysis reads. `fold` must accept items outside this interest: another analysis of
+    /// the pass may request them.
     fn interest(&self) -> Interest<'_>;
 
     /// The partial of a task before its first item. Earlier state is unknown, unless the task starts the trace.

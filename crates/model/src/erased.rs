@@ -20,7 +20,8 @@ pub trait AnyAnalysis: Send + Sync {
     fn begin(&self, start: &Start<'_>) -> AnyPartial;
     /// Folds events; see [`Analysis::fold`].
     fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>);
-    /// Folds one item; see [`Analysis::fold`]. Use it for items that are rare.
+    /// Folds one item; see [`Analysis::fold`]. Slower per item than [`fold`](AnyAnalysis::fold), so only for rare
+    /// items.
     fn fold_item(&self, partial: &mut AnyPartial, item: Item<'_>);
     /// See [`Analysis::merge`].
     fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial;

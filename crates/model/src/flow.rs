@@ -40,7 +40,7 @@ pub struct Arrival {
     pub place: Place,
 }
 
-/// How straight-line code ends.
+/// The kind of the last instruction of straight-line code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum End {
     /// Falls through to the next instruction. Also used if the code did not run to its end.
@@ -137,7 +137,7 @@ pub struct Run {
     pub at: Arrival,
     /// The number of instructions, all of one function.
     pub instructions: u64,
-    /// What the last instruction does to the call stack.
+    /// The effect of the last instruction on the call stack.
     pub transfer: Transfer,
     /// The address after the last instruction, if it is a call.
     pub end: u64,

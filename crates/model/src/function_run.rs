@@ -14,7 +14,7 @@ pub struct FunctionRun {
     pub begins: u32,
     /// Instructions up to the end of this run, including those of the preceding runs in the batch.
     pub until: u32,
-    /// What the last instruction does to the call stack.
+    /// The effect of the last instruction on the call stack.
     pub transfer: Transfer,
     /// The address after the last instruction, if it is a call.
     pub end: u64,
@@ -53,7 +53,7 @@ impl FunctionRun {
         Run { at: self.arrival(functions), instructions: (until - before).into(), transfer, end }
     }
 
-    /// Where the run begins.
+    /// The address at which the run begins.
     #[inline]
     pub fn arrival(&self, functions: &impl Numbering) -> Arrival {
         Arrival { address: self.start, function: functions.function(self.function()), place: self.place() }

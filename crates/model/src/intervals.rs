@@ -1,4 +1,4 @@
-//! Intervals: what `latency` measures, whatever they come from.
+//! The intervals that `latency` measures, from any source.
 //!
 //! ```text
 //! calls of a function ─┐
@@ -10,14 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FunctionId, Period};
 
-/// Which instruction a pattern is of.
+/// A pattern of instructions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// A repeat or lock prefix that the instruction has; any or none where it is `None`.
+    /// The required repeat or lock prefix; `None` matches any or no prefix.
     pub prefix: Option<Prefix>,
-    /// The mnemonic in lower case, without a suffix for the size: `pushf` is `pushfq`, too. `*` is any.
+    /// The mnemonic in lower case. It may omit the size suffix: `pushf` also matches `pushfq`. `*` matches any.
     pub mnemonic: String,
-    /// Operands as `hodo script --insns --fields insn` writes them, with `*` for any text; any where there are none.
+    /// Operands as `hodo script --insns --fields insn` prints them, in which `*` matches any text; an empty list
+    /// matches any operands.
     pub operands: Vec<String>,
 }
 
@@ -32,18 +33,18 @@ pub enum Prefix {
     Lock,
 }
 
-/// A place in a stream of control flow.
+/// A position in a stream of control flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Marker {
-    /// Instructions that run directly one after the other have run; at most [`Marker::LONGEST`].
+    /// After consecutive instructions, at most [`Marker::LONGEST`].
     Instructions(Vec<Pattern>),
-    /// The first instruction of a function is about to run.
+    /// Before the first instruction of a function.
     Entry(FunctionId),
-    /// A return instruction of a function has run.
+    /// After a return instruction of a function.
     Exit(FunctionId),
-    /// The instruction at a virtual address is about to run.
+    /// Before the instruction at a virtual address.
     Address(u64),
-    /// The instruction at an offset in the file of a module is about to run.
+    /// Before the instruction at an offset in the file of a module.
     Code {
         /// Index of the module in the experiment.
         module: u32,
@@ -53,51 +54,51 @@ pub enum Marker {
 }
 
 impl Marker {
-    /// Instructions of the longest sequence.
+    /// Maximum number of instructions of a sequence.
     pub const LONGEST: usize = 16;
-    /// Instructions of all sequences of a question together.
+    /// Maximum total number of instructions of all sequences of a request.
     pub const MOST_INSTRUCTIONS: usize = 64;
 }
 
-/// Which begin an end belongs to, where several went before.
+/// The rule that pairs an end with one of several begins before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Nesting {
-    /// The newest that has no end yet, as of brackets.
+    /// With the newest begin that has no end yet, like brackets.
     #[default]
     Nested,
-    /// The first: those behind it, until the end, only repeat it.
+    /// With the first begin; begins between it and the end are ignored.
     First,
-    /// The last: those before it have no end.
+    /// With the last begin; earlier begins have no end.
     Last,
 }
 
 impl Intervals {
-    /// Whether they are of software events, and not of control flow.
+    /// Returns whether they are intervals of software events, not of control flow.
     pub fn are_of_events(&self) -> bool {
         matches!(self, Intervals::Period(_) | Intervals::Syscalls(_) | Intervals::Interrupts(_))
     }
 }
 
-/// What intervals are of.
+/// The kind of intervals to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Intervals {
     /// The executions of each function, from call to return.
     Functions,
-    /// Those of one function.
+    /// The executions of one function.
     Function(FunctionId),
-    /// From one of some markers to one of others, of the same thread.
+    /// From one of the markers in `from` to one in `to`, in the same thread.
     Markers {
-        /// Where they begin.
+        /// Markers of begins.
         from: Vec<Marker>,
-        /// Where they end.
+        /// Markers of ends.
         to: Vec<Marker>,
-        /// Which belong together.
+        /// The rule that pairs begins and ends.
         nesting: Nesting,
     },
     /// From one software event to another.
     Period(Period),
-    /// System calls with a name, of a kernel's events.
+    /// System calls with this name, from kernel events.
     Syscalls(String),
-    /// Runs of the handler of the interrupt with a number, of a kernel's events.
+    /// Runs of the handler of the interrupt with this number, from kernel events.
     Interrupts(u32),
 }

@@ -1,4 +1,4 @@
-//! What a recording or its decoding lost, and where.
+//! Losses: missing parts of a recording or of its decoding.
 
 use std::ops::Range;
 

@@ -31,7 +31,7 @@ pub struct Takes {
     pub events: bool,
     /// `--function` and `--syscall`: its rows can begin at the executions of a function.
     pub root: bool,
-    /// What intervals are of.
+    /// The kind of intervals.
     pub intervals: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Parameters {
     pub every: Option<Every>,
     /// The period to measure.
     pub period: Option<Period>,
-    /// What intervals are of.
+    /// The kind of intervals.
     pub intervals: Option<Intervals>,
     /// Whether the partial serves this view and selection only. A cheaper analysis with the same table will do then.
     pub alone: bool,

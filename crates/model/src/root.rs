@@ -1,26 +1,26 @@
-//! Where call paths begin: at the executions of a function, or of a system call.
+//! The root of call paths: the executions of a function, or of a system call.
 
-/// The functions whose executions call paths begin at.
+/// The functions at whose executions call paths begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// The functions with a name, or with one in a module: `NAME@MODULE`.
+    /// The functions with a name; `NAME@MODULE` only in this module.
     Function(String),
-    /// The kernel's functions that do the work of a system call, such as `__x64_sys_mmap` of `mmap`; of any where the
-    /// name is empty.
+    /// The kernel's functions that implement a system call, such as `__x64_sys_mmap` for `mmap`; an empty name matches
+    /// any system call.
     SystemCall(String),
 }
 
-/// What the kernel's functions of system calls begin with: `SYSCALL_DEFINE` of x86 and arm64, and of kernels before
-/// 4.17.
+/// Prefixes of the kernel's functions that implement system calls: `SYSCALL_DEFINE` on x86 and arm64, and in kernels
+/// before 4.17.
 const PREFIXES: [&str; 6] =
     ["__x64_sys_", "__ia32_sys_", "__ia32_compat_sys_", "__arm64_sys_", "__se_sys_", "sys_"];
 
 impl Root {
-    /// Whether a function of a module is one.
+    /// Returns whether a function of a module is a root.
     pub fn is(&self, function: &str, module: &str) -> bool {
         match self {
             Root::Function(name) => {
-                // Demangled names may have parameters, which people leave out.
+                // Demangled names may have parameters, which users omit.
                 let is = |name: &str| {
                     function.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
                 };
@@ -28,7 +28,7 @@ impl Root {
                 is(name) || name.rsplit_once('@').is_some_and(with_module)
             }
             Root::SystemCall(name) => {
-                // Other functions than system calls begin with `sys_` too.
+                // Functions that are not system calls begin with `sys_` too.
                 let any = |prefix: &str| prefix.starts_with("__") && function.starts_with(prefix);
                 match name.as_str() {
                     "" => PREFIXES.iter().any(|prefix| any(prefix)),
@@ -38,7 +38,7 @@ impl Root {
         }
     }
 
-    /// The name that people gave.
+    /// Returns the name as given by the user.
     pub fn name(&self) -> &str {
         match self {
             Root::Function(name) | Root::SystemCall(name) => name,

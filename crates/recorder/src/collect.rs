@@ -38,7 +38,7 @@ pub(crate) struct Collected {
     code: Vec<Vec<u8>>,
     /// Threads that continued after the recording ended.
     running: BTreeSet<(u32, u32)>,
-    /// What could not be read from the spool.
+    /// Messages about unreadable parts of the spool.
     unreadable: Vec<String>,
 }
 
@@ -244,21 +244,19 @@ fn with_code(
     with_code.into_iter()
 }
 
-/// What is missing from a thread's trace; `goes_on`: the thread still runs.
+/// Returns messages about the missing parts of a thread's trace; `goes_on`: the thread still runs.
 fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
     let who = format!("thread {}", record.tid);
     match record {
-        ThreadRecord { stopped: true, .. } => {
-            Some(format!("{who}: there is no room left on the disk; its trace ends early"))
-        }
+        ThreadRecord { stopped: true, .. } => Some(format!("{who}: the disk is full; its trace ends early")),
         ThreadRecord { cut: true, .. } => {
-            Some(format!("{who} was killed while it wrote its trace, which ends a little early"))
+            Some(format!("{who} was killed while its trace was written; the trace ends slightly early"))
         }
         ThreadRecord { surprises: 1.., .. } => Some(format!(
             "{who}: the emulator lost the flow {} times; the trace has gaps there",
             record.surprises
         )),
-        _ if goes_on => Some(format!("{who} went on when the recording ended")),
+        _ if goes_on => Some(format!("{who} was still running when the recording ended")),
         _ => None,
     }
 }

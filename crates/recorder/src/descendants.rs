@@ -14,9 +14,9 @@ use hodo_emulator::Launch;
 use crate::supervise::Interrupt;
 
 /// Interval between checks.
-const NAP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Waits without a message for processes that end within this time.
-const SILENCE: Duration = Duration::from_millis(300);
+const QUIET_TIME: Duration = Duration::from_millis(300);
 /// The number of checks, one per millisecond, until the program that a process executes is known.
 const EXECUTIONS: u32 = 1000;
 /// The maximum length of the emulator's options; paths are shorter.
@@ -32,7 +32,7 @@ pub(crate) fn wait(spool: &Path, interrupt: &Interrupt, notice: &dyn Fn(&str)) -
         if running.is_empty() || interrupt.happened() {
             return running;
         }
-        if silent && start.elapsed() >= SILENCE {
+        if silent && start.elapsed() >= QUIET_TIME {
             silent = false;
             let who = match running.len() {
                 1 => "a process that it started goes".to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn wait(spool: &Path, interrupt: &Interrupt, notice: &dyn Fn(&str)) -
                 "the command has ended; {who} on and will be recorded to the end. Ctrl-C ends the recording now"
             ));
         }
-        thread::sleep(NAP);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

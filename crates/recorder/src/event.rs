@@ -48,7 +48,7 @@ impl Event {
         }
     }
 
-    /// Parses an event whose terms change `default`; returns the text after its second slash as well.
+    /// Parses an event whose terms modify `default`; also returns the text after its second slash.
     pub(crate) fn parse_with_modifier(text: &str, default: Event) -> Result<(Event, String), Error> {
         let wrong = |reason: String| Error::Event { event: text.to_owned(), reason };
         let rest =

@@ -105,7 +105,7 @@ fn in_file(path: &Path, place: &str, end: Option<&str>) -> Result<Range<u64>, St
     };
     match end > range.start {
         true => Ok(range.start..end),
-        false => Err(format!("the size of {place} is not known; give one: filter {place} / SIZE @ {name}")),
+        false => Err(format!("the size of {place} is unknown; give one: filter {place} / SIZE @ {name}")),
     }
 }
 

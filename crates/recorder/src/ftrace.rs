@@ -34,7 +34,7 @@ const BUFFER: u64 = 8 << 20;
 /// The fill level at which a buffer is read, in percent.
 const WATERMARK: &str = "25";
 /// The longest wait for data before a reader checks whether the program has ended.
-const NAP: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const POLL_INTERVAL: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     if request.filter.is_some() || request.snapshot.is_some() || request.overflow.is_some() {
@@ -182,7 +182,7 @@ impl Instance {
         for event in &request.events {
             self.write("set_event", event).map_err(|error| {
                 let reason = format!(
-                    "{error}; `available_events` of tracefs lists what there is, such as sched:sched_switch"
+                    "{error}; `available_events` in tracefs lists the events, such as sched:sched_switch"
                 );
                 Error::Event { event: event.clone(), reason }
             })?;
@@ -301,7 +301,7 @@ impl CpuReader {
         let mut page = vec![0; 1 << 16];
         while !ended.load(Ordering::Relaxed) {
             let mut wait = [PollFd::new(&self.pipe, PollFlags::IN)];
-            match poll(&mut wait, Some(&NAP)) {
+            match poll(&mut wait, Some(&POLL_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => self.drain(&mut page, false)?,
                 Err(error) => return Err(error.into()),

@@ -187,7 +187,8 @@ impl Error {
 /// Runs a command and records it. Messages for the user during the recording go to `notice`, one sentence each.
 ///
 /// # Errors
-/// What is missing, wrong in the request, or can't be written. A failed command is no error but an [`Outcome::status`].
+/// If a requirement is missing, the request is wrong, or a file can't be written. A failed command is not an error: see
+/// [`Outcome::status`].
 pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     if request.command.is_empty() {
         return Err(Error::NoCommand);

@@ -82,7 +82,7 @@ fn schedule(recorded: &Recorded) -> Vec<Stint> {
     segments.into_iter().map(stint).collect()
 }
 
-/// When a thread ended.
+/// Returns the time at which a thread ended.
 fn exit(recorded: &Recorded, tid: u32, clock: PerfClock) -> u64 {
     let mut exits = recorded.records.iter().filter(|kept| kept.kind == record::EXIT);
     let of_thread = exits.find(|kept| kept.word_from_end(THREAD) >> 32 == u64::from(tid));

@@ -34,7 +34,7 @@ pub enum Error {
         known: u16,
     },
     /// The folder contains no store.
-    #[error("{}: no store is there", .0.display())]
+    #[error("{}: this folder contains no store", .0.display())]
     None(PathBuf),
     /// Another process writes the store.
     #[error("{}: another process writes this store", .0.display())]
@@ -46,7 +46,7 @@ pub enum Error {
     #[error("{0} rows were not flushed")]
     NotFlushed(u64),
     /// A query exceeded this [`Budget`](crate::Budget), in rows.
-    #[error("the query needs more than {0} rows decoded: ask for less time, fewer rows or a coarser picture")]
+    #[error("the query would decode more than {0} rows: request a shorter span, fewer rows or fewer slices")]
     TooMuch(u64),
     /// The caller stopped the query.
     #[error("the query was stopped")]

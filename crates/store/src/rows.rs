@@ -21,7 +21,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Returns the last instant that belongs to the row; the end does not.
+    /// Returns the last instant of the row; its end is exclusive.
     pub(crate) fn last(&self) -> u64 {
         last(self.begin, self.end)
     }

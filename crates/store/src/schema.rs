@@ -73,7 +73,7 @@ pub struct Field {
     pub name: String,
     /// The type of its cells.
     pub kind: Kind,
-    /// The unit of its numbers, such as `ns`; empty for none.
+    /// The unit of its numbers, such as `ns`; empty if there is none.
     pub unit: String,
 }
 

@@ -1,5 +1,5 @@
-//! Writers that are killed, and files that were cut or changed: a store is complete, or says that it is not; what it
-//! answers was put into it; nothing panics.
+//! Tests with killed writers, and with truncated and changed files: a store is complete or reports that it is not,
+//! returns only records that were written, and never panics.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use hodo_store::{
 
 const ROWS: u64 = 30_000;
 const LANES: u64 = 40;
-/// Rows that a writer flushes at once.
+/// Number of rows that a writer flushes at once.
 const RUN: usize = 1_000;
 
 fn schema() -> Schema {
@@ -30,13 +30,13 @@ fn schema() -> Schema {
     }
 }
 
-/// The begin, end, thread and state of a record, by its number.
+/// Returns the begin, end, thread and state of the record with a number.
 fn record(number: u64) -> (u64, u64, u64, u64) {
     let begin = (number * 7919) % (ROWS * 10);
     (begin, begin + number % 1000, number % LANES, number % 5)
 }
 
-/// Writes the records of some numbers.
+/// Writes the records with these numbers.
 fn feed(writer: &Writer, numbers: impl Iterator<Item = u64>) -> Result<(), Error> {
     let mut feed = writer.feed(writer.table(&schema())?);
     for number in numbers {
@@ -54,7 +54,7 @@ fn write(folder: &Path) -> Result<(), Error> {
     writer.finish(2)
 }
 
-/// How many records are in a store; each of them is one that was written, and none comes twice.
+/// Checks that each record in a store was written, and occurs once; returns their number.
 fn check(store: &Store) -> Result<u64, Error> {
     let Some(table) = store.table("states") else { return Ok(0) };
     let all = table.records(&Wanted::ALL, None, usize::MAX, &Budget::default())?;
@@ -81,7 +81,8 @@ fn check_record(store: &Store, found: &Record) {
     assert_eq!(store.name(found.value.unwrap()), Some(&*format!("state {state}")));
 }
 
-/// What may be said of a store that something happened to. A complete one has all.
+/// Checks a damaged store: if it is complete, it has all records. Returns the number of its records; `None` if it can't
+/// be read.
 fn complete_or_not(folder: &Path) -> Option<u64> {
     match Store::open(folder) {
         Err(error) => {
@@ -102,7 +103,7 @@ fn complete_or_not(folder: &Path) -> Option<u64> {
     }
 }
 
-/// Not a test of its own: what the next one starts and kills.
+/// The process that the next test starts and kills; by itself it tests nothing.
 #[test]
 fn a_writer_that_is_killed() {
     if let Some(folder) = env::var_os("HODO_STORE_CRASH") {
@@ -110,7 +111,7 @@ fn a_writer_that_is_killed() {
     }
 }
 
-/// Bytes of the files in a folder.
+/// Returns the size of the files in a folder, in bytes.
 fn bytes_in(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
@@ -145,11 +146,11 @@ fn a_store_whose_writer_was_killed_is_complete_or_built_again() {
                 rows
             }
             Err(Error::None(_)) => 0,
-            // It was killed before it had written the first word of its file.
+            // The writer was killed before it wrote the first word of its file.
             Err(error) => panic!("{error}"),
         };
         assert_eq!(rows % RUN as u64, 0, "runs are whole or not there");
-        // What is there can be gone on with, as long as it was not finished.
+        // An unfinished store can be continued.
         if rows < ROWS && rows > 0 {
             let writer = Writer::append(folder.path()).unwrap().with_run_rows(RUN);
             feed(&writer, rows..ROWS).unwrap();
@@ -162,7 +163,7 @@ fn a_store_whose_writer_was_killed_is_complete_or_built_again() {
     assert!(cut > 0, "some writer was killed in the middle");
 }
 
-/// A folder with a store that was finished, or one that was not.
+/// Writes a store, finished or not, to a new folder.
 fn folder(finished: bool) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let writer = Writer::create(folder.path(), "crash").unwrap().with_run_rows(RUN);
@@ -198,7 +199,7 @@ fn files_that_were_cut_or_changed_are_never_wrong() {
             fs::write(damaged.path().join(name), bytes).unwrap();
             kept += u32::from(complete_or_not(damaged.path()).is_some());
         }
-        // Of a history every byte counts; of a log, what was flushed before.
+        // Every byte of a history is needed; a log keeps the rows that were flushed before the damage.
         assert_eq!(kept > 0, !finished, "{name}: {kept}");
     }
 }
@@ -209,11 +210,11 @@ fn a_log_whose_history_is_there_already_counts_once() {
     let copy = tempfile::tempdir().unwrap();
     fs::write(copy.path().join("growing"), &log).unwrap();
     Writer::append(copy.path()).unwrap().finish(1).unwrap();
-    // As after a crash between the last two steps.
+    // The state after a crash between renaming the history and removing the log.
     fs::write(copy.path().join("growing"), &log).unwrap();
     assert_eq!(complete_or_not(copy.path()), Some(ROWS));
     assert_eq!(Store::open(copy.path()).unwrap().state(), State::Complete);
-    // A log that follows no history, or another one, is not taken for its rows.
+    // A log that does not belong to the history is an error.
     let other = folder(true);
     fs::write(other.path().join("growing"), &log).unwrap();
     assert!(matches!(Store::open(other.path()), Err(Error::Damaged { .. })));

@@ -55,7 +55,7 @@ pub(crate) struct Image<'a> {
     /// Code ranges described by `.eh_frame`, which have no names.
     pub(crate) unwind: Vec<Extent>,
     pub(crate) build_id: &'a [u8],
-    /// What could not be read, as a message.
+    /// A message about the unreadable parts, if there are any.
     pub(crate) problem: Option<String>,
 }
 

@@ -31,7 +31,7 @@ pub struct Frame {
     pub inlined: bool,
 }
 
-/// Looks up frames by address. Caches parsed units, so it belongs to one thread.
+/// Looks up frames and lines by address. It caches parsed units, so it belongs to one thread.
 pub struct Lines<'a> {
     context: Context<EndianSlice<'a, RunTimeEndian>>,
 }
@@ -60,13 +60,13 @@ impl DebugSections<'_> {
 
 fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, String> {
     /// Debugging information compresses to a half or a tenth. A ratio of a hundred in a large section is an attack.
-    const MUCH: u64 = 1 << 20;
+    const LARGE_SECTION: u64 = 1 << 20;
     const LARGEST_RATIO: u64 = 100;
     let Some(section) = file.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
     let error = |e| format!("section {}: {e}", id.name());
     let data = section.compressed_data().map_err(error)?;
     let (from, to) = (data.data.len() as u64, data.uncompressed_size);
-    if to > MUCH && to / LARGEST_RATIO > from {
+    if to > LARGE_SECTION && to / LARGEST_RATIO > from {
         return Err(format!("section {}: {from} bytes claim to decompress to {to}", id.name()));
     }
     data.decompress().map_err(error)

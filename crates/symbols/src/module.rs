@@ -98,7 +98,7 @@ impl Module {
         &self.build_id
     }
 
-    /// What could not be read in the file, as a message.
+    /// Returns a message about the unreadable parts of the file, if there are any.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -142,7 +142,7 @@ impl Module {
         Some(segment.address.wrapping_add(file_offset).wrapping_sub(segment.file_offset))
     }
 
-    /// The offset in the file of the code at an address; `None` where no executable segment holds it.
+    /// Returns the file offset of the code at an address; `None` if no executable segment contains it.
     pub fn offset(&self, address: u64) -> Option<u64> {
         let holds = |s: &&Segment| {
             s.executable && (s.address..s.address.saturating_add(s.file_size)).contains(&address)
@@ -153,7 +153,7 @@ impl Module {
 }
 
 impl<'a> Function<'a> {
-    /// The name for people: demangled, or `module+0xADDRESS` for a function without a name. Function 0 has the
+    /// The name for people: demangled, or `module+0xADDRESS` for a function without a name. For function 0 it is the
     /// module's file name.
     pub fn name(&self) -> Cow<'a, str> {
         let module = self.module();

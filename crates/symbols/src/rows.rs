@@ -89,8 +89,8 @@ impl Rows {
         Ok(())
     }
 
-    /// The addresses at which statements of a line begin that other code stands before, of the files whose path ends in
-    /// `file`, in order.
+    /// Returns the addresses at which statements of a line begin, in order; consecutive rows of the line count once.
+    /// `file` is the end of the source file's path.
     pub fn begins_of(&self, file: &str, line: u32) -> Vec<u64> {
         let is_file =
             |own: &str| own.strip_suffix(file).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));

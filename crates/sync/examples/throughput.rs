@@ -1,4 +1,4 @@
-//! How fast 10 million pairs are put on a timeline, and a reading is converted. Times are those of the processor, as
+//! Measures how fast 10 million pairs are put on a timeline, and a reading is converted. Times are CPU times, as
 //! /proc/self/schedstat gives them: other programs do not disturb them much.
 //!
 //!     cargo run --release -p hodo-sync --example throughput [PAIRS]

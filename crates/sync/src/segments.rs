@@ -40,7 +40,7 @@ impl Boundary {
         if ticks > self.latest_before() {
             Some(true)
         } else {
-            (ticks < self.earliest_behind()).then_some(false)
+            (ticks < self.earliest_after()).then_some(false)
         }
     }
 
@@ -53,7 +53,7 @@ impl Boundary {
     }
 
     /// Returns the first reading that the clock may have shown after the step.
-    pub(crate) fn earliest_behind(&self) -> u64 {
+    pub(crate) fn earliest_after(&self) -> u64 {
         let by_jump = i128::from(self.last) + self.jump_ticks;
         let by_gap = i128::from(self.first) - i128::from(self.gap);
         by_gap.max(by_jump).min(i128::from(self.first)).max(0) as u64

@@ -295,7 +295,7 @@ fn unsolved(graph: &ClockGraph, layout: &Layout, clock: usize) -> ClockLine {
             origin: 0,
             base,
             curve: is_reference.then(|| Curve::exact(graph.scale(clock as u32).tick())),
-            from: from.map_or(0, |boundary| boundary.earliest_behind()),
+            from: from.map_or(0, |boundary| boundary.earliest_after()),
             to: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.latest_before()),
             begins: from.map_or(0, |boundary| boundary.likely.1),
             ends: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.likely.0),

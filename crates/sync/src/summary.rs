@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Number of intervals in which drift is measured.
-const STRETCHES: usize = 64;
+const DRIFT_INTERVALS: usize = 64;
 
 /// Builds the report. `hops` and `contradictions` are indexed by clock, `resolved` by edge.
 pub(crate) fn report(
@@ -111,8 +111,9 @@ fn drift(readings: &[u64], at: impl Fn(u64) -> (i128, i128)) -> (i64, i64) {
         (run > 0).then(|| saturate(gained * 1_000_000_000 / run))
     };
     let mean = ppb(first, last).unwrap_or(0);
-    let part = |index: usize| first + ((u128::from(last - first) * index as u128) / STRETCHES as u128) as u64;
-    let drifts = (0..STRETCHES).filter_map(|index| ppb(part(index), part(index + 1)));
+    let part =
+        |index: usize| first + ((u128::from(last - first) * index as u128) / DRIFT_INTERVALS as u128) as u64;
+    let drifts = (0..DRIFT_INTERVALS).filter_map(|index| ppb(part(index), part(index + 1)));
     let (least, greatest) =
         drifts.fold((i64::MAX, i64::MIN), |(least, greatest), ppb| (least.min(ppb), greatest.max(ppb)));
     (mean, greatest.saturating_sub(least).max(0))

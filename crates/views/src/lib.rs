@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A view depends on shapes, columns and units, and on no analysis. Its output is a function of the table and the
-//! [`Options`]. Views for programs write each batch on arrival; views for people keep all rows, as the width of a
-//! column depends on each row.
+//! [`Options`]. Views for programs write each batch on arrival; views for people keep all rows, because the width of a
+//! column depends on all of them.
 
 use std::io::{self, Write};
 
@@ -111,11 +111,11 @@ pub(crate) trait Draw: Send {
     /// Draws rows, or keeps them until the end.
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()>;
 
-    /// Draws what is known after the last row.
+    /// Draws the parts after the last row: summary and losses.
     fn end(self: Box<Self>, end: &End<'_>) -> io::Result<()>;
 }
 
-/// What is known after the last row.
+/// The parts of a table that are known after the last row.
 pub(crate) struct End<'a> {
     pub(crate) summary: &'a Summary,
     pub(crate) loss: &'a [Loss],
@@ -131,7 +131,7 @@ impl View {
     /// Draws a table.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Returns the errors of the writer.
     pub fn draw(&self, table: &Table, options: &Options, out: &mut (dyn Write + Send)) -> io::Result<()> {
         let mut drawing = self.begin(&table.schema(), options, out)?;
         table.batches().iter().try_for_each(|batch| drawing.batch(batch))?;
@@ -141,7 +141,7 @@ impl View {
     /// Starts a table whose batches arrive one by one, under a schema of [`hodo_model::table`].
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Returns the errors of the writer.
     pub fn begin<'o>(
         &self,
         schema: &SchemaRef,
@@ -165,7 +165,7 @@ impl Drawing<'_> {
     /// Adds the next rows.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Returns the errors of the writer.
     pub fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
         let rows = batch.num_rows() as u64;
         let shown = self.left.map_or(rows, |left| left.min(rows));
@@ -181,7 +181,7 @@ impl Drawing<'_> {
     /// Ends the table.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Returns the errors of the writer.
     pub fn end(self, summary: &Summary, loss: &[Loss]) -> io::Result<()> {
         self.draw.end(&End { summary, loss, rows_left_out: self.left_out })
     }

@@ -13,7 +13,7 @@ use crate::{
 /// Draws the losses of a table, one per line, or nothing if there are none.
 ///
 /// # Errors
-/// Those of the writer.
+/// Returns the errors of the writer.
 pub fn write_loss(losses: &[Loss], options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let yellow = styled(options, AnsiColor::Yellow.on_default());
     if !losses.is_empty() {

@@ -1,5 +1,5 @@
-/* QEMU's `mps2-an385` machine, Cortex-M3: H1 is a byte into its UART 0; time comes from one of its timers, ticks from
- * another.
+/* QEMU's `mps2-an385` machine, Cortex-M3: H1 is a byte sent to its UART 0; one timer provides the time, another the
+ * ticks.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "../board.h"
 #include "../oscillator.h"
@@ -39,8 +39,8 @@ struct board_shared *board_shared(void)
     return (struct board_shared *)(RAM + BOARD_SHARED);
 }
 
-/* Nanoseconds since the first reading, of the emulator's clock. The timer counts 32 bits down in 171 s; the master asks
- * more often. Interrupts are masked, or not yet on. */
+/* Nanoseconds since reset by the emulator's clock. The 32-bit timer wraps after 171 s, and exchanges with the master
+ * read it more often. Called with interrupts masked or not yet enabled. */
 uint64_t board_raw(void)
 {
     static uint32_t wraps, last;
@@ -85,12 +85,12 @@ void board_start(uint32_t tick_us)
 {
     WORD(SYSTEM_PRIORITY_3) |= PENDSV_LAST;
     WORD(UART0 + UART_DIVIDER) = 16;
-    WORD(UART0 + UART_CONTROL) = 0xa; /* receives, and interrupts for it */
+    WORD(UART0 + UART_CONTROL) = 0xa; /* receiver and its interrupt on */
     WORD(NVIC_ENABLE) = 1u << UART0_IRQ;
     if (tick_us) {
         WORD(TIMER1 + TIMER_RELOAD) = tick_us * TIMER_MHZ - 1;
         WORD(TIMER1 + TIMER_VALUE) = tick_us * TIMER_MHZ - 1;
-        WORD(TIMER1 + TIMER_CONTROL) = 0x9; /* counts, and interrupts */
+        WORD(TIMER1 + TIMER_CONTROL) = 0x9; /* timer and its interrupt on */
         WORD(NVIC_ENABLE) = 1u << TIMER1_IRQ;
     }
     board_unmask();
@@ -116,7 +116,7 @@ static void on_timer(void)
     board_unmask();
 }
 
-/* Comes when no other interrupt is to be served; others interrupt it. */
+/* Has the lowest priority, so it runs when no other interrupt is pending. */
 static void on_pendsv(void)
 {
     board_mask();
@@ -124,7 +124,7 @@ static void on_pendsv(void)
     board_unmask();
 }
 
-/* A fault: what there is to see is the program counter, in QEMU's monitor. */
+/* A fault: QEMU's monitor shows the program counter. */
 static void on_fault(void)
 {
     board_end();

@@ -1,4 +1,4 @@
-/* barectf's asserts are about its own code.
+/* barectf's assertions check its own code; they are disabled.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef BOARD_ASSERT_H
 #define BOARD_ASSERT_H

@@ -1,4 +1,4 @@
-/* What generated code and the compiler take from a C library.
+/* The functions of a C library that generated code and the compiler use.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef BOARD_STRING_H
 #define BOARD_STRING_H

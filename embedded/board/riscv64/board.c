@@ -1,4 +1,4 @@
-/* QEMU's `virt` machine, RISC-V: H1 is a byte into its UART, by way of the PLIC; ticks come from its CLINT.
+/* QEMU's `virt` machine, RISC-V: H1 is a byte sent to its UART, through the PLIC; its CLINT provides ticks.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "../board.h"
 #include "../oscillator.h"
@@ -27,7 +27,7 @@ uint64_t board_raw(void)
 {
     uint64_t value;
 
-    /* Without icount QEMU gives the host's own counter. */
+    /* Without icount, QEMU returns the host's counter. */
     __asm__ volatile("csrr %0, mcycle" : "=r"(value) : : "memory");
     return value;
 }
@@ -65,8 +65,8 @@ void board_start(uint32_t tick_us)
 {
     unsigned long enabled = MIE_EXTERNAL;
 
-    UART[1] = 1; /* interrupts of received bytes */
-    UART[2] = 1; /* with its FIFO */
+    UART[1] = 1; /* interrupt at received bytes */
+    UART[2] = 1; /* FIFO on */
     WORD(PLIC + 4 * UART_IRQ) = 1;
     WORD(PLIC + 0x2000) = 1u << UART_IRQ;
     WORD(PLIC + 0x200000) = 0;
@@ -79,13 +79,13 @@ void board_start(uint32_t tick_us)
     board_unmask();
 }
 
-/* From start.S. */
+/* Called from start.S. */
 void board_trap(unsigned long cause);
 
 void board_trap(unsigned long cause)
 {
     if (cause == ((1ul << 63) | 7)) {
-        /* The next one is in the future, however long this processor was kept from running. */
+        /* The next tick must be in the future, even if the host did not run this processor for a long time. */
         uint64_t next = MTIMECMP + tick, now = MTIME;
         MTIMECMP = next > now ? next : now + tick;
         slave_ticked();
@@ -99,7 +99,7 @@ void board_trap(unsigned long cause)
         if (claimed)
             WORD(PLIC + 0x200004) = claimed;
     } else {
-        /* A fault: what there is to see is the program counter, in QEMU's monitor. */
+        /* A fault: QEMU's monitor shows the program counter. */
         board_end();
     }
     slave_preempted();

@@ -123,7 +123,7 @@ fn words<const N: usize>(file: &mut impl Read) -> io::Result<Option<[u64; N]>> {
     Ok(Some(words))
 }
 
-/// What really ran on a machine.
+/// The execution counts of a machine, which are the ground truth.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The vCPUs that ran anything.
@@ -132,7 +132,7 @@ pub struct Machine {
     pub failed: Option<String>,
 }
 
-/// What really ran on a vCPU.
+/// The execution counts of a vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Its number.

@@ -20,7 +20,7 @@ use super::{
 use crate::block::Kind;
 
 /// Blocks between two checks of the clock.
-const PATIENCE: u32 = 32;
+const CLOCK_CHECK_BLOCKS: u32 = 32;
 /// The most MTC packets that are emitted at once; after a longer sleep a TSC packet replaces them.
 const MOST_MTC: u64 = 64;
 /// This bit is set in addresses of the kernel half.
@@ -88,7 +88,7 @@ impl Vcpu {
             user: memory.space(cr3),
             now,
             stamped: now,
-            patience: PATIENCE,
+            patience: CLOCK_CHECK_BLOCKS,
             next_psb: 0,
             account: Account::default(),
             traced: Account::default(),
@@ -312,14 +312,14 @@ impl Vcpu {
     fn stamp(&mut self) {
         self.now = (self.ticks)() as u64;
         self.stamped = self.now;
-        self.patience = PATIENCE;
+        self.patience = CLOCK_CHECK_BLOCKS;
         self.encoder.set_clock(self.now, &mut self.buffer);
     }
 
     /// Emits the MTC packets that are due, or a TSC packet if they are too many.
     #[cold]
     fn look_at_clock(&mut self) {
-        self.patience = PATIENCE;
+        self.patience = CLOCK_CHECK_BLOCKS;
         let next = self.encoder.next_mtc();
         if next == u64::MAX {
             return;

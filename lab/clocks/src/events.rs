@@ -1,4 +1,4 @@
-//! What a board recorded: the events of each clock with their true time, and the messages between clocks.
+//! Reads the traces of a board: the events of each clock with their true times, and the messages between clocks.
 
 use std::{error::Error, path::Path};
 
@@ -14,7 +14,7 @@ use hodo_sync::{Clock, ClockGraph, ClockId, Direction, Matcher, MessageEnd, Pair
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) ticks: u64,
-    /// Nanoseconds of the master's clock; the master has none.
+    /// The true time in nanoseconds of the master's clock; `None` for events of the master.
     pub(crate) truth: Option<u64>,
     message: Option<(Direction, u64)>,
 }
@@ -22,12 +22,12 @@ pub(crate) struct Event {
 /// The traces of a board, the master's first.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
-    /// By clock: its name, ticks a second, and events in order.
+    /// By clock: name, ticks per second, and events in order.
     pub(crate) clocks: Vec<(String, u64, Vec<Event>)>,
 }
 
 impl Recorded {
-    /// Reads a folder that a board was recorded into.
+    /// Reads the folder of a board's recording.
     pub(crate) fn read(folder: &Path) -> Result<Recorded, Box<dyn Error>> {
         let files = Files::default();
         let traces = EventTraces::open(&files, folder, 1, |_, _| ())?;
@@ -54,7 +54,7 @@ impl Recorded {
         }
     }
 
-    /// Clocks and the messages between them.
+    /// Returns the graph of clocks, and the messages between them.
     pub(crate) fn graph(&self) -> Result<(ClockGraph, Vec<Pair>), Box<dyn Error>> {
         let mut graph = ClockGraph::new();
         let mut matcher = Matcher::new(self.clocks.iter().map(|(.., events)| events.len()).sum());
@@ -73,7 +73,7 @@ impl Recorded {
         }
     }
 
-    /// Nanoseconds between a message to a slave and its answer, of all exchanges, sorted.
+    /// Returns the round-trip times of all exchanges between the master and a slave, in nanoseconds, sorted.
     pub(crate) fn round_trips(&self, pairs: &[Pair]) -> Vec<u64> {
         let there = pairs.iter().filter(|pair| pair.send_clock == ClockId(0));
         let back = pairs.iter().filter(|pair| pair.recv_clock == ClockId(0));
@@ -91,7 +91,7 @@ impl Recorded {
     }
 }
 
-/// The events of packets.
+/// Decodes the events of a run of packets.
 fn events(run: &Run<'_, '_>) -> Result<Vec<Event>, String> {
     let mut cursor = run.cursor();
     let mut events = Vec::new();
@@ -117,7 +117,7 @@ fn events(run: &Run<'_, '_>) -> Result<Vec<Event>, String> {
     }
 }
 
-/// The fields that count.
+/// The fields that are read.
 #[derive(Default)]
 struct Fields {
     truth: Option<u64>,

@@ -1,5 +1,5 @@
-//! Boards recorded on the spot, put on one timeline, and held against the true time that is in each event. `cargo judge
-//! sync` runs it.
+//! Records boards, puts their clocks on one timeline, and compares it with the true time that each event contains.
+//! `cargo judge sync` runs it.
 //!
 //! ```text
 //! board ──record──► traces ──events──► matcher ──► hull, regression, bounded ──► error, interval, order ─┐
@@ -25,7 +25,7 @@ use hodo_sync::Method;
 use events::Recorded;
 use verdict::{Row, Verdict};
 
-/// How long a recording lasts where nothing else is asked for, in seconds.
+/// Default duration of a recording, in seconds.
 const SECONDS: u32 = 60;
 
 const PROTOCOLS: [(&str, Protocol); 3] = [
@@ -33,15 +33,15 @@ const PROTOCOLS: [(&str, Protocol); 3] = [
     ("polling", Protocol::Polling),
     ("interrupt", Protocol::Interrupt),
 ];
-/// Parts per million that the slave's frequency goes up and down in 20 s.
+/// Amplitudes of the slave's frequency in parts per million; its period is 20 s.
 const WANDERS: [u32; 3] = [0, 1, 5];
 
 struct Wish {
     seconds: u32,
     only: Vec<String>,
-    /// What else boards are, such as another period.
+    /// Further settings of the boards, such as the period.
     board: BoardSettings,
-    /// Where recordings stay, or are.
+    /// Folder in which recordings are kept or found.
     folder: PathBuf,
     records: bool,
 }
@@ -85,7 +85,7 @@ fn wish() -> Result<Wish, Box<dyn Error>> {
     Ok(wish)
 }
 
-/// The promises that do not hold.
+/// Returns the violated promises.
 fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let wish = wish()?;
     let keeps = std::env::args().any(|argument| argument == "--keep");
@@ -141,7 +141,7 @@ fn judge(folder: &Path, protocol: &'static str, wander: u32) -> Result<Vec<Row>,
 mod tests {
     use super::*;
 
-    /// The RISC-V slaves of the recording that tests share; the Cortex-M3 has a truth of its own.
+    /// Returns the test recording without its Cortex-M3, whose true times come from another clock.
     fn fixture() -> Recorded {
         let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board");
         let mut recorded = Recorded::read(&board).unwrap();

@@ -1,25 +1,25 @@
-//! How a timeline compares with the truth.
+//! Compares a timeline with the true times.
 
 use hodo_sync::{ClockId, Method, Pair, Timeline, TimelineNanos};
 
 use crate::events::Recorded;
 
-/// What was promised.
+/// Promised share of events whose interval contains the true time.
 const COVERED: f64 = 0.999;
 const BURST: &str = "interrupt + burst";
 const BURST_ERROR_NS: u64 = 500;
 const BURST_HALF_WIDTH_NS: u64 = 600;
-/// How much worse than the hull, where the clock is linear.
+/// Greatest ratio of our error to that of the hull method for a clock of constant drift.
 const WORSE_THAN_HULL: f64 = 1.05;
 
-/// Errors, intervals and orders of the events of slaves.
+/// Errors, interval widths and inversions of the slaves' events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
-    /// How far estimates are from the truth in nanoseconds, sorted.
+    /// Absolute errors of the estimates in nanoseconds, sorted.
     errors: Vec<u64>,
     half_widths: Vec<u64>,
     covered: usize,
-    /// Messages received before they were sent, and events of a clock that run backwards.
+    /// Number of messages received before they were sent, plus number of times that a clock runs backwards.
     inversions: usize,
     messages: usize,
 }
@@ -56,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// A value below which so many of a hundred are.
+/// Returns a percentile of a sorted list.
 fn percentile(sorted: &[u64], percent: usize) -> Option<u64> {
     sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied()
 }
@@ -102,7 +102,7 @@ impl Row {
     }
 }
 
-/// What was promised and does not hold, of the rows of one recording, a sentence each.
+/// Returns a sentence for each promise that the rows of one recording violate.
 pub(crate) fn broken(rows: &[Row]) -> Vec<String> {
     let of = |method: Method| rows.iter().find(|row| row.method == method);
     let Some(bounded) = of(Method::Bounded) else { return vec!["no row of the bounded method".to_owned()] };
@@ -124,7 +124,7 @@ pub(crate) fn broken(rows: &[Row]) -> Vec<String> {
     }
     if bounded.wander == 0 {
         let hull = of(Method::Hull).and_then(|hull| percentile(&hull.verdict.errors, 99)).unwrap_or(0);
-        // A reading says no more than which nanosecond it was.
+        // The resolution of the clock is one nanosecond.
         let most = (hull as f64 * WORSE_THAN_HULL) as u64 + 1;
         require(error <= most, format!("p99 error {error} ns, the hull's is {hull} ns"));
     }

@@ -1,12 +1,12 @@
 //! Writes and reads a history of thread states: with the store, and with a serial state history tree as its papers
-//! describe it. Prints rows a second, bytes a row, memory, and times of queries.
+//! describe it. Prints rows per second, bytes per row, memory, and query times.
 //!
 //! ```text
 //! cargo run -p hodo-history -- store|tree FOLDER [ROWS [LANES [THREADS]]]
 //! ```
 //!
-//! The store gets groups of states in random order from each thread; the tree gets all states in order of their end,
-//! and sorting them is not timed.
+//! Each thread passes groups of states to the store in random order. The tree receives all states sorted by end; the
+//! sorting is not timed.
 
 mod states;
 mod tree;
@@ -31,10 +31,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const USAGE: &str = "usage: hodo-history store|tree FOLDER [ROWS [LANES [THREADS]]]";
 /// Queries of each kind.
 const QUERIES: usize = 200;
-/// Lanes and slices of a picture.
+/// Number of lanes and of slices of a picture.
 const PICTURE: (u32, usize) = (50, 1000);
 
-/// What is written.
+/// Size of the history.
 #[derive(Clone, Copy)]
 struct Size {
     rows: u64,
@@ -57,21 +57,21 @@ fn main() -> Outcome {
     }
 }
 
-/// How long something took.
+/// Duration of a piece of work.
 #[derive(Clone, Copy)]
 struct Took {
     elapsed: Duration,
-    /// Of all its threads: on a machine with other work, what is left of it.
+    /// CPU time of all its threads; unlike the elapsed time, it does not depend on other load of the machine.
     processor: Duration,
 }
 
-/// Processor time so far, of this process or of this thread.
+/// Returns the CPU time so far of this process or of this thread.
 fn processor(of: ClockId) -> Duration {
     let time = clock_gettime(of);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Runs something; gives its result, how long it took and the most memory of its own that this process had, in MB.
+/// Runs `work`; returns its result, its duration and the peak of this process's private memory, in MB.
 fn watched<R>(work: impl FnOnce() -> R) -> (R, Took, u64) {
     let (peak, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn watched<R>(work: impl FnOnce() -> R) -> (R, Took, u64) {
     })
 }
 
-/// This process's memory apart from mapped files, in kB.
+/// Returns this process's memory without mapped files, in kB.
 fn own_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -130,7 +130,7 @@ fn store(folder: &Path, size: Size) -> Outcome {
     Ok(())
 }
 
-/// Puts all states in; gives how many.
+/// Writes all states to a new store; returns their number and the writer.
 fn feed(folder: &Path, size: Size) -> Outcome<(u64, Writer)> {
     let schema = Schema {
         name: "states".to_owned(),
@@ -171,7 +171,7 @@ fn feed(folder: &Path, size: Size) -> Outcome<(u64, Writer)> {
     Ok((rows.into_inner(), writer))
 }
 
-/// Asks the same kind of query often; prints how long these took.
+/// Runs a query [`QUERIES`] times with random arguments, and prints the query times.
 fn timed(name: &str, mut ask: impl FnMut(&mut Rng) -> u64) {
     let mut rng = Rng::with_seed(4);
     let mut times = Vec::new();

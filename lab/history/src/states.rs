@@ -1,11 +1,10 @@
-//! States of many threads, the same each time: each thread is in one state after the other, for times that are
-//! exponentially distributed.
+//! Generates the states of many threads, the same in each run. Durations are exponentially distributed.
 
 use fastrand::Rng;
 
-/// States that are made at once, so that any part of the whole can be made by itself.
+/// Number of states that are generated together, so that any part of the history can be generated separately.
 const GROUP: u64 = 64;
-/// The mean of a state, in nanoseconds.
+/// Mean duration of a state, in nanoseconds.
 const MEAN: u64 = 100_000;
 
 /// A state.
@@ -18,17 +17,17 @@ pub(crate) struct State {
     pub(crate) cpu: u64,
 }
 
-/// How many groups of states each lane has, for about so many states.
+/// Returns the number of groups per lane for a history of at least `rows` states.
 pub(crate) fn groups(rows: u64, lanes: u32) -> u64 {
     rows.div_ceil(GROUP * u64::from(lanes)).max(1)
 }
 
-/// The first instant behind the states of so many groups.
+/// Returns the first instant after all states.
 pub(crate) fn end(groups: u64) -> u64 {
     groups * GROUP * MEAN
 }
 
-/// A group of a lane, in order.
+/// Passes the states of a group of a lane to `to`, in order.
 pub(crate) fn group(lane: u32, group: u64, to: &mut impl FnMut(State)) {
     let mut rng = Rng::with_seed((u64::from(lane) << 32) ^ group);
     let draw = |rng: &mut Rng| -(1.0 - rng.f64()).ln();

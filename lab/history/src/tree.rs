@@ -14,7 +14,7 @@ use crate::states::State;
 
 const NODE_BYTES: usize = 64 << 10;
 const CHILDREN: usize = 50;
-/// Begin, end, number of the parent, how many children and intervals.
+/// Begin, end, number of the parent, number of children, number of intervals.
 const HEAD_BYTES: usize = 32;
 /// Begin and number of a child.
 const CHILD_BYTES: usize = 16;
@@ -22,7 +22,7 @@ const CHILD_BYTES: usize = 16;
 const INTERVAL_BYTES: usize = 24;
 const CORE: usize = (NODE_BYTES - HEAD_BYTES - CHILDREN * CHILD_BYTES) / INTERVAL_BYTES;
 const LEAF: usize = (NODE_BYTES - HEAD_BYTES) / INTERVAL_BYTES;
-/// Levels of a new tree, of which the lowest are leaves; each full root gets one above it.
+/// Number of levels of a new tree; leaves are on the lowest. A full root becomes the child of a new root.
 const LEVELS: usize = 2;
 
 /// An interval of a node: begin, end, lane, value.
@@ -36,13 +36,14 @@ struct Node {
     intervals: Vec<Interval>,
 }
 
-/// A tree that is written.
+/// A tree under construction.
 pub(crate) struct Builder {
     out: BufWriter<File>,
-    /// Where each closed node lies in the file: nodes are closed in another order than they are begun.
+    /// Position of each closed node in the file, by node number: nodes are not closed in the order in which they are
+    /// opened.
     places: Vec<u64>,
     closed: u64,
-    /// From the root to the leaf.
+    /// The open nodes, from the root to the leaf.
     branch: Vec<Node>,
     end: u64,
 }
@@ -84,7 +85,7 @@ impl Builder {
         }
     }
 
-    /// Closes the branch from a level on, and opens it again beside it.
+    /// Closes the open nodes from a level on, and opens their next siblings.
     fn sibling(&mut self, level: usize) -> io::Result<()> {
         if level > 0 && self.branch[level - 1].children.len() == CHILDREN {
             return self.sibling(level - 1);
@@ -92,7 +93,7 @@ impl Builder {
         let depth = self.branch.len();
         let begin = self.end;
         if level == 0 {
-            // A root above the one that is full, which is its first child.
+            // The root is full: it becomes the first child of a new root.
             let (first, number) = (self.branch[0].begin, self.places.len() as u64);
             let child = (first, self.branch[0].number);
             self.close_from(0)?;
@@ -131,7 +132,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Ends the tree.
+    /// Completes the tree.
     pub(crate) fn finish(mut self, path: &Path) -> io::Result<Tree> {
         let root = self.branch[0].number;
         self.close_from(0)?;
@@ -140,7 +141,7 @@ impl Builder {
     }
 }
 
-/// A tree that is read.
+/// A complete tree.
 pub(crate) struct Tree {
     file: File,
     places: Vec<u64>,
@@ -148,12 +149,12 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// How many bytes it has.
+    /// Returns its size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.places.len() as u64 * NODE_BYTES as u64
     }
 
-    /// Hands over the intervals of all nodes in which one of some times lies; these are in order.
+    /// Passes the intervals of all nodes that contain one of `times` to `to`; `times` are sorted.
     pub(crate) fn at(&self, times: &[u64], to: &mut impl FnMut(Interval)) -> io::Result<()> {
         let mut next = vec![self.root];
         let mut bytes = vec![0; NODE_BYTES];

@@ -1,9 +1,9 @@
-"""What lies between two markers, by one pass over the instructions of `hodo script --insns --fields tid,insn`.
+"""Finds the intervals between two markers in one pass over the instructions of `hodo script --insns --fields tid,insn`.
 
     deltas.py FROM TO nested|first|last < lines
 
-Prints of each interval, thread by thread in the order in which they begin: thread, number of instructions before its
-begin, how many it has, how it ended. A plain reference: it shares nothing with what it judges but the rules.
+Prints a line per interval, by thread in order of begin: thread, number of instructions before it, number of
+instructions in it, how it ended. This simple reference shares only the definitions with the judged program.
 """
 
 import sys
@@ -23,7 +23,7 @@ def operands(text):
 
 
 def read(marker):
-    """Alternatives, each a list of (mnemonic, operands)."""
+    """Returns the alternatives of a marker, each a list of (mnemonic, operands)."""
     alternatives = []
     for alternative in marker.split("|"):
         sequence = []
@@ -51,7 +51,7 @@ def fits(pattern, instruction):
 
 
 def ends(alternatives, last):
-    """Whether one of the alternatives is what ran last."""
+    """Whether the last instructions match one of the alternatives."""
     for sequence in alternatives:
         if len(last) >= len(sequence) and all(map(fits, sequence, last[-len(sequence):])):
             return True

@@ -1,5 +1,5 @@
-//! `cargo judge deltas`: what lies between two markers, against a plain reference in Python; and a million executions of which
-//! a hundred are slow for a known reason.
+//! `cargo judge deltas`: compares the intervals between two markers with a simple reference in Python; and finds a
+//! hundred executions that are slow for known reasons among a million.
 //!
 //! ```text
 //! program ──hodo record──► recording ─┬─► hodo latency --by executions ──────────────────┐ every delta, in order,
@@ -22,11 +22,11 @@ use crate::{
 /// The reference.
 const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/deltas.py");
 
-/// Source, flags for the compiler, and arguments.
+/// Programs: source, compiler flags, and arguments.
 const PROGRAMS: [(&str, &[&str], &[&str]); 3] =
     [("threads.c", &["-pthread"], &[]), ("throws.cpp", &[], &[]), ("fib.c", &[], &["20"])];
 
-/// From, to, and which belong together.
+/// Markers of begin and end, and their nesting.
 const PATTERNS: [[&str; 3]; 5] = [
     ["call", "ret", "nested"],
     ["push; push", "pop; pop", "nested"],
@@ -35,11 +35,11 @@ const PATTERNS: [[&str; 3]; 5] = [
     ["test %eax,%eax; je | test %rax,%rax; je", "lea *,%rdi", "last"],
 ];
 
-/// How a recording is cut.
+/// Ways to divide a recording into chunks.
 const CUTS: [&[&str]; 3] =
     [&["-j", "1"], &["-j", "2", "--chunk-size", "1K"], &["-j", "1", "--chunk-size", "7K"]];
 
-/// Judges every program, or those whose source is named so.
+/// Judges every program, or those with these sources.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -88,11 +88,11 @@ pub(super) fn run(names: &[String]) -> Outcome {
     }
 }
 
-/// Finds every planted execution among a million (`planted.c` says what each runs), and why it is slow.
+/// Finds every planted slow execution among a million, and why it is slow. `planted.c` states what each executes.
 fn planted() -> Outcome {
     const CALLS: u64 = 1_000_000;
     const DISTANCE: u64 = 10_000;
-    /// Instructions of those that are slow, by cause.
+    /// Number of instructions of a slow execution, by cause.
     const SLOW: [u64; 3] = [4010, 2011, 808];
     let folder = command::target().join("judge/deltas/planted");
     let binary = workloads::compile("planted.c", &["-O1", "-fcf-protection=none"], &folder)?;
@@ -148,7 +148,7 @@ fn planted() -> Outcome {
     }
 }
 
-/// Our intervals as the reference prints its own.
+/// Returns our intervals in the reference's format.
 fn deltas(csv: &str) -> Outcome<String> {
     let mut lines = csv.lines();
     let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();

@@ -1,10 +1,10 @@
-//! `cargo judge sync`: boards recorded on the spot, their clocks put on one timeline, held against the true time that is
-//! in each event. The work is done by `lab/clocks`.
+//! `cargo judge sync`: records boards, puts their clocks on one timeline, and compares it with the true time that each
+//! event contains. `lab/clocks` does the work.
 
 use crate::Outcome;
 use workbench::{board, command};
 
-/// Judges what `arguments` ask for; the error names the promises that do not hold.
+/// Runs with these arguments; the error names the violated promises.
 pub(super) fn run(arguments: &[String]) -> Outcome {
     board::ensure()?;
     let mut judge = command::cargo(&["run", "--quiet", "--package", "hodo-clocks", "--"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask setup --board`: what emulated boards are made of, in the user's cache.
+//! `cargo xtask setup --board`: builds the programs of emulated boards in the user's cache.
 //!
 //! ```text
 //! embedded/board/*.yaml ──barectf──► tracers in C, metadata
@@ -18,10 +18,11 @@ use crate::{
     setup,
 };
 
-/// The version that `embedded/board/*.yaml` are written for.
+/// The version for which `embedded/board/*.yaml` are written.
 const BARECTF: &str = "barectf==3.1.2";
 
-/// Flags of a program without an operating system; loops that copy must not become calls of themselves.
+/// Flags for programs without an operating system. The third one keeps GCC from turning the loop in `memcpy` into a
+/// call of `memcpy`.
 const BARE: &[&str] = &[
     "-O2",
     "-ffreestanding",
@@ -30,7 +31,7 @@ const BARE: &[&str] = &[
     "-Wl,--no-warn-rwx-segments",
 ];
 
-/// What all slaves are made of, and what a kind of board adds.
+/// Sources of all slaves; the next two lists are the additions of each kind of board.
 const SLAVE: &[&str] = &[
     "hodo/sync.c",
     "hodo/ring.c",
@@ -56,7 +57,7 @@ const MASTER: &[&str] = &[
     "board/oscillator.c",
 ];
 
-/// The folder that the recorder looks into: see there.
+/// Returns the folder in which the recorder looks for these programs.
 fn folder() -> Outcome<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
@@ -64,10 +65,10 @@ fn folder() -> Outcome<PathBuf> {
     folder.ok_or_else(|| "neither HODO_BOARD, XDG_CACHE_HOME nor HOME is set".into())
 }
 
-/// Installs the emulators and compilers, and builds the programs of master and slaves anew.
+/// Installs the emulators and compilers, and rebuilds the programs of master and slaves.
 ///
 /// # Errors
-/// What is missing, or failed.
+/// If a requirement is missing, or a step fails.
 pub fn ensure() -> Outcome {
     setup::board()?;
     let barectf = barectf()?;
@@ -106,7 +107,8 @@ fn slave(name: &str, program: &str, flags: &[&str], board: &[&str], folder: &Pat
     quietly(gcc.arg("-o").arg(folder.join(format!("slave-{name}.elf"))))
 }
 
-/// A compiler with the tracer of `side`, in which barectf leaves a function that nothing uses.
+/// Returns a compiler command that includes the tracer of `side`. It permits unused functions, because barectf
+/// generates one.
 fn compiler(program: &str, side: &str, folder: &Path) -> Command {
     let generated = folder.join(side);
     let mut gcc = Command::new(program);
@@ -115,9 +117,9 @@ fn compiler(program: &str, side: &str, folder: &Path) -> Command {
     gcc
 }
 
-/// barectf, in a virtual environment of Python in `target/barectf`; nothing of it leaves that folder.
+/// Installs barectf into a virtual environment of Python in `target/barectf`, and changes nothing outside that folder.
 ///
-/// It wants a release of PyYAML that has to be built, by a Cython and setuptools of its time.
+/// barectf requires a release of PyYAML that only builds with old versions of Cython and setuptools.
 fn barectf() -> Outcome<PathBuf> {
     let folder = command::target().join("barectf");
     let program = folder.join("bin/barectf");

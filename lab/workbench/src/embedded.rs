@@ -1,4 +1,4 @@
-//! The C code of `embedded/`, compiled: no make, no configuration.
+//! Compiles the C code of `embedded/`, without make or configuration.
 
 use std::{
     fs,
@@ -11,19 +11,19 @@ use crate::{
     command::{self, quietly},
 };
 
-/// A processor that the library is compiled for.
+/// A processor for which the library is compiled.
 pub struct Target {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: &'static str,
     /// Its compiler, which `cargo xtask setup` installs.
     pub compiler: &'static str,
-    /// The program that tells how long sections are.
+    /// The program that prints the sizes of sections.
     pub size: &'static str,
-    /// What chooses the processor.
+    /// The flags that select the processor.
     pub flags: &'static [&'static str],
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "x86-64", compiler: "gcc", size: "size", flags: &[] },
     Target {
@@ -40,22 +40,22 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// What all C code here has to bear.
+/// The compiler flags for all C code here.
 pub const STRICT: &[&str] = &["-std=c99", "-Wall", "-Wextra", "-Werror"];
 
 /// The parts of the library.
 pub const LIBRARY: &[&str] = &["sync", "ring", "platform"];
 
-/// A file of `embedded/`.
+/// Returns the path of a file of `embedded/`.
 pub fn source(path: &str) -> PathBuf {
     command::root().join("embedded").join(path)
 }
 
-/// Compiles the library for a target, as small as it gets, into `folder`; how many bytes of code and constants, and of
-/// variables, each part has.
+/// Compiles the library for a target into `folder`, optimised for size. Returns each part with its bytes of code and
+/// constants, and its bytes of variables.
 ///
 /// # Errors
-/// What the compiler or the program for sizes says, or that it is not there.
+/// If the compiler or the program for sizes fails or is missing.
 pub fn sizes(target: &Target, folder: &Path) -> Outcome<Vec<(&'static str, u64, u64)>> {
     fs::create_dir_all(folder)?;
     let mut sizes = Vec::new();
@@ -75,19 +75,19 @@ pub fn sizes(target: &Target, folder: &Path) -> Outcome<Vec<(&'static str, u64, 
     Ok(sizes)
 }
 
-/// Compiles the enumeration of all states of the protocol, with the library that lies in `library`, and runs it.
+/// Compiles the enumeration of all protocol states with the library in folder `library`, and runs it.
 ///
 /// # Errors
-/// What does not hold, as it prints it, or the compiler's failure.
+/// The violated property, as the program prints it, or the compiler's error.
 pub fn enumerate(library: &Path, folder: &Path) -> Outcome<String> {
     let sources = [source("tests/enumerate.c"), library.join("sync.c"), library.join("ring.c")];
     run("enumerate", &sources, library, folder)
 }
 
-/// Compiles the tests of what the enumeration does not visit, and runs them.
+/// Compiles and runs the tests of the parts that the enumeration does not visit.
 ///
 /// # Errors
-/// What does not hold, or the compiler's failure.
+/// The failed check, or the compiler's error.
 pub fn parts(folder: &Path) -> Outcome<String> {
     let names = ["tests/parts.c", "hodo/sync.c", "hodo/ring.c", "hodo/platform.c", "board/oscillator.c"];
     run("parts", &names.map(source), &source("hodo"), folder)

@@ -66,7 +66,7 @@ const TOOLS: &[Tool] = &[
     tool("node", "nodejs", Need::Bench),
 ];
 
-/// What emulated boards need.
+/// Requirements of emulated boards.
 const BOARD: &[Tool] = &[
     tool("gcc", "gcc libc6-dev", Need::Demo),
     tool("python3", "python3", Need::Demo),
@@ -76,10 +76,10 @@ const BOARD: &[Tool] = &[
     tool("qemu-system-arm", "qemu-system-arm", Need::Demo),
 ];
 
-/// Makes sure that emulators of boards are there, and compilers for them.
+/// Makes sure that the emulators and compilers for boards are installed.
 ///
 /// # Errors
-/// The line to run, where we may not install.
+/// The command to run, if we may not install.
 pub fn board() -> Outcome {
     let missing: Vec<&Tool> = BOARD.iter().filter(|tool| !installed(tool.program)).collect();
     if missing.is_empty() { Ok(()) } else { install(&missing) }

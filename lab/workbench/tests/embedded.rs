@@ -1,20 +1,20 @@
-//! The library for boards: it compiles everywhere, it is small, and its protocol holds in every state; where it is broken
-//! on purpose, the enumeration finds it.
+//! Tests the library for boards: it compiles for every target, it is small, and its protocol is correct in every state.
+//! The enumeration finds every deliberate error.
 
 use std::{fs, path::Path};
 
 use workbench::embedded::{LIBRARY, TARGETS, enumerate, parts, sizes, source};
 
-/// The most code that the library may have.
+/// Maximum code size of the library, in bytes.
 const MOST_CODE: u64 = 4096;
 
-/// A change that breaks the library: its file, what stands there, and what takes its place.
+/// A change that breaks the library: file, original text, and replacement.
 type Mutant = (&'static str, &'static str, &'static str);
 
 const MUTANTS: &[Mutant] = &[
     // A repeated interrupt is answered again.
     ("sync.c", "    slave->served = request & ~1u;\n    slave->more", "    slave->more"),
-    // A slave that was reset answers what it may have answered before.
+    // After a reset, a slave answers a request that it may have answered before.
     ("sync.c", "slave->served = hodo_look(&slave->h2, &slave->words->request) & ~1u;", "slave->served = 0;"),
     // A late acknowledgement is taken for another one.
     ("sync.c", "if (answer == master->exchange.number + 1u)", "if (answer != 0)"),
@@ -30,17 +30,17 @@ const MUTANTS: &[Mutant] = &[
         "        exchange->sent = slave->clock.read(slave->clock.board);\n        hodo_tell(",
         "        slave->words->acknowledge = slave->served + 1u;\n        exchange->sent = slave->clock.read(slave->clock.board);\n        hodo_tell(",
     ),
-    // Numbers are used twice.
+    // A number is used twice.
     ("sync.c", "    master->next += 2;\n", "    master->next += master->next == 2 ? 0 : 2;\n"),
-    // The last free slot is taken for two.
+    // The last free slot counts as two.
     ("ring.c", ">= ring->words->slots;", "> ring->words->slots;"),
-    // A packet is there before it is written.
+    // A packet is published before it is written.
     (
         "ring.c",
         "    return slot_at(ring, ring->words->produced) + sizeof(struct hodo_slot);",
         "    return slot_at(ring, ring->words->produced - 1) + sizeof(struct hodo_slot);",
     ),
-    // A slot is free before its packet is read.
+    // A slot is freed before its packet is read.
     (
         "ring.c",
         "    return at + sizeof *slot;",
@@ -85,7 +85,7 @@ fn the_enumeration_finds_what_is_broken() {
     }
 }
 
-/// A copy of the library with a change.
+/// Copies the library to `folder` with the change.
 fn broken((file, whole, changed): &Mutant, folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     let headers = ["port.h", "sync.h", "ring.h", "platform.h"].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! From counts of blocks to counts of instructions and of the steps between them.
+//! Computes counts of instructions, and of the steps between them, from counts of blocks.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use hodo_model::{End, FunctionId, Sources};
 use super::Block;
 use crate::clock::Time;
 
-/// How often one instruction ran.
+/// Execution counts of one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstructionCount {
     /// Its address, as in its module's symbols.
@@ -24,13 +24,13 @@ pub struct InstructionCount {
     pub executions: u64,
     /// Its share of its blocks' time.
     pub time: Time,
-    /// Core cycles: its share of its blocks' cycles, if the trace counts them.
+    /// Its share of the core cycles of its blocks, if the trace counts them.
     pub cycles: u64,
-    /// Number of executions during these cycles.
+    /// Number of its executions for which cycles are known.
     pub counted: u64,
-    /// How often a conditional branch was taken.
+    /// Number of times that a conditional branch was taken.
     pub taken: u64,
-    /// How often a conditional branch was not taken.
+    /// Number of times that a conditional branch was not taken.
     pub not_taken: u64,
 }
 
@@ -43,12 +43,12 @@ pub struct Flow {
     pub module: u32,
     /// The instructions.
     pub instructions: Vec<InstructionCount>,
-    /// Steps within a function: indexes of both instructions, and a count. Fall-through and direct jumps.
+    /// Steps within a function: indices of both instructions, and a count. Fall-through and direct jumps.
     pub(super) steps: Vec<(usize, usize, u64)>,
 }
 
 impl Flow {
-    /// The flow of each module that has blocks, in order.
+    /// Returns the flow of each module that has blocks, in order.
     pub fn of(blocks: &[Block], sources: &dyn Sources) -> Vec<Flow> {
         let mut modules: BTreeMap<u32, Vec<&Block>> = BTreeMap::new();
         for block in blocks {
@@ -118,7 +118,8 @@ impl Flow {
         Flow::with_returns(module, instructions.into_values().collect(), &steps)
     }
 
-    /// An instruction after a call that ran more often than the known steps to it explain was returned to.
+    /// Adds the steps of returns: if an instruction after a call was executed more often than the known steps to it
+    /// explain, the difference is the number of returns.
     fn with_returns(
         module: u32,
         instructions: Vec<InstructionCount>,

@@ -1,4 +1,4 @@
-//! How often each line of source ran.
+//! Counts the executions of each source line.
 //!
 //! A line runs each time execution comes to one of its statements from elsewhere in the function, and each time a loop
 //! within the line iterates. gcov counts in the same way, over the blocks of the compiler; this counts over the blocks
@@ -30,11 +30,11 @@ pub struct LineCount {
     pub time: Time,
     /// Core cycles of execution, if the trace counts them.
     pub cycles: u64,
-    /// Instructions executed during these cycles.
+    /// Number of instructions executed during these cycles.
     pub counted: u64,
 }
 
-/// The executed lines by module, file and line; code without a known line is summed by function.
+/// Returns the executed lines by module, file and line; code without a known line is summed by function.
 pub fn by_line(blocks: &[Block], sources: &dyn Sources) -> Vec<LineCount> {
     let flows = Flow::of(blocks, sources);
     flows.iter().flat_map(|flow| of_flow(flow, sources)).collect()
@@ -43,7 +43,7 @@ pub fn by_line(blocks: &[Block], sources: &dyn Sources) -> Vec<LineCount> {
 /// A file and a line, or the index of a function if no line is known.
 type Key<'a> = (Option<(&'a str, u32)>, u32);
 
-/// The executed lines of one module.
+/// Returns the executed lines of one module.
 pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
     let line = |at: &InstructionCount| sources.line(flow.module, at.address);
     let mut lines: BTreeMap<Key<'_>, (LineCount, u64)> = BTreeMap::new();
@@ -87,7 +87,7 @@ pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
     count.collect()
 }
 
-/// Instructions that run one after the other, and the lines whose statements begin among them.
+/// Consecutive instructions, and the lines whose statements begin among them.
 struct Piece<'a> {
     executions: u64,
     lines: Vec<(&'a str, u32)>,
@@ -99,7 +99,7 @@ struct Pieces<'a> {
     steps: Vec<(usize, usize, u64)>,
 }
 
-/// How often each line ran.
+/// Execution counts of each line.
 fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u32), u64> {
     let Pieces { pieces, steps } = Pieces::of(flow, sources);
     let owner = owners(&pieces, &steps);
@@ -135,8 +135,8 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
     executions
 }
 
-/// The piece that each piece belongs to: one in which no statement begins continues the one before it, or, if there are
-/// several before it, is the beginning of the one after it.
+/// Returns the owner of each piece. A piece in which no statement begins belongs to the piece before it; if there are
+/// several before it, to the piece after it.
 fn owners(pieces: &[Piece<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); pieces.len()];
     let mut after = before.clone();
@@ -184,7 +184,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Marks the instructions that begin a piece: those not reached by fall-through alone.
+/// Marks the instructions that begin a piece: those reached other than by fall-through.
 fn beginnings(flow: &Flow) -> Vec<bool> {
     let mut begins = vec![true; flow.instructions.len()];
     for (pair, begins) in flow.instructions.windows(2).zip(begins.iter_mut().skip(1)) {

@@ -1,4 +1,4 @@
-//! Exact counts of basic blocks, and what follows from them: executions of lines, instructions and branches.
+//! Exact counts of basic blocks, from which the executions of lines, instructions and branches are computed.
 //!
 //! Blocks are counted as they run and expanded into instructions and lines only at the end, so a profile by line costs
 //! no more for a long run than for a short one over the same code.
@@ -17,7 +17,7 @@ pub use flow::{Flow, InstructionCount};
 pub use lines::{LineCount, by_line, of_flow};
 pub use partial::{Block, Counts, Partial};
 
-/// What the rows of the table are.
+/// The kind of the table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// One row per block.
@@ -26,7 +26,7 @@ pub enum Report {
     Lines,
 }
 
-/// The counts of blocks as an analysis.
+/// The analysis of block counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
     /// What the rows are.

@@ -1,4 +1,4 @@
-//! The blocks that one chunk of a thread's trace executes.
+//! The blocks executed in one chunk of a thread's trace.
 
 use hodo_model::{Arrival, Code, End, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Share, Time};
 
-/// Instructions that run one after the other, and their counts.
+/// A sequence of instructions, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Block {
     /// The function; its module holds the code.
     pub function: FunctionId,
     /// The first instruction's offset in the module, as [`Code::offset`].
     pub offset: u64,
-    /// The tick since which the code has this content, as [`Code::since`].
+    /// The tick at which this content of the code begins, as [`Code::since`].
     pub since: u64,
     /// Lengths of the instructions in bytes.
     pub lengths: Vec<u8>,
@@ -25,20 +25,20 @@ pub struct Block {
     pub counts: Counts,
 }
 
-/// How often a block ran.
+/// Execution counts of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Counts {
     /// Number of executions.
     pub executions: u64,
-    /// How often the conditional branch at its end was taken.
+    /// Number of times that the conditional branch at its end was taken.
     pub taken: u64,
-    /// How often it was not taken. If the trace breaks off at a branch, neither is known.
+    /// Number of times that it was not taken. A branch at which the trace ends counts as neither.
     pub not_taken: u64,
     /// Time of execution.
     pub time: Time,
     /// Core cycles of execution, if the trace counts them.
     pub cycles: u64,
-    /// Instructions executed during these cycles.
+    /// Number of instructions executed during these cycles.
     pub counted: u64,
 }
 
@@ -140,7 +140,7 @@ impl List {
     }
 }
 
-/// A conditional branch whose outcome the next arrival shows.
+/// A conditional branch whose outcome depends on the next address.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Branch {
     block: u32,
@@ -160,17 +160,17 @@ enum Last {
     Block(u32),
 }
 
-/// Stands for instructions that are not selected.
-const NOBODY: u32 = u32::MAX;
+/// The block index of instructions that are not selected.
+const UNSELECTED: u32 = u32::MAX;
 
-/// Where execution first arrives in a chunk.
+/// The first address of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum First {
     /// It has not arrived yet.
     Unknown,
     /// At this address.
     Address(u64),
-    /// Unknown: flow is missing before it.
+    /// Unknown, because flow is missing before it.
     Lost,
 }
 
@@ -219,8 +219,8 @@ impl Partial {
                 self.cycles.gap();
             }
             FlowEvent::Skip { instructions } => {
-                self.clock.ran(NOBODY, instructions);
-                self.cycles.ran(NOBODY, instructions);
+                self.clock.ran(UNSELECTED, instructions);
+                self.cycles.ran(UNSELECTED, instructions);
                 self.lose();
             }
             FlowEvent::Number(_) => {}
@@ -247,7 +247,7 @@ impl Partial {
         self.cycles.left = left;
     }
 
-    /// What follows is not connected to what came before.
+    /// Ends the sequence: the next instruction does not follow the last one.
     fn lose(&mut self) {
         self.branch = None;
         self.last = Last::Nothing;
@@ -270,7 +270,7 @@ impl Partial {
         self.cycles.ran(block, code.lengths.len() as u64);
     }
 
-    /// Execution continues at an address, which decides the branch before it.
+    /// Continues at an address, which determines the outcome of the branch before it.
     #[inline]
     fn arrive(&mut self, address: u64) {
         if self.first == First::Unknown {
@@ -293,7 +293,7 @@ impl Partial {
     fn share(&mut self) {
         let Partial { list, clock, last, before, .. } = self;
         clock.share(0, |share| match (share, *last) {
-            (Share::Ran { who: NOBODY, .. }, _) => {}
+            (Share::Ran { who: UNSELECTED, .. }, _) => {}
             (Share::Ran { who: block, took, .. }, _) => {
                 let counts = list.counts(block);
                 counts.time = counts.time.and(took);
@@ -316,7 +316,7 @@ impl Partial {
         if cycles.tell(count) {
             cycles.share(0, |share| {
                 if let Share::Ran { who, instructions, piece, .. } = share
-                    && who != NOBODY
+                    && who != UNSELECTED
                 {
                     let counts = list.counts(who);
                     counts.cycles = counts.cycles.saturating_add(piece.span().length());
@@ -365,7 +365,7 @@ impl Partial {
         self
     }
 
-    /// The blocks of all threads, in order of address.
+    /// Returns the blocks of all threads, in order of address.
     pub fn together(threads: Vec<Partial>) -> Vec<Block> {
         let mut all: Vec<Block> = threads.into_iter().flat_map(|thread| thread.list.blocks).collect();
         // The same code may be mapped at different times.

@@ -1,4 +1,4 @@
-//! Counts of blocks and lines as tables.
+//! Makes the tables of blocks and lines.
 
 use std::cmp::Reverse;
 
@@ -20,12 +20,12 @@ fn summary(blocks: &[Block], threads: u64) -> Summary {
     ]
 }
 
-/// Instructions per cycle; null if no cycles were counted.
+/// Returns instructions per cycle; null if no cycles were counted.
 pub(super) fn instructions_per_cycle(instructions: u64, cycles: u64) -> Value {
     if cycles == 0 { Value::Null } else { Value::Real(instructions as f64 / cycles as f64) }
 }
 
-/// A table to which the columns of cycles are added if the trace counts cycles; each row appends its own cells.
+/// Makes a table with additional columns for cycles if the trace counts them; each row appends its own cells.
 fn with_cycles(
     name: &'static str,
     mut summary: Summary,

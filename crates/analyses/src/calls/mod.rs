@@ -1,6 +1,6 @@
 //! The calls of a thread in order, with their times.
 //!
-//! This is a stream, unlike an analysis. A [`Part`] gathers the calls of one chunk of a thread, beginning with an
+//! Unlike an analysis, this is a stream. A [`Part`] gathers the calls of one chunk of a thread, beginning with an
 //! unknown stack: calls that begin and end in it are complete. [`Calls`] joins parts in order, and reports the begin
 //! and the end of each call.
 
@@ -33,7 +33,7 @@ pub enum Moment {
         function: FunctionId,
         /// How it was entered.
         entry: Entry,
-        /// When; `None` if no timestamp follows.
+        /// The time; `None` if no timestamp follows.
         time: Option<Nanos>,
         /// Instructions that the thread executed before it.
         before: u64,
@@ -90,7 +90,8 @@ struct Open {
 }
 
 impl Open {
-    /// Converts from the part to the thread, given the frames and instructions before the part.
+    /// Converts depth and instruction count from the part to the thread, given the frames and instructions before the
+    /// part.
     fn above(self, frames: usize, instructions: u64) -> Open {
         Open { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
     }
@@ -112,7 +113,7 @@ impl Open {
     }
 }
 
-/// What happens in a part, in order. Depths count from the frame that ran at its start, or from the oldest frame that
+/// An entry of a part's log, in order. Depths count from the frame that ran at its start, or from the oldest frame that
 /// execution has reached since; instructions count from the start of the part.
 #[derive(Debug)]
 enum Item {
@@ -121,7 +122,7 @@ enum Item {
     End(Ended),
     /// Execution arrives at a frame below the known ones.
     Arrive(Box<(Edge, Arrival)>, When, u64),
-    /// All calls end, as flow is missing (`true`: a gap) or not selected.
+    /// All calls end because flow is missing (`true`: a gap) or not selected.
     Forget(bool, When, u64),
 }
 
@@ -155,9 +156,9 @@ enum Pending {
 /// Operations since the last timestamp.
 #[derive(Debug, Default)]
 struct Log {
-    /// Each with the instructions of the part before it.
+    /// Each operation with the number of instructions of the part before it.
     pending: Vec<(u64, Pending)>,
-    /// Instructions of the part so far.
+    /// Number of instructions of the part so far.
     instructions: u64,
 }
 
@@ -182,7 +183,7 @@ impl Watch<()> for Log {
 #[derive(Debug)]
 pub struct Part {
     timed: Timed,
-    /// The known frames, out of date while paths run; the oldest is the one that execution reached last.
+    /// The known frames; stale while paths run. The oldest one is the frame that execution reached last.
     stack: SpareCapacityStack<Frame<()>>,
     edge: Edge,
     clock: Option<Nanos>,
@@ -193,7 +194,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// An empty part. `begins`: also report when calls begin.
+    /// Creates a part with an unknown stack. `begins`: the begins of calls are reported too.
     pub fn unknown(begins: bool, spare: Spare) -> Part {
         Part {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
@@ -227,7 +228,7 @@ impl Part {
             }
             _ => self.edge = self.edge.then(Edge::of(seen)),
         }
-        self.tell_the_timeless();
+        self.report_untimed();
     }
 
     /// Folds consecutive function runs and their transfers, and then a timestamp, if there is one.
@@ -256,7 +257,7 @@ impl Part {
             edge = Edge::after(&run);
         }
         self.edge = edge;
-        self.tell_the_timeless();
+        self.report_untimed();
         until.into_iter().for_each(|until| self.time(Some(until)));
     }
 
@@ -278,9 +279,9 @@ impl Part {
         self.edge = Edge::Gap;
     }
 
-    /// Without a clock, operations wait for no timestamp.
+    /// Moves the operations to the items without times, if the trace has no clock.
     #[inline]
-    fn tell_the_timeless(&mut self) {
+    fn report_untimed(&mut self) {
         if self.clock.is_none() {
             self.time(None);
         }
@@ -316,8 +317,8 @@ impl Part {
         }
     }
 
-    /// The number of the state, which decides what further runs do; `None` if they may reach frames below the known
-    /// ones.
+    /// Returns the number of the current state, which determines the effect of further runs; `None` if they may reach
+    /// frames below the known ones.
     pub fn state(&mut self) -> Option<u32> {
         match self.stack.is_empty() || self.edge == Edge::Gap {
             true => None,
@@ -325,7 +326,7 @@ impl Part {
         }
     }
 
-    /// Learns what runs do in a state: returns the number of their path, and the state after it.
+    /// Memoizes the effect of runs in a state: returns the number of their path, and the state after it.
     pub fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.paths.learn(state, runs, self.timed.begins)
     }
@@ -335,10 +336,10 @@ impl Part {
     pub fn fold_path(&mut self, path: u32) {
         self.log.push(Pending::Path(path));
         self.log.instructions += self.paths.instructions(path);
-        self.tell_the_timeless();
+        self.report_untimed();
     }
 
-    /// Continues from the state that paths led to.
+    /// Restores the stack from the state after the last path.
     pub fn resume(&mut self, state: u32) {
         let (stack, edge) = self.paths.states.stack(state);
         self.stack.clear();
@@ -350,7 +351,7 @@ impl Part {
         self.edge = edge;
     }
 
-    /// Takes the items so far if there are at least `enough`; the part continues in the buffer of others.
+    /// Takes the items so far if there are at least `enough`; the part continues with another buffer.
     #[inline]
     pub fn take(&mut self, enough: usize, spare: impl FnOnce() -> Spare) -> Option<Part> {
         if self.timed.items.len() < enough {
@@ -377,7 +378,7 @@ impl Part {
     }
 }
 
-/// Follows the calls of one thread.
+/// The open calls of one thread, after the parts so far.
 #[derive(Debug)]
 pub struct Calls {
     stack: SpareCapacityStack<Frame<Open>>,
@@ -386,15 +387,15 @@ pub struct Calls {
     instructions: u64,
 }
 
-/// Reports what happens at one time.
-struct Teller<'t, F> {
+/// Reports begins and ends of calls at one time.
+struct Reporter<'t, F> {
     tell: &'t mut F,
     time: When,
-    /// Instructions of the thread before it.
+    /// Number of instructions of the thread before it.
     before: u64,
 }
 
-impl<F: FnMut(Moment)> Teller<'_, F> {
+impl<F: FnMut(Moment)> Reporter<'_, F> {
     fn open(&mut self, depth: u32, function: FunctionId, entry: Entry) -> Open {
         let open = Open { depth, function, entry, time: self.time, before: self.before };
         (self.tell)(open.begin());
@@ -402,7 +403,7 @@ impl<F: FnMut(Moment)> Teller<'_, F> {
     }
 }
 
-impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
+impl<F: FnMut(Moment)> Watch<Open> for Reporter<'_, F> {
     fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry, _: Option<Back>) -> Open {
         self.open(from.note.depth + 1, function, entry)
     }
@@ -419,7 +420,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Reports what happens in the next part, and returns its buffer.
+    /// Reports the calls of the next part, and returns its buffer.
     pub fn follow(&mut self, mut part: Part, tell: &mut impl FnMut(Moment)) -> Spare {
         let so_far = self.instructions;
         let mut below = self.stack.len().saturating_sub(1);
@@ -432,12 +433,12 @@ impl Calls {
                 }
                 Item::Arrive(arrival, time, before) => {
                     let ((edge, at), before) = (*arrival, so_far + before);
-                    self.arrive(edge, &at, &mut Teller { tell: &mut *tell, time, before });
+                    self.arrive(edge, &at, &mut Reporter { tell: &mut *tell, time, before });
                     below = self.stack.len().saturating_sub(1);
                 }
                 Item::Forget(gap, time, before) => {
                     let before = so_far + before;
-                    cut(&mut self.stack, &mut Teller { tell: &mut *tell, time, before }, 0);
+                    cut(&mut self.stack, &mut Reporter { tell: &mut *tell, time, before }, 0);
                     below = 0;
                     self.edge = Edge::Gap;
                     if gap {
@@ -455,7 +456,7 @@ impl Calls {
         Spare(part.timed.items)
     }
 
-    fn arrive<F: FnMut(Moment)>(&mut self, edge: Edge, at: &Arrival, teller: &mut Teller<'_, F>) {
+    fn arrive<F: FnMut(Moment)>(&mut self, edge: Edge, at: &Arrival, teller: &mut Reporter<'_, F>) {
         let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
         let known = match self.stack.is_empty() {
             true => Err(edge),
@@ -469,7 +470,7 @@ impl Calls {
 
     /// Ends the open calls at the end of the thread's trace.
     pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
-        cut(&mut self.stack, &mut Teller { tell, time: When::UNKNOWN, before: self.instructions }, 0);
+        cut(&mut self.stack, &mut Reporter { tell, time: When::UNKNOWN, before: self.instructions }, 0);
     }
 }
 

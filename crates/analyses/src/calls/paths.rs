@@ -25,7 +25,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     instructions: u32,
-    /// Where its steps end; they begin where those of the path before end.
+    /// End index of its steps; they begin where those of the previous path end.
     steps_end: u32,
 }
 
@@ -34,15 +34,15 @@ struct Path {
 pub struct Paths {
     pub(super) states: States,
     paths: Vec<Path>,
-    /// Each with the instructions of the path before it.
+    /// Each step with the number of instructions of the path before it.
     steps: Vec<(u32, Step)>,
-    /// The steps of the path that is being learned.
+    /// The steps of the path that is being memoized.
     memoized_paths: Vec<(u32, Step)>,
 }
 
 impl Paths {
-    /// Learns what runs do in a state: returns the number of their path, and the state after it. `begins`: the begins
-    /// of calls are reported.
+    /// Memoizes the effect of runs in a state: returns the number of their path, and the state after it. `begins`: the
+    /// begins of calls are reported.
     pub(super) fn learn(
         &mut self,
         state: u32,
@@ -64,7 +64,7 @@ impl Paths {
         self.paths[path as usize].instructions.into()
     }
 
-    /// The steps of a path, each with the instructions of the path before it.
+    /// Returns the steps of a path, each with the number of instructions of the path before it.
     #[inline]
     pub(super) fn steps(&self, path: u32) -> &[(u32, Step)] {
         let path = path as usize;
@@ -72,7 +72,7 @@ impl Paths {
         &self.steps[start..self.paths[path].steps_end as usize]
     }
 
-    /// Keeps the steps that were learned. A call that begins and ends among them becomes one step, unless begins are
+    /// Adds the memoized steps to the list. A call that begins and ends among them becomes one step, unless begins are
     /// reported.
     fn keep(&mut self, begins: bool) {
         let Paths { steps, memoized_paths, .. } = self;

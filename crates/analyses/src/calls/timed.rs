@@ -8,7 +8,7 @@ use crate::{
     stack::{At, Back, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly},
 };
 
-/// The items up to the last timestamp.
+/// Items with known times, up to the last timestamp.
 #[derive(Debug)]
 pub(super) struct Timed {
     /// Whether the begins of calls are reported before their ends.
@@ -45,10 +45,10 @@ impl Timed {
     }
 }
 
-/// Emits items while the time is known.
+/// Emits items whose times are known.
 struct Clocked<'t> {
     timed: &'t mut Timed,
-    /// Instructions of the part before the present, and before the last timestamp.
+    /// Number of instructions of the part so far, and before the last timestamp.
     before: u64,
     at_clock: u64,
     since: When,
@@ -81,7 +81,7 @@ impl Watch<()> for Clocked<'_> {
 }
 
 impl Part {
-    /// Folds function runs whose begin and duration are known: nothing waits for a timestamp.
+    /// Folds function runs whose begin and duration are known, so that no operation waits for a timestamp.
     #[inline]
     pub(super) fn fold_timed(
         &mut self,

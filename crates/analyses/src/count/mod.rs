@@ -21,7 +21,7 @@ impl Report for CountReport {
     fn description(&self) -> &Description {
         &Description {
             name: "count",
-            help: "software events: how many of each name, and how many were lost",
+            help: "software events: number of events by name, and of lost events",
             views: &["event", "stream", "time"],
             takes: Takes { threads: true, cpus: true, every: true, events: true, ..Takes::NOTHING },
             in_all: false,
@@ -41,7 +41,7 @@ impl Report for CountReport {
 #[derive(Clone, Copy, Debug)]
 pub struct Count;
 
-/// Lost events and packets, and the times of the first and the last event.
+/// The numbers of lost events and packets, and the times of the first and the last event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Extent {
     events_lost: u64,
@@ -63,7 +63,7 @@ impl Extent {
         };
     }
 
-    /// The summary of every table of counts.
+    /// Returns the summary that all tables of counts have.
     fn summary(&self, events: u64, streams: u64) -> Vec<(&'static str, Value)> {
         vec![
             ("events", events.into()),
@@ -182,14 +182,14 @@ fn by_stream<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec
     (columns, streams.map(row).collect())
 }
 
-/// A rate, rounded to the nearest integer.
+/// Returns a rate per second, rounded to the nearest integer.
 fn per_second(count: u64, nanos: i128) -> Value {
     let nanos = u128::try_from(nanos).unwrap_or(0);
     let rate = (u128::from(count) * 1_000_000_000 + nanos / 2).checked_div(nanos);
     rate.map_or(Value::Null, |rate| u64::try_from(rate).unwrap_or(u64::MAX).into())
 }
 
-/// A time as a cell; null if it is too far from its clock's origin for an integer column.
+/// Returns the cell of a time; null if it is too far from its clock's origin for an integer column.
 fn time(time: Option<OriginNanos>) -> Value {
     time.and_then(|time| i64::try_from(time.0).ok()).into()
 }

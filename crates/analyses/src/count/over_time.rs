@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Extent, per_second, time};
 
-/// The most rows that are emitted if empty ones are included.
+/// Maximum number of rows including empty ones; with more, empty rows are omitted.
 const MOST_ROWS: i128 = 1 << 20;
 
 /// Event counts per time span.
@@ -21,7 +21,7 @@ pub struct OverTime {
     pub width: Option<u64>,
 }
 
-/// A time span: events and losses.
+/// The counts of a time span: events and losses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Bin {
     events: u64,

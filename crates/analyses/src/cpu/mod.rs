@@ -1,8 +1,8 @@
 //! `cpu`: how long did each thread run, and how busy was each CPU?
 //!
 //! A thread runs on a CPU from the `sched_switch` that names it as next to the following switch there. Before the first
-//! switch on a CPU, that switch's previous thread runs; after the last switch, its next thread, to the end of the
-//! trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt. If the previous thread of a switch
+//! switch on a CPU, its previous thread runs; after the last switch, its next thread runs to the end of the trace.
+//! Thread 0 is the idle thread. Interrupts count to the thread that they interrupt. If the previous thread of a switch
 //! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
 
 mod intervals;
@@ -60,11 +60,11 @@ impl Report for CpuReport {
     }
 }
 
-/// How long a thread ran on a CPU.
+/// The running time of a thread on a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Use {
     time: u64,
-    /// How often it was switched to.
+    /// Number of switches to it.
     switches: u64,
     /// Time of the last switch to it, and its priority then.
     priority: Option<(Nanos, i64)>,
@@ -94,7 +94,7 @@ impl Partial {
     }
 }
 
-/// How long the selected threads ran on a CPU, and how long it was idle.
+/// The running time of the selected threads on a CPU, and its idle time.
 type OnCpu = FxHashMap<Thread, Use>;
 
 impl Analysis for CpuUse {
@@ -192,7 +192,7 @@ fn table(
     Table::new("cpu", Shape::Counters, summary, columns, rows)
 }
 
-/// The cells of missing switches in a summary.
+/// Returns the summary cells for missing switches.
 fn missing_of<'m>(cpus: impl Iterator<Item = &'m Missing>) -> [(&'static str, Value); 2] {
     let mut sum = Missing::default();
     cpus.for_each(|missing| sum.add(*missing));

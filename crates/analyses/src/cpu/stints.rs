@@ -22,7 +22,7 @@ struct Switches {
     missing: Missing,
 }
 
-/// What is unknown of a CPU, or of several.
+/// Missing switches of one or more CPUs.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Missing {
     /// The number of switches whose previous thread is not the next thread of the switch before.
@@ -36,7 +36,7 @@ pub(super) struct Missing {
 pub(super) struct Stints(Cpus<Switches>);
 
 impl Switches {
-    /// Adds the following switches, and returns the slice between.
+    /// Adds the switches that follow, and returns the slice between the two parts.
     #[inline]
     fn then(&mut self, cpu: u32, later: Switches) -> Stint {
         let ((from, came), (to, left)) = (self.last, later.first);
@@ -73,7 +73,7 @@ impl Stints {
         self.then(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
     }
 
-    /// Adds the switches of the later of two neighbours, and returns the slices across the border.
+    /// Adds the switches of the next task, and returns the slices across the border.
     pub(super) fn add(&mut self, later: Stints) -> Vec<Stint> {
         later.0.into_all().filter_map(|(cpu, later)| self.then(cpu, later)).collect()
     }
@@ -88,12 +88,12 @@ impl Stints {
         if is_first { None } else { Some(known.then(cpu, later)) }
     }
 
-    /// The slices before the first switch of each CPU and after its last, within a span of time.
+    /// Returns the slices before the first switch of each CPU and after its last one, within a span of time.
     pub(super) fn ends(&self, (begin, end): (Nanos, Nanos)) -> impl Iterator<Item = Stint> {
         self.before_first(begin).chain(self.after_last(end))
     }
 
-    /// The slices before the first switch of each CPU.
+    /// Returns the slices before the first switch of each CPU.
     pub(super) fn before_first(&self, begin: Nanos) -> impl Iterator<Item = Stint> {
         let of = move |(cpu, &Switches { first: (to, thread), .. }): (u32, &Switches)| Stint {
             cpu,
@@ -104,7 +104,7 @@ impl Stints {
         self.0.all().map(of)
     }
 
-    /// The slices after the last switch of each CPU.
+    /// Returns the slices after the last switch of each CPU.
     pub(super) fn after_last(&self, end: Nanos) -> impl Iterator<Item = Stint> {
         let of = move |(cpu, &Switches { last: (from, thread), .. }): (u32, &Switches)| Stint {
             cpu,
@@ -115,7 +115,7 @@ impl Stints {
         self.0.all().map(of)
     }
 
-    /// What is unknown of each CPU.
+    /// Missing switches of each CPU.
     pub(super) fn missing(&self) -> impl Iterator<Item = (u32, Missing)> {
         self.0.all().map(|(cpu, switches)| (cpu, switches.missing))
     }

@@ -1,4 +1,4 @@
-//! How system calls change the table of file descriptors.
+//! The effect of system calls on the table of file descriptors.
 
 use hodo_clock::Nanos;
 use hodo_model::kernel::{
@@ -12,22 +12,22 @@ use super::Operation;
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Action {
-    /// Reads, writes or syncs; whether it returns bytes.
+    /// Reads, writes or syncs a file; whether the result is a number of bytes.
     Transfer(Operation, bool),
-    /// Syncs without a descriptor: all files, or a range of memory.
+    /// Syncs all files or a range of memory, without a descriptor.
     SyncOther,
     /// Copies from the first descriptor to the second.
     Copy,
     /// Returns a descriptor of a named file.
     Open,
-    /// Returns a descriptor of something else: an index of [`LABELS`].
+    /// Returns a descriptor of something other than a named file: an index of [`LABELS`].
     Make(u8),
     /// Returns two such descriptors.
     MakeTwo(u8),
     Close,
     CloseRange,
     Duplicate,
-    /// Duplicates to the descriptor that is passed.
+    /// Duplicates a descriptor to a given number.
     DuplicateTo,
     Control,
     Execute,
@@ -48,22 +48,22 @@ pub(super) const LABELS: [&str; 11] = [
     "io_uring",
 ];
 
-/// `O_CLOEXEC`; `SOCK_CLOEXEC` and the like have the same value.
+/// `O_CLOEXEC`; `SOCK_CLOEXEC` and similar flags have the same value.
 pub(super) const CLOSE_ON_EXEC: i64 = 0o2_000_000;
 
-/// A system call by its name, with the positions of its arguments for tracers that only number them.
+/// A system call by name, with the positions of its arguments, for tracers that record arguments without names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) action: Action,
-    /// The first descriptor and the second.
+    /// The arguments with the first and the second descriptor.
     descriptors: (usize, usize),
     flags: Option<usize>,
-    /// Flags that close the new descriptor when a program is executed.
+    /// The argument with flags, and the bit that closes the new descriptor on exec.
     closes: i64,
 }
 
 impl Call {
-    /// The effect of the call with a name, if it concerns descriptors.
+    /// Returns the call with this name, if it concerns descriptors.
     pub(super) fn of(name: &str) -> Option<Call> {
         let call = |action, flags, closes| Call { action, descriptors: (0, 1), flags, closes };
         let plain = |action| call(action, None, 0);
@@ -107,7 +107,7 @@ impl Call {
         })
     }
 
-    /// Decodes the beginning of a call.
+    /// Decodes the entry of a call.
     pub(super) fn entry(self, event: &KernelEvent<'_>) -> Entry {
         let numbered = |place: usize| event.integer(entry::ARGUMENTS + place);
         let either = |named, place| event.integer(named).or_else(|| numbered(place));
@@ -142,7 +142,7 @@ pub(super) struct Entry {
     pub(super) action: Action,
     pub(super) fd: Option<i32>,
     pub(super) other: Option<i32>,
-    /// Whether the new descriptor is closed when a program is executed.
+    /// Whether exec closes the new descriptor.
     pub(super) closes: bool,
     pub(super) command: i64,
     pub(super) value: i64,
@@ -155,9 +155,9 @@ pub(super) struct Exit {
     pub(super) time: Nanos,
     pub(super) call: u32,
     pub(super) result: i64,
-    /// Descriptors that it returned through memory.
+    /// Descriptors that the call returned through memory.
     pub(super) made: [Option<i32>; 2],
-    /// Its thread, if the event contains that.
+    /// The thread of the call, if the event contains it.
     pub(super) thread: Option<Thread>,
 }
 

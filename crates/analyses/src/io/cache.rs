@@ -1,4 +1,4 @@
-//! `io --by cache`: pages of which files entered and left the page cache?
+//! `io --by cache`: how many pages of each file entered and left the page cache?
 
 use hodo_model::{
     Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Cache;
 
-/// A bound above the highest order of pages that the kernel allocates at once.
+/// An upper bound of the kernel's page allocation orders; higher values are invalid.
 const MOST_ORDER: i64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
-//! What file descriptors refer to, from the beginning of the trace.
+//! Determines the files of descriptors, from the beginning of the trace.
 //!
-//! A descriptor belongs to the table of a process. It gets its name from the call that made it, from the state dump or,
-//! by `dup`, its variants and `fork`, from another descriptor; it loses the name when it is closed, and when an
-//! executed program closes it. A descriptor without such an event has no name. Neither have descriptors of a thread
-//! whose process is unknown: another thread of the process could have closed them.
+//! A descriptor belongs to the table of a process. It gets its name from the call that opened it, from the state dump,
+//! or from another descriptor (by `dup`, its variants and `fork`); it loses the name when it is closed, by `close` or
+//! by exec. A descriptor without any of these events has no name. A descriptor of a thread whose process is unknown has
+//! no name either, because another thread of the process could have closed it.
 
 use hodo_model::kernel::Thread;
 use rustc_hash::FxHashMap;
@@ -22,7 +22,7 @@ pub(super) enum Step {
         cpu: u32,
         entry: Entry,
     },
-    /// The thread on a CPU is in no call that concerns files.
+    /// The thread on a CPU is not in a call that concerns files.
     Idle {
         cpu: u32,
     },
@@ -36,20 +36,20 @@ pub(super) enum Step {
         entry: Entry,
         exit: Exit,
     },
-    /// `is_idle`: the previous thread is in no call that concerns files.
+    /// A switch. `is_idle`: the previous thread is not in a call that concerns files.
     Switch {
         cpu: u32,
         is_idle: bool,
         prev: i64,
         next: i64,
     },
-    /// A thread belongs to a process, which has the table at an address.
+    /// From the state dump: the process of a thread, and the address of its table.
     Belongs {
         tid: i64,
         pid: u32,
         table: Option<u64>,
     },
-    /// A process begins as a copy of another.
+    /// A process begins with a copy of the table of another.
     Fork {
         parent: u32,
         child: u32,
@@ -58,7 +58,7 @@ pub(super) enum Step {
     Begins {
         tid: i64,
     },
-    /// A file was open when tracing began, in the table at an address or of a process.
+    /// From the state dump: an open file in the table at an address, or of a process.
     Dumped {
         table: Option<u64>,
         pid: Option<u32>,
@@ -76,20 +76,20 @@ pub(super) const UNKNOWN: File = 0;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Slot {
     file: File,
-    /// Whether it is closed when a program is executed.
+    /// Whether exec closes it.
     closes: bool,
 }
 
 /// The key of a use: thread, CPU, descriptor, file.
 pub(super) type User = (Thread, u32, Option<i32>, File);
 
-/// How a file was used.
+/// The uses of a file.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Use {
     pub(super) read: u64,
     pub(super) written: u64,
     pub(super) operations: u64,
-    /// Operations that also count to another file.
+    /// Number of operations that also count to another file, such as copies.
     pub(super) shared: u64,
     pub(super) opens: u64,
     pub(super) errors: u64,
@@ -112,12 +112,12 @@ impl Add for Use {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Descriptors {
     running: FxHashMap<u32, Thread>,
-    /// Calls in progress: on CPUs, and of threads that do not run.
+    /// Open calls, on CPUs and of threads that do not run.
     on_cpus: FxHashMap<u32, Entry>,
     of_threads: FxHashMap<Thread, Entry>,
     processes: FxHashMap<Thread, u32>,
     tables: FxHashMap<u32, FxHashMap<i32, Slot>>,
-    /// Processes by the address of their table when tracing began.
+    /// Processes by the address of their table in the state dump.
     addresses: FxHashMap<u64, Vec<u32>>,
     files: FxHashMap<Box<str>, File>,
     pub(super) uses: FxHashMap<User, Use>,

@@ -25,10 +25,10 @@ pub struct Files;
 /// The state after some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
-    /// By index of the call's name; only needed while events are folded.
+    /// Calls by index of their name; only needed while events are folded.
     #[serde(skip)]
     calls: Vec<Option<Call>>,
-    /// Calls on the CPUs that began or ended since the last switch.
+    /// Calls that began or ended on each CPU since its last switch.
     inside: Cpus<Inside>,
     steps: DeferredOps<Descriptors, Step>,
 }
@@ -73,7 +73,7 @@ impl Partial {
         }
     }
 
-    /// Emits the open call of a CPU as an operation. Returns whether the CPU is known to be in none.
+    /// Emits the open call of a CPU as an operation. Returns whether the CPU is known to have no open call.
     fn settle(&mut self, cpu: u32, inside: Option<Inside>) -> bool {
         match inside {
             Some(Inside::Call(entry)) => {
@@ -268,7 +268,7 @@ fn cells(used: &Use) -> [Value; 6] {
     ]
 }
 
-/// The process of a thread; the thread itself if the process is unknown.
+/// Returns the process of a thread; the thread itself if the process is unknown.
 fn process(threads: &Threads, thread: Thread) -> Thread {
     threads.pid(thread).map_or(thread, |pid| Thread::new(pid.into(), 0))
 }

@@ -4,8 +4,7 @@
 //!   written. A call that failed moves nothing. Calls that return a number of messages count as operations without
 //!   bytes.
 //! * A request of the block layer lasts from `block_rq_issue` to the next `block_rq_complete` of its device and sector.
-//!   It is a write if its flags contain that, else a read; its bytes are its sectors, of 512 bytes each, when it
-//!   completes.
+//!   It is a write if its flags say so, else a read; its size is its number of sectors at completion, times 512 bytes.
 
 mod action;
 mod cache;
@@ -68,7 +67,7 @@ impl Report for InputOutputReport {
     }
 }
 
-/// What a system call does with files.
+/// The kind of a file operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Operation {
     Read,
@@ -80,7 +79,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// The operation of the call with a name, and whether it returns bytes.
+    /// Returns the operation of the call with a name, and whether its result is a number of bytes.
     fn of(call: &str) -> Option<(Operation, bool)> {
         Some(match call {
             "read" | "pread64" | "readv" | "preadv" | "preadv2" | "recv" | "recvfrom" | "recvmsg" => {
@@ -146,7 +145,7 @@ impl Requests {
     }
 }
 
-/// A device: open requests by sector, and what was read and written.
+/// A device: open requests by sector, and totals of completed ones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Device {
     name: Option<String>,
@@ -218,7 +217,7 @@ impl Analysis for InputOutput {
     }
 }
 
-/// The operations of calls by index of the name.
+/// Returns the operations of calls by index of the name.
 struct Operations(Vec<Option<(Operation, bool)>>);
 
 impl Operations {
@@ -332,7 +331,7 @@ fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>
     (columns, operations.into_iter().map(row).collect())
 }
 
-/// The major and minor number of a device: the kernel packs 12 bits and 20 bits into one number.
+/// Splits a device number into its major (12 bits) and minor number (20 bits), as the kernel packs them.
 fn numbers(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
 }

@@ -17,32 +17,32 @@ use crate::{
 
 use super::{BLOCKS, Operation, Operations, Partial, Rows, summary, table};
 
-/// The threads and processes of [`InputOutput`](super::InputOutput) without the distribution of the durations of their
-/// calls, which takes most of its time and memory.
+/// The analysis of threads and processes, like [`InputOutput`](super::InputOutput) but without the distribution of call
+/// durations, which takes most of its time and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Users;
 
 /// The sums of one thread's calls of one name.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Moved {
+pub struct CallSums {
     count: u64,
     errors: u64,
     returned: u64,
     time: u64,
 }
 
-impl OfCalls for Moved {
+impl OfCalls for CallSums {
     #[inline]
     fn see(&mut self, length: u64, result: i64) {
         let is_error = is_error(result);
         let returned = if is_error { 0 } else { result as u64 };
-        self.add(Moved { count: 1, errors: is_error.into(), returned, time: length });
+        self.add(CallSums { count: 1, errors: is_error.into(), returned, time: length });
     }
 }
 
-impl Add for Moved {
+impl Add for CallSums {
     #[inline]
-    fn add(&mut self, other: Moved) {
+    fn add(&mut self, other: CallSums) {
         self.count += other.count;
         self.errors += other.errors;
         self.returned = self.returned.wrapping_add(other.returned);
@@ -50,15 +50,15 @@ impl Add for Moved {
     }
 }
 
-impl From<&OfName> for Moved {
-    fn from(calls: &OfName) -> Moved {
+impl From<&OfName> for CallSums {
+    fn from(calls: &OfName) -> CallSums {
         let OfName { durations, errors, returned } = calls;
-        Moved { count: durations.count, errors: *errors, returned: *returned, time: durations.total }
+        CallSums { count: durations.count, errors: *errors, returned: *returned, time: durations.total }
     }
 }
 
 impl Analysis for Users {
-    type Partial = (Partial, Calls<PerThreadSums<u32, Moved>>);
+    type Partial = (Partial, Calls<PerThreadSums<u32, CallSums>>);
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -97,7 +97,7 @@ impl Analysis for Users {
     }
 }
 
-/// What a thread did with files.
+/// The file operations of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct User {
     pub(super) read: u64,
@@ -108,7 +108,7 @@ pub(super) struct User {
 }
 
 impl User {
-    fn see(&mut self, (operation, has_bytes): (Operation, bool), calls: Moved) {
+    fn see(&mut self, (operation, has_bytes): (Operation, bool), calls: CallSums) {
         let bytes = if has_bytes { calls.returned } else { 0 };
         self.add(User {
             read: if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 },
@@ -130,9 +130,9 @@ impl Add for User {
     }
 }
 
-/// What each thread did.
+/// The operations of each thread.
 pub(super) fn sums(
-    calls: impl Iterator<Item = (Thread, (Operation, bool), Moved)>,
+    calls: impl Iterator<Item = (Thread, (Operation, bool), CallSums)>,
 ) -> FxHashMap<Thread, User> {
     let mut users: FxHashMap<Thread, User> = FxHashMap::default();
     calls.for_each(|(thread, operation, calls)| users.entry(thread).or_default().see(operation, calls));

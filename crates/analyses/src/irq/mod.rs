@@ -2,8 +2,8 @@
 //!
 //! * `hard`: from `irq_handler_entry` to the next `irq_handler_exit` with the same number on the CPU;
 //! * `soft`: from `irq_softirq_entry` to the next `irq_softirq_exit` with the same vector on the CPU;
-//! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler last began there, to the next
-//!   begin of the handler.
+//! * `raise`: from an `irq_softirq_raise` to the next begin of the vector's handler on the CPU; only the first raise
+//!   since the handler's last begin counts.
 
 mod intervals;
 mod off;
@@ -39,7 +39,7 @@ impl Report for InterruptsReport {
     fn description(&self) -> &Description {
         &Description {
             name: "irq",
-            help: "kernel events: how long handlers of hard and soft interrupts ran, and how late they began",
+            help: "kernel events: running times of interrupt and softirq handlers, and delays of softirqs",
             views: &["handler", "cpu", "slowest", "interval"],
             takes: Takes::CPUS,
             in_all: true,
@@ -54,7 +54,7 @@ impl Report for InterruptsReport {
     }
 }
 
-/// What is measured, in table order.
+/// The measured intervals, in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Phase {
     Hard,
@@ -82,7 +82,7 @@ const SOFT: [&str; 10] =
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
-    /// Of each phase, by CPU and number.
+    /// Open intervals of each phase, by CPU and number.
     handlers: [FxHashMap<u64, Durations>; 3],
     longest: Longest<(Phase, u32, u32)>,
 }

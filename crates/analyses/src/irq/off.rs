@@ -1,4 +1,4 @@
-//! `irqoff`: for how long did the CPUs disable interrupts?
+//! `irqoff`: for how long were interrupts disabled on each CPU?
 //!
 //! From `irq_disable` to the next `irq_enable` on the CPU.
 
@@ -26,7 +26,7 @@ pub struct InterruptsOff;
 pub const INTERRUPTS_OFF: Simple<InterruptsOff> = Simple {
     description: Description {
         name: "irqoff",
-        help: "kernel events: how long CPUs took no interrupts",
+        help: "kernel events: times with interrupts off",
         views: &["cpu", "slowest"],
         takes: Takes::CPUS,
         in_all: true,

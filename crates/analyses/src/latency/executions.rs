@@ -94,7 +94,7 @@ pub struct Partial {
     edge: Edge,
     /// Number of open executions of the selected function, above the oldest frame.
     level: u32,
-    /// By function, if all functions are analysed.
+    /// Sums by function, if all functions are analysed.
     pub(super) sums: FxHashMap<FunctionId, Sum>,
     /// Executions that wait for the next timestamp, if all functions are analysed.
     #[serde(skip)]

@@ -117,7 +117,7 @@ mod tests {
     fn a_wrong_file_says_where() {
         let error = |text: &str| user_pairs(text).unwrap_err().to_string();
         assert!(
-            error("[a]\nfrom = 'clli'\nto = 'sti'").starts_with("pair `a`: no instruction is called `clli`")
+            error("[a]\nfrom = 'clli'\nto = 'sti'").starts_with("pair `a`: there is no instruction `clli`")
         );
         assert!(error("[a]\nfrom = 'cli'").contains("missing field `to`"));
         assert!(error("[a]\nfrom = 'cli'\nto = 'sti'\nnest = 1").contains("nest"));

@@ -125,7 +125,7 @@ fn instruction(text: &str) -> Result<Pattern, Wrong> {
         let near = nearest(&name);
         let hint =
             if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
-        return Err((at, format!("no instruction is called `{name}`{hint}")));
+        return Err((at, format!("there is no instruction `{name}`{hint}")));
     }
     let operands: Vec<String> = match operands {
         "" => Vec::new(),

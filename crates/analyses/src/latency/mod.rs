@@ -152,7 +152,7 @@ impl Report for LatencyReport {
     fn description(&self) -> &Description {
         &Description {
             name: "latency",
-            help: "exact counts of executions of functions, the heaviest tails first; `hodo latency` asks about one",
+            help: "exact counts of function executions, the heaviest tails first; see `hodo latency` for one function",
             views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
             takes: Takes { intervals: true, ..Takes::NOTHING },
             in_all: false,

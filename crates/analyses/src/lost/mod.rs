@@ -1,7 +1,8 @@
 //! `lost`: what did the tracer lose, in which streams, and when?
 //!
-//! A gap is a span of time in which a stream lost events or packets: events between the end of a packet and the end of
-//! the next, packets between the end of one and the beginning of the next. Where in a gap they were is unknown.
+//! A gap is a span of time in which a stream lost events or packets. Events are lost between the end of a packet and
+//! the end of the next packet; packets are lost between the end of a packet and the begin of the next. The exact times
+//! within a gap are unknown.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ pub struct Lost;
 pub const LOST: Simple<Lost> = Simple {
     description: Description {
         name: "lost",
-        help: "software events: what the tracer lost, of which streams, and when",
+        help: "software events: events and packets lost by the tracer, by stream and time",
         views: &["stream", "longest"],
         takes: Takes::NOTHING,
         in_all: true,
@@ -35,7 +36,7 @@ pub const LOST: Simple<Lost> = Simple {
     analysis: Lost,
 };
 
-/// What a stream lost.
+/// The losses of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals {
     events: u64,

@@ -1,7 +1,7 @@
-//! `memory`: which threads had the kernel allocate pages of memory, and free them?
+//! `memory`: how many pages of memory were allocated and freed for each thread?
 //!
-//! Pages are those of `mm_page_alloc` and `mm_page_free`: two to the power of `order` per event. They count to the
-//! thread that runs on the CPU, even if an interrupt allocates them.
+//! An `mm_page_alloc` or `mm_page_free` event stands for 2^`order` pages. Pages count to the thread that runs on the
+//! CPU, even if an interrupt handler allocates them.
 
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
@@ -25,7 +25,7 @@ pub struct Memory;
 pub const MEMORY: Simple<Memory> = Simple {
     description: Description {
         name: "memory",
-        help: "kernel events: pages of memory that processes had allocated, and gave back",
+        help: "kernel events: pages of memory allocated and freed for each process",
         views: &["process", "thread"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,
@@ -33,7 +33,7 @@ pub const MEMORY: Simple<Memory> = Simple {
     analysis: Memory,
 };
 
-/// A bound above the highest order of pages that the kernel allocates at once.
+/// An upper bound of the kernel's page allocation orders; higher values are invalid.
 const MOST_ORDER: i64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

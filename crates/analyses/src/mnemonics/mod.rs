@@ -1,6 +1,6 @@
-//! `mnemonics`: how often did each kind of instruction run?
+//! `mnemonics`: how often was each kind of instruction executed?
 //!
-//! The partial counts runs by their bytes, and decodes each only once, at the end.
+//! The partial counts instruction runs by their bytes; each distinct run is disassembled once, at the end.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub const MNEMONICS: Simple<Mnemonics> = Simple {
     analysis: Mnemonics,
 };
 
-/// Executions of each instruction run, by the width of its mode in bits and its bytes.
+/// Executions of each instruction run, by its bytes and the width of the execution mode in bits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(FxHashMap<u8, FxHashMap<Box<[u8]>, u64>>);
 
@@ -45,7 +45,7 @@ impl Partial {
         }
     }
 
-    /// The executed runs: the width of their mode in bits, their bytes, and their count.
+    /// Returns the executed runs: width of the execution mode in bits, bytes, and count.
     fn runs(&self) -> impl Iterator<Item = (u8, &[u8], u64)> {
         self.0
             .iter()

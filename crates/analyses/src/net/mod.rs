@@ -1,8 +1,8 @@
 //! `net`: how many packets and bytes passed each network device, and which threads sent and received them?
 //!
 //! A packet is sent when it is passed to a device (`net_dev_queue`), and received when it comes from one
-//! (`netif_receive_skb`); its bytes are its length at that time. It counts to the thread that runs on the CPU: for
-//! received packets, mostly the interrupted thread.
+//! (`netif_receive_skb`); its bytes are its length at that time. A packet counts to the thread that runs on the CPU:
+//! for received packets, this is mostly the interrupted thread.
 
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,

@@ -1,6 +1,6 @@
-//! `periods`: how long did it take from one event to another, for any pair of events?
+//! `periods`: how long did it take from one event to another, for any pair of event classes?
 //!
-//! A period begins at each event of one sort and ends at the next event of another sort with the same values in the
+//! A period begins at each event of one class and ends at the next event of another class with equal values in the
 //! matching fields. If another period begins before its end, it is unfinished.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl Report for PeriodsReport {
     fn description(&self) -> &Description {
         &Description {
             name: "periods",
-            help: "software events: how long from one event to another, of any two sorts",
+            help: "software events: times between any two kinds of events",
             views: &["group", "slowest"],
             takes: Takes { cpus: true, period: true, ..Takes::NOTHING },
             in_all: false,
@@ -50,7 +50,7 @@ impl Report for PeriodsReport {
 /// An open period: its begin, its group, the CPU on which it began.
 type Begun = (Nanos, String, u32);
 
-/// An entry among the longest: group, matching values, CPU on which it began.
+/// One of the longest periods: group, matching values, and the CPU on which it began.
 type Long = (String, String, u32);
 
 /// The sums and open periods after some events.

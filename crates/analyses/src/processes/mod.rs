@@ -1,8 +1,8 @@
 //! `processes`: which process started which, when, and how long did each live?
 //!
 //! A thread lives from its `sched_process_fork` to its `sched_process_exit`; a reused id is another thread. A thread
-//! without a fork in the trace existed before, or the event is missing. A process is the thread whose id is the id of
-//! the process.
+//! without a fork in the trace existed before it, or the event is missing. A process is represented by the thread whose
+//! id is the process id.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Processes;
 pub const PROCESSES: Simple<Processes> = Simple {
     description: Description {
         name: "processes",
-        help: "kernel events: who started whom, when, and how long each lived",
+        help: "kernel events: which process started which other process, when, and how long each lived",
         views: &["process", "thread"],
         takes: Takes::THREADS,
         in_all: true,
@@ -38,17 +38,17 @@ struct Life {
     born: Option<Nanos>,
     died: Option<Nanos>,
     pid: Option<u32>,
-    /// The process that made it, or the thread if the process is unknown.
+    /// The process that created it, or the creating thread if its process is unknown.
     parent: Option<u32>,
     comm: Option<String>,
     /// The last program that it executed.
     program: Option<String>,
-    /// How often it executed a program.
+    /// Number of programs that it executed.
     programs: u64,
 }
 
 impl Life {
-    /// Adds what is known of a later part of this life.
+    /// Adds the data of a later part of this lifetime.
     fn add(&mut self, later: Life) {
         self.died = later.died.or(self.died);
         self.pid = later.pid.or(self.pid);
@@ -66,12 +66,12 @@ impl Life {
     }
 }
 
-/// Consecutive lives by thread id. Only the first life may begin before the events.
+/// Consecutive lifetimes by thread id. Only the first one may begin before the events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(FxHashMap<u32, Vec<Life>>);
 
 impl Partial {
-    /// The current life of a thread; `None` for idle threads.
+    /// Returns the current lifetime of a thread; `None` for idle threads.
     fn of(&mut self, tid: Option<i64>) -> Option<&mut Life> {
         let lives = self.0.entry(tid.filter(|&tid| tid != 0)? as u32).or_default();
         if lives.is_empty() {
@@ -207,7 +207,7 @@ struct Member {
     life: Life,
     is_process: bool,
     is_shown: bool,
-    /// The threads of a process, itself included.
+    /// Number of threads of a process, including the main thread.
     threads: u64,
     children: Vec<usize>,
     parent: Option<usize>,
@@ -248,7 +248,8 @@ impl Family {
         family
     }
 
-    /// The process of a thread that is not itself a process, and its parent in the tree: its process, or its creator.
+    /// Returns the process of a thread (`None` for a main thread), and its parent in the tree: its process, or its
+    /// creator.
     fn above(&self, index: usize) -> (Option<usize>, Option<usize>) {
         let at = self.members[index].life.born.unwrap_or_default();
         let process = |index: usize| {
@@ -263,7 +264,7 @@ impl Family {
         (own, own.or(maker).filter(is_other))
     }
 
-    /// The life of a thread at a time: the last that began by then, else its first.
+    /// Returns the lifetime of a thread id at a time: the last one that began by then, else the first one.
     fn lives_at(&self, tid: u32, at: Nanos) -> Option<usize> {
         let first = self.members.partition_point(|member| member.tid < tid);
         let end = self.members.partition_point(|member| member.tid <= tid);
@@ -271,7 +272,7 @@ impl Family {
         (first..end).rev().find(begun).or((first < end).then_some(first))
     }
 
-    /// The rows, depth first; children by begin.
+    /// Returns the rows in depth-first order; children are sorted by begin.
     fn rows(&self, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
         let wanted = self.wanted(of.selection);
         let order = |&index: &usize| (self.members[index].life.born, self.members[index].tid, index);
@@ -300,7 +301,7 @@ impl Family {
         rows
     }
 
-    /// The selected nodes and their ancestors.
+    /// Returns the selected nodes and their ancestors.
     fn wanted(&self, selection: &Selection) -> Vec<bool> {
         let mut wanted = vec![false; self.members.len()];
         for (index, _) in self.members.iter().enumerate().filter(|(_, member)| member.is_chosen(selection)) {

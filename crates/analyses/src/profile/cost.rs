@@ -8,7 +8,7 @@ use hodo_model::Every;
 /// Costs of a node or a function itself, without its callees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ran {
-    /// How often the frame was entered.
+    /// Number of entries into the frame.
     pub(super) entries: u64,
     pub(super) instructions: u64,
     /// Time of execution.
@@ -32,7 +32,7 @@ pub(super) struct Cost {
 }
 
 impl Beside {
-    /// Adds the samples that fall into a span of execution.
+    /// Adds the sampling points within a span of execution.
     pub(super) fn sample(&mut self, time: Span, every: Option<Every>) {
         if let Some(Every::Nanoseconds(period)) = every {
             self.samples = self.samples.saturating_add((time.to / period).saturating_sub(time.from / period));
@@ -41,7 +41,7 @@ impl Beside {
 }
 
 impl Cost {
-    /// Adds a span of execution, and the samples that fall into it.
+    /// Adds a span of execution, and the sampling points within it.
     pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
         self.ran.time = self.ran.time.and(Time::of(time.length()));
         self.beside.sample(time, every);
@@ -52,7 +52,7 @@ impl Cost {
         self.beside.outside = self.beside.outside.and(Time::of(time.length()));
     }
 
-    /// The time inside and outside traced code.
+    /// Returns the time inside plus outside of traced code.
     pub(super) fn elapsed(&self) -> Time {
         self.ran.time.and(self.beside.outside)
     }

@@ -1,8 +1,8 @@
-//! The exact profile of control flow: what each function executed, along which call paths.
+//! The exact profile of control flow: the instructions of each function and call path.
 //!
 //! Frames follow calls and returns. A jump into another function shows as a separate frame below the called function
 //! (tail calls, PLT stubs, parts that the compiler moved); `longjmp` and exceptions unwind to the newest frame of the
-//! function that they land in; a signal handler stands on the function that it interrupted.
+//! function in which they land; a signal handler is a frame above the interrupted function.
 
 mod cost;
 mod functions;
@@ -16,18 +16,18 @@ pub use tree::Profile;
 
 pub(crate) use table::share;
 
-/// What the rows of the table are.
+/// The kind of the table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// One row per function.
     Functions,
     /// One row per call path.
     Tree,
-    /// The same, of the executions of one function if that is asked for.
+    /// Call paths of the whole recording, or of the executions of one function.
     Paths,
 }
 
-/// The report of one [kind](Report) of profile table.
+/// The report of profile tables with one [kind](Report) of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileReport {
     description: Description,
@@ -52,7 +52,7 @@ pub const FUNCTIONS: ProfileReport = ProfileReport {
 pub const TREE: ProfileReport = ProfileReport {
     description: Description {
         name: "tree",
-        help: "exact calling-context tree: who called whom, how often, at what cost",
+        help: "exact calling-context tree: instructions, calls and time of each call path",
         views: &[],
         takes: TAKES,
         in_all: false,
@@ -60,11 +60,11 @@ pub const TREE: ProfileReport = ProfileReport {
     report: Report::Tree,
 };
 
-/// The report of call paths that may begin at a function.
+/// The report of call paths; they may begin at a function.
 pub const PATHS: ProfileReport = ProfileReport {
     description: Description {
         name: "paths",
-        help: "exact call paths, of a function or a system call if asked; --format folded for flame graphs",
+        help: "exact call paths, optionally from a function or system call; --format folded for flame graphs",
         views: &["instructions", "time"],
         takes: Takes { threads: true, root: true, ..Takes::NOTHING },
         in_all: false,

@@ -1,4 +1,4 @@
-//! What the tables of function and tree profiles share.
+//! The columns and the summary that all profile tables have.
 
 use std::cmp::Reverse;
 
@@ -17,7 +17,7 @@ pub(super) struct FunctionCost {
     pub(super) own: Cost,
     pub(super) calls: u64,
     pub(super) jumps: u64,
-    /// Inclusive costs: each counts once, however often the function is on the stack.
+    /// Inclusive costs; each cost counts once even if the function is on the stack several times.
     pub(super) instructions: u64,
     pub(super) time: Time,
     pub(super) samples: u64,

@@ -1,8 +1,8 @@
 //! `queue`: how many threads waited for each CPU?
 //!
 //! The run queue of a CPU consists of the threads that are runnable there (see `states`), without the running one. Its
-//! length is averaged over the trace; the longest is the maximum that lasted for any time. A thread that waits since
-//! before the trace began counts from the first event that names it.
+//! length is averaged over the trace; the longest is the maximum that lasted for any time. A thread that has waited
+//! since before the trace counts from the first event that names it.
 
 mod changes;
 
@@ -58,7 +58,7 @@ struct OfCpu {
     length: u64,
     since: Nanos,
     sum: Bin,
-    /// When it first had its maximum length.
+    /// The time at which it first had its maximum length.
     longest: Nanos,
 }
 
@@ -70,7 +70,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Adds the time up to `time` to a queue whose length changes.
+    /// Adds the time up to `time`, at which the length changes.
     fn until(&mut self, cpu: u32, time: Nanos) -> &mut u64 {
         let queue = self.cpus.entry(cpu).or_insert(OfCpu { since: time, ..OfCpu::default() });
         let lasted = time.0.saturating_sub(queue.since.0);

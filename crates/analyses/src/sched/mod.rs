@@ -1,8 +1,9 @@
-//! `sched`: how long did threads wait for a CPU after they were woken, and how often were they moved and preempted?
+//! `sched`: how long did threads wait for a CPU after their wake-up, and how often did they migrate, and were they
+//! preempted?
 //!
-//! A wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread since it last ran, to the
+//! The latency of a wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread to the next
 //! `sched_switch` to it. It counts to the CPU on which the thread then runs. A switch is a preemption if the previous
-//! thread could continue: its state is 0 or has the kernel's mark of preemption (256).
+//! thread is runnable: its state is 0 or has the kernel's preemption flag (256).
 
 use hodo_clock::Nanos;
 use hodo_model::{

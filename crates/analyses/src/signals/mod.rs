@@ -1,8 +1,9 @@
 //! `signals`: which signals were sent to which thread, and how long until they were delivered?
 //!
-//! A signal that is sent (`signal_generate`, with the result 0) to a thread waits until that thread takes it
-//! (`signal_deliver`); if several of a number wait, from the first. The event does not contain the thread that takes
-//! it: it is the previous thread of the next `sched_switch` on the CPU, or the one that runs there at the end.
+//! A signal sent to a thread (`signal_generate` with result 0) is pending until that thread receives it
+//! (`signal_deliver`). If several signals with one number are pending, the first one counts. `signal_deliver` does not
+//! contain the receiving thread: it is the previous thread of the next `sched_switch` on the CPU, or the thread that
+//! runs there at the end of the trace.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ pub struct Signals;
 pub const SIGNALS: Simple<Signals> = Simple {
     description: Description {
         name: "signals",
-        help: "kernel events: signals that were sent, and how long threads took to take them",
+        help: "kernel events: sent signals, and the time until they were delivered",
         views: &["signal", "thread", "slowest"],
         takes: Takes::THREADS,
         in_all: true,
@@ -45,7 +46,7 @@ pub const SIGNALS: Simple<Signals> = Simple {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals {
     sent: u64,
-    /// Sent signals that were not queued: ignored, already pending, or no memory.
+    /// Number of sent signals that were not queued: ignored, already pending, or out of memory.
     dropped: u64,
     taken: u64,
     latencies: Durations,
@@ -60,7 +61,7 @@ impl Add for Totals {
     }
 }
 
-/// Thread and signal number as one key.
+/// Combines thread and signal number in one key.
 fn key(tid: u32, number: u32) -> u64 {
     u64::from(tid) << 32 | u64::from(number)
 }
@@ -169,14 +170,14 @@ impl Analysis for Signals {
     }
 }
 
-/// Names of signals by number, of Linux on x86 and most other architectures: signal(7).
+/// Names of signals by number, on Linux for x86 and most other architectures: signal(7).
 const NAMES: [&str; 32] = [
     "0", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// The name and number of a signal; real-time signals have no names.
+/// Returns the name and number of a signal; real-time signals have no names.
 fn signal(key: u64) -> [Value; 2] {
     let number = key as u32;
     let name = NAMES.get(number as usize).map_or_else(|| format!("RT {number}"), |name| (*name).to_owned());

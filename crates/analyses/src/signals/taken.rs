@@ -1,8 +1,9 @@
-//! The thread that took a signal, which only a later switch names.
+//! Determines the thread that received a signal from a later switch.
 //!
-//! The events after a taken signal wait until then: the same thread may be sent another. So the history of signals is a
-//! list of blocks, each of which ends in waiting events; a block without waiting events joins the next. Between a taken
-//! signal and the next switch on its CPU little happens, so there is mostly one block.
+//! Events after the reception are deferred until then, because another signal may be sent to the same thread. So the
+//! history of signals is a list of blocks, each of which ends in deferred events; a block without deferred events is
+//! merged with the next one. Few events lie between a reception and the next switch of its CPU, so there is mostly one
+//! block.
 
 use hodo_clock::Nanos;
 use rustc_hash::FxHashMap;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Sums, key};
 use crate::pairs::Requests;
 
-/// A signal that is taken on a CPU.
+/// The reception of a signal on a CPU.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Taken {
     pub(super) cpu: u32,
@@ -19,7 +20,7 @@ pub(super) struct Taken {
     pub(super) time: Nanos,
 }
 
-/// Waiting events in order of time.
+/// Deferred events in order of time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Waiting {
     Sent(u64, Nanos),
@@ -29,17 +30,17 @@ enum Waiting {
     TakenBy(u64, Nanos),
 }
 
-/// The events up to the waiting ones.
+/// The state after the events before the deferred ones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Block {
     /// By CPU, the previous thread of the first switch.
     left: FxHashMap<u32, u32>,
-    /// Signals that were sent and taken.
+    /// Sent and received signals.
     requests: Requests<Nanos, (u64, Nanos)>,
     waiting: Vec<Waiting>,
 }
 
-/// At least one block, if anything happened.
+/// Blocks in order of time; at least one, if there are events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Blocks(Vec<Block>);
 
@@ -51,7 +52,7 @@ impl Block {
         }
     }
 
-    /// Applies a switch: its previous thread took the signals that were taken on the CPU.
+    /// Applies a switch: its previous thread received the signals that were delivered on the CPU.
     fn switch(&mut self, cpu: u32, tid: u32, sums: &mut Sums) {
         let mut is_any = false;
         for waiting in &mut self.waiting {
@@ -67,7 +68,7 @@ impl Block {
         }
     }
 
-    /// Folds the events that need not wait any more.
+    /// Folds the deferred events whose threads are known now.
     fn go_on(&mut self, sums: &mut Sums) {
         let known = self.waiting.iter().take_while(|waiting| !matches!(waiting, Waiting::Taken(_))).count();
         for waiting in self.waiting.drain(..known) {
@@ -93,12 +94,12 @@ impl Blocks {
         self.0.last_mut().expect("there is one")
     }
 
-    /// Adds a signal that was sent, and waits.
+    /// Adds a sent signal.
     pub(super) fn sent(&mut self, key: u64, time: Nanos) {
         self.last().sent(key, time);
     }
 
-    /// Adds a signal that the running thread of a CPU took.
+    /// Adds a signal that the running thread of a CPU received.
     pub(super) fn taken(&mut self, taken: Taken) {
         self.last().waiting.push(Waiting::Taken(taken));
     }
@@ -110,7 +111,7 @@ impl Blocks {
         last.switch(cpu, tid, sums);
     }
 
-    /// Adds the later of two neighbours.
+    /// Adds the history of the next task.
     pub(super) fn add(&mut self, later: Blocks, sums: &mut Sums) {
         for block in later.0 {
             let mut left: Vec<_> = block.left.iter().map(|(&cpu, &tid)| (cpu, tid)).collect();
@@ -123,7 +124,7 @@ impl Blocks {
         self.join(sums);
     }
 
-    /// Joins neighbouring blocks if nothing waits between them.
+    /// Merges neighbouring blocks without deferred events between them.
     fn join(&mut self, sums: &mut Sums) {
         let blocks = std::mem::take(&mut self.0);
         for block in blocks {
@@ -141,7 +142,7 @@ impl Blocks {
         }
     }
 
-    /// Ends the trace. Returns the numbers of signals taken but not sent, and sent but not taken.
+    /// Ends the trace: returns the numbers of signals received but not sent, and sent but not received.
     pub(super) fn finish(mut self, running: impl Fn(u32) -> Option<u32>, sums: &mut Sums) -> (u64, u64) {
         let waits = |waiting: &Waiting| match waiting {
             Waiting::Taken(taken) => Some(taken.cpu),

@@ -1,9 +1,9 @@
 //! `states`: how long did each thread run, wait for a CPU, and wait for something else?
 //!
 //! A thread is runnable from its wake-up, or from a switch away from it while it could continue, to the switch to it.
-//! After any other switch away from it, it is blocked until its wake-up, in the system call that it is in. States last
-//! to the end of the trace; a thread has none before the first event that names it, except for the thread that runs
-//! before the first switch on a CPU. The running times are those of `cpu`.
+//! After any other switch away from it, it is blocked until its wake-up, in its open system call if it has one. The
+//! last state of a thread lasts to the end of the trace. A thread has no state before the first event that names it,
+//! except for the thread that runs before the first switch on a CPU. The running times are those of `cpu`.
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -57,7 +57,7 @@ pub struct Intervals;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
     states: FxHashMap<(u32, State), Durations>,
-    /// Threads that ran on a CPU when the trace began, and the end of that.
+    /// Threads that ran on a CPU at the begin of the trace, and the time until which they ran.
     first: Vec<(u32, State, Nanos)>,
 }
 
@@ -160,7 +160,7 @@ type Rows = (Vec<Column>, Vec<Vec<Value>>);
 const PLACES: [&str; 5] =
     ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns"];
 
-/// The column to which a state counts.
+/// Returns the column to which a state counts.
 fn place(state: State) -> usize {
     match state {
         State::Running(_) => 0,
@@ -195,7 +195,7 @@ fn name(names: &[String], call: Option<u32>) -> Value {
     call.and_then(|call| names.get(call as usize)).map_or(Value::Null, |name| name.as_str().into())
 }
 
-/// How a thread waits and in which call; `None` if it waits for a CPU.
+/// The kind of a wait and its system call; `None` if the thread waits for a CPU.
 type Waiting = Option<(Wait, Option<u32>)>;
 
 fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
@@ -266,7 +266,7 @@ impl Analysis for Intervals {
     }
 }
 
-/// Adds the selected intervals by end. Returns how many.
+/// Adds the selected intervals, sorted by end. Returns how many.
 fn add_rows(
     intervals: Vec<(Nanos, (u32, State, Option<Nanos>))>,
     of: &FinishContext<'_>,

@@ -1,4 +1,4 @@
-//! `syscalls`: how often was each system call made, how long did it take, did it fail?
+//! `syscalls`: how often was each system call made, how long did it take, and how often did it fail?
 
 mod intervals;
 
@@ -50,7 +50,7 @@ impl Report for SyscallsReport {
     }
 }
 
-/// The slowest calls with their arguments, which no other analysis reads.
+/// The analysis of the slowest calls, with their arguments; other analyses do not decode these.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowest;
 
@@ -186,7 +186,7 @@ fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
 
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
-/// The name of a call; empty if a deserialized state refers to a missing name.
+/// Returns the name of a call; empty if a deserialized state refers to a missing name.
 fn called(names: &[String], name: u32) -> &str {
     names.get(name as usize).map_or("", String::as_str)
 }

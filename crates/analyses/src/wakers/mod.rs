@@ -1,4 +1,4 @@
-//! `wakers`: which thread woke which, how often, and how long until the woken thread ran?
+//! `wakers`: which thread woke which other thread, how often, and how long did the woken thread wait for a CPU?
 //!
 //! The waker is the thread that ran on the CPU of a `sched_wakeup` or `sched_wakeup_new`; wake-ups by interrupts count
 //! to the interrupted thread. The latency lasts from a thread's last wake-up to the `sched_switch` to it.
@@ -35,7 +35,7 @@ impl Report for WakersReport {
     fn description(&self) -> &Description {
         &Description {
             name: "wakers",
-            help: "kernel events: which thread woke which, how often, and how long until it ran",
+            help: "kernel events: which thread woke which other thread, how often, and how long it then waited for a CPU",
             views: &["pair", "wakeup"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
@@ -64,24 +64,24 @@ impl Add for Wakeups {
     }
 }
 
-/// When a thread was woken, by which thread, on which CPU.
+/// A wake-up: its time, the waker, and the CPU.
 type Woken = (Nanos, Thread, u32);
 
 /// The wake-ups of a thread.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Sleeper {
-    /// Whether any event of it came; if not, it may have been woken before.
+    /// Whether an event of the thread occurred; if not, it may have been woken before.
     seen: bool,
-    /// Time of the first switch to it, if it may have been woken before.
+    /// Time of the first switch to it, if it may have been woken before that.
     came: Option<Nanos>,
-    /// Its last wake-up, if it did not run since.
+    /// Its last wake-up, if it has not run since then.
     woken: Option<Woken>,
 }
 
 /// The wake-ups after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    /// By waker, its CPU and the tid of the woken thread.
+    /// Wake-ups by waker, the waker's CPU and the tid of the woken thread.
     wakeups: PerThreadSums<u32, Wakeups>,
     /// By tid.
     sleepers: FxHashMap<u32, Sleeper>,

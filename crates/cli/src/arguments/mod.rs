@@ -15,16 +15,16 @@ use crate::{
     quantities,
 };
 
-/// Shows the path that a program took: records and reads Intel Processor Trace, and tells exactly which
-/// functions ran, how often and for how long.
+/// Records and analyses exact execution traces: which functions a program ran, how often and for how long, from Intel
+/// Processor Trace, and kernel and software events.
 #[derive(Debug, Parser)]
 #[command(name = "hodo", version, max_term_width = 100)]
 #[command(after_help = "Examples:
-  hodo record -- ls -l            trace a program (on the emulated processor where there is no Intel PT)
-  hodo report functions perf.data what ran, function by function, exact counts
+  hodo record -- ls -l            trace a program (on an emulated processor if there is no Intel PT)
+  hodo report functions perf.data exact instruction and call counts of each function
   hodo script --calls perf.data   every call in order
   hodo diff old.data new.data     what changed, function by function
-  hodo info perf.data             what is in a recording, and what is missing from it")]
+  hodo info perf.data             contents of a recording, and what is missing from it")]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -32,35 +32,35 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a command and record the path it takes
+    /// Run a command and record its execution
     Record(Chosen<Record>),
-    /// What a recording holds: clocks, streams, programs, what was lost
+    /// Contents of a recording: clocks, streams, programs, losses
     Info(Chosen<Info>),
-    /// What happened, in order: packets, instructions or calls
+    /// Packets, instructions, calls or events in order, one per line
     Script(Chosen<Script>),
-    /// Tables: exact profiles by function or by call path
+    /// Tables: profiles of functions and call paths, analyses of kernel events
     Report(Chosen<Report>),
     /// Findings in plain sentences, worst first, each with the command that shows its evidence
     Explain(Chosen<Explain>),
-    /// How long from here to there: percentiles, histogram, the worst ones and what they did
+    /// Latencies of functions, or between two markers: percentiles, histogram, call trees of the slowest executions
     Latency(Chosen<Latency>),
-    /// Tasks of a report, a line of JSON each, for `hodo fold --task`
+    /// Divide a report into tasks for `hodo fold --task`, one line of JSON each
     Plan(Chosen<Plan>),
-    /// Part of a report: folds a part of the inputs, for `hodo merge`; parts may be folded on other machines
+    /// Compute one part of a report, on any machine, for `hodo merge`
     Fold(Chosen<Fold>),
-    /// Tables of what `hodo fold` made of all parts of the inputs
+    /// Merge the parts that `hodo fold` wrote, and print the tables
     Merge(Chosen<Merge>),
-    /// Several traces on one timeline: relates clocks by messages that two traces saw, and says how sure times are
+    /// Put several traces on one timeline, by messages that two traces recorded; reports the uncertainty of times
     Sync(Chosen<crate::sync::Sync>),
-    /// Software events in another format, or only some of them: a small trace out of a big one
+    /// Write software events, or a selection of them, in another format
     Export(Chosen<Export>),
-    /// A store of what happened, for quick answers: which thread was in which state, at any time
+    /// Build a store of thread states for quick queries at any time of a large trace
     Index(Chosen<Index>),
     /// What happened for the trace viewers of VS Code and Theia, on this machine only
     Serve(Chosen<Serve>),
-    /// One function: source and disassembly, with how often each line, instruction and branch ran
+    /// Source and disassembly of a function, with exact counts of each line, instruction and branch
     Annotate(Chosen<Annotate>),
-    /// What changed between two recordings, groups of recordings, times or executions
+    /// Differences between two recordings, groups of recordings, time spans or executions
     Diff(Chosen<crate::diff::Diff>),
     /// Print shell completions
     #[command(hide = true)]
@@ -113,21 +113,20 @@ impl<T: Args> Args for Chosen<T> {
     }
 }
 
-/// Where the trace comes from.
+/// The source of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// Intel PT of this processor where it has it, else the emulated processor
+    /// Intel PT if this processor has it, else the emulated processor
     Auto,
-    /// Intel PT of this processor, through `perf record`
+    /// This processor's Intel PT, through `perf record`
     Perf,
-    /// The emulated processor: QEMU's user-mode emulation with virtual time
+    /// An emulated processor: QEMU's user-mode emulation, with virtual time
     Emulate,
-    /// A whole emulated machine: a small guest, its kernel and all its processes
+    /// A whole emulated machine: the kernel and all processes of a small guest
     Machine,
     /// The kernel's own tracer: events of the whole system while the command runs (needs root)
     Ftrace,
-    /// An emulated board: slaves in QEMU and a master, each with a clock of its own; instead of a command, the
-    /// folder to write
+    /// An emulated board: slaves in QEMU and a master, each with its own clock; the argument is the folder to write
     Board,
 }
 
@@ -141,17 +140,17 @@ pub enum Engine {
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
   hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
-    /// Where the trace comes from
+    /// Source of the trace
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: Engine,
-    /// Event in perf's syntax: intel_pt/tsc,mtc,mtc_period=N,cyc,cyc_thresh=N,psb_period=N,noretcomp/u;
-    /// of ftrace a system or an event, such as sched or sched:sched_switch; several are possible there
+    /// Event in perf's syntax: intel_pt/tsc,mtc,mtc_period=N,cyc,cyc_thresh=N,psb_period=N,noretcomp/u; for ftrace,
+    /// systems or events such as sched or sched:sched_switch (repeatable)
     #[arg(short, long, value_name = "EVENT")]
     pub event: Vec<String>,
-    /// ftrace: trace calls of these functions of the kernel, such as 'vfs_*'
+    /// ftrace: trace calls of these kernel functions, such as 'vfs_*'
     #[arg(long, value_name = "FILTER")]
     pub function: Option<String>,
-    /// ftrace: size of the buffer of each CPU [default: 8M]
+    /// ftrace: buffer size per CPU [default: 8M]
     #[arg(long, value_name = "SIZE")]
     pub buffer_size: Option<String>,
     /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE @ FILE'
@@ -160,21 +159,21 @@ pub struct Record {
     /// Keep only the last bytes of each thread's trace (default size: 4M)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
     pub snapshot: Option<String>,
-    /// Make the emulated processor lose the packets of these instructions of each thread, as if its
-    /// buffer had overflowed: the numbers of the first and of the one after the last
+    /// Lose the packets of these instructions of each thread, as if the buffer had overflowed: number of the first
+    /// instruction, and of the one after the last (emulated processor only)
     #[arg(long, value_name = "FROM..TO", value_parser = quantities::instructions)]
     pub overflow: Option<std::ops::Range<u64>>,
-    /// A machine: trace the kernel only
+    /// machine: trace the kernel only
     #[arg(long, conflicts_with = "user")]
     pub kernel: bool,
-    /// A machine: trace user space only
+    /// machine: trace user space only
     #[arg(long)]
     pub user: bool,
-    /// A machine: count instructions one by one as well, and hold the trace's own count against it
+    /// machine: also count instructions one by one, to verify the trace's count
     #[arg(long)]
     pub witness: bool,
-    /// A board: slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent, as in
-    /// slaves=8,protocol=polling,time=60s,wander=5ppm/20s (docs/boards.md tells of each)
+    /// board: settings such as slaves=8,protocol=polling,time=60s,wander=5ppm/20s; also cortex-m3, exchanges, period,
+    /// tick, drift, step, work, urgent (see docs/boards.md)
     #[arg(long, value_name = "SETTINGS")]
     pub board: Option<hodo_recorder::BoardSettings>,
     /// File to write
@@ -186,7 +185,7 @@ pub struct Record {
         default_value_if("engine", "ftrace", "trace.dat")
     )]
     pub output: PathBuf,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
     /// The command and its arguments
@@ -198,7 +197,7 @@ pub struct Record {
 #[derive(Clone, Debug, Args)]
 pub struct Input {
     /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), an experiment
-    /// that `hodo sync` wrote, or a session that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
+    /// that `hodo sync` wrote, or a live LTTng session (net://HOST[:PORT]/host/NAME/SESSION)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
     pub files: Vec<PathBuf>,
     /// Raw Intel PT buffer instead of a recording
@@ -206,26 +205,26 @@ pub struct Input {
     pub pt: Option<PathBuf>,
     #[command(flatten)]
     pub raw: Raw,
-    /// Cycles a second of the clock of a CTF trace that describes none [default: 1000000000]
+    /// Clock frequency of CTF traces that do not describe their clock [default: 1000000000]
     #[arg(long, value_name = "HZ", conflicts_with = "pt", value_parser = clap::value_parser!(u64).range(1..))]
     pub clock_frequency: Option<u64>,
-    /// Add TIME to the times of this input, whose clock nothing else relates to the others: ./kernel-trace=-1.5s. The
-    /// times of the clock that `hodo info` calls the timeline stay
+    /// Add TIME to the times of this input, whose clock is unrelated to the others: ./kernel-trace=-1.5s. Times of the
+    /// clock that `hodo info` calls the timeline do not change
     #[arg(long, value_name = "TRACE=±TIME", value_parser = crate::timeline::offset)]
     pub offset: Vec<hodo_engine::TraceOffset>,
-    /// Folder below which the files of the traced system lie
+    /// Root folder of the traced system's files
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
-    /// Folder with files by their build ids [default: $PERF_BUILDID_DIR, or ~/.debug]
+    /// Folder of files by build id [default: $PERF_BUILDID_DIR, or ~/.debug]
     #[arg(long, value_name = "DIR")]
     pub buildid_dir: Option<PathBuf>,
-    /// Functions of the kernel: a copy of /proc/kallsyms
+    /// Kernel symbols: a copy of /proc/kallsyms
     #[arg(long, value_name = "FILE")]
     pub kallsyms: Option<PathBuf>,
-    /// Code of the kernel: a copy of /proc/kcore, as `perf record --kcore` makes it
+    /// Kernel code: a copy of /proc/kcore, as `perf record --kcore` makes it
     #[arg(long, value_name = "FILE")]
     pub kcore: Option<PathBuf>,
-    /// The kernel as it was linked, for its functions, and for its code where there is no copy
+    /// Kernel image as linked (vmlinux): symbols, and code if --kcore is not given
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
     #[command(flatten)]
@@ -239,21 +238,21 @@ pub struct Input {
     /// Only threads with these names
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub comm: Vec<String>,
-    /// Only this span: START,STOP in seconds; 10%-20%; +0.1,+0.2 from the beginning; or 10:38:00,10:38:01 of the wall
-    /// clock, with a date before it where needed, in the time zone of TZ or else of the trace
+    /// Only this span: START,STOP in seconds; 10%-20%; +0.1,+0.2 from the beginning; or wall-clock times such as
+    /// 10:38:00,10:38:01, optionally with a date, in the time zone of TZ, else that of the trace
     #[arg(long, value_name = "SPAN")]
     pub time: Option<String>,
-    /// Only while these calls of a function run: all, the N-th of each thread, or the N-th to the M-th
+    /// Only during these calls of a function: all, the N-th of each thread, or the N-th to the M-th
     #[arg(long, value_name = "FUNC[#N[..M]]")]
     pub call: Option<String>,
-    /// Threads that decode [default: all cores]
+    /// Number of decoding threads [default: one per core]
     #[arg(short = 'j', long, value_name = "THREADS")]
     pub jobs: Option<usize>,
-    /// What is decoded at a time: bytes of trace, such as 4M; of software events also seconds, such as 0.5s, or
-    /// each `stream` as a whole
+    /// Size of the chunks decoded at a time: bytes of trace, such as 4M; for software events also a time, such as 0.5s,
+    /// or `stream` for whole streams
     #[arg(long, value_name = "SIZE")]
     pub chunk_size: Option<String>,
-    /// Exit with 1 where anything was lost or can't be decoded
+    /// Exit with code 1 if anything was lost or can't be decoded
     #[arg(long)]
     pub strict: bool,
     /// No progress bar
@@ -261,13 +260,13 @@ pub struct Input {
     pub quiet: bool,
 }
 
-/// Where to write, and how.
+/// The output and its format.
 #[derive(Debug, Args)]
 pub struct Output {
-    /// How to write
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format_names())]
     pub format: String,
-    /// File to write instead of the terminal
+    /// File to write instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// At most this many rows or lines
@@ -282,8 +281,8 @@ pub struct Output {
 #[command(after_help = "Examples:
   hodo info perf.data
   hodo info --format json perf.data
-  hodo info perf.data ./kernel-trace           have they one clock?
-  hodo info --symfs ./target-root perf.data    are the programs of another machine all there?")]
+  hodo info perf.data ./kernel-trace           do they have the same clock?
+  hodo info --symfs ./target-root perf.data    are all programs of another machine available?")]
 pub struct Info {
     #[command(flatten)]
     pub input: Input,
@@ -297,7 +296,7 @@ pub struct Info {
 #[command(after_help = "Examples:
   hodo index kernel-trace/
   hodo index --store /tmp/store kernel-trace/
-  hodo info kernel-trace/       is there a store, and is it of the trace as it is now?")]
+  hodo info kernel-trace/       does a store exist, and does it match the trace?")]
 pub struct Index {
     #[command(flatten)]
     pub input: Input,
@@ -322,10 +321,10 @@ pub struct Serve {
     pub port: u16,
 }
 
-/// Where a store lies.
+/// The location of a store.
 #[derive(Debug, Args)]
 pub struct StoreFolder {
-    /// Folder of the store of what happened [default: one in the user's cache, by the inputs' paths]
+    /// Folder of the store [default: in the user's cache, by the inputs' paths]
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
 }
@@ -348,24 +347,23 @@ pub struct Script {
     /// Each call, indented by depth (the default)
     #[arg(long, group = "what")]
     pub calls: bool,
-    /// What the kernel said meanwhile: mappings, names, forks, switches
+    /// Sideband records of the kernel: mappings, names, forks, switches
     #[arg(long, group = "what")]
     pub sideband: bool,
-    /// Each software event of all inputs, in order of time (the default where there are only such); of inputs that
-    /// have none the same as --marks
+    /// Each software event of all inputs, in order of time (the default if there is no control flow); the same as
+    /// --marks if there are none
     #[arg(long, group = "what")]
     pub events: bool,
-    /// What a recording of Intel PT tells beside the flow: interrupts, transactions, modes, where tracing goes on and
-    /// off, gaps
+    /// What Intel PT records besides control flow: interrupts, transactions, modes, tracing on and off, gaps
     #[arg(long, group = "what")]
     pub marks: bool,
     /// Each value that PTWRITE wrote
     #[arg(long, group = "what")]
     pub ptwrite: bool,
-    /// Power states and changes of the frequency
+    /// Power states and frequency changes
     #[arg(long, group = "what")]
     pub power: bool,
-    /// What a line of --insns tells: time, span, cpu, pid, tid, ip, sym, insn, srcline
+    /// Columns of --insns: time, span, cpu, pid, tid, ip, sym, insn, srcline
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', default_value = "ip")]
     pub fields: Vec<Field>,
     #[command(flatten)]
@@ -385,15 +383,14 @@ pub struct Report {
     /// Kind of report
     #[arg(value_name = "KIND", required_unless_present = "list", value_parser = report_names())]
     pub kind: Option<String>,
-    /// Redraw the table at this distance while a session is being recorded: 1s, 500ms
+    /// For a live session, redraw the table at this interval: 1s, 500ms
     #[arg(long, value_name = "TIME", value_parser = quantities::interval)]
     pub refresh: Option<std::time::Duration>,
-    /// Samples at this distance instead of weights by instructions, as perf would take them: 100ns, 1us,
-    /// 10ms or 1000i (instructions); of `count --by time`, how wide the spans are
+    /// Count samples at this interval instead of instructions, like a sampling profiler: 100ns, 1us, 10ms or 1000i
+    /// (instructions); for `count --by time`, the width of the time bins
     #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
     pub every: Option<Every>,
-    /// What the rows are, of the count of software events and of analyses of kernel events; what there is of each is
-    /// listed below
+    /// Kind of rows, for reports with several; the values of each report are listed below
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
     #[command(flatten)]
@@ -422,29 +419,29 @@ pub struct Explain {
 }
 
 const EXPLAIN_HELP: &str =
-    "Each finding is made of numbers in a table, and says the threshold that it passed.
+    "Each finding is based on numbers in a table, and states the threshold that it exceeds.
 
 Examples:
-  hodo explain kernel-trace/               what threads waited for, and what disturbed them
-  hodo explain hodo.data                   what stands out in the control flow of a program
-  hodo explain --time 10%-20% trace.dat    the same of a part of the time
+  hodo explain kernel-trace/               what threads waited for, and what interrupted them
+  hodo explain hodo.data                   findings about the control flow of a program
+  hodo explain --time 10%-20% trace.dat    findings in a part of the trace
   hodo explain --list                      the rules";
 
-/// What `hodo report periods` measures.
+/// The periods that `hodo report periods` measures.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Periods")]
 pub struct PeriodArguments {
-    /// Periods begin at these events: a name or a pattern, and what their fields meet, such as
-    /// 'sched_wakeup where tid == 42'
+    /// Periods begin at these events: a name or pattern, optionally with a condition, such as 'sched_wakeup where tid
+    /// == 42'
     #[arg(long, value_name = "EVENT", value_parser = edge)]
     pub begin: Option<Edge>,
-    /// They end at the next of these
+    /// Periods end at the next of these events
     #[arg(long, value_name = "EVENT", value_parser = edge)]
     pub end: Option<Edge>,
-    /// Only if these fields of both have the same values; FIELD=OTHER where their names differ; `cpu` is the CPU
+    /// Fields that must have equal values in both events; FIELD=OTHER if their names differ; `cpu` is the CPU
     #[arg(long = "match", value_name = "FIELD,…", value_delimiter = ',', value_parser = matched)]
     pub matched: Vec<(String, String)>,
-    /// Rows are for values of these fields of the first event; `event` is its name
+    /// Group rows by the values of these fields of the first event; `event` is its name
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
     pub group: Vec<String>,
 }
@@ -486,10 +483,10 @@ mod parts;
 pub use crate::latency::arguments::{Latency, QuestionArguments};
 pub use parts::{Fold, Merge, Plan, What};
 
-/// What to write.
+/// The format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// CTF 1.8: a folder that babeltrace2, Trace Compass and others read
+    /// CTF 1.8: a folder, for babeltrace2, Trace Compass and others
     Ctf,
     /// CTF 2: a folder
     Ctf2,
@@ -505,7 +502,7 @@ pub struct Export {
     /// Format
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub to: ExportFormat,
-    /// Folder to write, which is not there yet
+    /// Folder to write; it must not exist
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     #[command(flatten)]
@@ -521,13 +518,13 @@ pub struct Export {
   hodo annotate --call 'handle_request#3' insert         in the third request only
   hodo annotate --source-dir ~/src/project parse_header perf.data")]
 pub struct Annotate {
-    /// The function: its name, demangled or not, or 0xADDRESS; @FILE where several files have one
+    /// Function: its name, demangled or not, or 0xADDRESS; append @FILE if several files have it
     #[arg(value_name = "FUNC")]
     pub function: String,
-    /// Folder in which to look for source files, by as much of their path as is there
+    /// Folder in which to search for source files, by their path or the end of it
     #[arg(long, value_name = "DIR")]
     pub source_dir: Vec<PathBuf>,
-    /// What the paths of source files begin with, and what they begin with here
+    /// Replace the beginning OLD of source paths by NEW
     #[arg(long, value_name = "OLD=NEW", value_parser = prefix)]
     pub prefix: Vec<(String, String)>,
     #[command(flatten)]
@@ -556,13 +553,13 @@ fn report_help() -> String {
     let views = crate::report::list().filter(|(.., views)| views.len() > 1);
     let views = views.map(|(name, _, views)| format!("  {name:10} {}\n", views.join(", ")));
     format!(
-        "Kinds:\n{}\nRows (--by), the usual ones first:\n{}\nExamples:
+        "Kinds:\n{}\nRows (--by), the default first:\n{}\nExamples:
   hodo report functions perf.data
   hodo report tree --limit 40
   hodo report functions --every 1us perf.data            as a sampling profiler would see it
   hodo report tree --call 'handle_request#3' perf.data   what the third request did
   hodo report paths --format folded perf.data | flamegraph.pl > flame.svg
-  hodo report paths --syscall mmap perf.data             what the kernel does for mmap, path by path
+  hodo report paths --syscall mmap perf.data             call paths of the kernel in mmap
   hodo report lines --time +1ms,+2ms perf.data
   hodo report cpu ./my-trace
   hodo report syscalls --by slowest --top 10 ./my-trace

@@ -9,21 +9,21 @@ use hodo_model::Every;
 use super::{Input, Output, PeriodArguments, QuestionArguments, report_names};
 use crate::{function::RootArguments, quantities};
 
-/// What is folded in parts.
+/// The request that is divided into parts.
 #[derive(Debug, Args)]
 pub struct What {
     /// Kinds of report
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = report_names())]
     pub analysis: Vec<String>,
-    /// The rows that tables will have, where these need other parts than the usual rows; `hodo merge` says so
+    /// Kind of rows, if the tables need other data than the default rows; `hodo merge` reports if they do
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
-    /// Samples at this distance: 100ns, 1us, 10ms or 1000i (instructions)
+    /// Sampling interval: 100ns, 1us, 10ms or 1000i (instructions)
     #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
     pub every: Option<Every>,
     #[command(flatten)]
     pub period: PeriodArguments,
-    /// What intervals `latency` is of, as of `hodo latency`
+    /// The intervals of `latency`, as for `hodo latency`
     #[command(flatten)]
     pub question: QuestionArguments,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct What {
   while read -r task; do hodo fold --task \"$task\" -o $((i++)).part; done < tasks
   hodo merge *.part")]
 pub struct Plan {
-    /// How many tasks [default: one for each 64 MB of trace]
+    /// Number of tasks [default: one per 64 MB of trace]
     #[arg(long, value_name = "N")]
     pub parts: Option<std::num::NonZero<u32>>,
     #[command(flatten)]
@@ -50,10 +50,10 @@ pub struct Plan {
   hodo fold --task \"$(hodo plan --analysis functions --parts 4 | head -1)\" -o 1.part
   hodo merge *.part")]
 pub struct Fold {
-    /// Which part of how many: 1/4 is the first of four
+    /// Number of the part, and of all parts: 1/4 is the first of four
     #[arg(long, value_name = "I/N", value_parser = portion, required_unless_present = "task")]
     pub part: Option<Portion>,
-    /// A line that `hodo plan` printed, which says everything else
+    /// A line printed by `hodo plan`, which contains all other options
     #[arg(long, value_name = "JSON", conflicts_with_all = ["part", "analysis"])]
     pub task: Option<String>,
     /// File to write
@@ -67,15 +67,15 @@ pub struct Fold {
 #[command(after_help = "Examples:
   hodo merge *.part
   hodo merge --by process --top 10 1.part 2.part
-  hodo merge --part left.part 1.part 2.part    a part of both, to be merged with others")]
+  hodo merge --part left.part 1.part 2.part    one part, to be merged with others")]
 pub struct Merge {
-    /// What `hodo fold` or `hodo merge --part` wrote: all parts of one whole, in any order
+    /// Files written by `hodo fold` or `hodo merge --part`: all parts of one request, in any order
     #[arg(value_name = "PART", required = true)]
     pub parts: Vec<PathBuf>,
-    /// Write one part of these neighbours to this file, instead of tables
+    /// Merge adjacent parts into one, written to this file, instead of printing tables
     #[arg(long, value_name = "FILE")]
     pub part: Option<PathBuf>,
-    /// What the rows are, as of `hodo report`
+    /// Kind of rows, as for `hodo report`
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
     /// Only threads with these names
@@ -87,10 +87,10 @@ pub struct Merge {
     /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// Only what happened on these CPUs
+    /// Only events of these CPUs
     #[arg(long, value_name = "CPU,…", value_delimiter = ',', value_parser = crate::events::cpus)]
     pub cpu_list: Vec<Vec<u32>>,
-    /// Exit with 1 where anything was lost or can't be decoded
+    /// Exit with code 1 if anything was lost or can't be decoded
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]

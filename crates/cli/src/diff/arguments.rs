@@ -1,4 +1,4 @@
-//! Arguments of `hodo diff`, and the recordings that they name.
+//! Arguments of `hodo diff`, and the recordings that they select.
 
 use std::path::PathBuf;
 
@@ -18,43 +18,43 @@ use crate::{
   hodo diff --a 'old-*.data' --b 'new-*.data'                groups: times with statistics
   hodo diff --a-time 0%-50% --b-time 50%-100% perf.data      two halves of one recording
   hodo diff --function handle_request --nth 3,1537 --divergence perf.data
-                                                             two requests, and the branch where they part
+                                                             two requests, and the branch where they diverge
   hodo diff --fail-over 5% --format markdown old.data new.data
-                                                             exit code 1 where instructions grew by more
+                                                             exit code 1 if instructions grew by more
   hodo diff ./old-trace ./new-trace                          latencies of system calls, interrupts, threads
 
-Functions are matched by symbol and module, so code may have moved; copies that a compiler made, such as
+Functions are matched by symbol and module, so code may have moved; a compiler's clones, such as
 f.constprop.0 and f.cold, count as f. Instruction counts are exact. Times of groups get Mann-Whitney's test.")]
 pub struct Diff {
-    /// The recordings that are compared with: a name or a pattern, several times if you like
+    /// Recordings of the baseline: names or patterns (repeatable)
     #[arg(long, value_name = "PATTERN", requires = "b")]
     pub a: Vec<String>,
-    /// The recordings that are looked at
+    /// Recordings to compare with the baseline: names or patterns (repeatable)
     #[arg(long, value_name = "PATTERN", requires = "a")]
     pub b: Vec<String>,
-    /// Only this span of A, as of --time
+    /// Only this span of A, in the syntax of --time
     #[arg(long, value_name = "SPAN", requires = "b_time", conflicts_with = "time")]
     pub a_time: Option<String>,
     /// Only this span of B
     #[arg(long, value_name = "SPAN", requires = "a_time")]
     pub b_time: Option<String>,
-    /// Only executions of this function; NAME@FILE where several files have one
+    /// Only executions of this function; NAME@FILE if several files have it
     #[arg(long, value_name = "FUNC", conflicts_with = "per")]
     pub function: Option<String>,
-    /// Only its N-th execution by each thread in A, and its M-th in B
+    /// Only the N-th execution of --function by each thread in A, and the M-th in B
     #[arg(long, value_name = "N,M", value_parser = numbers, requires = "function", conflicts_with = "call")]
     pub nth: Option<(u64, u64)>,
-    /// Amounts for each execution of a function, or of a system call: FUNC, `syscall` for any, `syscall:NAME`
+    /// Show amounts per execution of a function or system call: FUNC, `syscall` for any system call, `syscall:NAME`
     #[arg(long, value_name = "WHAT")]
     pub per: Option<String>,
-    /// What the rows are
+    /// Kind of rows
     #[arg(long, value_name = "WHAT", value_parser = ["function", "path"], default_value = "function")]
     pub by: String,
-    /// Also where two executions part: the branch, with its line of source. Of --function, else of main; the first of
-    /// each unless --nth says which
+    /// Also find the branch at which two executions diverge, with its source line: executions of --function, else of
+    /// main; the first ones unless --nth is given
     #[arg(long)]
     pub divergence: bool,
-    /// Exit with 1 where instructions grew by more than this share, or times of groups, or medians of latencies
+    /// Exit with code 1 if instructions, times of groups, or median latencies grew by more than this
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_over: Option<f64>,
     #[command(flatten)]
@@ -111,7 +111,7 @@ impl Diff {
     /// Returns the inputs of each side, one per recording.
     pub fn sides(&self) -> Result<Sides<Vec<Input>>, Failure> {
         if self.input.pt.is_some() {
-            return Err(Failure::usage("hodo diff reads recordings, no raw buffers"));
+            return Err(Failure::usage("hodo diff reads recordings, not raw buffers"));
         }
         let files = self.files()?;
         let nth = Sides::new(self.nth.map(|(n, _)| n), self.nth.map(|(_, m)| m));
@@ -163,7 +163,7 @@ fn expand(option: &str, patterns: &[String]) -> Result<Vec<PathBuf>, Failure> {
         let found = glob::glob(pattern).map_err(|error| wrong(&error))?;
         let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
         if found.is_empty() {
-            return Err(wrong(&"no file has such a name"));
+            return Err(wrong(&"no file matches"));
         }
         files.extend(found);
     }

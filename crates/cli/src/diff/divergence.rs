@@ -12,7 +12,9 @@ use crate::{arguments::Input, failure::Failure, function, input};
 /// Returns a table of the branch at which the compared executions diverge.
 pub fn table(command: &Diff, sides: &Sides<Vec<Input>>) -> Result<Table, Failure> {
     let ([a], [b]) = (sides.a.as_slice(), sides.b.as_slice()) else {
-        return Err(Failure::usage("--divergence is of two executions, and a side has several recordings"));
+        return Err(Failure::usage(
+            "--divergence compares two executions, but a side has several recordings",
+        ));
     };
     let name = command.function.as_deref().or(command.per.as_deref()).unwrap_or("main");
     let (n, m) = command.nth.unwrap_or((1, 1));
@@ -41,7 +43,7 @@ fn with_flow<R>(
         input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
     experiment.with(|traces| match traces.flows.as_slice() {
         [(_, flow)] => work(flow),
-        _ => Err(Failure::usage("--divergence is of control flow, and the input has none")),
+        _ => Err(Failure::usage("--divergence needs control flow, but the input has none")),
     })
 }
 

@@ -64,7 +64,7 @@ fn compare(command: &Diff, a: &Gathered, b: &Gathered) -> Result<Option<Comparis
     for (name, side) in [("A", a), ("B", b)] {
         if side.weights.iter().sum::<u64>() == 0 {
             let what = command.function.as_ref().or(command.per.as_ref()).map_or("", String::as_str);
-            return Err(Failure::usage(format!("{name} has no execution of {what} that begins in it")));
+            return Err(Failure::usage(format!("{name} contains no complete execution of {what}")));
         }
     }
     let options = Options { rows: command.rows(), unit: command.unit() };

@@ -6,81 +6,83 @@ use clap::{Args, ValueEnum};
 
 use crate::arguments::{Input, Output};
 
-/// Which executions are the worst.
+/// The measure by which executions are the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Worst {
-    /// Those that took longest; of equal ones those with most instructions
+    /// The longest time; with equal times, the most instructions
     Time,
-    /// Those with most instructions
+    /// The most instructions
     Instructions,
 }
 
-/// Which begin an end belongs to.
+/// The rule that pairs an end with one of several begins before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NestingChoice {
-    /// The newest that has no end yet, as of brackets
+    /// The newest begin that has no end yet, like brackets
     Nested,
-    /// The first: those behind it, until the end, only repeat it
+    /// The first begin; later begins before the end are ignored
     First,
-    /// The last: those before it have no end
+    /// The last begin; earlier begins have no end
     Last,
 }
 
-/// How wide bins of histograms are.
+/// The width of histogram bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bins {
-    /// All the same
+    /// Equal widths
     Linear,
-    /// Each twice as wide as the one before
+    /// Each bin twice as wide as the previous one
     Log,
 }
 
-/// From where to where.
+/// The intervals to measure.
 #[derive(Debug, Args)]
 pub struct QuestionArguments {
-    /// Executions of this function, from call to return: its name, or NAME@FILE where several files have one
+    /// Executions of this function, from call to return: its name, or NAME@FILE if several files have it
     #[arg(long, value_name = "FUNC", group = "what_intervals")]
     pub function: Option<String>,
-    /// Every function, by what its tail costs: what the slowest 1 % of its executions ran beyond its median
+    /// All functions, ranked by the cost of their tail: the instructions of the slowest 1 % of executions beyond the
+    /// median
     #[arg(long, group = "what_intervals")]
     pub functions: bool,
-    /// From this marker
+    /// Intervals from this marker
     #[arg(long, value_name = "MARKER", group = "what_intervals", requires = "to")]
     pub from: Option<String>,
-    /// To that one
+    /// Intervals to this marker
     #[arg(long, value_name = "MARKER", requires = "from")]
     pub to: Option<String>,
-    /// From one marker to another of the pair with this name, such as malloc; `--pair list` lists them
+    /// Intervals between a named pair of markers, such as malloc; `--pair list` lists the pairs
     #[arg(long, value_name = "NAME", group = "what_intervals")]
     pub pair: Option<String>,
-    /// Pairs of your own: a TOML file with a table for each, which has `from`, `to`, and if need be `nesting` and `help`
+    /// TOML file with further pairs: a table for each, with `from`, `to`, and optionally `nesting` and `help`
     #[arg(long, value_name = "FILE")]
     pub pairs: Option<PathBuf>,
-    /// System calls with this name, of a trace of software events
+    /// System calls with this name, in a trace of kernel events
     #[arg(long, value_name = "NAME", group = "what_intervals")]
     pub syscall: Option<String>,
-    /// The handler of the interrupt with this number, of a trace of software events
+    /// Handler runs of the interrupt with this number, in a trace of kernel events
     #[arg(long, value_name = "NUMBER", group = "what_intervals")]
     pub irq: Option<u32>,
-    /// From one software event to the next of another kind: 'BEGIN -> END', each a name or a pattern, and what its fields meet
+    /// Intervals from one software event to another: 'BEGIN -> END', each a name or pattern, optionally with `where
+    /// CONDITION`
     #[arg(long, value_name = "PERIOD", group = "what_intervals")]
     pub period: Option<String>,
-    /// Which begin an end belongs to, where several went before [default: nested, or what the pair says]
+    /// The begin to which an end belongs, if there are several [default: that of the pair, else nested]
     #[arg(long, value_name = "RULE", value_enum)]
     pub nesting: Option<NestingChoice>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Markers:
-  cli   'pushf; pop; cli'   'mov *, %cr3'   'lock cmpxchg'   instructions that run one after the other
-  entry:FUNCTION   exit:FUNCTION   0xADDRESS   FILE:LINE     'sti | popf' is either of two
+  cli   'pushf; pop; cli'   'mov *, %cr3'   'lock cmpxchg'   consecutive instructions
+  entry:FUNCTION   exit:FUNCTION   0xADDRESS   FILE:LINE     'sti | popf': either of two
   'event:NAME where CONDITION'                               a software event
 
 Examples:
   hodo latency --function handle_request perf.data
-  hodo latency --function handle_request --outliers 3 perf.data    what the three slowest did, call by call
-  hodo latency --function handle_request --compare perf.data       what the slowest did that a typical one did not
-  hodo latency --functions --top 20 perf.data                      which functions have heavy tails
+  hodo latency --function handle_request --outliers 3 perf.data    call trees of the three slowest
+  hodo latency --function handle_request --compare perf.data       what the slowest did more than a typical one
+  hodo latency --functions --top 20 perf.data                      functions with heavy tails
   hodo latency --from entry:read_config --to exit:start_server perf.data
   hodo latency --from cli --to 'sti | popf' --by thread perf.data
   hodo latency --pair malloc perf.data
@@ -90,25 +92,26 @@ Examples:
 pub struct Latency {
     #[command(flatten)]
     pub question: QuestionArguments,
-    /// Events only: these fields of both ends have the same values; FIELD=OTHER where their names differ; `cpu` is the CPU
+    /// Events only: fields that must have equal values at both ends; FIELD=OTHER if their names differ; `cpu` is the
+    /// CPU
     #[arg(long = "match", value_name = "FIELD,…", value_delimiter = ',', value_parser = crate::arguments::matched)]
     pub matched: Vec<(String, String)>,
-    /// Percentiles for each thread, caller, cpu or span of time; or all executions, one a row
+    /// Percentiles by thread, caller, cpu or time; or all executions, one per row
     #[arg(long, value_name = "WHAT", value_parser = ["thread", "caller", "cpu", "time", "executions"])]
     pub by: Option<String>,
-    /// Bins of the histograms that are drawn; other formats than text have both
+    /// Bins of the drawn histograms; formats other than text contain both kinds
     #[arg(long, value_name = "WIDTH", value_enum, default_value = "log")]
     pub bins: Bins,
-    /// The worst N executions with what they called
+    /// The worst N executions, with their call trees
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub outliers: Option<u32>,
-    /// Which are the worst
+    /// Measure by which executions are the worst
     #[arg(long, value_name = "MEASURE", value_enum, default_value = "time")]
     pub worst_by: Worst,
-    /// One execution in full: the K-th in the order of `--by executions`
+    /// The call tree of one execution: the K-th in the order of `--by executions`
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub nth: Option<u64>,
-    /// The slowest 1 % beside a typical execution (the median by instructions): what they ran more, path by path
+    /// Compare the slowest 1 % with a typical execution (the median by instructions): extra instructions by call path
     #[arg(long)]
     pub compare: bool,
     #[command(flatten)]

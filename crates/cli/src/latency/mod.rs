@@ -193,7 +193,7 @@ fn typical<'i>(order: &[&'i Interval]) -> Option<&'i Interval> {
 
 fn nth(intervals: &[Interval], number: u64) -> Result<&Interval, Failure> {
     let found = usize::try_from(number).ok().and_then(|number| intervals.get(number - 1));
-    found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are {}", intervals.len())))
+    found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are only {}", intervals.len())))
 }
 
 /// Returns the call trees of executions; `None` if interrupted.
@@ -209,7 +209,7 @@ fn trees(
         Some((pid.parse().ok()?, tid.parse().ok()?, first..first + interval.instructions?))
     };
     let spans: Option<Vec<_>> = asked.iter().map(span).collect();
-    let spans = spans.expect("executions of control flow say whose they are, and which instructions");
+    let spans = spans.expect("executions of control flow have a thread and instruction numbers");
     experiment.with(|traces| {
         let flow = only(traces)?;
         let chunk_size = match request.chunking {

@@ -98,8 +98,10 @@ impl Question {
 pub fn only<'t, 'f>(traces: &'t Traces<'f>) -> Result<&'t hodo_engine::FlowTrace<'f>, Failure> {
     match traces.flows.as_slice() {
         [(_, flow)] => Ok(flow),
-        [] => Err(Failure::usage("the input has no control flow; markers of software events are event:NAME")),
-        _ => Err(Failure::usage("functions and markers are of one recording of control flow; name only one")),
+        [] => Err(Failure::usage(
+            "the input has no control flow; write markers of software events as event:NAME",
+        )),
+        _ => Err(Failure::usage("functions and markers need a single recording of control flow")),
     }
 }
 
@@ -124,7 +126,9 @@ fn between(
                 (latency::parse(from).map_err(wrong("--from"))?, latency::parse(to).map_err(wrong("--to"))?);
             Ok(Question::Markers { from, to, nesting })
         }
-        _ => Err(Failure::usage("--from and --to: both are software events (event:NAME), or neither is")),
+        _ => Err(Failure::usage(
+            "--from and --to must both be software events (event:NAME), or both markers in code",
+        )),
     }
 }
 

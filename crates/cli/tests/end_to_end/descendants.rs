@@ -158,7 +158,7 @@ fn a_daemon_is_cut_when_the_user_ends_the_wait() {
         end(Pid::from_child(&recording.child)).expect("hodo runs");
         assert_eq!(recording.code(), 5, "the command's own: {}", recording.log());
         let log = recording.log();
-        let cut = format!("hodo: thread {daemon} went on when the recording ended");
+        let cut = format!("hodo: thread {daemon} was still running when the recording ended");
         assert!(log.lines().any(|line| line == cut), "{log}");
         let table = recording.table();
         let losses = table["loss"].as_array().unwrap();

@@ -137,7 +137,7 @@ fn two_builds_of_a_program_can_be_read() {
     let new = build(&folder, "slowpath.c", &["-O2"], "new", &[]);
     let text = diff(&["--per", "handle_request", &old, &new]).fine().stdout;
     assert!(text.contains("instructions an execution of handle_request"), "{text}");
-    assert!(text.contains("old of A is taken for new of B"), "{text}");
+    assert!(text.contains("old of A is matched with new of B"), "{text}");
     let markdown =
         diff(&["--per", "handle_request", "--by", "path", "--format", "markdown", &old, &new]).fine();
     assert!(markdown.stdout.contains("`handle_request;insert"), "{}", markdown.stdout);
@@ -230,16 +230,16 @@ fn what_can_not_be_compared_is_said() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf/lttng2.13-kernel");
     for (arguments, expected) in [
         (&[recording.as_str()][..], "what is compared with what?"),
-        (&["--a", "nowhere-*", "--b", &recording], "--a nowhere-*: no file has such a name"),
+        (&["--a", "nowhere-*", "--b", &recording], "--a nowhere-*: no file matches"),
         (&["--a", "[", "--b", &recording], "--a [: "),
         (&["--a", &recording, "--b", &recording, &recording], "either A and B, or --a and --b"),
         (&["--per", "no_such_function", &recording, &recording], "no function `no_such_function`"),
         (&["--function", "f", "--nth", "0,1", &recording], "counted from 1"),
         (&["--fail-over", "much", &recording, &recording], "such as 5%"),
         (&[&recording, trace], "one side is a recording of control flow"),
-        (&["--divergence", trace, trace], "of control flow"),
+        (&["--divergence", trace, trace], "needs control flow"),
         (&["--per", "main", trace, trace], "about control flow"),
-        (&["--call", "main", trace, trace], "--call chooses of one recording of control flow"),
+        (&["--call", "main", trace, trace], "--call needs a single recording of control flow"),
     ] {
         let ran = diff(arguments);
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{arguments:?}: {ran:?}");

@@ -133,7 +133,7 @@ fn a_folder_that_is_there_stays_as_it_is() {
     folder.write("file", b"mine");
     let output = folder.path().into_os_string().into_string().unwrap();
     let ran = hodo(&["export", "--to", "ctf", "-o", &output, &fixture("barectf3.1")]);
-    assert!(ran.code == 2 && ran.stderr.contains("is there already"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("already exists"), "{ran:?}");
     assert_eq!(folder.names(), ["file"]);
     assert_eq!(fs::read(folder.file("file")).unwrap(), b"mine");
 }

@@ -144,7 +144,7 @@ fn what_is_no_marker_is_shown_with_a_caret() {
     let ran = hodo(&["latency", "--from", "pushf; clli", "--to", "sti", "nothing.data"]);
     assert_eq!(ran.code, 2);
     assert!(
-        ran.stderr.contains("no instruction is called `clli`") && ran.stderr.ends_with("         ^\n"),
+        ran.stderr.contains("there is no instruction `clli`") && ran.stderr.ends_with("         ^\n"),
         "{ran:?}"
     );
 }

@@ -127,7 +127,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     let whole = std::fs::read(&first).unwrap();
     for (name, bytes) in [("cut", &whole[..whole.len() / 2]), ("empty", &[]), ("none", b"not a part")] {
         let damaged = folder.write(name, bytes);
-        refuse(&[&first, &damaged], 3, "no part that `hodo fold` wrote, or it is damaged");
+        refuse(&[&first, &damaged], 3, "not written by `hodo fold`, or it is damaged");
     }
     let file = folder.file("unused");
     let wrong = hodo(&["fold", "--analysis", "cpu", "--part", "0/2", "-o", &file, &trace()]);
@@ -201,7 +201,7 @@ fn a_task_of_an_input_that_changed_is_refused() {
     let ran = hodo(&["fold", "--task", plan.trim(), "-o", &folder.file("part")]);
     assert!(ran.code == 3 && ran.stderr.contains("changed since it was planned"), "{ran:?}");
     let ran = hodo(&["fold", "--task", "{}", "-o", &folder.file("part")]);
-    assert!(ran.code == 2 && ran.stderr.contains("no task that `hodo plan` printed"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("not a task printed by `hodo plan`"), "{ran:?}");
 }
 
 /// One experiment with a recording of control flow and a kernel trace.

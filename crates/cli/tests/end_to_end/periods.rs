@@ -73,7 +73,7 @@ fn periods_travel_in_parts() {
 fn periods_that_can_not_be_are_refused() {
     let trace = fixture("ctf/lttng2.13-kernel");
     for (arguments, expected) in [
-        (&[][..], "which periods?"),
+        (&[][..], "needs --begin EVENT and --end EVENT"),
         (&["--begin", "irq_handler_entry"], "need both"),
         (&["--begin", "nothing", "--end", "irq_handler_exit"], "--begin nothing: no event has such a name"),
         (&["--begin", "irq_handler_entry where x == 1", "--end", "irq_*"], "has the fields of its condition"),

@@ -157,8 +157,8 @@ fn what_is_not_there_is_said() {
     let program = build(&folder, 100, 1);
     let (recording, _) = record(&folder, &[], &[&program]);
     for (option, value, expected) in [
-        ("--tid", "1", "no such thread"),
-        ("--pid", "1", "no such thread"),
+        ("--tid", "1", "no matching thread"),
+        ("--pid", "1", "no matching thread"),
         ("--time", "2,1", "ends before it begins"),
         ("--time", "500,600", "outside of the recording"),
     ] {

@@ -61,7 +61,7 @@ fn only_threads_that_were_asked_for() {
     let script = |tid| hodo(&["script", "--insns", "--pt", &buffer, "--code", &code, "--tid", tid]);
     assert_eq!(script("0").fine().stdout, program::lines(&program::addresses(0x1000, 5)));
     let nobody = script("7");
-    assert!(nobody.code == 2 && nobody.stderr.contains("no such thread"), "{nobody:?}");
+    assert!(nobody.code == 2 && nobody.stderr.contains("no matching thread"), "{nobody:?}");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn packets_heed_the_errata_of_the_processor() {
     assert_eq!(packets(&overflow, &["--cpu", "6/85/4"])[2], "CYC 33");
     let tma = [&psb[..], &[0x02, 0x23, 0x02, 0x73, 1, 2, 0, 3, 0x80, 0xff, 0x02, 0x23]].concat();
     let shown = packets(&tma, &["--cpu", "6/85/4"]);
-    assert_eq!(shown[2..], ["# TMA and a byte that mean nothing (erratum SKZ84)", "PSBEND"]);
+    assert_eq!(shown[2..], ["# TMA and a byte without meaning (erratum SKZ84)", "PSBEND"]);
     assert!(packets(&tma, &["--cpu", "6/94/3"])[2].starts_with("TMA"));
 }
 
@@ -231,11 +231,11 @@ fn info_says_of_a_raw_buffer_what_is_so() {
     let info = |options: &[&str]| hodo(&[&["info", "--pt", &buffer], options].concat()).fine().stdout;
     let shown = info(&["--cpu", "6/85/4", "--code", &code]);
     assert!(
-        shown.contains("family 6, model 0x55, stepping 4") && !shown.contains("does not name"),
+        shown.contains("family 6, model 0x55, stepping 4") && !shown.contains("model is not recorded"),
         "{shown}"
     );
     assert!(!shown.contains("ELF") && shown.contains("  file\n"), "{shown}");
     // Gaps in the flow are known only after decoding.
     assert!(!shown.contains("gaps"), "{shown}");
-    assert!(info(&[]).contains("does not name"));
+    assert!(info(&[]).contains("model is not recorded"));
 }

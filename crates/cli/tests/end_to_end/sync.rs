@@ -143,7 +143,7 @@ fn fields_of_any_events_match() {
     assert!(ran.code == 2 && ran.stderr.contains("can't be both"), "{ran:?}");
     // Ticks have no other end.
     let ran = sync(&["--match", "tick.truth = tock.truth", &client, &server]);
-    assert!(ran.code == 3 && ran.stderr.contains("none of its own has its other end there"), "{ran:?}");
+    assert!(ran.code == 3 && ran.stderr.contains("no event here has its other end there"), "{ran:?}");
 }
 
 #[test]
@@ -205,9 +205,9 @@ fn lost_repeated_and_late_segments_are_counted() {
 fn an_experiment_that_sync_did_not_write_is_refused() {
     let folder = Folder::new();
     for (name, content, expected) in [
-        ("a.toml", "x = 1", "no experiment of `hodo sync`"),
+        ("a.toml", "x = 1", "not an experiment of `hodo sync`"),
         ("b.toml", "version = 2\nmethod = \"bounded\"\ntrace = []", "version 1 expected"),
-        ("c.toml", "\u{0}", "no experiment of `hodo sync`"),
+        ("c.toml", "\u{0}", "not an experiment of `hodo sync`"),
     ] {
         let file = folder.write(name, content.as_bytes());
         let ran = hodo(&["info", &file]);

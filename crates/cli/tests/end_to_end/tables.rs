@@ -154,7 +154,7 @@ fn a_format_of_one_table_refuses_several_before_there_is_work() {
     for format in ["jsonl", "csv", "arrow", "parquet"] {
         let ran = hodo(&["report", "all", "--format", format, &kernel]);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-        assert!(ran.stderr.contains("choose one, or one of the formats text, markdown, json"), "{ran:?}");
+        assert!(ran.stderr.contains("select one, or use one of the formats text, markdown, json"), "{ran:?}");
     }
     assert_eq!(hodo(&["report", "functions", "--format", "arrow", &missing]).code, 3);
 }

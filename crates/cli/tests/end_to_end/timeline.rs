@@ -164,7 +164,7 @@ fn one_selection_means_the_same_in_every_command() {
     let whole = json(&["report", "functions", "--symfs", &symfs, &flow]);
     assert_eq!(json(&["report", "functions", "--symfs", &symfs, "--comm", "tiny", &flow]), whole);
     let ran = hodo(&["report", "functions", "--symfs", &symfs, "--comm", "other", &flow]);
-    assert!(ran.code == 2 && ran.stderr.contains("--comm: no such thread"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("--comm: no matching thread"), "{ran:?}");
     // Events: as many lines as are counted.
     let lines = hodo(&["script", "--events", "-q", "--format", "jsonl", "--comm", "cat", &ftrace]).fine();
     let lines: Vec<&str> = lines.stdout.lines().collect();

@@ -32,10 +32,10 @@ pub(super) const WHY: u32 = 7 << 29;
 /// Maximum code size for a block at either end, in bytes.
 const MOST: u32 = 256;
 
-/// An offset in the code; 0 is none.
+/// An offset in the code; 0 means none.
 pub(super) type Place = u32;
 
-/// Entries into the code of a block.
+/// The entries into the code of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     /// Checked entry: first checks whether an outcome is left.
@@ -174,7 +174,7 @@ impl Code {
 
     /// Returns the checked entry of a block.
     #[inline]
-    pub(super) fn gate_of(&self, id: BlockId) -> Place {
+    pub(super) fn checked_entry_of(&self, id: BlockId) -> Place {
         if self.left.0 == id { self.left.1 } else { self.places(id).gate }
     }
 
@@ -279,7 +279,7 @@ impl Code {
 
     fn load_state(&mut self) {
         self.text.extend([0x53]); // push rbx
-        self.text.extend([0x48, 0x8b, 0x5f, offset_of!(State, leg) as u8]); // mov rbx, [rdi]
+        self.text.extend([0x48, 0x8b, 0x5f, offset_of!(State, batch) as u8]); // mov rbx, [rdi]
         self.text.extend([0x4c, 0x8b, 0x4f, offset_of!(State, instructions) as u8]); // mov r9, [rdi+8]
         self.text.extend([0x4c, 0x8b, 0x57, offset_of!(State, function_run) as u8]); // mov r10, [rdi+16]
         self.text.extend([0x4c, 0x8b, 0x5f, offset_of!(State, top) as u8]); // mov r11, [rdi+24]
@@ -296,7 +296,7 @@ impl Code {
 
     fn store_state(&mut self) {
         self.text.extend([0x4c, 0x89, 0x43, BranchBatch::OUTCOMES as u8]); // mov [rbx], r8
-        self.text.extend([0x48, 0x89, 0x5f, offset_of!(State, leg) as u8]); // mov [rdi], rbx
+        self.text.extend([0x48, 0x89, 0x5f, offset_of!(State, batch) as u8]); // mov [rdi], rbx
         self.text.extend([0x4c, 0x89, 0x4f, offset_of!(State, instructions) as u8]); // mov [rdi+8], r9
         self.text.extend([0x4c, 0x89, 0x57, offset_of!(State, function_run) as u8]); // mov [rdi+16], r10
         self.text.extend([0x4c, 0x89, 0x5f, offset_of!(State, top) as u8]); // mov [rdi+24], r11
@@ -321,7 +321,7 @@ impl Code {
         let from = self.text.len();
         self.text.extend([0x8b, 0x46, offset_of!(Target, place) as u8]); // mov eax, [rsi+8]
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
-        self.next_leg();
+        self.next_batch();
         assert_eq!(self.text.len() - from, usize::from(KNOWN));
         self.text.extend([0x49, 0xb8]); // unknown: mov r8, NO_OUTCOMES
         self.text.extend(NO_OUTCOMES.to_le_bytes());
@@ -341,11 +341,11 @@ impl Code {
         self.text.extend([0x4c, 0x3b, 0x43, BranchBatch::TO as u8, 0x0f, 0x85]); // cmp r8, [rbx+16]; jne over
         self.to(self.over);
         self.text.extend([0x48, 0x8d, 0x04, 0x31]); // lea rax, [rcx+rsi]
-        self.next_leg();
+        self.next_batch();
     }
 
     /// Appends the switch to the next batch and the jump to `rax`.
-    fn next_leg(&mut self) {
+    fn next_batch(&mut self) {
         self.text.extend([0x48, 0x83, 0xc3, size_of::<BranchBatch>() as u8]); // add rbx, 24
         self.load_leg();
         self.text.extend([0xff, 0xe0]); // jmp rax
@@ -411,8 +411,8 @@ impl Code {
     const IF_TAKEN: u8 = 0x82;
     const IF_NOT_TAKEN: u8 = 0x83;
 
-    /// Appends a conditional branch. It jumps to an exit if it is taken, or if it is not, as `jumps` says; else it
-    /// falls through. Returns where the jump's distance is.
+    /// Appends a conditional branch. It jumps to an exit if it is taken or not taken, as `jumps` selects, and falls
+    /// through otherwise. Returns the place of the jump's distance.
     pub(super) fn branch(&mut self, id: BlockId, instructions: u16, jumps: bool) -> Place {
         let out = self.leave_before(id);
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
@@ -470,20 +470,20 @@ impl Code {
         self.to(out);
     }
 
-    /// Follows the indirect branch at the end of a block.
+    /// Appends the code for the indirect branch at the end of a block.
     pub(super) fn over(&mut self, id: BlockId) {
         self.text.extend([0xb8]); // mov eax, OVER
         self.word(OVER | id.0);
         self.jump(self.over);
     }
 
-    /// Appends an indirect jump, up to where it leads.
+    /// Appends an indirect jump, up to its target.
     pub(super) fn indirect(&mut self, instructions: u16) {
         self.count(instructions);
         self.end_function_run(Transfer::IndirectJump);
     }
 
-    /// Appends a call, up to where it leads. Returns where the place of its return entry is.
+    /// Appends a call, up to its target. Returns the place in which its return entry is stored.
     pub(super) fn call(&mut self, hop: CompactBlock, back: BlockId, end: u64) -> Place {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };
@@ -527,7 +527,7 @@ impl Code {
     }
 
     /// Appends an uncompressed return: a TIP gives its address.
-    pub(super) fn told_ret(&mut self, id: BlockId, instructions: u16) {
+    pub(super) fn uncompressed_ret(&mut self, id: BlockId, instructions: u16) {
         self.count(instructions);
         self.end_function_run(Transfer::Return);
         self.text.extend([0xb8]); // mov eax, OVER

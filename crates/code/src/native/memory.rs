@@ -9,7 +9,7 @@ use crate::{BranchBatch, FunctionRun, ReturnStack};
 #[repr(C)]
 pub(super) struct State {
     /// The branch batch being followed.
-    pub(super) leg: *mut BranchBatch,
+    pub(super) batch: *mut BranchBatch,
     /// Instructions so far, as function runs count them.
     pub(super) instructions: u64,
     /// The open function run.

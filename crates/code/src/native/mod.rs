@@ -6,9 +6,9 @@
 //! branch batches ──────run───────┴──► function runs, up to the end of the batches or a block without code
 //! ```
 //!
-//! The code does the same as the tables of a [`Graph`], without look-ups: the processor predicts its branches as it
-//! predicted those of the traced program. Code is generated only for graphs that walks use often, for each block when
-//! a walk first reaches it, and only on x86-64 Linux; otherwise the walk uses the tables.
+//! The code has the same effect as the tables of a [`Graph`], but without look-ups, and the processor predicts its
+//! branches as well as those of the traced program. Code is generated only for graphs that walks use often, for each
+//! block when a walk first reaches it, and only on x86-64 Linux; otherwise the walk uses the tables.
 //!
 //! Straight-line code is translated only as a whole, up to the block that ends in a decision. If it loops, or part of
 //! it is unreadable, no block of it gets code.
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Number of walks after which a graph gets code.
-pub(crate) const MUCH: u32 = 1 << 12;
+pub(crate) const WALKS_BEFORE_CODE: u32 = 1 << 12;
 
 /// Initial and maximum size of the code, in bytes. When the code is full, it is discarded and its size doubles.
 const ROOM: usize = 1 << 26;
@@ -54,7 +54,7 @@ pub(crate) enum Native {
 
 impl Default for Native {
     fn default() -> Native {
-        Native::Waits(MUCH)
+        Native::Waits(WALKS_BEFORE_CODE)
     }
 }
 
@@ -67,7 +67,7 @@ pub struct Rules {
     pub returns: bool,
 }
 
-/// Where the walk left the native code.
+/// The point at which a walk left the native code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeExit {
     /// Before this block: all batches are completed, or the rest of one needs another walk.
@@ -104,7 +104,7 @@ impl<L: Labels> Graph<'_, L> {
         // Translation may discard the code.
         while let (Native::Made(code), Some(_)) = (&mut self.native, branch_batches.current()) {
             returns.belong_to(code.generation());
-            let gate = code.gate_of(from);
+            let gate = code.checked_entry_of(from);
             if gate == 0 {
                 self.translate(from, at);
                 continue;
@@ -132,7 +132,7 @@ impl<L: Labels> Graph<'_, L> {
     /// there.
     ///
     /// # Errors
-    /// The target's address, if no code can be read there.
+    /// Returns the target's address, if no code can be read there.
     fn go_over(
         &mut self,
         id: BlockId,
@@ -140,7 +140,7 @@ impl<L: Labels> Graph<'_, L> {
         function_runs: &mut FunctionRuns,
         at: u64,
     ) -> Result<BlockId, u64> {
-        let to = branch_batches.current().and_then(|leg| leg.to()).unwrap_or_default();
+        let to = branch_batches.current().and_then(|batch| batch.to()).unwrap_or_default();
         branch_batches.pass();
         let next = self.lead(id, to, at).map_err(|_| to)?;
         let hop = self.hop(next);
@@ -157,7 +157,7 @@ impl<L: Labels> Graph<'_, L> {
     /// Generates code for a successor that the native code did not know, and returns the block there.
     ///
     /// # Errors
-    /// Its address, if no code can be read there.
+    /// Returns the successor's address, if no code can be read there.
     fn leave(
         &mut self,
         why: u32,
@@ -238,7 +238,7 @@ impl Code {
         let room = function_runs.with_room(MOST_FUNCTION_RUNS);
         let start = room.as_mut_ptr();
         let mut state = State {
-            leg: branch_batches.here(),
+            batch: branch_batches.here(),
             instructions: room[0].until.into(),
             function_run: start,
             top: returns.top(),
@@ -252,7 +252,7 @@ impl Code {
         if out & WHY == BEFORE {
             self.leave_at(BlockId(out & !WHY), state.gate);
         }
-        branch_batches.follow_to(state.leg);
+        branch_batches.follow_to(state.batch);
         returns.set_top(state.top);
         function_runs.end_more((state.function_run.addr() - start.addr()) / size_of::<FunctionRun>());
         function_runs.open().until = state.instructions as u32;

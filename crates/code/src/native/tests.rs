@@ -47,7 +47,7 @@ fn walk(
     assert!(branch_batches.push(*outcomes >> (63 - count) >> 1, count, Some(START).filter(|_| !stops)));
     let rules = Rules { at: 0, returns: true };
     let led = graph.run(id, &mut branch_batches, &mut function_runs, returns, rules).expect("there is code");
-    *outcomes = branch_batches.current().map_or(NO_OUTCOMES, |leg| leg.outcomes);
+    *outcomes = branch_batches.current().map_or(NO_OUTCOMES, |batch| batch.outcomes);
     (led, function_runs)
 }
 
@@ -212,7 +212,7 @@ fn full_code_is_made_anew() {
 /// Indirect branches lead from batch to batch, for new and for cached targets, up to unreadable code.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn indirect_branches_lead_from_leg_to_leg() {
+fn indirect_branches_lead_from_batch_to_batch() {
     let mut bytes = [0x90; 48];
     bytes[..2].copy_from_slice(&[0xff, 0xe0]); // jmp *%rax
     bytes[16..18].copy_from_slice(&[0xff, 0xd0]); // call *%rax

@@ -46,15 +46,15 @@ struct Translation<'g, 'a, L> {
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
-    /// Generates code for a block and its known successors. Returns `None` if the graph has no code any
-    /// more, as the maximum size is used up.
+    /// Generates code for a block and its known successors. Returns `None` if the graph no longer has code, because the
+    /// maximum size is exceeded.
     pub(super) fn translate(&mut self, id: BlockId, at: u64) -> Option<()> {
         self.with_code(at, |translation| {
             translation.emit(id, Entry::Gate);
         })
     }
 
-    /// The same for the target of a return or indirect branch.
+    /// Like [`Translation::translate`], for the target of a return or indirect branch.
     pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
         self.with_code(at, |translation| {
             translation.place(id, Entry::Gate);
@@ -67,7 +67,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.with_code(at, |translation| {
             let CompactBlock { instructions, function, .. } = translation.graph.hop(id);
             let gate = translation.code.places(id).gate;
-            if translation.may_come_behind(function, next)
+            if translation.can_follow(function, next)
                 && translation.code.go_on_behind(gate, instructions, taken)
             {
                 translation.emit(next, Entry::Gate);
@@ -258,7 +258,7 @@ impl<L: Labels> Translation<'_, '_, L> {
             }
             Kind::Return => {
                 self.code.last(id);
-                self.code.told_ret(id, hop.instructions);
+                self.code.uncompressed_ret(id, hop.instructions);
                 None
             }
             Kind::IndirectJump => {
@@ -287,7 +287,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         let function = hop.function;
         let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
         let [not_taken, taken] = [false, true].map(|taken| hop.next(taken));
-        let behind = |next: &BlockId| self.may_come_behind(function, *next);
+        let behind = |next: &BlockId| self.can_follow(function, *next);
         let next = not_taken.filter(behind).map(|next| (next, true));
         let next = next.or_else(|| taken.filter(behind).map(|next| (next, false)));
         let jumps_if_taken = next.is_none_or(|(_, jumps)| jumps);
@@ -302,7 +302,7 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Returns whether the code of a block can follow that of a block of `function`: it is in the same function and
     /// has no code yet.
-    fn may_come_behind(&self, function: u32, next: BlockId) -> bool {
+    fn can_follow(&self, function: u32, next: BlockId) -> bool {
         self.graph.hop(next).function == function && self.code.places(next).gate == 0
     }
 

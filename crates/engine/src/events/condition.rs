@@ -86,7 +86,7 @@ impl Condition {
                 let at = text[..text.len() - input.len()].chars().count();
                 let mark = " ".repeat(at);
                 Err(format!(
-                    "a condition such as `ret < 0 and (name == \"x\" or not fd == 3)` expected\n    {text}\n    {mark}^"
+                    "expected a condition such as `ret < 0 and (name == \"x\" or not fd == 3)`\n    {text}\n    {mark}^"
                 ))
             }
         }

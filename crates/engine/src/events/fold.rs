@@ -150,7 +150,7 @@ pub(crate) fn tables(
 }
 
 fn untimed(count: u64) -> Loss {
-    let detail = "events without a time that can be told in nanoseconds since the clock's origin".to_owned();
+    let detail = "events whose time can't be expressed in nanoseconds since the clock's origin".to_owned();
     Loss { stream: String::new(), cause: Cause::Corrupt, bytes: 0..0, time: None, count, detail }
 }
 
@@ -318,7 +318,7 @@ impl Binding {
             for (trace, streams) in streams.iter_mut().enumerate() {
                 for (index, stream) in streams.iter_mut().enumerate() {
                     let classes = stream.wanted.iter_mut().enumerate();
-                    classes.for_each(|(class, wanted)| *wanted |= edges.may_tell((trace, index), class));
+                    classes.for_each(|(class, wanted)| *wanted |= edges.may_be_edge((trace, index), class));
                 }
             }
         }

@@ -162,8 +162,7 @@ pub(super) fn read<'f>(
     if folders.iter().all(|folder| folder.metadata.trim_ascii().is_empty())
         && let Some(folder) = folders.first()
     {
-        let reason =
-            "is empty, and says what a CTF trace consists of; was the trace copied before it was closed?";
+        let reason = "is empty, but must describe the CTF trace; was the trace copied before it was closed?";
         let error = io::Error::new(io::ErrorKind::InvalidData, reason);
         return Err(system(&folder.path.join(METADATA), error));
     }

@@ -145,14 +145,14 @@ fn no_times(trace: &Trace<'_>) -> String {
     let class = &trace.class;
     let used = trace.streams.iter().map(|stream| trace.stream_class(stream));
     match class.clocks.len() {
-        _ if trace.files.is_empty() => "there are no files beside the metadata".to_owned(),
+        _ if trace.files.is_empty() => "there are no files except the metadata".to_owned(),
         _ if trace.streams.is_empty() => "no packet of a stream was found".to_owned(),
         _ if used.clone().any(|stream| stream.clock.is_some()) => {
-            "no packet says when it is, and none that could has an event".to_owned()
+            "no packet contains a time, and no event has one".to_owned()
         }
-        0 => "the metadata describes no clock, and calls no field of headers `timestamp`".to_owned(),
-        1 => format!("no field of headers is a value of the clock `{}`", class.clocks[0].name),
-        count => format!("no field of headers is a value of one of the {count} clocks"),
+        0 => "the metadata describes no clock, and no header field is called `timestamp`".to_owned(),
+        1 => format!("no header field is a value of the clock `{}`", class.clocks[0].name),
+        count => format!("no header field is a value of one of the {count} clocks"),
     }
 }
 

@@ -5,8 +5,8 @@
 //!                                                  └────runs of packets, on all cores──► counts
 //! ```
 //!
-//! Unlike in control-flow traces, no code is reconstructed here: each event is recorded in full. Both kinds have
-//! streams, times and losses, and an input is of one kind.
+//! Unlike in control-flow traces, no code is reconstructed here: each event is recorded in full. Both kinds of traces
+//! have streams, times and losses. An input contains one kind.
 
 mod condition;
 mod count;
@@ -64,7 +64,7 @@ pub struct EventTraces<'f> {
     maps: Option<&'f Maps>,
 }
 
-/// How traces are cut into chunks.
+/// The division of traces into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chunks {
     /// About this many bytes, from any streams, so that all chunks are about the same work.
@@ -100,7 +100,7 @@ impl Chunks {
     }
 }
 
-/// How to read events.
+/// The settings for reading events.
 #[derive(Clone, Debug)]
 pub struct EventReading {
     /// The number of decoding threads.
@@ -270,8 +270,8 @@ impl<'f> EventTraces<'f> {
         streams.flat_map(|stream| &stream.packets).map(|packet| packet.size()).sum()
     }
 
-    /// Half the longest interval of uncertainty, in nanoseconds, if some times follow a curve of `hodo sync`; the inner
-    /// `None` means that one side is unbounded.
+    /// Returns half of the longest uncertainty interval, in nanoseconds, if some times follow a curve of `hodo sync`;
+    /// the inner `None` means that one side is unbounded.
     pub(crate) fn uncertainty(&self) -> Option<Option<u64>> {
         let maps = self.traces.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
         maps.map(|map| map.half_width())

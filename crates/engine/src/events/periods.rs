@@ -29,11 +29,11 @@ struct Side {
     kind: Kind,
     filter: Filter,
     /// By trace, stream and class: the fields to record, for classes that have all the fields to match.
-    told: Vec<Vec<Vec<Option<Told>>>>,
+    told: Vec<Vec<Vec<Option<EdgeFields>>>>,
 }
 
 /// The fields to record of an event.
-struct Told {
+struct EdgeFields {
     /// The event field with the CPU, if events record their own.
     cpu: Option<FieldPath>,
     key: Vec<Place>,
@@ -67,7 +67,7 @@ fn wanted(edge: &Edge) -> Wanted {
 impl Side {
     fn new(traces: &EventTraces<'_>, kind: Kind, edge: &Edge, key: &[&String], group: &[String]) -> Side {
         let filter = Filter::new(traces, &wanted(edge));
-        let mut told: Vec<Vec<Vec<Option<Told>>>> = Vec::new();
+        let mut told: Vec<Vec<Vec<Option<EdgeFields>>>> = Vec::new();
         for (trace_index, trace) in traces.traces.iter().enumerate() {
             let of_stream = |(index, stream): (usize, &Stream<'_>)| {
                 let classes = trace.stream_class(stream).events.iter().enumerate();
@@ -76,7 +76,11 @@ impl Side {
                     let key = key.iter().map(|name| place(name)).collect::<Option<_>>()?;
                     let group = group.iter().map(place).collect();
                     let cpu = path_of_cpu(trace, stream, class).filter(|path| !path.is_of_packet());
-                    filter.wants_class(trace_index, index, class_index).then_some(Told { cpu, key, group })
+                    filter.wants_class(trace_index, index, class_index).then_some(EdgeFields {
+                        cpu,
+                        key,
+                        group,
+                    })
                 };
                 classes.map(of_class).collect()
             };
@@ -146,7 +150,7 @@ impl Edges {
 
     /// Returns whether events of a class can be an edge.
     #[inline]
-    pub(super) fn may_tell(&self, (trace, stream): (usize, usize), class: usize) -> bool {
+    pub(super) fn may_be_edge(&self, (trace, stream): (usize, usize), class: usize) -> bool {
         let told = |side: &Side| side.told[trace][stream][class].is_some();
         told(&self.begin) || told(&self.end)
     }

@@ -505,7 +505,7 @@ fn gathered(losses: Vec<Loss>) -> Losses {
 impl fmt::Display for PartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PartError::Damaged => write!(f, "this is no part that `hodo fold` wrote, or it is damaged"),
+            PartError::Damaged => write!(f, "this file was not written by `hodo fold`, or it is damaged"),
             PartError::Version(version) => {
                 write!(f, "this part is of version {version} of hodo, and this is {VERSION}: fold it again")
             }
@@ -522,7 +522,7 @@ impl fmt::Display for PartError {
             PartError::View(report) => {
                 write!(
                     f,
-                    "parts do not hold what this view of `{report}` needs: fold them with --by, or see it with `hodo report`"
+                    "the parts do not contain what this view of `{report}` needs: fold them with --by, or see it with `hodo report`"
                 )
             }
             PartError::Input(inputs) => {

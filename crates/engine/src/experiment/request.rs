@@ -206,16 +206,18 @@ impl Request {
             let (name, takes) = (about.name, about.takes);
             let wrong = match () {
                 () if !any_thread && !takes.threads => {
-                    format!("--tid, --pid and --comm choose threads, and `{name}` is of no thread")
+                    format!(
+                        "--tid, --pid and --comm select threads, but the rows of `{name}` do not belong to threads"
+                    )
                 }
                 () if !selection.cpus.is_empty() && !takes.cpus => {
-                    format!("--cpu-list chooses CPUs, and `{name}` is of none")
+                    format!("--cpu-list selects CPUs, but the rows of `{name}` do not belong to CPUs")
                 }
                 () if (!self.events.is_empty() || self.condition.is_some()) && !takes.events => {
-                    format!("--event and --where choose single events, without which `{name}` goes wrong")
+                    format!("--event and --where select single events, but `{name}` needs all of its events")
                 }
                 () if every.is_some() && !takes.every => {
-                    format!("--every takes samples of functions and call paths, and `{name}` has none")
+                    format!("--every samples functions and call paths, which `{name}` does not have")
                 }
                 () if period.is_some() && !takes.period => {
                     format!(
@@ -229,7 +231,7 @@ impl Request {
                     format!("--function, --from and --to are for `hodo latency`, not for `{name}`")
                 }
                 () if period.is_none() && takes.period => {
-                    "which periods? --begin EVENT and --end EVENT say so: see `hodo report --help`".to_owned()
+                    "`periods` needs --begin EVENT and --end EVENT: see `hodo report --help`".to_owned()
                 }
                 () => continue,
             };
@@ -251,7 +253,7 @@ impl Request {
                     views => Err(Refusal(format!("--by {view}: expected {}", views.join(", ")))),
                 }
             }
-            _ => Err(Refusal("--by is for one analysis, and these are several".to_owned())),
+            _ => Err(Refusal("--by applies to a single report, and these are several".to_owned())),
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) events: Option<OfEvents>,
 }
 
-/// How a request reads the traces.
+/// The plan for reading the traces of a request.
 pub(super) struct Plan<'t, 'f> {
     /// The selected window of each control-flow trace.
     windows: Vec<Option<Window>>,
@@ -115,7 +115,7 @@ pub(super) fn check_events(traces: &Traces<'_>, request: &Request) -> Result<(),
     let filters = request.reports.iter().any(|report| report.description().takes.events);
     match request.wanted().missing_contexts(&traces.events).filter(|_| filters) {
         Some(name) => Err(Refusal(format!(
-            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or choose by fields with --where"
+            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or select by fields with --where"
         ))),
         None => Ok(()),
     }
@@ -174,7 +174,9 @@ impl<'t, 'f> Plan<'t, 'f> {
             EventReading { chunks: request.chunking.of_counts(request.threads), ..self.events.clone() };
         let counting = Counting::new(&self.traces.events, &request.wanted(), interest, &reading);
         let counting = counting.ok_or_else(|| {
-            Refusal(format!("--every: the trace has more than {MOST_BINS} such spans; choose by --time"))
+            Refusal(format!(
+                "--every: the trace has more than {MOST_BINS} such spans; select a shorter part with --time"
+            ))
         })?;
         let mut losses = self.losses();
         let choose = |runs: Vec<_>| match self.portion {
@@ -305,7 +307,7 @@ pub(super) fn finish_events(
     }
     let notes = match (of_events.as_slice(), made.as_slice()) {
         ([analysis], [table]) if table.is_empty() => {
-            vec![format!("{}: nothing found; it is made of {}", table.name(), needed(*analysis))]
+            vec![format!("{}: nothing found; this report reads {}", table.name(), needed(*analysis))]
         }
         _ => Vec::new(),
     };

@@ -101,7 +101,7 @@ impl TimeSpan {
             TimeSpan::Wall(..) => return Err(no_wall_clock()),
         };
         if window.from >= window.to {
-            return Err(Refusal("--time: it ends before it begins".to_owned()));
+            return Err(Refusal("--time: the span ends before it begins".to_owned()));
         }
         if window.to <= first || window.from > last {
             let (first, last) = (clock.nanos(first), clock.nanos(last));
@@ -118,7 +118,7 @@ impl TimeSpan {
     /// Returns a refusal if the traces have no times.
     pub fn of_events(&self, span: Option<(OriginNanos, OriginNanos)>) -> Result<EventWindow, Refusal> {
         let Some((first, last)) = span else {
-            return Err(Refusal("--time: the trace does not say when its packets begin".to_owned()));
+            return Err(Refusal("--time: the trace does not record when its packets begin".to_owned()));
         };
         let time = |bound| match bound {
             Bound::None => None,
@@ -171,10 +171,7 @@ impl TimeSpan {
 }
 
 fn no_wall_clock() -> Refusal {
-    Refusal(
-        "--time: no trace says when its clock was at 1970, so times of the wall clock mean nothing here; give seconds"
-            .to_owned(),
-    )
+    Refusal("--time: no trace relates its clock to the wall clock; give seconds instead".to_owned())
 }
 
 impl Traces<'_> {
@@ -214,8 +211,8 @@ impl Traces<'_> {
         let bound = |time: Option<i128>| time.map_or(Bound::None, |time| Bound::Absolute(time + wall));
         let span = TimeSpan::Bounds(bound(from), bound(to));
         match span.is_in_order() {
-            true => Ok((span, Some(format!("--time: times are of {zone}")))),
-            false => Err(Refusal("--time: it ends before it begins".to_owned())),
+            true => Ok((span, Some(format!("--time: times are in {zone}")))),
+            false => Err(Refusal("--time: the span ends before it begins".to_owned())),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Slow executions beside a typical one: what they did that it did not.
+//! Compares slow executions with a typical one: which call paths executed more instructions.
 
 use std::collections::BTreeMap;
 
 use super::CallTree;
 
-/// Who ran.
+/// The code that executed the extra instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The function itself.
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Own => "own code",
@@ -26,47 +26,48 @@ impl Kind {
     }
 }
 
-/// What executions ran more along a call path than the typical one did.
+/// The instructions along a call path beyond those of the typical execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Callers above it.
+    /// Number of callers above it.
     pub depth: usize,
     /// The function at its end.
     pub function: String,
     /// Its module.
     pub module: String,
-    /// Who that is.
+    /// The kind of that function.
     pub kind: Kind,
-    /// Calls along the path in the typical execution.
+    /// Number of calls along the path in the typical execution.
     pub typical_calls: u64,
-    /// Instructions there, those of the functions that it called included.
+    /// Number of instructions of the path in the typical execution, including callees.
     pub typical_instructions: u64,
-    /// How many executions ran more there.
+    /// Number of executions that executed more than the typical one.
     pub executions: u64,
-    /// The least and the most that one of these ran more, in instructions.
+    /// The least and the most extra instructions of these executions, including callees.
     pub extra: (u64, u64),
-    /// The same of its own instructions, without those of functions that it called.
+    /// The least and the most extra instructions without callees.
     pub extra_self: (u64, u64),
-    /// What all of them together ran more of its own.
+    /// Sum over all executions of the extra instructions without callees; negative if they executed fewer.
     pub extra_self_total: i64,
-    /// What all of them together took more in nanoseconds, where clocks tell; without functions that it called.
+    /// Sum over all executions of the extra nanoseconds without callees; `None` if a time is unknown.
     pub extra_self_time: Option<i64>,
 }
 
-/// Slow executions beside a typical one.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Call paths in depth-first order, those first where most is extra.
+    /// Call paths in depth-first order; siblings with the most extra instructions first.
     pub paths: Vec<Difference>,
-    /// Extra instructions and nanoseconds of all executions by who ran them.
+    /// Sums of extra instructions and nanoseconds over all executions, by kind.
     pub kinds: Vec<(Kind, i64, i64)>,
 }
 
-/// A path that is aligned: by names of functions, so that parts of one that moved stay one.
+/// A call path, identified by the names of its functions. Addresses are ignored, so a call from another place is the
+/// same path.
 #[derive(Default)]
 struct Path {
     children: BTreeMap<(String, String), Path>,
-    /// Of each execution that has it, the typical one first: calls, instructions, own instructions, own time.
+    /// Figures by index of the execution; index 0 is the typical one.
     of: BTreeMap<usize, Figures>,
 }
 
@@ -78,7 +79,7 @@ struct Figures {
     time: Option<u64>,
 }
 
-/// Compares the trees of slow executions with that of a typical one.
+/// Compares the call trees of slow executions with that of a typical one.
 pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     let mut root = Path::default();
     for (index, tree) in [typical].into_iter().chain(slow).enumerate() {
@@ -99,7 +100,7 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
 
 impl Path {
     fn add(&mut self, index: usize, tree: &CallTree) {
-        // Time of a function's own is that which its callees did not take.
+        // A function's own time excludes that of its callees.
         let mut own_time: Vec<Option<u64>> = tree.nodes.iter().map(|node| node.time).collect();
         for node in &tree.nodes {
             if let Some(parent) = node.parent {
@@ -124,7 +125,7 @@ impl Path {
         }
     }
 
-    /// What all executions together ran more along the path.
+    /// Returns the sum of the extra instructions of all slow executions along the path.
     fn extra(&self, slow: usize) -> i128 {
         let typical = self.of.get(&0).map_or(0, |figures| figures.instructions);
         let all: u128 = self.of.range(1..).map(|(_, figures)| u128::from(figures.instructions)).sum();

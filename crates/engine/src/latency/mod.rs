@@ -1,4 +1,5 @@
-//! `hodo latency`: which intervals are asked for, and what single ones did.
+//! The parts of `hodo latency` that need the program's code: resolves markers, and builds and compares call trees of
+//! single executions.
 //!
 //! ```text
 //! names ──resolve──► Intervals ──Experiment::run──► table of executions ──► percentiles, histogram

@@ -1,17 +1,17 @@
-//! From names to functions and places.
+//! Resolves names to functions and markers.
 
 use hodo_analyses::latency::Named;
 use hodo_model::{FunctionId, Marker, Names};
 
 use crate::{FlowTrace, Refusal};
 
-/// More functions than this are no marker that anybody means.
+/// Maximum number of functions that a marker may match; a pattern that matches more is a mistake.
 const MOST: usize = 4096;
 
-/// The one function that people call `name`.
+/// Returns the function with this name.
 ///
 /// # Errors
-/// None has that name, or several have it.
+/// If no function or more than one has this name.
 pub fn function(flow: &FlowTrace<'_>, name: &str) -> Result<FunctionId, Refusal> {
     const SHOWN: usize = 20;
     match flow.modules.functions_named(name)[..] {
@@ -41,10 +41,10 @@ fn no_function(flow: &FlowTrace<'_>, name: &str) -> Refusal {
     Refusal(format!("no function `{name}` in the programs of the recording; {hint}"))
 }
 
-/// The markers that names stand for: of alternatives those that are there.
+/// Returns the markers that names resolve to. Alternatives that do not exist are ignored.
 ///
 /// # Errors
-/// There is none of them.
+/// If no alternative exists, or there are too many markers.
 pub fn markers(flow: &FlowTrace<'_>, named: &[Named]) -> Result<Vec<Marker>, Refusal> {
     let (mut markers, mut missing) = (Vec::new(), None);
     for one in named {
@@ -60,7 +60,7 @@ pub fn markers(flow: &FlowTrace<'_>, named: &[Named]) -> Result<Vec<Marker>, Ref
         _ if markers.iter().map(instructions).sum::<usize>() > Marker::MOST_INSTRUCTIONS => Err(Refusal(
             format!("a marker has at most {} instructions, alternatives included", Marker::MOST_INSTRUCTIONS),
         )),
-        _ if markers.len() > MOST => Err(Refusal(format!("more than {MOST} functions have such names"))),
+        _ if markers.len() > MOST => Err(Refusal(format!("more than {MOST} functions match"))),
         Some(why) if markers.is_empty() => Err(why),
         _ => Ok(markers),
     }

@@ -1,4 +1,4 @@
-//! The call trees of single executions, from a pass over the calls within them.
+//! Builds the call trees of single executions, with a second pass that decodes only these executions.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -11,43 +11,43 @@ use crate::{CallSink, FlowTrace, Losses, Reading, Spans};
 /// A function as called along one path of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallNode {
-    /// Its caller's place in the tree; none of a root.
+    /// Index of the caller's node; `None` for a root.
     pub parent: Option<usize>,
-    /// Callers above it.
+    /// Number of callers above it.
     pub depth: usize,
-    /// The name of the function.
+    /// Name of the function.
     pub function: String,
-    /// That of its module.
+    /// Name of its module.
     pub module: String,
-    /// How often it was called along this path.
+    /// Number of calls along this path.
     pub calls: u64,
-    /// Instructions, those of the functions that it called included.
+    /// Number of instructions, including callees.
     pub instructions: u64,
-    /// Instructions of its own.
+    /// Number of instructions without callees.
     pub self_instructions: u64,
-    /// Nanoseconds, likewise of all; none where no clock tells.
+    /// Nanoseconds, including callees; `None` if unknown.
     pub time: Option<u64>,
 }
 
-/// The call tree of an execution: callers stand before those that they call, in the order of the first calls.
+/// The call tree of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallTree {
-    /// The functions.
+    /// Nodes in depth-first order; siblings in order of their first call.
     pub nodes: Vec<CallNode>,
 }
 
-/// An execution whose tree grows.
+/// An open execution.
 struct Growing {
-    /// Its place among those that are asked for.
+    /// Its index in the list of requested executions.
     index: usize,
     range: Range<u64>,
-    /// Frames below it.
+    /// Stack depth of its root.
     base: usize,
-    /// The nodes of its open calls.
+    /// Node indices of its open calls, from the root.
     path: Vec<usize>,
 }
 
-/// A tree that grows, and its nodes by parent and function.
+/// A tree under construction, with an index of nodes by parent and function.
 #[derive(Default)]
 struct Tree {
     tree: CallTree,
@@ -56,15 +56,15 @@ struct Tree {
 
 struct Grower<'x, 'f> {
     flow: &'x FlowTrace<'f>,
-    /// By context, in order of their first instructions: those that have not begun, the next one last.
+    /// Executions that have not begun, by context; the next one is last.
     waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
     growing: BTreeMap<u32, Vec<Growing>>,
     trees: Vec<Tree>,
     context: u32,
 }
 
-/// The call trees of executions, each given by its process and thread, and the numbers of its instructions there.
-/// `progress` is told the bytes that were decoded in two passes, and returns whether to go on.
+/// Returns the call trees of executions, each given as process, thread and range of instruction numbers in the thread.
+/// `progress` receives the number of bytes decoded so far, over two passes, and returns whether to continue.
 pub fn trees(
     flow: &FlowTrace<'_>,
     executions: &[(u32, u32, Range<u64>)],
@@ -93,7 +93,7 @@ pub fn trees(
     (grower.trees.into_iter().map(Tree::finish).collect(), losses)
 }
 
-/// Ranges in order of their begins, of which those that overlap are one.
+/// Merges overlapping ranges; `ranges` are sorted by begin.
 fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {
@@ -134,7 +134,7 @@ impl Grower<'_, '_> {
             }
         }
         for one in growing {
-            // What returns below where an execution began goes on beside what it did so far.
+            // If the execution returns below its first frame, later calls become siblings of the earlier nodes.
             one.base = one.base.min(depth);
             one.path.truncate(depth - one.base);
             let node = self.trees[one.index].child(self.flow, one.path.last().copied(), function);
@@ -166,7 +166,7 @@ impl CallNode {
 }
 
 impl Tree {
-    /// The node of a function that another calls.
+    /// Returns the node of a function called by `parent`; creates it if it is new.
     fn child(&mut self, flow: &FlowTrace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
         let Tree { tree: CallTree { nodes }, nodes: known } = self;
         *known.entry((parent, function)).or_insert_with(|| {
@@ -186,7 +186,7 @@ impl Tree {
         })
     }
 
-    /// The tree in depth-first order, with what each function ran itself.
+    /// Returns the tree in depth-first order, with the instructions without callees.
     fn finish(self) -> CallTree {
         let mut nodes = self.tree.nodes;
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];

@@ -1,4 +1,4 @@
-//! Writes what happened, in order, as text.
+//! Writes the content of traces in order, as text.
 //!
 //! All cores format chunks, whose text is written in order, so the output depends only on the input.
 

@@ -92,7 +92,7 @@ fn show(
                 match packet {
                     // The packet decoder reports bytes without a meaning as padding.
                     Packet::Pad if bytes.len() > 1 => {
-                        format!("{offset:08x}: {raw:48} # TMA and a byte that mean nothing (erratum SKZ84)\n")
+                        format!("{offset:08x}: {raw:48} # TMA and a byte without meaning (erratum SKZ84)\n")
                     }
                     packet => format!("{offset:08x}: {raw:48} {packet}\n"),
                 }

@@ -13,7 +13,7 @@ const THRESHOLD: f64 = 0.05;
 
 pub(crate) const RULE: Rule = Rule {
     name: "exceptions",
-    help: "throwing exceptions takes more than 5 % of the executed instructions",
+    help: "exceptions that take more than 5 % of the executed instructions",
     needs: &[("functions", "")],
     find,
 };

@@ -15,7 +15,7 @@ const LONGEST_OFF: u64 = 1_000_000;
 
 pub(crate) const STORM: Rule = Rule {
     name: "interrupt-storm",
-    help: "interrupts that take more than 5 % of a CPU, or come more than 20,000 times a second",
+    help: "interrupts that take more than 5 % of a CPU, or occur more than 20,000 times per second",
     needs: &[("irq", "handler")],
     find: storms,
 };

@@ -59,7 +59,7 @@ pub(crate) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
     }
     let size = header[3] as usize;
     if size < WORDS * 8 || !entries.len().is_multiple_of(size) {
-        return Err(format!("its {} bytes are no entries of {size} bytes", entries.len()));
+        return Err(format!("its {} bytes are not a whole number of entries of {size} bytes", entries.len()));
     }
     let mut packets = Vec::with_capacity(entries.len() / size);
     let mut at = 0;
@@ -78,6 +78,6 @@ pub(crate) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
     }
     match at == file {
         true => Ok(packets),
-        false => Err(format!("it tells of {at} bytes, and the file has {file}")),
+        false => Err(format!("it describes {at} bytes, but the file has {file}")),
     }
 }

@@ -331,9 +331,7 @@ impl<'s> Finder<'s, '_> {
             target.get_or_insert(Target { slot, signed, labels });
         }
         self.found.push(
-            target.ok_or_else(|| {
-                format!("depends on `{}`, and no integer of that name lies before it", name())
-            })?,
+            target.ok_or_else(|| format!("depends on `{}`, but no earlier integer has that name", name()))?,
         );
         Ok(())
     }

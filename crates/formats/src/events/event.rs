@@ -283,7 +283,7 @@ impl<'t, 'a> Reader<'t, 'a> {
     fn explain(&self, reason: Reason, start: u64) -> String {
         let what = match reason {
             Reason::UnknownClass(id) => format!("the metadata has no event class {id}"),
-            Reason::Empty => "an event without a single bit, after which there would be no next".to_owned(),
+            Reason::Empty => "an event of zero bits, which would repeat for ever".to_owned(),
             Reason::Trouble(trouble) => trouble.to_string(),
         };
         format!("event at bit {start} of its packet: {what}")

@@ -26,7 +26,7 @@ pub enum ForeignField {
     Rest(Elements),
     /// u64 count, then that many integers.
     Counted(Integer),
-    /// A number of the stream, which takes no bytes in the event.
+    /// A number that belongs to the stream, such as its CPU. Takes no bytes in the event.
     Known {
         /// The slot with its value.
         slot: Slot,

@@ -34,7 +34,7 @@ struct Part {
     mask: u64,
 }
 
-/// A header within 64 bits from a byte on. It applies if the id is in a range.
+/// A header that fits into 64 bits. It applies if the id is in a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     order: ByteOrder,
@@ -55,7 +55,7 @@ pub(super) struct Header {
     /// The usual form of the header, if it fits a word.
     word: Option<Word>,
     shape: Shape,
-    /// What is known of the position of its end.
+    /// The known properties of its end position.
     pub(super) end: Known,
 }
 

@@ -13,7 +13,7 @@ pub struct LivePacketReader {
 }
 
 impl LivePacketReader {
-    /// Reads the next packet of the stream, which takes all of the bytes.
+    /// Reads the next packet of the stream; `bytes` must be exactly this packet.
     ///
     /// # Errors
     /// Why the bytes are no packet of this trace.

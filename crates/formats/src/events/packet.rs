@@ -120,7 +120,7 @@ impl FilePackets {
             }
         }
         match found.packets.is_empty() && !entries.is_empty() {
-            true => Err("there is no packet where it tells of one".to_owned()),
+            true => Err("there is no packet at one of its offsets".to_owned()),
             false => Ok(found),
         }
     }
@@ -139,7 +139,7 @@ impl FilePackets {
             }
         }
         if found.packets.is_empty() && is_stray(trace, file) {
-            let note = "this file is no stream: nothing in it is marked as a packet (c1fc1fc1)".to_owned();
+            let note = "this file is not a stream: no packet in it has the magic number c1fc1fc1".to_owned();
             return FilePackets { note: Some(note), ..FilePackets::default() };
         }
         found
@@ -214,7 +214,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         let size = whole.or_else(|| filled?.checked_next_multiple_of(8)).unwrap_or(content.end);
         let content_size = filled.unwrap_or(size);
         if size == 0 || !size.is_multiple_of(8) {
-            return Err(format!("a packet of {size} bits; whole bytes, and more than none, expected"));
+            return Err(format!("a packet of {size} bits; a positive number of whole bytes is expected"));
         }
         if content_size > size || content_size < events {
             return Err(format!(
@@ -238,7 +238,11 @@ impl<'t, 'a> Packets<'t, 'a> {
         let cut = (content_size > content.end).then(|| PacketTrouble {
             bytes: at..self.file.len(),
             cut_short: true,
-            reason: format!("the packet has {} bytes, and the file only {} for it", size / 8, bytes.len()),
+            reason: format!(
+                "the packet has {} bytes, but only {} of them are in the file",
+                size / 8,
+                bytes.len()
+            ),
         });
         Ok((packet, cut))
     }

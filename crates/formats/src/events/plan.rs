@@ -39,7 +39,7 @@ pub struct StreamPlan {
     pub(super) common: Steps,
     /// Plans of the event classes, by id.
     pub(super) events: Vec<EventPlan>,
-    /// Positions of the fields in the common context. Kept apart from what is needed to skip events.
+    /// Positions of the fields in the common context. Stored separately, so that skipping events needs less memory.
     pub(super) common_places: Places,
     /// Field positions of each event class, computed on first use.
     places: Vec<OnceLock<EventPlaces>>,
@@ -53,7 +53,7 @@ pub(super) struct EventPlan {
     pub(super) id: u64,
     pub(super) specific: Steps,
     pub(super) payload: Steps,
-    /// What is known of the position of the payload.
+    /// The known properties of the payload's position.
     known: Known,
 }
 

@@ -115,7 +115,7 @@ pub struct ClockClass {
     pub cycles: CycleClock,
     /// Whether its origin is 1970.
     pub unix: bool,
-    /// What tells it from others of its name: the `uuid` of CTF 1.8, the `uid` of CTF 2.
+    /// Identifier that distinguishes it from other clocks of the same name: `uuid` in CTF 1.8, `uid` in CTF 2.
     pub uid: Option<String>,
 }
 

@@ -26,7 +26,7 @@ pub enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::CutShort => f.write_str("it goes on behind the packet's end"),
+            Trouble::CutShort => f.write_str("it extends beyond the packet's end"),
             Trouble::TooLong(length) => write!(f, "a length of {length}, which the packet has no room for"),
             Trouble::NoOption(value) => write!(f, "no option of a variant is selected by {value}"),
             Trouble::TooWide => f.write_str("a variable-length integer of more than 64 bits"),
@@ -188,7 +188,7 @@ impl Steps {
         self.steps.is_empty().then_some(self.bits)
     }
 
-    /// Where the fields end that begin at `at`. The result may exceed the content.
+    /// Returns the end of the fields that begin at `at`. The result may exceed the content.
     #[inline]
     pub(crate) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
         let at = at.saturating_add(self.bits);
@@ -316,7 +316,7 @@ impl Known {
         Some(self.modulo(alignment)?.wrapping_neg() & (u64::from(alignment) - 1))
     }
 
-    /// What holds for both positions.
+    /// Returns the common knowledge about two positions.
     pub(crate) fn or(self, other: Known) -> Known {
         let mut modulus = self.modulus.min(other.modulus);
         while modulus > 1 && (self.remainder ^ other.remainder) & (modulus - 1) != 0 {
@@ -325,7 +325,7 @@ impl Known {
         Known { modulus, remainder: self.remainder & (modulus - 1) }
     }
 
-    /// What holds after any number of elements of this size.
+    /// Returns the knowledge after any number of elements of this size.
     fn after_many(self, bits: u64) -> Known {
         let modulus = if bits == 0 { self.modulus } else { self.modulus.min(1 << bits.trailing_zeros()) };
         Known { modulus, remainder: self.remainder & (modulus - 1) }

@@ -48,11 +48,11 @@ pub struct Trace<'a> {
     pub loss: Vec<Loss>,
     /// Notes on some files: file name and sentence.
     pub notes: Vec<(String, String)>,
-    /// Which clock its times are of, where the metadata does not say that.
+    /// The clock of its times, if the metadata does not describe it.
     pub clock_identity: Option<ClockIdentity>,
     /// How events are located in packets.
     pub(super) framing: Framing,
-    /// From its clock to the timeline.
+    /// The map from its clock to the timeline.
     map: TimeMap,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Trace<'a> {
 
     /// The class of a stream.
     pub fn stream_class(&self, stream: &Stream<'a>) -> &StreamClass {
-        self.class.streams.get(&stream.class).expect("packets of other classes are no packets of this trace")
+        self.class.streams.get(&stream.class).expect("packets of other classes do not belong to this trace")
     }
 
     /// The plan for a stream's events.
@@ -247,12 +247,12 @@ impl<'a> Trace<'a> {
         Some(TimelineClock::new(class.cycles, &self.map))
     }
 
-    /// How its clock's own times become those of the timeline.
+    /// Returns the map from its clock's own times to the timeline.
     pub fn time_map(&self) -> &TimeMap {
         &self.map
     }
 
-    /// Puts it on a timeline, once: its times are its clock's own until then.
+    /// Places it on a timeline. Called once; until then, times are those of its own clock.
     pub fn place(&mut self, map: TimeMap) {
         let packets = self.streams.iter_mut().flat_map(|stream| &mut stream.packets);
         for time in packets.flat_map(|packet| [&mut packet.begin, &mut packet.end]).flatten() {

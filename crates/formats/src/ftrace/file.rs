@@ -196,7 +196,7 @@ impl<'a> File<'a> {
     ) -> Result<Buffer<'a>, Error> {
         if mark != RECORDS {
             let reason = format!("{:?} is no kind of trace", String::from_utf8_lossy(mark));
-            let kind = ErrorKind::Text { what: "the mark before the places of CPUs", reason };
+            let kind = ErrorKind::Text { what: "the marker before the CPUs' offsets", reason };
             return Err(Error { at: cursor.offset(), kind });
         }
         let mut found = Vec::new();
@@ -268,7 +268,7 @@ const UNPACK: &str = "convert it with `trace-cmd convert --compression zstd`";
 fn latency(at: u64) -> Error {
     unsupported(
         at,
-        "a trace.dat of a latency tracer, which holds text instead of events",
+        "a trace.dat of a latency tracer, which contains text instead of events",
         "open it with a pager",
     )
 }

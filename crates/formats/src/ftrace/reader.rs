@@ -106,7 +106,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
                 Ok(Some(record)) => return self.event(page, record).map(Some),
                 Ok(None) => self.next_page(),
                 Err(at) => {
-                    let trouble = self.trouble(at, "a record goes on behind the end of its page");
+                    let trouble = self.trouble(at, "a record extends beyond the end of its page");
                     self.next_page();
                     return Err(trouble);
                 }

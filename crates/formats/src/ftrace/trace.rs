@@ -182,7 +182,7 @@ fn packet<'a>(
         match Page::read(page, &pages.layout).ok().and_then(|page| page.lost) {
             Some(Missed::Count(count)) => events_lost = events_lost.saturating_add(count),
             Some(Missed::Some) => {
-                lose("events were lost before a page; the kernel does not say how many".to_owned());
+                lose("events were lost before a page; their number is unknown".to_owned());
             }
             None => {}
         }

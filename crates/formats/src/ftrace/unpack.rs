@@ -35,7 +35,7 @@ pub(super) fn chunk(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, String> {
     let (packed, size) = sizes.map_err(|eof| eof.to_string())?;
     let packed = cursor.take(packed).map_err(|eof| eof.to_string())?;
     if size / MOST_GROWTH > packed.len() {
-        return Err(format!("{} bytes stand for {size}, which can't be", packed.len()));
+        return Err(format!("{} compressed bytes can't contain {size}", packed.len()));
     }
     let mut bytes = vec![0; size];
     let length = FrameDecoder::new().decode_all(packed, &mut bytes).map_err(|error| error.to_string())?;

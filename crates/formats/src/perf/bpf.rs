@@ -1,8 +1,8 @@
 //! Code of BPF programs, which perf copies from the kernel when a recording ends.
 //!
 //! The section is u32 count, then for each program u32 info_len, u32 data_len, u64 arrays (a bit mask of the arrays
-//! present), `bpf_prog_info` (linux/bpf.h), and the data. Pointers of the kernel's structure are offsets into the
-//! data here.
+//! present), `bpf_prog_info` (linux/bpf.h), and the data. Pointers in `bpf_prog_info` are replaced by offsets into the
+//! data.
 
 use hodo_bytes::{Cursor, Eof};
 

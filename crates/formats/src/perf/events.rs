@@ -26,7 +26,7 @@ pub struct Attr {
     pub flags: u64,
     /// The layout of branch stacks in samples: `branch_sample_type`.
     pub branches: u64,
-    /// The clock of times, as `clock_gettime(2)` numbers it, where it is not perf's own.
+    /// The clock of times, by its number for `clock_gettime(2)`, if it is not perf's own.
     pub clock: Option<u32>,
     /// Mask of user-space registers in samples.
     pub user_registers: u64,

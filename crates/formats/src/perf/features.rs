@@ -49,7 +49,7 @@ pub(super) fn hybrid_topology(section: Section<'_>) -> Result<String, Eof> {
     Ok(kinds?.join(", "))
 }
 
-/// A moment on two clocks: the number of one, its time and that of the wall clock, in nanoseconds.
+/// Reads a moment on two clocks: the number of a clock, its time, and the time of the wall clock, in nanoseconds.
 pub(super) fn moment(section: Section<'_>) -> Result<(u32, u64, u64), Eof> {
     let mut cursor = section.cursor();
     let (_version, clock) = (cursor.u32()?, cursor.u32()?);
@@ -57,7 +57,7 @@ pub(super) fn moment(section: Section<'_>) -> Result<(u32, u64, u64), Eof> {
     Ok((clock, other, wall))
 }
 
-/// A moment on two clocks, in words.
+/// Describes a moment on two clocks.
 pub(super) fn clocks(section: Section<'_>) -> Result<String, Eof> {
     let (clock, other, wall) = moment(section)?;
     Ok(format!("{} s of clock {clock} are {} s of the wall clock", Nanos(other), Nanos(wall)))

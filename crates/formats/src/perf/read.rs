@@ -23,7 +23,7 @@ use crate::{
 /// allows to resume.
 ///
 /// # Errors
-/// Those of [`File::open`].
+/// Returns the errors of [`File::open`].
 pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let file = File::open(input.bytes)?;
     let mut reader = Reader::new(&file);

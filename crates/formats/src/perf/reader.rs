@@ -349,13 +349,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How times follow the time-stamp counter.
+    /// Returns the conversion from the time-stamp counter, if known.
     fn tsc_clock(&self) -> Option<PerfClock> {
         let of_trace = self.info.as_ref().and_then(|info| info.config(&self.events.attrs).clock);
         of_trace.or(self.clock)
     }
 
-    /// Which clock times are of.
+    /// Returns the clock of times.
     pub(super) fn clock_identity(&self) -> ClockIdentity {
         let section = |feature| self.features.get(&feature).copied();
         let chosen = self.events.attrs.iter().find_map(|attr| attr.clock);

@@ -35,8 +35,8 @@ impl Record<'_> {
     }
 }
 
-/// Iterates over records. After a damaged record it resumes at the next AUXTRACE record in the file's index, as there
-/// is no other record boundary to find.
+/// Iterates over records. After a damaged record, iteration resumes at the next AUXTRACE record in the file's index,
+/// because no other record boundary is known.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],

@@ -45,7 +45,7 @@ use crate::{
 const BLOCK: usize = 1 << 16;
 /// Packet size in bytes of the blocks that begin in it.
 const PACKET: usize = 1 << 18;
-/// How often each block of a file is read on average before its records count as unordered.
+/// Average number of reads per block above which the records of a file count as unordered.
 const MOST_READS: usize = 8;
 /// `perf_event_attr.type` of software events, and the `config` of the dummy event, which never occurs.
 const TYPE_SOFTWARE: u32 = 1;
@@ -96,7 +96,7 @@ struct Block {
 /// The locations and times of a recording's samples.
 #[derive(Debug, Default)]
 pub(super) struct Index<'a> {
-    /// The blocks of each byte region with records, such as a file.
+    /// The blocks of each region of bytes that contains records, such as a file.
     regions: Vec<(&'a [u8], Vec<Block>)>,
     latest: u64,
 }
@@ -145,7 +145,7 @@ fn lost(record: &Record<'_>, events: &Events) -> Option<(Option<u64>, u64)> {
 /// Reads the samples of a perf.data as a trace of events.
 ///
 /// # Errors
-/// Those of [`File::open`].
+/// Returns the errors of [`File::open`].
 pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
     let file = File::open(input.bytes)?;
     let mut reader = Reader::new(&file);

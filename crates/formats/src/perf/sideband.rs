@@ -29,7 +29,7 @@ pub(super) fn read<'a>(
     sample: SampleId,
     known: &Known<'_>,
 ) -> Result<Option<Sideband<'a>>, Eof> {
-    let nobody = sample.thread.unwrap_or(NOBODY);
+    let nobody = sample.thread.unwrap_or(UNKNOWN_THREAD);
     let said = match record.kind {
         record::MMAP | record::MMAP2 => map(record, body)?,
         record::COMM => Some(comm(record, body)?),
@@ -71,7 +71,7 @@ fn guest(record: &Record<'_>, thread: Thread, of_event: Option<Guest>) -> Option
 }
 
 /// The thread of a record that contains none.
-const NOBODY: Thread = Thread { pid: u32::MAX, tid: u32::MAX };
+const UNKNOWN_THREAD: Thread = Thread { pid: u32::MAX, tid: u32::MAX };
 
 /// A record's thread and content.
 type Said<'a> = (Thread, SidebandKind<'a>);

@@ -136,7 +136,7 @@ fn discontinuity(buffer: &Buffer<'_>, expected: u64) -> Loss {
         bytes: buffer.file_offset..buffer.file_offset,
         time: None,
         count: 1,
-        detail: format!("the trace goes on at its byte {:#x}; {expected:#x} was expected", buffer.offset),
+        detail: format!("the trace continues at its byte {:#x}; expected {expected:#x}", buffer.offset),
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         let mut losses = Vec::new();
         let pieces = continuous(&buffers, &[], |loss| losses.push(loss.detail));
         assert_eq!(shown(&pieces), [(100, 8, false), (200, 8, true), (300, 8, false)]);
-        assert_eq!(losses, ["the trace goes on at its byte 0x18; 0x8 was expected"]);
+        assert_eq!(losses, ["the trace continues at its byte 0x18; expected 0x8"]);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Starts a file with one trace for each of `sources`.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn new(out: W, setup: Setup<'a>, sources: Vec<Source>) -> io::Result<Self> {
         let offsets = vec![0; sources.len()];
         let mut writer = Writer {
@@ -133,7 +133,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Writes one sideband record. Records must be in order of time.
     ///
     /// # Errors
-    /// Those of `out`, and text that exceeds the size of a record.
+    /// If `out` fails, or a text exceeds the size of a record.
     pub fn sideband(&mut self, event: &Sideband<'_>) -> io::Result<()> {
         let (kind, flags, mut body) = sideband_body(event);
         if let Some(time) = event.time {
@@ -147,7 +147,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Copies a kernel's sideband record. Records must be in order of time, together with the others.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn copy(&mut self, record: &RingRecord<'_>) -> io::Result<()> {
         let time = record.time.unwrap_or_default();
         let (first, last) = self.first_and_last.unwrap_or((time, time));
@@ -160,7 +160,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Ends a run of sideband. perf sorts records by time between two such marks.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn finished_round(&mut self) -> io::Result<()> {
         self.record(record::FINISHED_ROUND, 0, &[])
     }
@@ -168,7 +168,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Appends `length` bytes to the trace of the source at `index`; `end` is the time at which they were complete.
     ///
     /// # Errors
-    /// Those of `out` and `trace`, and a trace shorter than `length`.
+    /// If `out` or `trace` fails, or the trace is shorter than `length`.
     pub fn trace(
         &mut self,
         index: usize,
@@ -220,7 +220,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// then the kernel's symbols.
     ///
     /// # Errors
-    /// Those of `out` and `code`.
+    /// Returns the errors of `out` and `code`.
     pub fn finish(mut self, hodoscope: &HodoscopeSection, code: impl Read) -> io::Result<W> {
         self.finished_round()?;
         let data_end = self.position;

@@ -59,8 +59,8 @@ fn fact_28_an_index_that_is_wrong_is_not_used_and_that_is_told() {
     for (index, reason) in [
         (Vec::new(), "cut short in its header"),
         (vec![0; 16], "begins with 00000000"),
-        (sound[..sound.len() - 1].to_vec(), "no entries of 72 bytes"),
-        (sound[..88].to_vec(), "tells of 40 bytes, and the file has 81"),
+        (sound[..sound.len() - 1].to_vec(), "not a whole number of entries of 72 bytes"),
+        (sound[..88].to_vec(), "describes 40 bytes, but the file has 81"),
         // A crashed machine leaves zeros.
         ([&sound[..88], &[0; 72]].concat(), "entry 1 is not that of a packet at byte 40"),
         // The entry is outside the file.
@@ -85,5 +85,5 @@ fn fact_29_a_file_that_is_no_stream_is_left_out_and_that_is_told() {
         Trace::new("trace".to_owned(), class, vec![file("README", b"what this is"), file("s", &bytes)]);
     assert_eq!(read(&trace), ["1 e", "3 e", "4 e"]);
     assert_eq!(trace.notes[0].0, "README");
-    assert!(trace.notes[0].1.contains("no stream"));
+    assert!(trace.notes[0].1.contains("not a stream"));
 }

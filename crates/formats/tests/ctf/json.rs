@@ -156,13 +156,13 @@ fn fact_33_what_is_not_known_is_refused_with_its_path() {
     for (metadata, reason) in [
         (fragments(&[TRACE]), "the first fragment is the preamble"),
         (fragments(&[r#"{"type": "preamble", "version": 3}"#]), "version 3"),
-        (fragments(&[PREAMBLE, r#"{"type": "surprise"}"#]), "no fragment of CTF 2 has the type `surprise`"),
+        (fragments(&[PREAMBLE, r#"{"type": "surprise"}"#]), "CTF 2 has no fragment type `surprise`"),
         (
             fragments(&[r#"{"type": "preamble", "version": 2, "extensions": {"a": {"b": 1}}}"#]),
-            "the extension `a`",
+            "the CTF 2 extension `a`",
         ),
         (fragments(&[PREAMBLE, "{"]), "fragment 2: EOF"),
-        (event(&member("x", r#""nobody""#)), "no field class before it is called `nobody`"),
+        (event(&member("x", r#""nobody""#)), "there is no earlier field class `nobody`"),
         (event(&member("x", &unsigned(65, ""))), "65 bits"),
         (event(&member("x", &unsigned(8, r#", "alignment": 3"#))), "a power of two"),
         (

@@ -102,10 +102,10 @@ fn integers_in_the_same_words_are_the_same_and_no_others() {
 #[test]
 fn errors_show_the_line_and_a_mark() {
     let wrong = "trace { byte_order = le; };\nevent {\n\tname = e;\n\tfields := struct { uint9 x; };\n};";
-    let expected = "line 4, column 21: no type is called `uint9`\n     fields := struct { uint9 x; };\n                        ^";
+    let expected = "line 4, column 21: there is no type `uint9`\n     fields := struct { uint9 x; };\n                        ^";
     assert!(refused(wrong).contains(expected), "{}", refused(wrong));
     for (text, reason) in [
-        ("trace { byte_order = le; }; event { name = ; };", "a value expected"),
+        ("trace { byte_order = le; }; event { name = ; };", "expected a value"),
         ("trace { byte_order = le; }; integer", "`trace`, `env`"),
         ("event { fields := struct { integer { size = 8; } x; }; };", "no `byte_order`"),
         ("event { fields := struct { integer { } x; }; };", "has no `size`"),
@@ -131,9 +131,9 @@ fn attributes_that_no_type_has_are_ignored_and_told() {
     assert_eq!(
         notes,
         [
-            "`unit` (line 6) is no attribute of `floating_point` and was ignored",
-            "`colour` (line 6) is no attribute of `integer` and was ignored, like 1 more",
-            "`language` (line 7) is no attribute of `string` and was ignored",
+            "`unit` (line 6) is not an attribute of `floating_point` and was ignored",
+            "`colour` (line 6) is not an attribute of `integer` and was ignored, like 1 more",
+            "`language` (line 7) is not an attribute of `string` and was ignored",
         ]
     );
     let wrong = refused(&tsdl("typealias integer { size = 8; signed = maybe; } := t;"));
@@ -149,7 +149,7 @@ fn a_length_may_be_a_number_of_the_environment() {
     assert_eq!(lines(&metadata, &[1, 2, 3]), ["- e a=[ 1 2 ] b=3"]);
     for entry in ["text", "less", "other"] {
         let reason = refused(&metadata.replace("env.n", &format!("env.{entry}")));
-        assert!(reason.contains(&format!("is called `{entry}` in an `env` block")), "{reason}");
+        assert!(reason.contains(&format!("no earlier `env` block has a number `{entry}`")), "{reason}");
     }
     // A field of that name takes precedence.
     let field = tsdl("event { name = e; fields := struct { u8 env; u8 a[env]; }; };");
@@ -159,7 +159,7 @@ fn a_length_may_be_a_number_of_the_environment() {
 #[test]
 fn what_is_no_word_is_named() {
     for (text, reason) in [
-        ("trace { major = 18446744073709551616; };", "this number is larger than 64 bits hold"),
+        ("trace { major = 18446744073709551616; };", "this number exceeds 64 bits"),
         ("trace { uuid = \"open", "the text that begins here does not end"),
         ("trace { /* open", "the comment that begins here does not end"),
         ("trace { @ };", "no word of CTF metadata begins here"),
@@ -219,12 +219,12 @@ fn metadata_that_means_harm_is_refused() {
         text += &format!("struct s{level} {{ struct s{0} a; struct s{0} b; }};\n", level - 1);
     }
     assert!(refused(&text).contains("too many") || refused(&text).contains("nested"));
-    assert!(refused(&tsdl("struct s { struct s x; };")).contains("no struct is called `s`"));
+    assert!(refused(&tsdl("struct s { struct s x; };")).contains("there is no struct `s`"));
     // Types that contain themselves.
     for recursive in
         ["struct a { struct a x; };", "typealias struct { b x; } := b;", "variant c { variant c x; };"]
     {
         let reason = refused(&format!("trace {{ byte_order = le; }}; {recursive}"));
-        assert!(reason.contains("is called"), "{recursive}: {reason}");
+        assert!(reason.contains("there is no "), "{recursive}: {reason}");
     }
 }

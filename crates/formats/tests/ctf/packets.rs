@@ -50,7 +50,7 @@ fn facts_21_and_22_padding_is_no_content_and_packets_may_be_empty() {
     assert_eq!(of(&[("s", whole[..whole.len() - 1].to_vec())]), ["2 e", "5 e"]);
     let cut = of(&[("s", whole[..whole.len() - 2].to_vec())]);
     assert_eq!(cut[0], "2 e");
-    assert!(cut[1].contains("the file only"), "{cut:?}");
+    assert!(cut[1].contains("of them are in the file"), "{cut:?}");
     // Without sizes, the file is one packet.
     assert_eq!(
         lines(&tsdl("event { name = e; fields := struct { u8 x; }; };"), &[1, 2]),
@@ -125,7 +125,7 @@ fn fact_21_a_packet_without_a_size_is_as_long_as_its_content() {
     let sized = of_content("u8 content_size; u8 packet_size;");
     assert_eq!(lines(&sized, &[32, 40, 0, 1, 9, 32, 32, 0, 2]), ["- e x=1", "- e x=2"]);
     let cut = lines(&of_content("u8 content_size;"), &[24, 0, 1, 40, 0, 2]);
-    assert_eq!(cut, ["- e x=1", "- e x=2", "! the packet has 5 bytes, and the file only 3 for it"]);
+    assert_eq!(cut, ["- e x=1", "- e x=2", "! the packet has 5 bytes, but only 3 of them are in the file"]);
     assert!(lines(&of_content("u8 content_size;"), &[0])[0].contains("a packet of 0 bits"));
 }
 

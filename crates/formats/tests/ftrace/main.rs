@@ -133,7 +133,7 @@ fn lost_events_are_told_where_they_were() {
             "105 irq_handler_entry",
             "200 lost 0",
             "205 irq_handler_entry",
-            "! events were lost before a page; the kernel does not say how many",
+            "! events were lost before a page; their number is unknown",
         ]
     );
 }
@@ -159,7 +159,7 @@ fn damage_is_told_and_the_rest_is_read() {
             "40 ! a length of 200, which the packet has no room for",
             "55 irq_handler_entry",
             "! the description has no event 99",
-            "! a record goes on behind the end of its page",
+            "! a record extends beyond the end of its page",
             "! a page is cut short: 1016 bytes expected at offset 0x0, but only 256 are left",
         ]
     );

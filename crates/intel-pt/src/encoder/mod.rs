@@ -1,4 +1,4 @@
-//! The encoder: turns what a program does into packets, as the processor does.
+//! The encoder: converts the control flow of a program to packets, as the processor does.
 //!
 //! ```text
 //! branch, ret, indirect, enable, … ──Encoder──► Sink (trace bytes)
@@ -6,9 +6,9 @@
 //!       the caller's clock, in TSC ticks
 //! ```
 //!
-//! [`Encoder`] keeps the state that the processor keeps: the last IP, the branches pending for a TNT packet, the
-//! return stack, the counters of the timing packets. It consists of 64-bit words only, so that it can lie in shared
-//! memory that another process reads after this one died.
+//! [`Encoder`] has the same state as the processor: the last IP, the branches pending for a TNT packet, the return
+//! stack, the counters of the timing packets. It consists of 64-bit words only, so that it can lie in shared memory
+//! that another process reads after this one died.
 
 mod time;
 
@@ -28,12 +28,12 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// What is traced, and how (the fields of IA32_RTIT_CTL that the caller chooses).
+/// The trace settings: the fields of IA32_RTIT_CTL that the caller selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether returns are compressed (RTIT_CTL.DisRETC clear).
     pub return_compression: bool,
-    /// Which timing packets to emit.
+    /// The timing packets to emit.
     pub timing: Timing,
 }
 
@@ -104,8 +104,8 @@ impl Encoder {
         }
     }
 
-    /// Records a near call, direct or indirect, with its return address. Not for a call to the next instruction, by
-    /// which programs read the instruction pointer.
+    /// Records a near call, direct or indirect, with its return address. Must not be called for a call to the next
+    /// instruction, which only reads the instruction pointer.
     #[inline(always)]
     pub fn call(&mut self, return_address: u64) {
         self.returns[(self.returns_top % RETURNS as u64) as usize] = return_address;
@@ -138,7 +138,7 @@ impl Encoder {
         self.ip_packet(0x0d, target, sink);
     }
 
-    /// Tracing begins at `ip`: emits TIP.PGE, after MODE.Exec unless that was sent since the last PSB.
+    /// Begins tracing at `ip`: emits TIP.PGE, preceded by MODE.Exec unless that was sent since the last PSB.
     pub fn enable(&mut self, ip: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
@@ -263,7 +263,8 @@ impl Encoder {
         self.time.set(now, sink);
     }
 
-    /// Emits the pending branches: TNT-8 packets for few, a TNT-64 if it is not longer.
+    /// Emits the pending branches: Emits the pending branches: as a TNT-64 if it is no longer than the TNT-8 packets
+    /// for them.
     pub fn flush(&mut self, now: u64, sink: &mut impl Sink) {
         let mut count = self.tnt.ilog2();
         if count == 0 {

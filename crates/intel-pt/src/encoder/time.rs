@@ -9,7 +9,7 @@ pub const TSC_TICKS_PER_CTC: u64 = 40;
 /// The core-to-bus ratio in CBR packets: 1 GHz over the 100 MHz bus, so that a core cycle is a tick.
 const CORE_TO_BUS: u8 = 10;
 
-/// Which timing packets to emit.
+/// The timing packets to emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// TSC packets.

@@ -1,4 +1,4 @@
-//! Packets beside the flow, bound to other packets or instructions.
+//! Handles packets beside the flow, which are bound to other packets or instructions.
 //!
 //! A packet with its IP bit set is bound to the next FUP, which then is no asynchronous transfer. Without the bit,
 //! event-trace packets and transaction aborts are reported at the FUP of the transfer that they cause, and PTWRITE,
@@ -28,7 +28,7 @@ pub(super) struct PendingEvents {
     bound: bool,
     /// Whether a block of values is open.
     block_open: bool,
-    /// Data of EVD packets for the next CFE.
+    /// Data of EVD packets that belong to the next CFE packet.
     data: Vec<EventData>,
     /// Cause of the next asynchronous transfer.
     pub(super) cause: Option<Cause>,
@@ -108,7 +108,7 @@ impl Decoder<'_> {
             (State::Lost | State::Overflowed, Some(ip)) if bound => self.resume_at(ip, context),
             (State::Lost | State::Overflowed, ip) => self.left_from = ip,
             (State::Off, Some(ip))
-                if self.off_since_psb && !self.announced.waits && (!bound || self.goes_on_traced()) =>
+                if self.off_since_psb && !self.announced.waits && (!bound || self.stays_traced()) =>
             {
                 self.off_since_psb = false;
                 self.walk.go(ip);
@@ -130,7 +130,7 @@ impl Decoder<'_> {
 
     /// Returns whether tracing is on at the FUP of a MODE.Exec, as after an overflow. While tracing is off, event
     /// trace reports changes of RFLAGS.IF by the same two packets; then the next flow packet is TIP.PGE.
-    fn goes_on_traced(&mut self) -> bool {
+    fn stays_traced(&mut self) -> bool {
         let mut packets = self.packets.clone();
         let mut in_psb_plus = false;
         // The result is valid up to the next flow packet, so the search is not repeated.
@@ -151,7 +151,7 @@ impl Decoder<'_> {
         self.off_since_psb
     }
 
-    /// Walks to `ip`, where an event happened.
+    /// Walks to `ip`, the address of an event.
     fn come_to<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
@@ -329,7 +329,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Passes the instruction at the current position if it `ran`.
+    /// Walks over the instruction at the current position if it `ran`.
     fn pass<L: Labels, S: Sink>(
         &mut self,
         ran: impl Fn(&Instruction) -> bool,

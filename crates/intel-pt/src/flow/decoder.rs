@@ -1,4 +1,4 @@
-//! What each packet means for the flow.
+//! Applies each packet to the flow.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::{
     timing::Timing,
 };
 
-/// From a tick on, a stream shows another program.
+/// The tick from which a stream shows another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// The tick.
@@ -42,10 +42,10 @@ pub struct Guest {
     pub code: GuestCode,
 }
 
-/// Where the code of a guest is.
+/// The location of a guest's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestCode {
-    /// In a program of its own: its index in the caller's list.
+    /// In a separate program: its index in the caller's list.
     Program(usize),
     /// In the host's current program, at the same addresses.
     OfHost,
@@ -59,12 +59,12 @@ pub enum GuestCode {
 pub struct Decoder<'t> {
     pub(super) packets: packet::Decoder<'t>,
     pub(super) span: Range<usize>,
-    /// Where the current packet begins.
+    /// Position of the current packet.
     pub(super) at: usize,
     pub(super) timing: Timing,
     pub(super) last_ip: LastIp,
     pub(super) walk: Walk,
-    /// Where the packets of the walk's branch batches begin.
+    /// Positions of the packets of the walk's branch batches.
     pub(super) starts: Starts,
     pub(super) state: State,
     pub(super) machine: Machine<'t>,
@@ -87,7 +87,7 @@ pub struct Decoder<'t> {
     pub(super) program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
-    /// Why calls since the last PSB may not have been decoded; a return may go back to one of them.
+    /// The reason why calls since the last PSB may be missing; a return may go back to one of them.
     pub(super) hidden_calls: Option<Hidden>,
     /// Only the first PSB+ claims that tracing is off, and it may lie between an OVF and its FUP.
     pub(super) off_since_psb: bool,
@@ -326,7 +326,7 @@ impl<'t> Decoder<'t> {
             left = if sink.takes_function_runs() {
                 walk.follow(graph, rest, None);
                 walk.tell(graph, sink);
-                walk.branch_batches.current().map_or(0, |leg| leg.left())
+                walk.branch_batches.current().map_or(0, |batch| batch.left())
             } else {
                 walk.branches(graph, sink, rest)
             };
@@ -463,7 +463,7 @@ impl<'t> Decoder<'t> {
             None => return Err(Trouble::LostAddress),
             Some(ip) if self.damaged => {
                 // Tracing is on, at whichever address.
-                self.believe(ip, certain, context)?;
+                self.accept_address(ip, certain, context)?;
                 self.walk.go(ip);
             }
             Some(ip) => self.walk.go(ip),
@@ -570,7 +570,7 @@ impl<'t> Decoder<'t> {
             && self.errata.has(Erratum::Skd022)
     }
 
-    /// Applies the pending changes of the machine: they hold from the current TIP, TIP.PGE or TIP.PGD on.
+    /// Applies the pending changes of the machine state, which take effect at the current TIP, TIP.PGE or TIP.PGD.
     #[inline]
     pub(super) fn arrive<L: Labels, S: Sink>(
         &mut self,

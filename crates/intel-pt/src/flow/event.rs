@@ -19,8 +19,8 @@ pub enum Event {
     /// It may even have run before the previous `Time`: a TNT packet follows the timing packets that were sent while
     /// its branches were pending in the processor.
     Time(Tsc),
-    /// Core cycles of the segment up to here, if CYC packets count them. The difference of two is the number of
-    /// cycles of what was reported between them.
+    /// Core cycles of the segment up to here, if CYC packets count them. The difference of two such events is the
+    /// number of cycles of the instructions reported between them.
     Cycles(u64),
     /// Another thread runs from here on: the context of its [`Switch`](super::Switch). It is not reported at a
     /// segment's start if the first switch of the schedule applies there.

@@ -1,4 +1,4 @@
-//! The processor state that decides which code runs, and in which mode.
+//! The processor state that determines the current code and its mode.
 
 use hodo_code::Bits;
 
@@ -90,7 +90,7 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// Returns whether a MODE.Exec waits for the TIP or FUP that it is bound to.
+    /// Returns whether a MODE.Exec is pending for the TIP or FUP to which it is bound.
     pub(super) fn mode_waits(&self) -> bool {
         self.next_mode.is_some()
     }

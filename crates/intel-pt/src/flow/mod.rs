@@ -74,7 +74,7 @@ impl<'a> Executed<'a> {
     }
 }
 
-/// What kind of event a packet reports.
+/// The kind of events that a packet reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     /// A TNT packet. Its branches were pending in the processor until the packet was full, or until another packet,

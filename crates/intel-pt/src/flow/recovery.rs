@@ -134,7 +134,7 @@ impl Decoder<'_> {
         self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
         self.left_from = None;
         self.announced.cause = None;
-        self.waiting = if doubtful { Waiting::Unknown } else { self.waiting_behind() };
+        self.waiting = if doubtful { Waiting::Unknown } else { self.pending_after() };
         self.hidden_calls = trouble.hides().or(self.hidden_calls);
         let at = self.at as u64;
         let since = self.timing.now();
@@ -154,7 +154,7 @@ impl Decoder<'_> {
     }
 
     /// Returns the branches that may be pending after the packet that could not be followed.
-    fn waiting_behind(&self) -> Waiting {
+    fn pending_after(&self) -> Waiting {
         let mut packets = self.packets.clone();
         packets.skip_to(self.at);
         match packets.next_packet() {
@@ -206,11 +206,13 @@ impl Decoder<'_> {
             (_, None) | (Waiting::Unknown, _) => false,
             (Waiting::Nothing, _) => true,
             (Waiting::OfPartial(_), _) if self.a_tnt_follows() => true,
-            (Waiting::OfPartial(tnt) | Waiting::OfFull(tnt), Some(to)) => self.none_waits(tnt, to, context),
+            (Waiting::OfPartial(tnt) | Waiting::OfFull(tnt), Some(to)) => {
+                self.no_branch_pending(tnt, to, context)
+            }
         };
         let to = if self.damaged { self.last_ip.guess(payload) } else { to };
         match to {
-            Some(to) if known_guest && self.believe(to, certain, context).is_ok() => {
+            Some(to) if known_guest && self.accept_address(to, certain, context).is_ok() => {
                 self.close_gap(context.sink);
                 self.left_asynchronously(to, context);
                 self.state = State::On;

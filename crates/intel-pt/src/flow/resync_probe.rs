@@ -3,7 +3,7 @@
 //! After damage, the bytes of a TIP may belong to another packet, its address may update one that was lost, and
 //! branches of the TNT before it may have run after it. So the decoder first continues there without reports. It
 //! accepts the address only if the code confirms it: indirect branches at the next TIP packets, conditional branches
-//! and returns at TNT bits, up to the IP of the next PSB+ or for [`ENOUGH`] TIP packets.
+//! and returns at TNT bits, up to the IP of the next PSB+ or for [`CONFIRMED_TIPS`] TIP packets.
 
 use hodo_code::{Labels, ReturnStack, Unreadable};
 
@@ -16,14 +16,14 @@ use crate::packet::{self, Packet, Tnt};
 
 /// Number of confirmed TIP packets that suffice. A wrong path is rarely at an indirect branch when the next TIP
 /// comes.
-const ENOUGH: u32 = 8;
+const CONFIRMED_TIPS: u32 = 8;
 
 /// Maximum packets for finding out whether branches are pending for a TIP. The first packet refutes most cases.
-const PATIENCE: u32 = 256;
+const MOST_PROBE_PACKETS: u32 = 256;
 
 /// Number of return stacks from before the damage to try: each lacks one more of the newest calls, which may have
-/// returned within the damage. A probe reads at most [`ENOUGH`] TIP packets, so decoding takes at most `RETURNED` times
-/// [`ENOUGH`] as long.
+/// returned within the damage. A probe reads at most [`CONFIRMED_TIPS`] TIP packets, so decoding takes at most `RETURNED` times
+/// [`CONFIRMED_TIPS`] as long.
 const RETURNED: usize = 16;
 
 /// Result of a probe.
@@ -67,7 +67,7 @@ impl Decoder<'_> {
     ///
     /// # Errors
     /// Why the flow can't continue there.
-    pub(super) fn believe<L: Labels, S: Sink>(
+    pub(super) fn accept_address<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
         certain: bool,
@@ -86,7 +86,7 @@ impl Decoder<'_> {
         let before = before.take(RETURNED).filter(|calls| !calls.is_empty());
         let mut trouble = Trouble::LostAddress;
         for calls in before.chain([ReturnStack::default()]) {
-            match self.try_out(ip, &calls, None, &mut { u32::MAX }, context) {
+            match self.run_probe(ip, &calls, None, &mut { u32::MAX }, context) {
                 Verdict::Confirmed => {}
                 Verdict::Open if certain => {}
                 Verdict::Open => continue,
@@ -108,7 +108,7 @@ impl Decoder<'_> {
 
     /// Returns whether no branch of the last TNT ran after the TIP to `ip`: the code contradicts each possible number
     /// of them. A contradiction counts only without damage or missing code before it.
-    pub(super) fn none_waits<L: Labels, S: Sink>(
+    pub(super) fn no_branch_pending<L: Labels, S: Sink>(
         &mut self,
         tnt: Tnt,
         ip: u64,
@@ -117,17 +117,17 @@ impl Decoder<'_> {
         if self.on_trial || self.damaged || self.read(ip, context).is_err() {
             return false;
         }
-        let mut patience = PATIENCE;
+        let mut patience = MOST_PROBE_PACKETS;
         (1..=tnt.count).all(|count| {
             let waiting = Tnt { count, ..tnt };
-            let verdict = self.try_out(ip, &ReturnStack::default(), Some(waiting), &mut patience, context);
+            let verdict = self.run_probe(ip, &ReturnStack::default(), Some(waiting), &mut patience, context);
             matches!(verdict, Verdict::Contradicted(trouble) if !matches!(trouble, Trouble::EndlessLoop { .. }))
         })
     }
 
     /// Decodes from `ip` on, with the return stack `calls` and after the `waiting` branches. Reads at most `patience`
     /// packets.
-    fn try_out<L: Labels, S: Sink>(
+    fn run_probe<L: Labels, S: Sink>(
         &self,
         ip: u64,
         calls: &ReturnStack,
@@ -147,7 +147,7 @@ impl Decoder<'_> {
         trial.walk.go(ip);
         let mut borne_out = 0;
         let mut waiting = waiting.map(|tnt| trial.tnt(tnt, context));
-        while borne_out < ENOUGH {
+        while borne_out < CONFIRMED_TIPS {
             let (followed, is_tip) = match waiting.take() {
                 Some(followed) => (followed, false),
                 None => {
@@ -169,7 +169,9 @@ impl Decoder<'_> {
                     return Verdict::Contradicted(trouble);
                 }
                 // The code agrees with the packets up to a return to a call from before the damage.
-                Some(Trouble::EmptyReturnStack { .. } | Trouble::UnseenCall { .. }) if calls.is_empty() => break,
+                Some(Trouble::EmptyReturnStack { .. } | Trouble::UnseenCall { .. }) if calls.is_empty() => {
+                    break;
+                }
                 Some(trouble) if trouble.is_doubtful() => return Verdict::Contradicted(trouble),
                 Some(_) => return Verdict::Open,
                 None => {}

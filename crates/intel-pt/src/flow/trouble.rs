@@ -45,7 +45,7 @@ pub enum Trouble {
     Contradiction {
         /// Address of the block whose end contradicts.
         at: u64,
-        /// What the packet requires.
+        /// The branch that the packet requires.
         expected: Expected,
     },
     /// A compressed return on an empty return stack.
@@ -148,23 +148,23 @@ impl fmt::Display for Trouble {
             Trouble::Code(Unreadable::MissingBytes(at, _)) => {
                 write!(f, "the code at {at:x} is not available")
             }
-            Trouble::Code(Unreadable::Invalid(at)) => write!(f, "the bytes at {at:x} are no instruction"),
+            Trouble::Code(Unreadable::Invalid(at)) => write!(f, "the bytes at {at:x} are not an instruction"),
             Trouble::Guest { vmcs: Some(vmcs) } => {
                 write!(f, "the code of the guest with VMCS {vmcs:x} is not available")
             }
             Trouble::Guest { vmcs: None } => f.write_str("the code of a guest is not available"),
             Trouble::Contradiction { at, expected } => match expected {
                 Expected::Conditional => {
-                    write!(f, "no conditional branch at {at:x}, where the trace has one")
+                    write!(f, "no conditional branch at {at:x}, but the trace contains one")
                 }
-                Expected::Indirect => write!(f, "no indirect branch at {at:x}, where the trace has one"),
+                Expected::Indirect => write!(f, "no indirect branch at {at:x}, but the trace contains one"),
                 Expected::Reach(to) => {
-                    write!(f, "the code at {at:x} does not lead to {to:x}, as the trace says")
+                    write!(f, "the code at {at:x} does not lead to {to:x}, as the trace requires")
                 }
                 Expected::Transfer => write!(f, "no transfer follows that would leave {at:x}"),
-                Expected::PtWrite => write!(f, "no PTWRITE behind {at:x}, where the trace has one"),
+                Expected::PtWrite => write!(f, "no PTWRITE after {at:x}, but the trace contains one"),
                 Expected::Off => write!(f, "tracing begins at {at:x}, but it was on already"),
-                Expected::On => f.write_str("the trace goes on, but tracing was off"),
+                Expected::On => f.write_str("the trace continues, but tracing was off"),
             },
             Trouble::EmptyReturnStack { at } => write!(f, "the return at {at:x} has no call to return from"),
             Trouble::UnseenCall { at, hidden } => {
@@ -173,16 +173,16 @@ impl fmt::Display for Trouble {
                     Hidden::ByOverflow => "packets were lost",
                     Hidden::ByDamage => "the trace could not be followed",
                 };
-                write!(f, "the return at {at:x} goes back to a call that was not decoded, as {why}")
+                write!(f, "the return at {at:x} goes back to a call that was not decoded, because {why}")
             }
             Trouble::EndlessLoop { at } => write!(f, "the code at {at:x} loops without a branch to trace"),
-            Trouble::NoAddress => f.write_str("a packet leaves out the address that it is there for"),
-            Trouble::LostAddress => f.write_str("the address is told as a change of one that was lost"),
-            Trouble::NotTraced { at } => write!(f, "the branch behind {at:x} was not traced"),
+            Trouble::NoAddress => f.write_str("a packet lacks the address that it must contain"),
+            Trouble::LostAddress => f.write_str("the address is compressed against one that was lost"),
+            Trouble::NotTraced { at } => write!(f, "the branch after {at:x} was not traced"),
             Trouble::UnknownFilter { at } => {
                 write!(
                     f,
-                    "tracing ended at the branch behind {at:x} or later, as an unknown address filter says"
+                    "tracing ended at the branch after {at:x} or later, as an unknown address filter decides"
                 )
             }
         }

@@ -23,9 +23,9 @@ pub fn find_psb(bytes: &[u8]) -> Option<usize> {
 /// Bytes that are no valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where the packet begins, in bytes from the start of the stream.
+    /// Offset of the packet, in bytes from the start of the stream.
     pub at: u64,
-    /// What is wrong with it.
+    /// The kind of error.
     pub kind: ErrorKind,
 }
 

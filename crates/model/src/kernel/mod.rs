@@ -37,7 +37,7 @@ pub enum Kind {
     SignalGenerate,
     /// The running thread receives a signal.
     SignalDeliver,
-    /// A system call begins. The name of the call follows the prefix.
+    /// A system call begins. The call's name follows the prefix of the event's name.
     SyscallEntry,
     /// A system call ends.
     SyscallExit,

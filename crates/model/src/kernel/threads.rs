@@ -73,7 +73,7 @@ struct Cpu {
     comm: ([u8; COMM], u64),
 }
 
-/// The kernel's `TASK_COMM_LEN`. Shorter names are padded with zeros.
+/// The kernel's `TASK_COMM_LEN`. Size of a thread name in bytes; shorter names are padded with zeros.
 const COMM: usize = 16;
 
 impl Cpu {

@@ -70,7 +70,7 @@ pub struct Table {
     batches: Vec<RecordBatch>,
     /// Figures of the whole table.
     pub summary: Summary,
-    /// What is missing from the rows.
+    /// Losses: data missing from the rows.
     pub loss: Vec<Loss>,
 }
 

@@ -1,4 +1,4 @@
-//! What a board is made of: the cache that `cargo xtask setup --board` fills, and emulators.
+//! Finds the programs of a board, in the cache that `cargo xtask setup --board` fills, and the emulators.
 //!
 //! ```text
 //! hodo-board-master    the master's daemon        slave-riscv64.elf, slave-cortex-m3.elf    the slaves' programs
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::{Error, emulate::find_in_path};
 
-/// What says where the cache is, if it is elsewhere.
+/// The environment variable with the cache's path, if it is elsewhere.
 const VARIABLE: &str = "HODO_BOARD";
 
 /// A kind of slave.
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-/// The folder with the programs and metadata.
+/// Returns the folder with the programs and metadata.
 pub(super) fn find(kinds: &[Kind]) -> Result<PathBuf, Error> {
     let folder = folder().ok_or_else(|| missing("neither HODO_BOARD, XDG_CACHE_HOME nor HOME is set"))?;
     let programs = kinds.iter().map(|kind| kind.program());
@@ -56,7 +56,7 @@ pub(super) fn find(kinds: &[Kind]) -> Result<PathBuf, Error> {
         if find_in_path(kind.emulator().as_ref()).is_none() {
             let (emulator, package) = (kind.emulator(), kind.package());
             return Err(missing(&format!(
-                "{emulator} is not there; on Debian and Ubuntu it is in the package {package}"
+                "{emulator} not found; on Debian and Ubuntu it is in the package {package}"
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! A board that runs anywhere: slaves in QEMU, their RAM shared with a master on this machine.
+//! Records an emulated board: slaves in QEMU, whose RAM is shared with a master on this machine.
 //!
 //! ```text
 //! master (daemon) ──a byte into the UART──► slaves (QEMU, bare metal)
@@ -27,7 +27,7 @@ use crate::{Engine, Error, Outcome, Request, supervise::Interrupt};
 use files::Kind;
 use processors::Processors;
 
-/// Memory of a slave, as `embedded/board/shared.h` has it.
+/// Memory size of a slave, as in `embedded/board/shared.h`.
 const RAM: u64 = 16 << 20;
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let settings = &request.board;
@@ -38,7 +38,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         (request.overflow.is_some(), "--overflow"),
     ];
     if let Some((_, option)) = absent.iter().find(|(asked, _)| *asked) {
-        return Err(Error::Missing(format!("{option} is not there for --engine board, which takes --board")));
+        return Err(Error::Missing(format!("--engine board does not support {option}, only --board")));
     }
     let [folder] = request.command.as_slice() else {
         return Err(Error::Missing("a board is recorded into a folder: name one, and no command".to_owned()));
@@ -50,7 +50,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     free(&folder)?;
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fresh = temporary(parent)?;
-    // Memory that no disk is behind, where there is some.
+    // A file system in memory, if there is one.
     let memory = Path::new("/dev/shm");
     let spool = temporary(if memory.is_dir() { memory } else { parent })?;
     if spool.path().to_string_lossy().contains([' ', ',']) {
@@ -71,7 +71,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     })
 }
 
-/// Refuses a folder that holds something.
+/// Rejects a folder that is not empty.
 fn free(folder: &Path) -> Result<(), Error> {
     let taken = match fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_some(),
@@ -93,12 +93,12 @@ fn temporary(parent: &Path) -> Result<tempfile::TempDir, Error> {
     made.map_err(Error::file(parent))
 }
 
-/// Those of a folder that others may read, as far as the user's mask lets them.
+/// Returns the permissions of a folder that others may read, as far as the user's mask allows.
 fn permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o755)
 }
 
-/// Runs slaves and master to the end; what the master says of it.
+/// Runs slaves and master to the end; returns the master's output.
 fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> Result<String, Error> {
     for slave in 0..settings.count() {
         let ram = settings::ram(spool, slave);
@@ -110,13 +110,13 @@ fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> R
     let program = programs.join("hodo-board-master");
     let processors = Processors::find(settings.protocol == Protocol::Polling);
     let mut master = processors.master(&program);
-    // Keys such as Ctrl-C come by way of us.
+    // Ctrl-C reaches the master through the recorder only.
     master.arg(&path).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = Running(vec![master.spawn().map_err(Error::file(&program))?]);
     let (stdout, stderr) = (running.0[0].stdout.take(), running.0[0].stderr.take());
     let mut stdout = BufReader::new(stdout.ok_or(Error::NoCommand)?);
     let (mut said, mut errors) = (String::new(), String::new());
-    // Nothing but its end follows where it is not ready.
+    // Without this line the master is about to exit.
     if stdout.read_line(&mut said).map_err(Error::file(&program))? > 0 {
         start(settings, &processors, programs, spool, &mut running)?;
     }
@@ -129,7 +129,7 @@ fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> R
     let messages = fs::read_to_string(spool.join("messages")).unwrap_or_default();
     let messages: Vec<&str> = errors.lines().chain(messages.lines()).map(str::trim).collect();
     Err(Error::Missing(format!(
-        "the board ended ({status}): {}. After an update, `cargo xtask setup --board` builds its programs anew",
+        "the board ended ({status}): {}. After an update, run `cargo xtask setup --board` to rebuild its programs",
         messages.join("; ")
     )))
 }
@@ -154,7 +154,7 @@ fn start(
     Ok(())
 }
 
-/// Waits for the master; tells it to end where we are told so, or where a slave is no more.
+/// Waits for the master. Ends it if the recorder is interrupted, or if a slave has exited.
 fn wait(running: &mut Running, interrupt: &Interrupt) -> io::Result<ExitStatus> {
     let (master, emulators) = running.0.split_first_mut().ok_or(io::ErrorKind::NotFound)?;
     loop {
@@ -167,7 +167,7 @@ fn wait(running: &mut Running, interrupt: &Interrupt) -> io::Result<ExitStatus> 
         }
         for emulator in &mut *emulators {
             if emulator.try_wait()?.is_some() {
-                // It waits for a slave that does not come, or for its answers.
+                // The master would wait for ever for a slave to start, or for its answers.
                 _ = master.kill();
             }
         }
@@ -175,7 +175,7 @@ fn wait(running: &mut Running, interrupt: &Interrupt) -> io::Result<ExitStatus> 
     }
 }
 
-/// Master and emulators, ended when they are not needed any more, whatever happens.
+/// The processes of master and emulators, which are killed on drop.
 struct Running(Vec<Child>);
 
 impl Drop for Running {
@@ -187,7 +187,7 @@ impl Drop for Running {
     }
 }
 
-/// The arguments of QEMU with a slave.
+/// Adds the arguments of QEMU for a slave.
 fn emulator(command: &mut Command, kind: Kind, programs: &Path, spool: &Path, slave: u32) {
     let machine = match kind {
         Kind::Riscv64 => "virt,memory-backend=ram",
@@ -206,7 +206,7 @@ fn emulator(command: &mut Command, kind: Kind, programs: &Path, spool: &Path, sl
     command.arg("-kernel").arg(programs.join(kind.program()));
 }
 
-/// Bytes of all files.
+/// Returns the total size of the files in a folder.
 fn size(folder: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
@@ -216,7 +216,8 @@ fn size(folder: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// What the user should know of what the master says: a line for each slave, and whether it had a real-time priority.
+/// Returns messages for the user from the master's output, which has a line for each slave, and whether the master had
+/// real-time priority.
 fn warnings(said: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     for line in said.lines() {
@@ -229,8 +230,7 @@ fn warnings(said: &str) -> Vec<String> {
         }
         let Some((slave, counts)) = line.split_once(": ") else {
             if line == "realtime 0" {
-                let text =
-                    "the master had no real-time priority: exchanges took longer where the machine was busy";
+                let text = "the master had no real-time priority, so exchanges took longer while the machine was busy";
                 warnings.push(text.to_owned());
             }
             continue;
@@ -248,7 +248,7 @@ fn warnings(said: &str) -> Vec<String> {
             warnings.push(format!("{slave}: {discarded} events found no room in its ring"));
         }
         if number("stopped") == 0 {
-            warnings.push(format!("{slave} did not stop when it was told to: its last packet is missing"));
+            warnings.push(format!("{slave} did not stop when requested: its last packet is missing"));
         }
     }
     warnings

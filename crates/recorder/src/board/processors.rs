@@ -1,16 +1,16 @@
-//! Which processors a board runs on, and how urgently.
+//! Selects the CPUs and the priorities of a board's processes.
 //!
-//! Master and slaves wait for each other by looking at shared memory: on one processor, each would keep the other from
-//! answering. So the master has one for itself, where there are two.
+//! Master and slaves wait for each other by polling shared memory: on one CPU, each would keep the other from
+//! answering. So the master has a CPU of its own, if there are at least two.
 
 use std::process::{Command, Stdio};
 
 use crate::emulate::find_in_path;
 
-/// Priority of emulators that sleep until they are asked, the same as the master's.
+/// Real-time priority of emulators that sleep until they are interrupted; the same as the master's.
 const PRIORITY: &str = "10";
 
-/// What comes before the command lines of master and emulators.
+/// Prefixes of the command lines of master and emulators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Processors {
     master: Vec<String>,
@@ -18,8 +18,8 @@ pub(super) struct Processors {
 }
 
 impl Processors {
-    /// Of this machine, by what this process may use. A slave that polls is not urgent: it would keep everything else from
-    /// a processor.
+    /// Selects among the CPUs that this process may use. Slaves that poll get no real-time priority, because they would
+    /// block a CPU.
     pub(super) fn find(is_polling: bool) -> Processors {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -38,7 +38,7 @@ impl Processors {
         processors
     }
 
-    /// The last of these processors for the master, as in `0-3,8`; nothing where there is but one.
+    /// Reserves the last CPU of a list such as `0-3,8` for the master; nothing if there is only one.
     fn of(allowed: &str) -> Processors {
         let number = |text: &str| text.trim().parse::<u32>().ok();
         let range = |part: &str| match part.split_once('-') {
@@ -56,12 +56,12 @@ impl Processors {
         Processors { master: pinned(&[last]), emulator: pinned(&cpus) }
     }
 
-    /// A command of the master.
+    /// Returns the command of the master.
     pub(super) fn master(&self, program: &std::path::Path) -> Command {
         prefixed(&self.master, program.as_ref())
     }
 
-    /// A command of an emulator.
+    /// Returns the command of an emulator.
     pub(super) fn emulator(&self, program: &str) -> Command {
         prefixed(&self.emulator, program.as_ref())
     }

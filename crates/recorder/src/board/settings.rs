@@ -1,11 +1,11 @@
-//! What a board is asked to be: `slaves=8,protocol=burst,time=60s`.
+//! Parses the settings of a board, such as `slaves=8,protocol=burst,time=60s`.
 
 use std::{fmt::Write, path::Path, str::FromStr, time::Duration};
 
-/// How master and slaves exchange messages.
+/// The protocol of exchanges between master and slaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// An interrupt, then more exchanges for which the slave waits in its handler.
+    /// An interrupt, followed by further exchanges for which the slave polls in its handler.
     #[default]
     Burst,
     /// An interrupt for each exchange.
@@ -14,35 +14,35 @@ pub enum Protocol {
     Polling,
 }
 
-/// A board: its slaves, their clocks, and what is exchanged.
+/// The settings of a board: its slaves, their clocks, and the exchanges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoardSettings {
-    /// Slaves with a RISC-V processor.
+    /// Number of slaves with a RISC-V processor.
     pub slaves: u32,
-    /// Slaves with a Cortex-M3, behind these.
+    /// Number of slaves with a Cortex-M3; their numbers follow those of the others.
     pub cortex_m3: u32,
     /// How messages are exchanged.
     pub protocol: Protocol,
     /// Exchanges of a burst; 1 to 8.
     pub exchanges: u32,
-    /// Between the exchanges with a slave.
+    /// Time between bursts of exchanges with a slave.
     pub period: Duration,
-    /// Between events that slaves trace anyway; zero: none.
+    /// Time between traced ticks of slaves; zero for no ticks.
     pub tick: Duration,
-    /// How long; `None`: until the recorder is told to end.
+    /// Duration of the recording; `None` until the recorder is interrupted.
     pub time: Option<Duration>,
-    /// How far the slaves' clocks are from their nominal frequency, in parts per billion; `None`: each by another
-    /// value below 100 ppm.
+    /// Deviation of the slaves' clocks from their nominal frequency, in parts per billion; `None` selects a different
+    /// value below 100 ppm for each.
     pub drift_ppb: Option<i64>,
-    /// By how much their frequency goes up and down, in parts per billion.
+    /// Amplitude of their frequency's deviation, in parts per billion.
     pub wander_ppb: u32,
-    /// How long that takes, there and back.
+    /// Period of this deviation.
     pub wander_period: Duration,
-    /// Whether slaves find edges in a picture that the master cuts, by messages; they have to tick for that.
+    /// Whether slaves compute the edges of pictures that the master sends them in pieces; requires ticks.
     pub sobel: bool,
-    /// When an urgent task wakes on slaves 1, 5, 9 …, after their start, and takes two thirds of their processors.
+    /// Time after the start at which an urgent task wakes on slaves 1, 5, 9 … and takes two thirds of their processor.
     pub urgent: Option<Duration>,
-    /// Jumps of the first slave's clock: when, since it started, and by how many ticks of 100 ns.
+    /// Steps of the first slave's clock: time since its start, and number of ticks of 100 ns.
     pub steps: Vec<(Duration, i64)>,
 }
 
@@ -66,11 +66,11 @@ impl Default for BoardSettings {
     }
 }
 
-/// The most slaves of a board.
+/// Maximum number of slaves of a board.
 const MOST_SLAVES: u32 = 64;
-/// The most steps of a clock.
+/// Maximum number of steps of a clock.
 const MOST_STEPS: usize = 4;
-/// Drifts of slaves in parts per billion, in turn.
+/// Default drifts of slaves in parts per billion; the list repeats after eight slaves.
 const DRIFTS: [i64; 8] = [37_000, -21_000, 55_000, -71_000, 13_000, -44_000, 82_000, -5_000];
 
 impl FromStr for BoardSettings {
@@ -78,7 +78,7 @@ impl FromStr for BoardSettings {
 
     /// # Errors
     ///
-    /// A sentence that names the setting and says what was expected.
+    /// Returns a sentence with the invalid setting and the expected value.
     fn from_str(text: &str) -> Result<BoardSettings, String> {
         let mut settings = BoardSettings::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -87,7 +87,7 @@ impl FromStr for BoardSettings {
             settings.set(name, value).map_err(|expected| format!("{part}: expected {expected}"))?;
         }
         if (settings.sobel || settings.urgent.is_some()) && settings.tick.is_zero() {
-            return Err("tick=0: slaves have to tick for work=sobel and urgent=TIME".to_owned());
+            return Err("tick=0: work=sobel and urgent=TIME require ticks".to_owned());
         }
         match settings.slaves + settings.cortex_m3 {
             1..=MOST_SLAVES => Ok(settings),
@@ -97,7 +97,7 @@ impl FromStr for BoardSettings {
 }
 
 impl BoardSettings {
-    /// Sets one; the error says what was expected.
+    /// Applies one setting; the error contains the expected value.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let count = |range: std::ops::RangeInclusive<u32>| {
             let number = value.parse().ok().filter(|number| range.contains(number));
@@ -157,7 +157,8 @@ impl BoardSettings {
         self.slaves + self.cortex_m3
     }
 
-    /// What the master reads: see `embedded/master/master.c`. Each slave's files are in `spool`, by its number.
+    /// Returns the master's settings file: see `embedded/master/master.c`. The files of each slave are in `spool`,
+    /// named by its number.
     pub(super) fn for_master(&self, out: &Path, metadata: &Path, spool: &Path) -> String {
         let mut text = String::new();
         let exchanges = if self.protocol == Protocol::Burst { self.exchanges } else { 1 };
@@ -188,17 +189,17 @@ impl BoardSettings {
     }
 }
 
-/// The file that is the RAM of a slave.
+/// Returns the file with the RAM of a slave.
 pub(super) fn ram(spool: &Path, slave: u32) -> std::path::PathBuf {
     spool.join(format!("{slave}.ram"))
 }
 
-/// The socket that is its UART.
+/// Returns the socket of a slave's UART.
 pub(super) fn socket(spool: &Path, slave: u32) -> std::path::PathBuf {
     spool.join(format!("{slave}.uart"))
 }
 
-/// A number and a unit.
+/// Parses a number and a unit of time.
 fn duration(text: &str) -> Result<Duration, String> {
     let units = [("us", 1), ("ms", 1_000), ("min", 60_000_000), ("s", 1_000_000)];
     let micros = units
@@ -208,7 +209,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     found.ok_or_else(|| "a time such as 500us, 10ms, 60s or 2min".to_owned())
 }
 
-/// Parts per million or billion, below 1,000 ppm.
+/// Parses a number of parts per million or billion, below 1,000 ppm.
 fn ppb(text: &str) -> Result<i64, String> {
     let number = |digits: &str| digits.parse::<i64>().ok();
     let found = match text.strip_suffix("ppm") {
@@ -241,7 +242,7 @@ mod tests {
             ("slaves=0", "a board has 1 to 64 slaves"),
             ("slaves=60,cortex-m3=5", "a board has 1 to 64 slaves"),
             ("speed=1", "speed=1: expected one of slaves"),
-            ("work=sobel,tick=0", "tick=0: slaves have to tick"),
+            ("work=sobel,tick=0", "tick=0: work=sobel"),
             ("period", "period: expected NAME=VALUE"),
             ("period=1us", "period=1us: expected at least 100us"),
             ("wander=-5ppm", "wander=-5ppm: expected no negative number"),

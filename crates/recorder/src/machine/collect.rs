@@ -23,7 +23,7 @@ use crate::{Error, event::Event};
 
 /// The ratio of the TSC frequency to the bus frequency in the trace's CBR packets: a cycle is a tick.
 const MAX_NONTURBO_RATIO: u8 = 10;
-/// perf's name of the kernel's own mapping: the symbol at its start shows where the kernel is.
+/// perf's name of the kernel's own mapping; the symbol in the name determines the kernel's address.
 const IMAGE: &[u8] = b"[kernel.kallsyms]_text";
 
 /// The content of a spool except the trace itself.
@@ -89,7 +89,7 @@ impl Collected {
         );
         if self.kallsyms.is_empty() {
             warnings.push(
-                "the guest ended before it told its kernel's symbols; functions of the kernel have no names"
+                "the guest ended before it wrote its kernel's symbols; kernel functions have no names"
                     .to_owned(),
             );
         }
@@ -155,7 +155,7 @@ impl Collected {
         self.clock.nanos(Tsc(starts.min().unwrap_or(0)))
     }
 
-    /// What exists before the first record: the kernel, its modules, threads.
+    /// Returns the state before the first record: the kernel, its modules, threads.
     fn beginning(&self) -> Vec<Sideband<'_>> {
         let begin = self.begin();
         let kernel = Thread { pid: KeptCode::KERNEL, tid: 0 };

@@ -29,7 +29,7 @@ const CPUS: u32 = 2;
 /// The memory of the guest, which also contains the files that it writes.
 const MEMORY: &str = "2G";
 /// The longest time until the guest runs the command.
-const PATIENCE: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 /// Signals that would end the recorder, whose work begins when the guest has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
@@ -116,7 +116,7 @@ fn wait(
                 _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             }
         }
-        if begin.elapsed() > PATIENCE && !spool.join("clock").exists() {
+        if begin.elapsed() > START_TIMEOUT && !spool.join("clock").exists() {
             return Ok(ExitStatus::from_raw(SIGTERM));
         }
         thread::sleep(Duration::from_millis(10));

@@ -86,7 +86,7 @@ fn refuse(request: &Request) -> Result<(), Error> {
         (request.overflow.is_some(), "--overflow"),
     ];
     match absent.iter().find(|(asked, _)| *asked) {
-        Some((_, option)) => Err(Error::Missing(format!("{option} is not there for --engine machine"))),
+        Some((_, option)) => Err(Error::Missing(format!("--engine machine does not support {option}"))),
         None => Ok(()),
     }
 }
@@ -114,7 +114,7 @@ fn event(request: &Request) -> Result<(Event, Privilege), Error> {
     Ok((event, privilege))
 }
 
-/// How the command ended; `None` if the guest did not report it.
+/// Returns the command's exit status; `None` if the guest did not report it.
 fn status(spool: &Path, command: &[OsString]) -> Result<Option<ExitStatus>, Error> {
     let text = fs::read_to_string(spool.join("status")).unwrap_or_default();
     let Some((kind, number)) = text.trim().split_once(' ') else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Tables of random records, and stores of them that were written in different ways.
+//! Tables of random records, and ways to write stores of them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use hodo_store::{Error, Field, Kind, Naming, Record, Schema, Shape, Store, Write
 
 use crate::plain::Plain;
 
-/// Tells how records of a case are.
+/// The properties of a table of random records.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub name: &'static str,
@@ -15,13 +15,13 @@ pub struct Case {
     pub value: Kind,
     pub lanes: u32,
     pub rows: usize,
-    /// Different values.
+    /// Number of distinct values.
     pub values: u64,
-    /// Records of a lane follow each other; else they lie anywhere, across each other.
+    /// Whether the records of a lane follow each other; else they are at random times and may overlap.
     pub in_turn: bool,
-    /// Durations are from 0 to so many binary digits.
+    /// Maximum number of bits of a duration.
     pub digits: u32,
-    /// Times are from here on.
+    /// The earliest time.
     pub from: u64,
     pub columns: &'static [Kind],
 }
@@ -58,7 +58,7 @@ impl Case {
         (rng.u32(0..50) != 0).then_some(bits)
     }
 
-    /// Its records, the same each time.
+    /// Returns its records, the same in each run.
     pub fn plain(&self) -> Plain {
         let mut rng = Rng::with_seed(self.rows as u64);
         let mut free: Vec<u64> = (0..self.lanes).map(|_| self.from + rng.u64(0..1 << 10)).collect();
@@ -82,21 +82,21 @@ impl Case {
     }
 }
 
-/// How a store is written.
+/// A way to write a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     pub threads: usize,
     pub run_rows: usize,
     pub shuffled: bool,
-    /// How often it is finished and gone on with.
+    /// Number of parts; after each, the store is finished if `finished` is set, and the next part is appended.
     pub steps: usize,
-    /// Whether it is finished at the end.
+    /// Whether it is finished.
     pub finished: bool,
-    /// Whether names and lanes are known before the first record.
+    /// Whether names and lanes are added in order before the first record.
     pub known_first: bool,
 }
 
-/// The name with a number; in order.
+/// Returns the name with a number; names sort by number.
 fn name(number: u64) -> String {
     format!("name {number:08}")
 }

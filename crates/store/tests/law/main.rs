@@ -1,4 +1,5 @@
-//! The law: whatever the order, the cutting and the threads, a store answers as a plain list of records does.
+//! A store returns the same results as a plain list of its records, for any order of writing, division into runs, and
+//! number of threads.
 
 #![allow(unreachable_pub, reason = "a test has no public interface")]
 
@@ -12,7 +13,7 @@ use fastrand::Rng;
 use hodo_store::{Budget, Kind, LaneSlices, Lanes, Shape, Slice, Slices, State, Store, Table, Wanted};
 use plain::Plain;
 
-/// Queries of a case; there are ten thousand.
+/// Number of queries per case, so that there are ten thousand in total.
 const QUERIES: usize = 10_000 / CASES.len() + 1;
 
 const CASES: &[Case] = &[
@@ -126,14 +127,14 @@ fn every_store_answers_as_a_plain_list_does() {
             let seed = rng.u64(..);
             let tables: Vec<Table<'_>> = stores.iter().map(|store| store.table(case.name).unwrap()).collect();
             ask(&tables, &plain, seed, &format!("{}, query {query}", case.name));
-            // Also where values were left out: finished stores are the same to the last digit.
+            // Finished stores return equal slices, even where values are omitted.
             let [one, two, three] = [0, 1, 2].map(|way| picture(&tables[way], seed));
             assert!(one == two && two == three, "{}, query {query}", case.name);
         }
     }
 }
 
-/// A random span of a table: of any width, some at its borders.
+/// Returns a random span of any width; some begin or end at a record's border.
 fn span(plain: &Plain, rng: &mut Rng) -> (u64, u64) {
     let record = &plain.records[rng.usize(0..plain.records.len())];
     let begin = if rng.bool() { record.begin } else { record.end.saturating_sub(rng.u64(0..99)) };
@@ -151,7 +152,7 @@ fn picture(table: &Table<'_>, seed: u64) -> Vec<LaneSlices> {
     table.slices(span, Lanes::All, rng.usize(1..300), &Budget::default()).unwrap()
 }
 
-/// Asks every store the same, and a plain list once.
+/// Runs the same random queries on every store and on the plain list, and compares the results.
 fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
     let (mut rng, budget) = (Rng::with_seed(seed), Budget::default());
     let count = tables[0].lanes();
@@ -229,12 +230,12 @@ fn same_lane(found: &LaneSlices, expected: &LaneSlices, of: &str) {
     }
 }
 
-/// `expected` has all values; a slice has the heaviest of them, and says what it may lack.
+/// Compares a slice, which holds the heaviest values, with `expected`, which holds all of them.
 fn same_slice(found: &Slice, expected: &Slice, of: &str) {
     let figures = |slice: &Slice| (slice.begin, slice.last, slice.rows, slice.weight, slice.range);
     assert_eq!(figures(found), figures(expected), "{of}");
     assert!(found.values.len() <= 8, "{of}");
-    // What weighs nothing may be left out, and nothing is missing.
+    // Nothing is missing, so the values must be equal.
     if found.missing == 0 && expected.values.len() <= 8 {
         assert_eq!(found.values, expected.values, "{of}");
         return;

@@ -1,4 +1,4 @@
-//! The same answers from a plain list of records, in the plainest way.
+//! The reference: the same queries on a plain list of records, in the simplest way.
 
 use hodo_store::{Kind, LaneSlices, Lanes, Record, Schema, Shape, Slice, Slices, Wanted};
 
@@ -97,7 +97,7 @@ impl Plain {
         self.changes(lane).filter(|&change| change < time).max()
     }
 
-    /// Slices with all values of each.
+    /// Returns slices with all of their values.
     pub fn slices(&self, (begin, behind): (u64, u64), lanes: Lanes<'_>, most: usize) -> Vec<LaneSlices> {
         let cells = |digits| (cell(begin, digits), cell(behind - 1, digits));
         let fits = |digits: &u32| cells(*digits).1 - cells(*digits).0 < most as u64;

@@ -39,7 +39,7 @@ impl Draw for Csv<'_> {
                 field(column.cell(row), line);
             }
             line.push(b'\n');
-            self.0.hand_on()?;
+            self.0.flush_if_full()?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Call paths as flame graphs and sunbursts read them: `main;parse;read 1200`, a line for each path that has a
-//! number of its own (Brendan Gregg's "folded stacks", the input of `flamegraph.pl`, inferno and speedscope).
+//! Call paths in Brendan Gregg's "folded stacks" format, the input of `flamegraph.pl`, inferno and speedscope: a line
+//! such as `main;parse;read 1200` for each path with a nonzero number.
 //!
-//! The number is that of the first column whose name begins with `self_`; in a table without one, of the first
-//! column of integers that is not `depth`. A row of a table that is no tree is a path of one frame. Frames are named
-//! by the first column of text.
+//! The number comes from the first column whose name begins with `self_`, or else from the first column of integers
+//! except `depth`. In a table that is not a tree, each row is a path of one frame. The first text column contains the
+//! names of frames.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::{Draw, End, Options, Output, Reader, Several, View, tree::depth_colum
 
 pub(crate) const VIEW: View = View {
     name: "folded",
-    help: "call paths as flame graphs read them: `a;b;c 123`",
+    help: "call paths for flame graphs: `a;b;c 123`",
     reader: Reader::Programs,
     shows_loss: false,
     several: Some(Several { around: ["", "", ""], rows: None, loss_once: false }),
@@ -27,9 +27,9 @@ struct Folded<'o> {
     depth: Option<usize>,
     frame: Option<usize>,
     number: Option<usize>,
-    /// The path of the last row, each frame behind a separator but the first.
+    /// The path of the last row: frames joined by `;`.
     path: String,
-    /// Where each of its frames ends.
+    /// End offset of each frame in `path`.
     ends: Vec<usize>,
 }
 
@@ -74,7 +74,7 @@ impl Draw for Folded<'_> {
     }
 }
 
-/// Adds a name without characters that end a frame or a line: they become `\x3b`, `\n`, `\u{1b}`.
+/// Appends a name; characters that would end a frame or a line are escaped as `\x3b`, `\n`, `\u{1b}`.
 fn escape(name: &str, path: &mut String) {
     for character in name.chars() {
         match character {

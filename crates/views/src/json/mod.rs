@@ -34,8 +34,8 @@ impl<'o> Lines<'o> {
         Lines { json: Vec::with_capacity(2 * BUFFER), out }
     }
 
-    /// Writes the buffered lines once the buffer is full.
-    pub(crate) fn hand_on(&mut self) -> io::Result<()> {
+    /// Writes the buffered lines if the buffer is full.
+    pub(crate) fn flush_if_full(&mut self) -> io::Result<()> {
         if self.json.len() < BUFFER { Ok(()) } else { self.end() }
     }
 
@@ -98,7 +98,7 @@ impl Draw for Json<'_> {
                 column.cell(row).write_json(json);
             }
             json.push(b']');
-            self.lines.hand_on()?;
+            self.lines.flush_if_full()?;
         }
         Ok(())
     }

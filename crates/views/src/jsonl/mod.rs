@@ -10,7 +10,7 @@ use crate::{Draw, End, Options, Output, Reader, View, json::Lines};
 
 pub(crate) const VIEW: View = View {
     name: "jsonl",
-    help: "one JSON object a line, for each row",
+    help: "one JSON object per row, each on its own line",
     reader: Reader::Programs,
     shows_loss: false,
     several: None,
@@ -44,7 +44,7 @@ impl Draw for JsonLines<'_> {
                 column.cell(row).write_json(json);
             }
             json.extend(if columns.is_empty() { &b"{}\n"[..] } else { b"}\n" });
-            self.lines.hand_on()?;
+            self.lines.flush_if_full()?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The accounts of functions, up to the last settled point.
+//! The accounts of functions, up to the instruction at which they were last settled.
 
 use std::mem;
 
@@ -19,7 +19,7 @@ pub(super) type Slot = u32;
 pub(super) struct LogEntry {
     /// Instructions before it.
     pub(super) until: u64,
-    /// The function that executed them, since the entry before.
+    /// The function that executed these instructions, since the previous entry.
     ran: Slot,
     /// The slot of the function that is pushed or popped, with flags in the highest bits.
     moves: u32,
@@ -48,7 +48,7 @@ impl LogEntry {
     }
 }
 
-/// What ran: up to some point, or from one to another.
+/// Instructions and time, up to a point or between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, packed(8))]
 pub(super) struct Amount {
@@ -65,14 +65,14 @@ impl Amount {
         self.time = { self.time }.wrapping_and(other.time);
     }
 
-    /// Subtracts an amount. The result may be negative for a while.
+    /// Subtracts an amount; intermediate results may be negative, so it wraps.
     #[inline]
     fn less(&mut self, other: Amount) {
         self.instructions = self.instructions.wrapping_sub(other.instructions);
         self.time = { self.time }.wrapping_less(other.time);
     }
 
-    /// Adds or subtracts an amount without a branch that could be mispredicted.
+    /// Adds or subtracts an amount without a branch, which would often be mispredicted.
     #[inline]
     fn count(&mut self, other: Amount, add: bool) {
         let sign = if add { 1 } else { u64::MAX };
@@ -84,7 +84,7 @@ impl Amount {
         };
     }
 
-    /// The difference to an earlier point.
+    /// Returns the difference to an earlier point.
     fn since(self, earlier: Amount) -> Amount {
         let instructions = self.instructions.wrapping_sub(earlier.instructions);
         Amount { instructions, time: { self.time }.since(earlier.time) }
@@ -96,13 +96,13 @@ impl Amount {
 #[repr(align(64))]
 pub(super) struct Account {
     pub(super) own: Amount,
-    /// What ran in this piece while the function was on the stack: the sum over its last exits, minus the sum over its
-    /// first entries.
+    /// Inclusive costs in this piece: the totals at the function's outermost exits, minus the totals at its outermost
+    /// entries.
     sum: Amount,
     pub(super) calls: u64,
     /// How often it is on the stack.
     depth: u32,
-    /// Whether it has a sum in this piece.
+    /// Whether it has inclusive costs in this piece.
     has_sum: bool,
 }
 
@@ -114,10 +114,10 @@ pub(super) struct Holder {
     pub(super) jumps: u64,
 }
 
-/// The execution on one frame that was unknown.
+/// Execution above one unknown frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Piece {
-    /// How execution arrived at that frame.
+    /// The edge over which execution arrived at that frame.
     edge: Edge,
     arrival: Arrival,
     /// What had run by then.
@@ -126,7 +126,7 @@ struct Piece {
     sums: u32,
 }
 
-/// What ran in a piece while a function was on the stack at least once.
+/// The inclusive costs of a function in a piece.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Sum {
     slot: Slot,
@@ -137,12 +137,12 @@ struct Sum {
 #[derive(Clone, Debug, Default)]
 struct Slots {
     all: FxHashMap<FunctionId, Slot>,
-    /// By the function numbers of the source of runs, or [`UNKNOWN`].
+    /// Slots by the function numbers of the source of runs, or [`UNKNOWN`].
     by_number: Vec<Slot>,
     source: u64,
 }
 
-/// Stands for a number without a slot yet.
+/// The slot of a number that has none yet.
 pub(super) const UNKNOWN: Slot = Slot::MAX;
 
 /// The accounts of functions, the open stack, and the pieces so far.
@@ -153,7 +153,7 @@ pub(super) struct FunctionCosts {
     accounts: Vec<Account>,
     holders: Vec<Holder>,
     pieces: Vec<Piece>,
-    /// The sums of all pieces but the last, one after another; at most one per function and piece.
+    /// The sums of all pieces except the last, concatenated; at most one per function and piece.
     sums: Vec<Sum>,
     /// The functions with a sum in the last piece; it is in their accounts.
     summed: Vec<Slot>,
@@ -188,7 +188,7 @@ impl From<FunctionCosts> for Record {
 }
 
 impl FunctionCosts {
-    /// Whether all slots are valid, and `open` are the open frames of the last piece.
+    /// Returns whether all slots are valid, and `open` are the open frames of the last piece.
     pub(super) fn are_sound(&self, open: impl Iterator<Item = Slot>) -> bool {
         let FunctionCosts { slots, accounts, pieces, sums, summed, .. } = self;
         let mut depths = vec![0; accounts.len()];
@@ -226,7 +226,7 @@ impl FunctionCosts {
         }
     }
 
-    /// The slot of a function with this number.
+    /// Returns the slot of the function with this number, and adds it if it is new.
     #[inline]
     pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> Slot {
         match self.slots.by_number.get(number as usize) {
@@ -273,13 +273,13 @@ impl FunctionCosts {
         Frame { function: self.holders[slot as usize].function, entry, return_address, note }
     }
 
-    /// Adds costs to a function itself.
+    /// Adds costs to a function's own costs.
     #[inline]
     pub(super) fn credit(&mut self, slot: Slot, amount: Amount) {
         self.account(slot).own.add(amount);
     }
 
-    /// Adds costs to a function itself, and to the total.
+    /// Adds costs to a function's own costs, and to the total.
     #[inline]
     pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
         self.credit(slot, amount);
@@ -327,7 +327,7 @@ impl FunctionCosts {
         from
     }
 
-    /// The slots of functions by their numbers, or [`UNKNOWN`]; and a writer for the accounts.
+    /// Returns the slots of functions by their numbers, or [`UNKNOWN`]; and a writer for the accounts.
     #[inline(always)]
     pub(super) fn open<'b>(
         &'b mut self,
@@ -349,7 +349,7 @@ impl FunctionCosts {
         self.follow(&[LogEntry::leave(0, slot)], 0, Time::default());
     }
 
-    /// Adds to what ran in this piece while a function was on the stack.
+    /// Adds to the inclusive costs of a function in this piece.
     fn sum(&mut self, slot: Slot, amount: Amount) {
         let account = &mut self.accounts[slot as usize];
         account.sum.add(amount);
@@ -358,8 +358,8 @@ impl FunctionCosts {
         }
     }
 
-    /// Adds costs from frames that are not open here: `own` of the function itself, and for its outermost frame `all`
-    /// that ran while the frame was on the stack.
+    /// Adds costs of a frame that is not open here: `own` to the function's own costs, and for the outermost frame,
+    /// `all` to its inclusive costs.
     pub(super) fn add(&mut self, slot: Slot, own: Amount, all: Option<Amount>) {
         self.credit(slot, own);
         if let Some(all) = all {
@@ -379,7 +379,7 @@ impl FunctionCosts {
         self.enter_frame(slot);
     }
 
-    /// Adds the accounts of later costs; returns their slots here.
+    /// Adds the accounts of a later part; returns the slots here by its slots.
     pub(super) fn add_accounts(&mut self, later: &FunctionCosts) -> Vec<Slot> {
         let add = |(holder, account): (&Holder, &Account)| {
             let slot = self.slot(holder.function);
@@ -393,13 +393,13 @@ impl FunctionCosts {
         later.holders.iter().zip(&later.accounts).map(add).collect()
     }
 
-    /// How execution arrived at each piece, in order.
+    /// Returns the edge over which execution arrived at each piece, in order.
     pub(super) fn arrivals(&self) -> impl Iterator<Item = (Edge, &Arrival)> {
         self.pieces.iter().map(|piece| (piece.edge, &piece.arrival))
     }
 
-    /// Adds the sums of a piece of later costs to the open frames; `slots` maps its slots to those here. If it is the
-    /// last piece, the frames of `open`, which are later slots, are still open above its first frame.
+    /// Adds the sums of a piece of a later part to the open frames; `slots` maps its slots to those here. `open` are
+    /// the frames that are still open above its first frame if it is the last piece, as slots of the later part.
     pub(super) fn add_piece(&mut self, later: &FunctionCosts, index: usize, slots: &[Slot], open: &[Slot]) {
         let next = later.pieces.get(index + 1);
         let end = next.map_or(later.sums.len(), |next| next.sums as usize);
@@ -426,14 +426,14 @@ impl FunctionCosts {
         }
     }
 
-    /// Adds to what ran while a function was on the stack, unless it is on the stack now.
+    /// Adds to a function's inclusive costs, unless it is on the stack: then the outermost frame includes them.
     fn sum_on_stack(&mut self, slot: Slot, amount: Amount) {
         if self.account(slot).depth == 0 {
             self.sum(slot, amount);
         }
     }
 
-    /// The accounts, and for each what ran while the function was on the stack; all frames have been left.
+    /// Returns the accounts, each with the function's inclusive costs; all frames have been left.
     pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
         let mut all: Vec<Amount> = self.accounts.iter().map(|account| account.sum).collect();
         for sum in &self.sums {
@@ -462,7 +462,7 @@ pub(super) struct CostWriter<'b> {
     summed: &'b mut Vec<Slot>,
     /// The total up to here, updated on close.
     so_far: &'b mut Amount,
-    /// Instructions since, and the time of each.
+    /// Number of instructions since then, and the time of each.
     ran: u64,
     each: ShortTime,
     /// Calls so far.
@@ -484,7 +484,7 @@ impl CostWriter<'_> {
         self.ran += instructions;
     }
 
-    /// A function was called, ran, and returned.
+    /// Adds a call of a function that returned without calling another.
     #[inline(always)]
     pub(super) fn called(&mut self, slot: Slot, instructions: u64) {
         let amount = Amount { instructions, time: self.each.few_times(instructions) };
@@ -514,7 +514,7 @@ impl CostWriter<'_> {
         *self.so_far = self.now();
     }
 
-    /// A function comes onto the stack for the first time in this piece.
+    /// Slow path: the first outermost entry of a function in this piece.
     #[cold]
     #[inline(never)]
     fn begin_sum(account: &mut Account, summed: &mut Vec<Slot>, slot: Slot) {
@@ -560,7 +560,7 @@ mod tests {
 
     use super::*;
 
-    /// The costs of one function that is on the stack in the second piece.
+    /// Returns the costs of one function that is on the stack in the second piece.
     fn books() -> FunctionCosts {
         let (mut books, function) = (FunctionCosts::default(), FunctionId { module: 1, index: 0 });
         let slot = books.slot(function);

@@ -1,11 +1,11 @@
 //! The exact profile of functions: sums alone, without a tree of call paths.
 //!
 //! The inclusive cost of a function is the total when its last frame is popped minus the total when its first frame is
-//! pushed. So each function has a count of its frames on the stack, and one subtraction happens where the count changes
-//! from or to zero.
+//! pushed. So each function has a count of its frames on the stack, and only a change of this count from or to zero
+//! needs a subtraction.
 //!
-//! A chunk begins with an unknown stack, like that of a [tree](super::tree). Its *pieces* each keep their own sums:
-//! merging drops the sums of functions that are on the stack below, as the difference there includes them.
+//! A chunk begins with an unknown stack, like that of a [tree](super::tree). Each of its *pieces* has its own sums:
+//! merging drops the sums of functions that are on the stack below, because the difference there includes them.
 
 mod costs;
 mod partial;
@@ -24,7 +24,7 @@ use super::{
     table::{self, Amounts, FunctionCost},
 };
 
-/// The profile of functions, without samples, as an analysis.
+/// The analysis of function profiles without samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions;
 

@@ -21,28 +21,28 @@ use crate::{
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
-/// Without a clock, the log waits for no timestamp and is settled at this many entries.
-const ENOUGH: usize = 1 << 10;
+/// Number of entries at which the log is settled if there is no clock, because no timestamp will come.
+const SETTLED_ENTRIES: usize = 1 << 10;
 
 /// The costs of functions in a part of a thread's execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     books: FunctionCosts,
-    /// The known frames at the end, out of date while paths run; the oldest is the one that execution reached last.
+    /// The known frames at the end; stale while paths run. The oldest one is the frame that execution reached last.
     stack: SpareCapacityStack<Frame<(), Slot>>,
     /// The edge after the last run.
     edge: Edge,
     #[serde(skip)]
     clock: Clock<()>,
-    /// Empty between segments, where partials travel.
+    /// The log since the last timestamp; empty between segments, so it is not serialised.
     #[serde(skip)]
     log: Log,
-    /// Waits of the frame that ran at the start, before anything ran.
+    /// Waiting time of the frame that was active at the start, before its first instruction.
     before: Waits,
     /// Time outside traced code.
     outside: Time,
     sums: Sums,
-    /// The last path, while paths run.
+    /// The last executed path, while paths run.
     #[serde(skip)]
     path: Option<u32>,
     /// The memoized paths.
@@ -50,12 +50,12 @@ pub struct Partial {
     paths: Paths,
 }
 
-/// Time in which nothing is known to have run.
+/// Time in which no known instruction was executed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Waits {
-    /// While the thread was traced, but no instruction was known yet.
+    /// Time while the thread was traced, but no instruction was known yet.
     inside: Time,
-    /// While it was outside traced code.
+    /// Time while it was outside traced code.
     outside: Time,
 }
 
@@ -63,24 +63,24 @@ struct Waits {
 #[derive(Clone, Debug, Default)]
 struct Log {
     entries: Vec<LogEntry>,
-    /// Further operations, each with the instructions and the number of entries before it.
+    /// Further operations, each with the number of instructions and of entries before it.
     events: Vec<(u64, usize, Event)>,
-    /// Paths that ran, and how many of them events cover.
+    /// Executed paths, and how many of them are covered by events.
     paths: Vec<u32>,
     told: usize,
     arrivals: Vec<(Edge, Arrival, Slot)>,
     instructions: u64,
-    /// The last instructions are not selected.
+    /// The instructions since the last operation are not selected.
     unseen: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// This many of the following paths ran.
+    /// Execution of this many of the following paths.
     Paths(u32),
-    /// The next of the arrivals at unknown frames.
+    /// The next arrival at an unknown frame.
     Arrive,
-    /// The instructions from here on are not selected; this function executed those before.
+    /// The selection ends here; this function executed the instructions before.
     Unseen(Option<Slot>),
 }
 
@@ -90,13 +90,13 @@ impl Log {
         self.events.push((self.instructions, self.entries.len(), event));
     }
 
-    /// A frame of a function is entered while another one runs.
+    /// Adds an entry into a frame of a function from another one.
     #[inline]
     fn enter(&mut self, ran: Slot, slot: Slot) {
         self.entries.push(LogEntry::enter(self.instructions, ran, slot));
     }
 
-    /// A frame of a function is entered by a call.
+    /// Adds an entry into a frame of a function by a call.
     #[inline]
     fn call(&mut self, ran: Slot, slot: Slot) {
         self.entries.push(LogEntry::call(self.instructions, ran, slot));
@@ -108,7 +108,7 @@ impl Log {
         self.entries.push(LogEntry::leave(self.instructions, slot));
     }
 
-    /// Adds an event for the paths that none covers yet.
+    /// Adds an event for the paths that no event covers yet.
     fn push_paths(&mut self, memoized_paths: &MemoizedPaths) {
         let instructions: u64 =
             self.paths[self.told..].iter().map(|&path| memoized_paths.instructions(path)).sum();
@@ -120,7 +120,7 @@ impl Log {
     }
 
     fn is_long(&self) -> bool {
-        self.entries.len() + self.paths.len() >= ENOUGH
+        self.entries.len() + self.paths.len() >= SETTLED_ENTRIES
     }
 }
 
@@ -258,7 +258,7 @@ impl Partial {
         self.sums.calls += u64::from(function_run.transfer == Transfer::Call);
     }
 
-    /// Whether the accounts are up to the present, and the running function is known.
+    /// Returns whether the accounts are settled up to the last instruction, and the running function is known.
     fn is_settled(&self) -> bool {
         let Partial { log, path, stack, .. } = self;
         let Log { entries, events, paths, instructions, unseen, .. } = log;
@@ -327,7 +327,7 @@ impl Partial {
         self.settle(even);
     }
 
-    /// Settles the log: each instruction takes its share of the time.
+    /// Settles the log: books its entries, each instruction with its share of the time.
     fn settle(&mut self, even: Even) {
         let Partial { books, log, paths, sums, path, stack, .. } = self;
         log.push_paths(&paths.memoized_paths);
@@ -379,7 +379,7 @@ impl Partial {
         log.told = 0;
     }
 
-    /// The state from which paths continue; `None` if the next runs may reach below the known frames.
+    /// Returns the state from which paths continue; `None` if the next runs may reach below the known frames.
     pub(super) fn state(&mut self) -> Option<u32> {
         if self.stack.is_empty() || self.clock.left || self.edge == Edge::Gap {
             return None;
@@ -402,12 +402,12 @@ impl Partial {
         }
         self.path = Some(path);
         self.log.paths.push(path);
-        if !self.clock.runs() && self.log.paths.len() >= ENOUGH {
+        if !self.clock.runs() && self.log.paths.len() >= SETTLED_ENTRIES {
             self.settle(Even::default());
         }
     }
 
-    /// Continues from the state that paths led to.
+    /// Restores the stack from the state after the last path.
     pub(super) fn resume(&mut self, state: u32) {
         if self.path.take().is_none() {
             return;
@@ -435,7 +435,7 @@ impl Partial {
         mem::swap(&mut self.paths, paths);
     }
 
-    /// Replaces the paths in the log by their entries.
+    /// Replaces the paths in the log by their entries, for the replay.
     fn spell_out(&mut self) {
         let Partial { log, paths, books, sums, .. } = self;
         log.push_paths(&paths.memoized_paths);
@@ -479,7 +479,7 @@ impl Partial {
         stack::is_sound(&self.stack) && self.books.are_sound(self.stack.iter().map(|frame| frame.function))
     }
 
-    /// The costs of a whole thread: nothing came before this part.
+    /// Returns the costs of a whole thread, which begins with this part.
     pub(super) fn close(self) -> WholeThread {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
@@ -526,7 +526,7 @@ impl Partial {
     }
 }
 
-/// Replays log entries; the first may end a range that is not selected.
+/// Replays log entries; the first one may end a range that is not selected.
 fn follow(books: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
     let Some(first) = entries.first() else { return };
     if mem::take(unseen) {
@@ -535,7 +535,7 @@ fn follow(books: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen:
     *at = books.follow(entries, *at, each);
 }
 
-/// The costs of functions in a whole thread.
+/// The costs of the functions of a whole thread.
 pub(super) struct WholeThread {
     books: FunctionCosts,
     pub(super) outside: Time,
@@ -543,7 +543,7 @@ pub(super) struct WholeThread {
 }
 
 impl WholeThread {
-    /// The accounts of functions, and what ran while each was on the stack.
+    /// Returns the accounts of functions, each with its inclusive costs.
     pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
         self.books.balance()
     }

@@ -1,4 +1,4 @@
-//! Memoized paths, and what they add to the accounts of functions.
+//! Memoized paths, and their costs in the accounts of functions.
 
 use std::{cmp::Reverse, mem};
 
@@ -23,7 +23,7 @@ pub struct Paths {
 #[derive(Clone, Debug, Default)]
 struct Contexts {
     list: Vec<Context>,
-    /// Contexts with costs, and those below them.
+    /// The contexts that have costs, and the contexts below them.
     used: Vec<ContextId>,
 }
 
@@ -31,7 +31,7 @@ struct Contexts {
 struct Context {
     /// Costs of its newest frame alone.
     own: Amount,
-    /// Costs of the frames above that one, waits outside traced code included.
+    /// Costs of the frames above that one, including time outside traced code.
     above: Amount,
     is_used: bool,
     /// Whether no frame below has the same function; computed on demand.
@@ -39,7 +39,7 @@ struct Context {
 }
 
 impl Contexts {
-    /// The costs of a context, which is marked as used, like those below it.
+    /// Returns the costs of a context, and marks it and the contexts below it as used.
     fn of(&mut self, context: ContextId, states: &States) -> &mut Context {
         if self.list.len() <= context as usize {
             self.list.resize(states.contexts(), Context::default());
@@ -54,7 +54,7 @@ impl Contexts {
 }
 
 impl Paths {
-    /// The number of the state after an edge from a stack; `None` if it has too many frames.
+    /// Returns the number of the state after an edge from a stack; `None` if the stack has too many frames.
     pub(super) fn enter(
         &mut self,
         stack: impl ExactSizeIterator<Item = Frame<()>>,
@@ -63,12 +63,12 @@ impl Paths {
         self.memoized_paths.states.enter(stack, edge)
     }
 
-    /// Learns what runs do in a state; `None` if they reach below the oldest frame.
+    /// Memoizes the effect of runs in a state; `None` if they reach below the oldest frame.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.memoized_paths.learn(state, runs)
     }
 
-    /// Adds time to the newest frame after a path, or waiting time if `outside`.
+    /// Adds time to the newest frame after a path: time outside traced code if `outside`.
     pub(super) fn took(&mut self, path: u32, time: Time, outside: bool) {
         let Paths { memoized_paths, contexts } = self;
         let states = &memoized_paths.states;
@@ -77,7 +77,8 @@ impl Paths {
         amount.add(Amount { instructions: 0, time });
     }
 
-    /// Moves the costs of all paths to the accounts, which have none of their frames open; returns the number of calls.
+    /// Moves the costs of all paths to the accounts; returns the number of calls. No frame of the paths may be open in
+    /// the accounts.
     pub(super) fn expand(&mut self, books: &mut FunctionCosts) -> u64 {
         let Paths { memoized_paths, contexts } = self;
         let calls = memoized_paths.take(|states, sum| {

@@ -15,7 +15,7 @@ pub(super) type NodeId = u32;
 /// The parent of roots.
 pub(super) const NO_PARENT: NodeId = NodeId::MAX;
 
-/// A function as called along one path, and its cost there. The alignment puts each node in one cache line.
+/// A function on one call path, and its cost there. The alignment puts each node in one cache line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(align(64))]
 pub(super) struct Node {

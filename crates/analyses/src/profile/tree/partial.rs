@@ -25,7 +25,7 @@ use crate::{
 /// The trees that grow on one unknown frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Piece {
-    /// How execution arrived at that frame.
+    /// The edge over which execution arrived at that frame.
     edge: Edge,
     arrival: Arrival,
 }
@@ -288,7 +288,7 @@ mod tests {
         stack::Entry,
     };
 
-    /// The partial of a function that called a second one, which tail-calls a third.
+    /// Returns the partial of a function that called a second one, which tail-calls a third.
     fn partial() -> Partial {
         let mut partial = Partial::unknown();
         let at =

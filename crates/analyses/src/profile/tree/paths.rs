@@ -1,4 +1,4 @@
-//! Memoized paths, and what they add to a call tree.
+//! Memoized paths, and their costs in a call tree.
 
 use hodo_model::Run;
 
@@ -73,7 +73,7 @@ impl Paths {
         self.state
     }
 
-    /// Memoizes what runs do in a state; `None` if they reach below the root.
+    /// Memoizes the effect of runs in a state; `None` if they reach below the root.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.memoized_paths.learn(state, runs)
     }

@@ -121,7 +121,7 @@ impl CallTree {
     }
 }
 
-/// The weight of the view is the first column of each pair.
+/// Returns the columns. The first column of each pair is the weight of the view.
 fn columns(by_time: bool) -> [Column; 11] {
     let mut pairs = [
         Column::integer("total_instructions", Unit::Instructions),

@@ -46,7 +46,7 @@ impl CallTree {
         CallTree { totals: totals(&tree), tree, all }
     }
 
-    /// Returns costs by function. The total of a recursive function counts only its outermost frames.
+    /// Returns the costs by function. The total of a recursive function counts only its outermost frames.
     fn by_function(&self) -> FxHashMap<FunctionId, FunctionCost> {
         // By function, also its number of frames on the current path.
         let mut functions: FxHashMap<FunctionId, (u32, FunctionCost)> = FxHashMap::default();

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     match judge_all(Path::new(libipt), Path::new(folder), names) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(wrong) => {
-            eprintln!("judge-cases: {wrong} are not as they say");
+            eprintln!("judge-cases: {wrong} cases do not have the stated results");
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -15,7 +15,7 @@ use hodo_formats::ctf::lttng_live::{
 use super::LiveAddress;
 
 /// The timeout of requests: a working daemon answers at once.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why reading a session failed.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl fmt::Display for LiveError {
             LiveError::Protocol(error) => error.fmt(f),
             LiveError::Metadata(error) => write!(f, "the session's metadata: {error}"),
             LiveError::NoSession(address, others) if others.is_empty() => {
-                write!(f, "{address}: no such session; the relay daemon has none")
+                write!(f, "{address}: there is no such session; the relay daemon has no sessions")
             }
             LiveError::NoSession(address, others) => {
                 write!(f, "{address}: no such session; there are {}", others.join(", "))
@@ -68,9 +68,11 @@ impl Client {
         let failed = |error| LiveError::Connection(address.clone(), error);
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for socket in (address.host.as_str(), address.port).to_socket_addrs().map_err(failed)? {
-            match TcpStream::connect_timeout(&socket, PATIENCE) {
+            match TcpStream::connect_timeout(&socket, REQUEST_TIMEOUT) {
                 Ok(stream) => {
-                    let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
+                    let set = stream
+                        .set_nodelay(true)
+                        .and_then(|()| stream.set_read_timeout(Some(REQUEST_TIMEOUT)));
                     set.map_err(failed)?;
                     let mut client = Client { address: address.clone(), stream };
                     client.ask::<Connected>(Request::Connect)?;
@@ -147,7 +149,7 @@ impl Client {
         match head.status {
             PacketStatus::Bytes(count) if count <= length => Ok((head, self.read(count as usize)?)),
             PacketStatus::Bytes(count) => {
-                Err(ProtocolError(format!("{count} bytes of a packet, where {length} were asked for")).into())
+                Err(ProtocolError(format!("{count} bytes of a packet, but {length} were requested")).into())
             }
             PacketStatus::Later | PacketStatus::Absent => Ok((head, Vec::new())),
         }

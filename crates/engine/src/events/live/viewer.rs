@@ -17,7 +17,7 @@ use hodo_model::{Cause, Loss};
 
 use super::{
     LiveAddress, LiveError,
-    client::{Client, PATIENCE},
+    client::{Client, REQUEST_TIMEOUT},
     stream::{Awaited, LiveStream},
 };
 use crate::{
@@ -165,7 +165,7 @@ impl Viewer {
             bytes: 0..0,
             time: None,
             count: 1,
-            detail: format!("the connection was lost, and the session is not to be had any more: {error}"),
+            detail: format!("the connection was lost, and the session is no longer available: {error}"),
         });
         Ok(false)
     }
@@ -311,7 +311,7 @@ fn fetch(
             found.progressed = true;
             // After a reconnection, the daemon should have sent the earlier packets again, and then the rest.
             if stream.resume.take().is_some() {
-                let detail = "the connection was lost, and made anew too late for what came meanwhile";
+                let detail = "the connection was lost, and restored too late to receive these packets";
                 losses.add(lost(stream, Cause::CutShort, 0..0, detail.to_owned()));
             }
         }
@@ -363,7 +363,7 @@ fn fetch_packet(
                 }
             }
             PacketStatus::Bytes(_)
-                if awaited.stalled.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {}
+                if awaited.stalled.get_or_insert_with(Instant::now).elapsed() < REQUEST_TIMEOUT => {}
             PacketStatus::Bytes(_) | PacketStatus::Absent => {
                 let stream = &mut trace.streams[index];
                 let (cause, detail) =

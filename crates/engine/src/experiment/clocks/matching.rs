@@ -31,7 +31,7 @@ pub enum MatchRule {
 /// Two kinds of events, and the fields that are equal at both ends of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldMatch {
-    /// Pattern of the names of events that send.
+    /// Pattern of the names of sending events.
     send: String,
     /// Pattern of the names of events that receive.
     receive: String,
@@ -74,15 +74,13 @@ impl MatchRule {
                 fields: Vec::new(),
             });
             if (&rule.send, &rule.receive) != (&send, &receive) {
-                return Err(format!("`{part}`: the events of all parts have to be the same two"));
+                return Err(format!("`{part}`: all parts must name the same two events"));
             }
             rule.fields.push((field, other));
         }
-        let rule = found.ok_or_else(|| "no fields were given".to_owned())?;
+        let rule = found.ok_or_else(|| "it names no fields".to_owned())?;
         match rule.send == rule.receive {
-            true => {
-                Err(format!("`{}` can't be both the event that sends and the one that receives", rule.send))
-            }
+            true => Err(format!("`{}` can't be both the sending and the receiving event", rule.send)),
             false => Ok(MatchRule::Fields(rule)),
         }
     }

@@ -43,7 +43,7 @@ pub struct TimelineRequest {
     pub synchronised: Option<Synchronised>,
 }
 
-/// How an input is placed on the timeline.
+/// The placement of an input on the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -78,7 +78,7 @@ pub struct TraceClock {
     pub how: String,
     /// The offset to add to its own times, in nanoseconds; `None` if they follow a curve.
     pub offset_ns: Option<i64>,
-    /// Half the longest interval of uncertainty, in nanoseconds; 0 if the clock is the timeline's own.
+    /// Half of the longest uncertainty interval, in nanoseconds; 0 if the clock is the timeline's own.
     pub half_width_ns: Option<u64>,
 }
 
@@ -359,7 +359,7 @@ fn is_of(trace: &Trace<'_>, identity: &ClockIdentity) -> bool {
 fn trace_clock(unit: &Unit, trace: &str, identity: &ClockIdentity, apart: Option<String>) -> TraceClock {
     let (relation, how, map) = match (&unit.placement, apart) {
         (Some((_, map, _)), Some(why)) => {
-            (Relation::AsItIs, format!("times as they are, beside others of its input; {why}"), Some(map))
+            (Relation::AsItIs, format!("its own times, not related to others of its input; {why}"), Some(map))
         }
         (Some((relation, map, how)), None) => (*relation, how.clone(), Some(map)),
         (None, _) => (Relation::Unrelated, unit.missing.clone(), None),

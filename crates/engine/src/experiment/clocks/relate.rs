@@ -43,14 +43,14 @@ pub(super) fn relate(clock: &ClockIdentity, other: &ClockIdentity) -> Result<Rel
     }
     let shift = clock.shown_zero - other.shown_zero;
     match &clock.kind {
-        ClockKind::Unknown => Err("no trace says which clock its times are of".to_owned()),
-        ClockKind::Virtual => Err("each emulated processor has a time of its own".to_owned()),
+        ClockKind::Unknown => Err("no trace records the clock of its times".to_owned()),
+        ClockKind::Virtual => Err("each emulated processor has its own time".to_owned()),
         ClockKind::Named(name) => match (&clock.uid, &other.uid) {
             (Some(one), Some(two)) if one == two => {
                 Ok(Related { shift, how: format!("one clock: `{name}` with the UUID {one}") })
             }
             (Some(_), Some(_)) => Err(format!("their clocks `{name}` have different UUIDs")),
-            _ => Err(format!("their clocks `{name}` have no UUID that says that they are one")),
+            _ => Err(format!("their clocks `{name}` have no UUID that would identify them as one")),
         },
         kind => {
             let how = of_one_boot(clock, other, kind)?;
@@ -65,26 +65,26 @@ fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -
         return match one == two {
             true => Ok(format!("one clock: {kind} of the boot {one}")),
             false => {
-                Err(format!("{kind} counts anew at each boot, and these are two boots: {one} and {two}"))
+                Err(format!("{kind} starts again at each boot, and these are two boots: {one} and {two}"))
             }
         };
     }
     let (Some(host), Some(_)) = (&clock.host, &other.host) else {
-        return Err(format!("each is {kind}, but one does not say of which host"));
+        return Err(format!("each is {kind}, but one does not record its host"));
     };
     if *kind == ClockKind::Posix(0) {
         return Ok(format!("one clock: {kind} of `{host}`"));
     }
     let Some((one, two)) = clock.unix_zero.zip(other.unix_zero) else {
         return Ok(format!(
-            "one clock: {kind} of `{host}`; that it is of one boot is assumed, one does not say"
+            "one clock: {kind} of `{host}`; assumed to be one boot, because one trace does not record it"
         ));
     };
     let apart = one.abs_diff(two);
     match apart <= SAME_BOOT {
         true => Ok(format!("one clock: {kind} of `{host}`, whose zero both place within {apart} ns")),
         false => Err(format!(
-            "each is {kind} of `{host}`, but its zero lies {} s apart: two boots",
+            "each is {kind} of `{host}`, but their zeros are {} s apart: two boots",
             apart / 1_000_000_000
         )),
     }

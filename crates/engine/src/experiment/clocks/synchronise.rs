@@ -30,7 +30,7 @@ const SECOND: u64 = 1_000_000_000;
 pub struct SyncRequest {
     /// The rules that find messages; [`MatchRule::USUAL`] if empty.
     pub rules: Vec<MatchRule>,
-    /// How the clocks are fitted to one timeline.
+    /// The method that fits the clocks to one timeline.
     pub method: Method,
     /// The input whose clock is the timeline's; `None` selects the first.
     pub reference: Option<String>,
@@ -78,7 +78,7 @@ impl SyncOutcome {
 /// The conversion of an input's times to ticks of a clock of the graph.
 struct Ticking {
     clock: ClockId,
-    /// `Ok`: the cycles of this clock. `Err`: nanoseconds since this own time.
+    /// `Ok`: the cycles of this clock. `Err`: nanoseconds since this time of its own clock.
     ticks: Result<CycleClock, i128>,
 }
 

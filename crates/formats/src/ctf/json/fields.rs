@@ -100,7 +100,7 @@ impl Aliases {
         if let Value::String(name) = node.value() {
             let known = self.classes.get(name);
             let class =
-                known.ok_or_else(|| node.wrong(format!("no field class before it is called `{name}`")))?;
+                known.ok_or_else(|| node.wrong(format!("there is no earlier field class `{name}`")))?;
             let (depth, count) = extent(class);
             if self.depth + depth > DEEPEST {
                 return Err(node.wrong(format!("field classes are nested more than {DEEPEST} deep")));
@@ -280,7 +280,7 @@ fn size(node: &Node<'_>) -> Result<u32, Wrong> {
     let length = node.required("length")?;
     match length.unsigned()? {
         bits @ 1..=64 => Ok(bits as u32),
-        bits => Err(length.wrong(format!("{bits} bits; 1 to 64 are possible here"))),
+        bits => Err(length.wrong(format!("{bits} bits; 1 to 64 are supported here"))),
     }
 }
 

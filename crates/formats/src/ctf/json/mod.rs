@@ -77,7 +77,7 @@ impl Reader {
             "clock-class" => self.clock_class(node),
             "data-stream-class" => self.stream_class(node),
             "event-record-class" => self.event_class(node),
-            kind => Err(node.wrong(format!("no fragment of CTF 2 has the type `{kind}`"))),
+            kind => Err(node.wrong(format!("CTF 2 has no fragment type `{kind}`"))),
         }
     }
 
@@ -102,7 +102,7 @@ impl Reader {
         let name = node.required("name")?;
         match self.aliases.name(name.string()?, class) {
             true => Ok(()),
-            false => Err(name.wrong("this name is taken")),
+            false => Err(name.wrong("this name is already used")),
         }
     }
 

@@ -80,7 +80,7 @@ impl<'a> Node<'a> {
     pub(super) fn no_extensions(&self) -> Result<(), Wrong> {
         let named = self.members("extensions")?.into_iter().next();
         named.map_or(Ok(()), |(name, node)| {
-            Err(node.wrong(format!("the extension `{name}` of CTF 2 is not known")))
+            Err(node.wrong(format!("the CTF 2 extension `{name}` is not supported")))
         })
     }
 }

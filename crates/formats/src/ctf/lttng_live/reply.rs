@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
         let count = self.word()?;
         match count <= MOST {
             true => Ok(count),
-            false => Err(ProtocolError(format!("{count} {what}; {MOST} at most are taken"))),
+            false => Err(ProtocolError(format!("{count} {what}; at most {MOST} are accepted"))),
         }
     }
 }
@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
 fn bounded(what: &str, length: u64) -> Result<u64, ProtocolError> {
     match length <= LONGEST {
         true => Ok(length),
-        false => Err(ProtocolError(format!("{what} of {length} bytes; {LONGEST} at most are taken"))),
+        false => Err(ProtocolError(format!("{what} of {length} bytes; at most {LONGEST} are accepted"))),
     }
 }
 
@@ -137,7 +137,9 @@ impl Reply for SessionCreated {
     fn decode(bytes: &[u8]) -> Result<SessionCreated, ProtocolError> {
         match Fields(bytes).word()? {
             1 => Ok(SessionCreated),
-            status => Err(ProtocolError(format!("it creates no viewer session (status {status})"))),
+            status => {
+                Err(ProtocolError(format!("the daemon refuses to create a viewer session (status {status})")))
+            }
         }
     }
 }
@@ -154,11 +156,11 @@ impl Reply for Attached {
         let reason = match fields.word()? {
             1 => return fields.count("streams").map(Attached),
             2 => "another viewer reads this session",
-            3 => "the session is not there any more",
+            3 => "the session no longer exists",
             4 => "the session is not a live one; create it with `lttng create --live`",
             5 => "it can't go to the session's beginning",
             6 => "there is no viewer session",
-            _ => "it does not attach to the session, for a reason that it does not say",
+            _ => "it does not attach to the session, without a reason",
         };
         Err(ProtocolError(reason.to_owned()))
     }
@@ -289,7 +291,7 @@ impl Reply for Index {
 pub enum PacketStatus {
     /// The number of bytes that follow.
     Bytes(u32),
-    /// Not available until what the flags announce is read.
+    /// Not available until the client has requested the metadata or streams that the flags announce.
     Later,
     /// The daemon does not have the packet.
     Absent,

@@ -156,7 +156,7 @@ impl<'t> Parser<'t> {
                 "uuid" => trace.uuid = Some(parser.uuid(&entry)?),
                 "packet.header" => trace.packet_header = Some(parser.structure_of(entry)?),
                 "major" if parser.integer_of(&entry)? != 1 => {
-                    return Err(parser.there("only CTF 1.8 is written in this language".to_owned()));
+                    return Err(parser.there("TSDL describes CTF 1.8 only".to_owned()));
                 }
                 // The byte order was found before parsing.
                 _ => {}
@@ -298,7 +298,7 @@ impl Parser<'_> {
 
     fn uuid(&self, entry: &Entry<'_>) -> Result<[u8; 16], Error> {
         let wrong =
-            || self.there("a UUID expected, such as \"bf4863da-c8f8-7d41-af1b-10ffd20a7d42\"".to_owned());
+            || self.there("expected a UUID, such as \"bf4863da-c8f8-7d41-af1b-10ffd20a7d42\"".to_owned());
         let Entry::Value(Value::Text(text)) = entry else { return Err(wrong()) };
         crate::ctf::uuid::parse(text).ok_or_else(wrong)
     }

@@ -91,7 +91,7 @@ impl<'t> Parser<'t> {
                 more => format!(", like {more} more"),
             };
             let line = line_of(self.text, *at);
-            Some(format!("`{name}` (line {line}) is no attribute of `{kind}` and was ignored{more}"))
+            Some(format!("`{name}` (line {line}) is not an attribute of `{kind}` and was ignored{more}"))
         };
         self.unknown.iter().filter_map(note).collect()
     }
@@ -225,7 +225,7 @@ fn no_word(text: &str) -> &'static str {
     let number = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     match text.as_bytes() {
         [b'1'..=b'9', ..] if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            "this number is larger than 64 bits hold"
+            "this number exceeds 64 bits"
         }
         [b'"', ..] => "the text that begins here does not end, or has an escape that C does not know",
         [b'/', b'*', ..] => "the comment that begins here does not end",

@@ -103,8 +103,9 @@ impl StreamClock<'_> {
         let index = match &integer.clock {
             Some(name) => {
                 let index = self.trace.clocks.iter().position(|clock| clock.name == *name);
-                index
-                    .ok_or_else(|| format!("a field is a value of the clock `{name}`, which there is not"))?
+                index.ok_or_else(|| {
+                    format!("a field is a value of the clock `{name}`, which does not exist")
+                })?
             }
             None if is_called_so && self.trace.clocks.len() <= 1 => self.trace.imply_clock(),
             None => {

@@ -81,7 +81,7 @@ impl<'t> Parser<'t> {
                 Ok(Value::Text(text))
             }
             Kind::Word(_) if !negative => Ok(Value::Path(self.path()?)),
-            _ => Err(self.here("a value expected: a number, a text in quotes or a name".to_owned())),
+            _ => Err(self.here("expected a value: a number, a string or a name".to_owned())),
         }
     }
 
@@ -147,7 +147,7 @@ impl<'t> Parser<'t> {
             name += " *";
         }
         let class = self.scopes.iter().rev().find_map(|names| names.aliases.get(&name)).cloned();
-        let class = class.ok_or_else(|| self.there(format!("no type is called `{name}`")))?;
+        let class = class.ok_or_else(|| self.there(format!("there is no type `{name}`")))?;
         self.pay(&class)?;
         Ok(class)
     }
@@ -267,7 +267,7 @@ impl<'t> Parser<'t> {
         if *self.peek() != Kind::Sign("{") {
             let name = name.ok_or_else(|| self.here("`{` expected".to_owned()))?;
             let known = self.scopes.iter().rev().find_map(|names| names.enumerations.get(&name)).cloned();
-            let known = known.ok_or_else(|| self.there(format!("no enum is called `{name}`")))?;
+            let known = known.ok_or_else(|| self.there(format!("there is no enum `{name}`")))?;
             self.pay(&FieldClass::Integer(known.clone()))?;
             return Ok(known);
         }
@@ -343,7 +343,7 @@ impl<'t> Parser<'t> {
     fn known_structure(&mut self, name: Option<String>) -> Result<Structure, Error> {
         let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
         let known = self.scopes.iter().rev().find_map(|names| names.structures.get(name)).cloned();
-        let known = known.ok_or_else(|| self.there(format!("no struct is called `{name}`")))?;
+        let known = known.ok_or_else(|| self.there(format!("there is no struct `{name}`")))?;
         self.pay(&FieldClass::Structure(known.clone()))?;
         Ok(known)
     }
@@ -387,7 +387,7 @@ impl<'t> Parser<'t> {
         } else {
             let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
             let known = self.scopes.iter().rev().find_map(|names| names.variants.get(name)).cloned();
-            let known = known.ok_or_else(|| self.there(format!("no variant is called `{name}`")))?;
+            let known = known.ok_or_else(|| self.there(format!("there is no variant `{name}`")))?;
             self.pay(&FieldClass::Variant(Box::new(known.clone())))?;
             known
         };
@@ -469,7 +469,7 @@ impl<'t> Parser<'t> {
         let number = self.environment.get(entry).copied();
         let length = number.and_then(|number| u64::try_from(number).ok()).map(Length::Static);
         length.ok_or_else(|| {
-            self.there(format!("no number that can be a length is called `{entry}` in an `env` block before"))
+            self.there(format!("no earlier `env` block has a number `{entry}` that can be a length"))
         })
     }
 

@@ -33,7 +33,7 @@ fn complete_header(trace: &mut TraceClass) -> Result<(), Unwritable> {
     if header.members.iter().any(|member| member.name == NAME) {
         return Err(Unwritable::new(
             "packet header",
-            format!("it has a field `{NAME}` that means something else"),
+            format!("it has a field `{NAME}` with another meaning"),
         ));
     }
     header.members.push(Member {
@@ -76,7 +76,7 @@ fn complete_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<()
             None if is_taken => {
                 return Err(Unwritable::new(
                     format!("packet context of stream {}", stream.id),
-                    format!("it has a field `{name}` that means something else"),
+                    format!("it has a field `{name}` with another meaning"),
                 ));
             }
             None => context.members.push(Member {

@@ -79,8 +79,8 @@ pub(super) struct Encoder<'t, 'e> {
     trouble: Option<(String, &'static str)>,
 }
 
-const UNEXPECTED: &str = "what the trace has is no value of its class";
-const OTHER_LENGTH: &str = "its length is not what the field says that it depends on";
+const UNEXPECTED: &str = "the trace's value does not fit its class";
+const OTHER_LENGTH: &str = "its length differs from the value of its length field";
 
 impl<'t, 'e> Encoder<'t, 'e> {
     /// Creates an encoder at the beginning of a scope.

@@ -137,7 +137,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         // Tries the usual timestamp, then a 64-bit one, then a new packet that begins at the event.
         for (full, anew) in [(false, false), (true, false), (false, true)] {
             if anew {
-                self.begin_anew(cycles).map_err(NotWritten::Unwritable)?;
+                self.begin_at_event(cycles).map_err(NotWritten::Unwritable)?;
             } else if self.open.is_none() {
                 let begin = self.times().0.filter(|_| keeps_begin).or(cycles);
                 self.open(begin).map_err(NotWritten::Unwritable)?;
@@ -167,7 +167,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
                 }
             }
         }
-        Err(unwritable(class, "size", "it has no room in the largest packet of its stream".to_owned()))
+        Err(unwritable(class, "size", "it does not fit into the largest packet of its stream".to_owned()))
     }
 
     /// Ends the packet. A packet without events is written if it reports a loss, or if `empty` is set. `keeps_times`
@@ -194,7 +194,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
     }
 
     /// Starts a packet at the time of an event.
-    fn begin_anew(&mut self, cycles: Option<u64>) -> Result<(), Unwritable> {
+    fn begin_at_event(&mut self, cycles: Option<u64>) -> Result<(), Unwritable> {
         match &self.open {
             Some(open) if self.packet.at() == open.first => self.open = None,
             _ => self.close(None),

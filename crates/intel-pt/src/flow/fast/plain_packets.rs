@@ -38,7 +38,7 @@ impl Decoder<'_> {
                 continue;
             }
             let most = if counted { 1 } else { most - followed };
-            match self.follow_legs(bytes, most, context) {
+            match self.follow_batches(bytes, most, context) {
                 Ok(count) => followed += count,
                 Err(trouble) => {
                     self.lose(trouble);
@@ -65,44 +65,44 @@ impl Decoder<'_> {
     /// Follows consecutive TNT and TIP packets as at most `most` branch batches, or a single packet if `most` is 1.
     /// Returns the number of batches.
     #[inline(always)]
-    fn follow_legs<L: Labels, S: Sink>(
+    fn follow_batches<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
         most: usize,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<usize, Trouble> {
-        self.read_legs(bytes, most)?;
+        self.read_batches(bytes, most)?;
         let (walk, graph, sink) = self.parts(context);
         walk.function_runs(graph);
         let passed = walk.branch_batches.passed();
-        let Some(&mut leg) = walk.branch_batches.current() else {
-            self.stand_at(passed);
+        let Some(&mut batch) = walk.branch_batches.current() else {
+            self.move_to_batch(passed);
             return Ok(passed);
         };
         walk.tell(graph, sink);
-        self.stand_at(passed);
+        self.move_to_batch(passed);
         let Start { tnts, tip, .. } = self.starts[passed];
-        if leg.left() > 0 || leg.to().is_none() {
+        if batch.left() > 0 || batch.to().is_none() {
             let position = self.packets.position();
-            return self.follow_rest(bytes, position, tnts - leg.left(), context).map(|()| passed + 1);
+            return self.follow_rest(bytes, position, tnts - batch.left(), context).map(|()| passed + 1);
         }
-        let (Some(word), Some(to)) = (word_at(bytes, tip), leg.to()) else { return Ok(passed + 1) };
+        let (Some(word), Some(to)) = (word_at(bytes, tip), batch.to()) else { return Ok(passed + 1) };
         context.sink.packet(PacketKind::Other);
         self.at = tip;
-        self.stand_at(passed + 1);
+        self.move_to_batch(passed + 1);
         self.tip_to(to, || payload(word), context).map(|()| passed + 1)
     }
 
     /// Sets the position to the first packet of a batch, or after the last batch.
-    fn stand_at(&mut self, leg: usize) {
-        let Start { position, last_ip, .. } = self.starts[leg];
+    fn move_to_batch(&mut self, batch: usize) {
+        let Start { position, last_ip, .. } = self.starts[batch];
         self.packets.skip_to(position);
         self.last_ip.set(last_ip);
     }
 
     /// Reads consecutive TNT and TIP packets: adjacent TNT packets and the TIP after them are a branch batch.
     #[inline(always)]
-    fn read_legs(&mut self, bytes: &[u8], most: usize) -> Result<(), Trouble> {
+    fn read_batches(&mut self, bytes: &[u8], most: usize) -> Result<(), Trouble> {
         let (branch_batches, starts) = (&mut self.walk.branch_batches, &mut self.starts);
         let mut last_ip = self.last_ip.get().ok_or(Trouble::NoAddress)?;
         let mut position = self.packets.position();
@@ -162,7 +162,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Where the packets of a branch batch begin.
+/// The position of a branch batch's packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::flow) struct Start {
     position: usize,

@@ -9,7 +9,7 @@ use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
 
 /// Number of function runs, and of instructions, after which they are reported.
-const ENOUGH: usize = 1 << 12;
+const REPORT_THRESHOLD: usize = 1 << 12;
 const LONG: u32 = 1 << 30;
 
 /// Below this many branches, entering native code costs more than it saves.
@@ -19,7 +19,7 @@ const FEW: usize = 8;
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     id: BlockId,
-    /// Blocks without a decision since the last one.
+    /// Number of blocks passed since the last decision.
     straight: u32,
 }
 
@@ -57,9 +57,9 @@ impl Walk {
             let Some(&mut BranchBatch { mut outcomes, .. }) = self.branch_batches.current() else { break };
             by_tables |= outcomes != NO_OUTCOMES;
             let is_readable = outcomes == NO_OUTCOMES || self.pass_by_tables(graph, &mut at, &mut outcomes);
-            let Some(leg) = self.branch_batches.current() else { break };
-            leg.outcomes = outcomes;
-            let to = leg.to();
+            let Some(batch) = self.branch_batches.current() else { break };
+            batch.outcomes = outcomes;
+            let to = batch.to();
             if !is_readable {
                 if outcomes == NO_OUTCOMES && to.is_none() {
                     self.branch_batches.pass();
@@ -224,7 +224,7 @@ impl Walk {
     /// Returns whether the pending function runs should be reported now.
     #[inline]
     pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
-        self.untold.ended().len() >= ENOUGH || self.untold.open().until >= LONG
+        self.untold.ended().len() >= REPORT_THRESHOLD || self.untold.open().until >= LONG
     }
 
     /// Sets the position to where the walk stands. Its block may not be valid at the current tick.

@@ -327,7 +327,7 @@ impl Walk {
         ip: u64,
     ) -> Result<(), Trouble> {
         let mut scout = self.scout();
-        let found = self.scout_for(graph, &mut scout, ip);
+        let found = self.advance_lookahead_to(graph, &mut scout, ip);
         // Code before unreadable code has run, as there is no other path.
         if matches!(found, Ok(()) | Err(Trouble::Code(_))) {
             self.advance(graph, sink, scout.steps);
@@ -337,7 +337,7 @@ impl Walk {
     }
 
     /// Moves a lookahead to the block that contains `ip`.
-    fn scout_for<L: Labels>(
+    fn advance_lookahead_to<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         scout: &mut Lookahead,

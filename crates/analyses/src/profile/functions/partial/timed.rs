@@ -1,5 +1,5 @@
-//! Function runs that come with their timestamp: the time per instruction is known before they are folded, so nothing
-//! is logged.
+//! Folds function runs that come with the timestamp after them: the time per instruction is known in advance, so
+//! nothing is logged.
 
 use hodo_clock::Nanos;
 use hodo_model::{FunctionRun, Numbering, Place, Transfer};
@@ -73,8 +73,8 @@ impl Partial {
         }
     }
 
-    /// Fast path: folds the first function run, whose function execution has reached, and those after it, while they
-    /// are entered by call, return or fall-through. Returns how many.
+    /// Fast path: folds the first function run and those after it, while they are entered by call, return or
+    /// fall-through. The function of the first one must be on top of the stack. Returns the number of folded runs.
     #[inline(always)]
     fn fold_plain(
         &mut self,
@@ -119,12 +119,12 @@ impl Partial {
     }
 }
 
-/// Whether no function run ends with a transfer that leaves or enters traced code.
+/// Returns whether no function run ends with a transfer that leaves or enters traced code.
 pub(super) fn stays(function_runs: &[FunctionRun]) -> bool {
     function_runs.iter().all(|function_run| function_run.transfer == Transfer::None)
 }
 
-/// Whether a function run begins where the call at the end of another returns to.
+/// Returns whether a function run begins at the return address of the call that ends another.
 #[inline(always)]
 fn returns_to(call: &FunctionRun, back: &FunctionRun) -> bool {
     call.end == back.start

@@ -7,11 +7,11 @@
 //!        └─ walk ─┘            new: walked over and recorded
 //! ```
 //!
-//! The effect of TNT and TIP packets depends on the block before which execution is, on the last IP, and on the
-//! return stack. Programs have many return stacks, but few paths through their code. So a transition of the code
-//! alone ([`table`]) ends at each return whose call is before the packets; these are combined for each stack
-//! ([`transitions`]); and transitions that followed each other before take one look-up ([`superblocks`]). The sink's
-//! state is part of the key, so the effect of a path on the sink is known too.
+//! The effect of TNT and TIP packets depends on the block before which execution is, on the last IP, and on the return
+//! stack. Programs have many return stacks, but few paths through their code. So a transition of the code alone
+//! ([`table`]) ends at each return whose call is before the packets; these transitions are combined for each return
+//! stack ([`transitions`]); and sequences of transitions that occurred before take one look-up ([`superblocks`]). The
+//! sink's state is part of the key, so the effect of a path on the sink is known too.
 //!
 //! Anything else – another packet, code that changes over time, a contradiction – is left to the decoder, which then
 //! has the same state as without a memo.
@@ -31,7 +31,7 @@ pub(super) use word::{LONG_SIZE, plain_size};
 
 use self::{
     record::Recorder,
-    superblocks::{Ride, Superblocks},
+    superblocks::{SuperblockMatch, Superblocks},
     table::{Key, NO_REGION, Next, Table},
     transitions::{State, TransitionTable},
     word::{TOGETHER, begins_flow, branches, has_tip, plain, short_tnts, without_branches},
@@ -44,8 +44,8 @@ use super::super::{
 };
 use crate::packet::{LONG_TNT, Packet, short_cyc};
 
-/// The memo of one thread, for programs in their execution modes. It belongs to one sink, or to sinks that pass on to
-/// each other what they [learned](Sink::learn).
+/// The memo of one decoding thread, by program and execution mode. It belongs to one sink, or to several that share
+/// what they [learned](Sink::learn).
 #[derive(Debug)]
 pub struct Memos {
     programs: FxHashMap<(usize, u8), Memo>,
@@ -73,12 +73,12 @@ impl Memos {
 struct Memo {
     table: Table,
     ways: TransitionTable,
-    trains: Superblocks,
+    superblocks: Superblocks,
 }
 
 impl Memo {
     fn new() -> Memo {
-        Memo { table: Table::new(), ways: TransitionTable::new(), trains: Superblocks::new() }
+        Memo { table: Table::new(), ways: TransitionTable::new(), superblocks: Superblocks::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -88,7 +88,7 @@ impl Memo {
     /// Discards what depends on the sink.
     fn forget(&mut self) {
         self.ways.clear();
-        self.trains.clear();
+        self.superblocks.clear();
         self.table.limit_regions();
     }
 }
@@ -123,30 +123,30 @@ impl MemoizedPaths {
     }
 
     /// Returns the paths learned, and the trace bytes followed by paths, since the last check.
-    fn lately(&self) -> (usize, usize) {
+    fn since_last_check(&self) -> (usize, usize) {
         (self.paths - self.judged.0, self.bytes - self.judged.1)
     }
 
-    /// Returns whether it is clear early that learning does not pay. `uncounted` bytes are not in the sum yet.
-    fn is_hopeless(&self, uncounted: usize, worth: Worth) -> bool {
-        let ((paths, bytes), few) = (self.lately(), self.most / worth.few);
+    /// Returns whether it is clear early that memoization does not pay. `uncounted` bytes are not in the sum yet.
+    fn is_unprofitable(&self, uncounted: usize, worth: Worth) -> bool {
+        let ((paths, bytes), few) = (self.since_last_check(), self.most / worth.few);
         let bytes = 2 * (bytes + uncounted);
         // A quarter of the paths suffices if the benefit is below a quarter of the limit.
         [1, 4].iter().any(|part| part * paths >= few && part * bytes < worth.bytes * paths)
     }
 
     /// Checks, after every few new paths, whether they replace enough trace bytes to pay for learning. If not,
-    /// learning pauses: longer for more paths, and twice as long for each further failed check.
+    /// memoization pauses: longer for more paths, and twice as long after each further failed check.
     fn judge(&mut self, worth: Worth) {
-        let (paths, bytes) = self.lately();
-        if paths * SOME < self.most && !self.is_hopeless(0, worth) {
+        let (paths, bytes) = self.since_last_check();
+        if paths * CHECK_DIVISOR < self.most && !self.is_unprofitable(0, worth) {
             return;
         }
         self.judged = (self.paths, self.bytes);
         if bytes >= worth.bytes * paths {
             self.seldom = self.seldom.saturating_sub(1);
         } else {
-            self.rest = (REST * paths).min(self.most / 2) << self.seldom;
+            self.rest = (PAUSE_BATCHES * paths).min(self.most / 2) << self.seldom;
             self.seldom = (self.seldom + 1).min(LONGEST_REST);
         }
     }
@@ -156,9 +156,9 @@ impl MemoizedPaths {
 const PATHS: usize = 1 << 18;
 
 /// Divisor of the maximum: after that number of new paths, their benefit is checked.
-const SOME: usize = 64;
+const CHECK_DIVISOR: usize = 64;
 
-/// Conditions under which learning paths pays.
+/// Conditions under which memoizing paths pays.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     /// Minimum trace bytes per path.
@@ -168,7 +168,8 @@ struct Worth {
 }
 
 impl Worth {
-    /// A path saves more if it replaces single blocks than if it replaces function runs.
+    /// Returns the conditions for a sink: a path saves more if it replaces single blocks than if it replaces function
+    /// runs.
     fn to(sink: &impl Sink) -> Worth {
         match sink.takes_function_runs() {
             true => Worth { bytes: 128, few: 1024 },
@@ -178,7 +179,7 @@ impl Worth {
 }
 
 /// Branch batches per useless path in the first pause; at most half of the maximum number of paths in total.
-const REST: usize = 128;
+const PAUSE_BATCHES: usize = 128;
 
 /// Maximum number of doublings of the pause.
 const LONGEST_REST: u32 = 10;
@@ -232,7 +233,8 @@ impl Decoder<'_> {
         let mut state = memo.ways.number(State { block, region, returns, sink });
         memos.learned.full |= memo.is_full();
         let start = position;
-        let pending = self.follow_ways(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
+        let pending =
+            self.follow_transitions(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
         memos.learned.bytes += position - start;
         let State { block, region, returns, sink } = memo.ways.state(state);
         self.packets.skip_to(position);
@@ -257,7 +259,7 @@ impl Decoder<'_> {
     /// Follows packets and advances `position` and `state`. Returns what is left of a TNT-64, as TNT-8 packets; 0 if
     /// none was begun.
     #[inline]
-    fn follow_ways<L: Labels, S: Sink>(
+    fn follow_transitions<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
         position: &mut usize,
@@ -277,7 +279,7 @@ impl Decoder<'_> {
             let word = if pending == 0 { u64::from_le_bytes(*wide) } else { pending };
             let size = plain(word, if apart > 0 || counted && pending == 0 { 1 } else { TOGETHER });
             if size == 0 {
-                memo.trains.stop();
+                memo.superblocks.stop();
                 pending = if word as u16 == LONG_TNT { short_tnts(word) } else { 0 };
                 if pending == 0 {
                     let clock = self.follow_clock(word, &mut counted, context);
@@ -290,7 +292,7 @@ impl Decoder<'_> {
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
             let Some(way) = memo.ways.find(*state, packets) else {
-                if learned.full || learned.is_hopeless(*position - start, Worth::to(context.sink)) {
+                if learned.full || learned.is_unprofitable(*position - start, Worth::to(context.sink)) {
                     break;
                 }
                 let (walk, graph, sink) = self.parts(context);
@@ -309,7 +311,7 @@ impl Decoder<'_> {
             apart = apart.saturating_sub(size);
             if pending == 0 {
                 *position += size as usize;
-                memo.trains.follow(way.path, way.to, *position);
+                memo.superblocks.follow(way.path, way.to, *position);
             } else {
                 pending = pending.unbounded_shr(8 * size);
                 if pending != 0 {
@@ -324,11 +326,11 @@ impl Decoder<'_> {
                 }
             }
         }
-        memo.trains.stop();
+        memo.superblocks.stop();
         pending
     }
 
-    /// Returns whether paths may still be reported after a time was.
+    /// Returns whether paths may still be reported after a timestamp.
     #[inline]
     fn goes_on<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
         // No code is valid at the last tick.
@@ -377,7 +379,9 @@ impl Decoder<'_> {
 /// Follows a superblock; returns `false` if none continues from here.
 #[inline(always)]
 fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut Memo, sink: &mut S) -> bool {
-    let Some(Ride { paths, to, bytes }) = memo.trains.find(*state, bytes, *position) else { return false };
+    let Some(SuperblockMatch { paths, to, bytes }) = memo.superblocks.find(*state, bytes, *position) else {
+        return false;
+    };
     paths.iter().for_each(|&path| sink.path(path));
     *state = to;
     *position += bytes;
@@ -393,7 +397,7 @@ struct MemoBuilder<'x, 'a, L, S> {
     learned: &'x mut MemoizedPaths,
 }
 
-/// How far packets were followed.
+/// The progress of following packets.
 #[derive(Clone, Copy)]
 struct Reached {
     state: State,
@@ -404,17 +408,17 @@ struct Reached {
 }
 
 impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
-    /// Learns where packets lead, unless they occur together for the first time: packets that come only once do not
-    /// pay. Returns whether they were learned.
+    /// Memoizes the effect of packets, unless they occur together for the first time: memoizing packets that occur only
+    /// once does not pay. Returns whether they were memoized.
     fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
-        let worth = plain(packets, 1) == size || self.memo.ways.was_met(from, packets);
+        let worth = plain(packets, 1) == size || self.memo.ways.was_seen(from, packets);
         if worth {
             self.learn(from, packets, size);
         }
         worth
     }
 
-    /// Learns where packets of `size` bytes lead from a state, up to the first that is not plain.
+    /// Memoizes the effect of packets of `size` bytes from a state, up to the first packet that is not plain.
     fn learn(&mut self, from: u32, packets: u64, size: u32) {
         let mut path = std::mem::take(&mut self.learned.path);
         path.clear();
@@ -478,7 +482,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         reached
     }
 
-    /// Returns where packets lead by the code alone, and the new region of the last IP, if it changes. Appends what
+    /// Returns the effect of packets by the code alone, and the new region of the last IP, if it changes. Appends what
     /// runs to `steps`.
     fn transition(&mut self, state: State, packets: u64, steps: &mut Vec<Step>) -> (Next, u16) {
         let region = if has_tip(packets) { state.region } else { NO_REGION };

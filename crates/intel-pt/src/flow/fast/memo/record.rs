@@ -60,8 +60,8 @@ struct NativeExit {
 }
 
 impl Recorder {
-    /// Walks over packets up to the first that is not plain, or up to a limit. Returns where they lead, and the
-    /// region of the last IP, if it changed. The return stack of `walk` is empty.
+    /// Walks over packets up to the first that is not plain, or up to a limit. Returns the state to which they lead,
+    /// and the region of the last IP, if it changed. The return stack of `walk` is empty.
     pub(super) fn walk<L: Labels>(
         &mut self,
         table: &mut Table,

@@ -12,7 +12,7 @@ const LONGEST: usize = 7;
 const WORDS: usize = 5;
 
 /// Number of superblocks in the table: 128 bytes each.
-const TRAINS: usize = 1 << 13;
+const SUPERBLOCKS: usize = 1 << 13;
 
 /// Marks an empty slot: no state has this number.
 const VACANT: u32 = u32::MAX;
@@ -29,7 +29,7 @@ pub(super) struct Superblock {
     to: [u32; LONGEST],
     /// The sink's number for the path of each transition.
     paths: [u32; LONGEST],
-    /// Where the packets of each transition end, in bytes.
+    /// End offset of the packets of each transition, in bytes.
     ends: [u8; LONGEST],
     count: u8,
 }
@@ -45,7 +45,7 @@ const NONE: Superblock = Superblock {
 
 /// The part of a superblock that matches the packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ride<'t> {
+pub(super) struct SuperblockMatch<'t> {
     pub(super) paths: &'t [u32],
     /// The state after it.
     pub(super) to: u32,
@@ -82,7 +82,7 @@ fn words(bytes: &[u8], position: usize) -> Option<[u64; WORDS]> {
 
 impl Superblocks {
     pub(super) fn new() -> Superblocks {
-        Superblocks { kept: vec![NONE; TRAINS], next: NONE, place: 0, start: 0, known: 0 }
+        Superblocks { kept: vec![NONE; SUPERBLOCKS], next: NONE, place: 0, start: 0, known: 0 }
     }
 
     /// Discards all superblocks.
@@ -94,7 +94,7 @@ impl Superblocks {
     /// Returns the part of a superblock that matches the packets in a state. If there is none, begins to record one
     /// from [what follows](Superblocks::follow).
     #[inline(always)]
-    pub(super) fn find(&mut self, from: u32, bytes: &[u8], position: usize) -> Option<Ride<'_>> {
+    pub(super) fn find(&mut self, from: u32, bytes: &[u8], position: usize) -> Option<SuperblockMatch<'_>> {
         if self.next.from != VACANT {
             return None;
         }
@@ -102,7 +102,7 @@ impl Superblocks {
         if plain_size(words[0]) == 0 {
             return None;
         }
-        let place = (hash(from, words[0]) >> 40) as usize % TRAINS;
+        let place = (hash(from, words[0]) >> 40) as usize % SUPERBLOCKS;
         let train = &self.kept[place];
         let same = matching(&train.words, &words);
         let ways =
@@ -123,7 +123,7 @@ impl Superblocks {
             self.next = Superblock { words, ..*train };
             (self.place, self.start, self.known) = (place, position, ways);
         }
-        Some(Ride { paths: &paths[..ways], to: to[ways - 1], bytes: end })
+        Some(SuperblockMatch { paths: &paths[..ways], to: to[ways - 1], bytes: end })
     }
 
     /// Records that a transition was followed, to the end of its packets.
@@ -144,7 +144,7 @@ impl Superblocks {
         }
     }
 
-    /// Ends the recording: what comes next is no transition.
+    /// Ends the recording, because the next packet is not followed by a transition.
     #[inline]
     pub(super) fn stop(&mut self) {
         let count = usize::from(self.next.count);

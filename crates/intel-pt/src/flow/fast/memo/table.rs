@@ -52,17 +52,17 @@ impl Step {
     }
 }
 
-/// Where packets lead.
+/// The result of following packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// To this block.
     Block(BlockId),
-    /// To this block, after this many bytes of the packets; the next packet is not plain.
+    /// The packets lead to this block, after this many of their bytes; the next packet is not plain.
     Part(BlockId, u8),
-    /// Past a compressed return whose call is before the packets. The fields are the bits left of its TNT, and the
-    /// number of completely consumed bytes.
+    /// The packets lead over a compressed return whose call is before them. The fields are the bits left of its TNT,
+    /// and the number of completely consumed bytes.
     Return(u8, u8),
-    /// Nowhere: the first packet contradicts the code or needs more context, so that its effect can't be recorded.
+    /// The packets have no recordable effect: the first one contradicts the code or needs more context.
     Untold,
 }
 
@@ -106,7 +106,8 @@ pub(super) const NO_REGION: u16 = 0;
 /// Maximum steps of a transition.
 pub(super) const LONGEST: usize = 200;
 
-/// Slots of the smallest and of the largest table, 64 bytes each. The largest one is emptied when it is full.
+/// Number of slots of the smallest and of the largest table; a slot has 64 bytes. The largest one is emptied when it is
+/// full.
 const SLOTS: [usize; 2] = [1 << 10, 1 << 18];
 
 /// Maximum number of regions at the start of a run of packets.

@@ -6,10 +6,10 @@ use rustc_hash::FxBuildHasher;
 
 use hodo_code::{Back, DEPTH, ReturnStack, ReturnTarget};
 
-/// Everything that decides the effect of plain packets.
+/// Everything that determines the effect of plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// The block before which execution is.
+    /// The next block to execute.
     pub(super) block: BlockId,
     /// The region of the last IP.
     pub(super) region: u16,
@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) sink: u32,
 }
 
-/// A return stack: a link of a chain, and its depth.
+/// A return stack: its newest link in a chain, and its depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Returns {
     link: u32,
@@ -72,7 +72,7 @@ impl Chains {
     }
 }
 
-/// Where packets lead from a state.
+/// The effect of packets in a state: the next state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     packets: u64,
@@ -81,7 +81,7 @@ pub(super) struct Way {
     pub(super) to: u32,
     /// The sink's number for their path.
     pub(super) path: u32,
-    /// Bytes of the packets that this follows; 0 if the first packet is left to the decoder.
+    /// Number of packet bytes that the transition consumes; 0 if the first packet is left to the decoder.
     pub(super) bytes: u32,
 }
 
@@ -92,13 +92,13 @@ const VACANT: u32 = u32::MAX;
 const NOWHERE: Way = Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
 
 /// Maximum transitions: 24 bytes each, and as much again in empty slots.
-const WAYS: usize = 1 << 18;
+const TRANSITIONS: usize = 1 << 18;
 
 /// Maximum states, and maximum return addresses: about 60 bytes each.
 const STATES: usize = 1 << 17;
 
 /// Slots for packets that occurred once.
-const MET: usize = 1 << 16;
+const SEEN_SLOTS: usize = 1 << 16;
 
 /// Fibonacci hashing.
 #[inline(always)]
@@ -124,7 +124,7 @@ impl TransitionTable {
         TransitionTable {
             slots: vec![NOWHERE; 1 << 10],
             used: 0,
-            met: vec![0; MET],
+            met: vec![0; SEEN_SLOTS],
             states: IndexSet::default(),
             chains: Chains::new(),
         }
@@ -140,7 +140,7 @@ impl TransitionTable {
 
     /// Returns whether a limit is reached.
     pub(super) fn is_full(&self) -> bool {
-        self.used >= WAYS || self.states.len() >= STATES || self.chains.links.len() >= STATES
+        self.used >= TRANSITIONS || self.states.len() >= STATES || self.chains.links.len() >= STATES
     }
 
     /// Returns the number of a state.
@@ -152,17 +152,17 @@ impl TransitionTable {
         self.states[number as usize]
     }
 
-    /// Returns where packets lead, if known.
+    /// Returns the effect of packets in a state, if known.
     #[inline(always)]
     pub(super) fn find(&self, from: u32, packets: u64) -> Option<&Way> {
         let way = &self.slots[self.slot(from, packets)];
         (way.from == from).then_some(way)
     }
 
-    /// Returns whether packets occurred before in a state, as far as the slots show, and records them.
-    pub(super) fn was_met(&mut self, from: u32, packets: u64) -> bool {
+    /// Returns whether packets occurred in a state before, as far as the slots still contain them, and records them.
+    pub(super) fn was_seen(&mut self, from: u32, packets: u64) -> bool {
         let hash = hash(from, packets);
-        let met = &mut self.met[(hash >> 32) as usize % MET];
+        let met = &mut self.met[(hash >> 32) as usize % SEEN_SLOTS];
         std::mem::replace(met, hash as u32) == hash as u32
     }
 
