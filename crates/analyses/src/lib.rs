@@ -25,6 +25,7 @@ pub mod sched;
 pub mod signals;
 pub mod states;
 pub mod syscalls;
+pub mod threads;
 pub mod wakers;
 
 mod bins;
@@ -55,6 +56,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
     visitor.visit(&mnemonics::MNEMONICS);
+    visitor.visit(&threads::ThreadsReport);
     visitor.visit(&latency::LatencyReport);
     visitor.visit(&count::CountReport);
     visitor.visit(&periods::PeriodsReport);

@@ -115,7 +115,7 @@ impl Experiment {
             }
             let events = Some(OfEvents { folded, names, losses });
             let state = State { events, ..State::default() };
-            Ok(finish_events(state, &analyses, selection, request.threads))
+            Ok(finish_events(state, &analyses, request.threads))
         })
     }
 }
