@@ -13,6 +13,7 @@ pub mod cpu;
 pub mod io;
 pub mod irq;
 pub mod latency;
+pub mod locks;
 pub mod lost;
 pub mod memory;
 pub mod mnemonics;
@@ -74,4 +75,5 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&memory::MEMORY);
     visitor.visit(&net::NETWORK);
     visitor.visit(&wakers::WAKERS);
+    visitor.visit(&locks::LOCKS);
 }

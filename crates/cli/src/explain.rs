@@ -40,7 +40,8 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     progress.finish();
     let lossless = outcome.is_lossless();
     let mut tables = by_need(outcome.tables, &needs);
-    let causes = if progress.is_interrupted() { None } else { causes(command, &experiment, &request, &tables)? };
+    let causes =
+        if progress.is_interrupted() { None } else { causes(command, &experiment, &request, &tables)? };
     let Some(causes) = causes else { return Ok(ExitCode::from(INTERRUPTED)) };
     tables.extend(causes.into_iter().map(|table| (CAUSES, table)));
     let found = findings(&evidence(&tables));
@@ -54,14 +55,11 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
 }
 
-/// Returns the request for the tables of all rules, and what they are of. Reports of no thread are left out where threads
-/// are selected.
+/// Returns the request for the tables of all rules, and what they are of.
 fn request(command: &Explain, experiment: &Experiment) -> Result<(Vec<Need>, Request), Failure> {
     let selection = crate::selection::Selection::new(&command.input, None)?.of_tables(None);
-    let any_thread = selection.is_of_all();
     let report = |&(name, _): &Need| hodo_engine::report(name).expect("rules name reports");
-    let mut needs = needs();
-    needs.retain(|need| any_thread || report(need).description().takes.threads);
+    let needs = needs();
     let reports = needs.iter().map(report).collect();
     let parameters = Parameters { selection, ..Parameters::default() };
     let mut request = input::request(&command.input, None, reports, parameters, experiment)?;
@@ -103,13 +101,16 @@ fn causes(
         // Several functions of that name: the tables do not say which one it is.
         let function = experiment.with(|traces| {
             let flow = only(traces).ok()?;
-            latency::function(flow, name).or_else(|_| latency::function(flow, &format!("{name}@{module}"))).ok()
+            latency::function(flow, name)
+                .or_else(|_| latency::function(flow, &format!("{name}@{module}")))
+                .ok()
         });
         let Some(function) = function else { continue };
         let Some(intervals) = executions(command, experiment, request, function)? else { return Ok(None) };
         found.push((name, intervals));
     }
-    let compared: Vec<_> = found.iter().filter_map(|(name, intervals)| Some((*name, sides(intervals)?))).collect();
+    let compared: Vec<_> =
+        found.iter().filter_map(|(name, intervals)| Some((*name, sides(intervals)?))).collect();
     let asked: Vec<&Interval> = compared.iter().flat_map(|(_, sides)| sides.iter().copied()).collect();
     let Some(trees) = trees(&command.input, experiment, request, &asked)? else { return Ok(None) };
     let mut trees = trees.into_iter();
@@ -142,7 +143,8 @@ fn executions(
 
 /// Returns a typical execution, then the slowest ones.
 fn sides(intervals: &[Interval]) -> Option<Vec<&Interval>> {
-    let mut order: Vec<&Interval> = intervals.iter().filter(|interval| interval.ended.is_complete()).collect();
+    let mut order: Vec<&Interval> =
+        intervals.iter().filter(|interval| interval.ended.is_complete()).collect();
     order.sort_by_key(|interval| Reverse((interval.instructions, interval.time)));
     Some([latency::typical(&order)?].into_iter().chain(latency::slowest(&order)).collect())
 }

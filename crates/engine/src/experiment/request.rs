@@ -83,7 +83,8 @@ pub struct Times {
 pub struct Request {
     /// The reports. One may occur several times, with different [`views`](Request::views).
     pub reports: Vec<&'static dyn AnyReport>,
-    /// The view of each report; empty: all have the view of the selection.
+    /// The view of each report; empty: all have the view of the selection. Where it is given, reports of no thread ignore
+    /// a selection of threads.
     pub views: Vec<&'static str>,
     /// The parameters of all reports.
     pub parameters: Parameters,
@@ -214,7 +215,7 @@ impl Request {
         for about in self.reports.iter().map(|report| report.description()) {
             let (name, takes) = (about.name, about.takes);
             let wrong = match () {
-                () if !any_thread && !takes.threads => {
+                () if !any_thread && !takes.threads && self.views.is_empty() => {
                     format!("--tid, --pid and --comm choose threads, and `{name}` is of no thread")
                 }
                 () if !selection.cpus.is_empty() && !takes.cpus => {

@@ -256,12 +256,7 @@ impl<'t, 'f> Plan<'t, 'f> {
 }
 
 /// Makes the tables of a complete result, on `threads` threads.
-pub(super) fn finish(
-    traces: &Traces<'_>,
-    state: State,
-    analyses: &Analyses,
-    threads: usize,
-) -> Outcome {
+pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, threads: usize) -> Outcome {
     let mut tables = Vec::new();
     let several = traces.flows.len() > 1;
     for ((name, trace), partials) in traces.flows.iter().zip(state.flows) {
@@ -286,11 +281,7 @@ pub(super) fn finish(
 }
 
 /// Makes the tables of counts and events.
-pub(super) fn finish_events(
-    state: State,
-    analyses: &Analyses,
-    threads: usize,
-) -> Outcome {
+pub(super) fn finish_events(state: State, analyses: &Analyses, threads: usize) -> Outcome {
     let nobody = Threads::default();
     let count = |(asked, (partial, losses)): (&Asked, (AnyPartial, Losses))| {
         let whole = FinishContext::without_events(&asked.selection, &nobody, &NoSources);

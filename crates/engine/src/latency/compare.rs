@@ -193,7 +193,13 @@ impl Compared {
             row.extend([cause.total.into(), cause.path.join(" → ").as_str().into()]);
             row
         };
-        Table::new("causes", Shape::Counters, summary, columns, self.causes.iter().map(row).collect::<Vec<_>>())
+        Table::new(
+            "causes",
+            Shape::Counters,
+            summary,
+            columns,
+            self.causes.iter().map(row).collect::<Vec<_>>(),
+        )
     }
 }
 

@@ -1,9 +1,12 @@
 //! Functions with heavy tails: few executions take much longer than a typical one.
+//!
+//! The executions of a recursive function contain one another, so that their lengths differ by design. Such functions are
+//! left out: all of their executions together have more instructions than the function and what it calls.
 
 use hodo_model::{Table, Value};
 
 use crate::{
-    Evidence, Finding, Row, Rule,
+    Evidence, Finding, Need, Row, Rule,
     text::{count, percent, share},
 };
 
@@ -18,21 +21,31 @@ const MOST: usize = 3;
 /// Causes named at most, and the share of all extra instructions below which a cause is not named.
 const CAUSES: (usize, f64) = (3, 0.1);
 
+const EXECUTIONS: Need = ("latency", "histogram");
+const FUNCTIONS: Need = ("functions", "");
+
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
     help: "functions executed at least 100 times whose slowest 1 % costs more than 1 % of the run, the longest over 8 medians",
-    needs: &[("latency", "histogram")],
+    needs: &[EXECUTIONS, FUNCTIONS],
     find,
 };
 
 /// Returns the rows of functions with heavy tails, the heaviest first.
 pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Row<'a>> {
-    let mut heavy: Vec<Row<'a>> = evidence.rows(("latency", "histogram"));
+    let mut heavy: Vec<Row<'a>> = evidence.rows(EXECUTIONS);
     heavy.retain(|row| {
         let (typical, longest) = (row.integer("instructions_p50"), row.integer("instructions_max"));
         let is_long = typical > 0 && longest / TIMES > typical;
         row.integer("count") >= FEWEST && is_long && row.real("tail_share") > THRESHOLD
     });
+    let functions = evidence.rows(FUNCTIONS);
+    let is_recursive = |row: &Row<'_>| {
+        let names = |row: &Row<'_>| (row.text("function").to_owned(), row.text("module").to_owned());
+        let own = functions.iter().find(|function| names(function) == names(row));
+        own.is_some_and(|own| row.integer("instructions_total") > own.integer("total_instructions"))
+    };
+    heavy.retain(|row| !is_recursive(row));
     heavy.sort_by(|one, other| other.real("tail_share").total_cmp(&one.real("tail_share")));
     heavy.truncate(MOST);
     heavy
@@ -101,7 +114,11 @@ fn sentence(causes: &Table) -> String {
             true => format!("{} of them in {path}", range("there_")),
             false => format!("{} of them in its own code", range("self_")),
         };
-        format!("{} ran {} more instructions than the median, {place}", count(row.integer("executions")), range(""))
+        format!(
+            "{} ran {} more instructions than the median, {place}",
+            count(row.integer("executions")),
+            range("")
+        )
     };
     let named: Vec<String> = named.map(cause).collect();
     if named.is_empty() { String::new() } else { format!(" Of the slowest 1 %, {}.", named.join("; ")) }

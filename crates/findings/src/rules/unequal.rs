@@ -80,9 +80,9 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
                     rule: RULE.name,
                     weight,
                     sentence: format!(
-                        "Threads have unequal shares: {} of the {} that process {} started does {} of their work, {}, {:.2} \
-                         times the mean of {} (threshold {TIMES}). With equal shares it would do {} less, {} of the run \
-                         (threshold {}).",
+                        "Threads have unequal shares: thread {}, one of {} that process {} started, does {} of their work: \
+                         {}, {:.2} times the mean of {} (threshold {TIMES}). With equal shares it would do {} less, {} of the \
+                         run (threshold {}).",
                         pool.tid,
                         count(pool.threads as u64),
                         pool.pid,
