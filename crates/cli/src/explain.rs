@@ -8,7 +8,7 @@ use std::{
 };
 
 use hodo_engine::{
-    Experiment, Needs, Request,
+    Experiment, Needs, Request, Traces,
     latency::{self, CallTree, Interval},
 };
 use hodo_findings::{CAUSES, Evidence, Finding, Need, RULES, findings, needs, questions, table};
@@ -98,13 +98,9 @@ fn causes(
     }
     let mut found: Vec<(&str, Vec<Interval>)> = Vec::new();
     for (name, module) in &questions {
-        // Several functions of that name: the tables do not say which one it is.
-        let function = experiment.with(|traces| {
-            let flow = only(traces).ok()?;
-            latency::function(flow, name)
-                .or_else(|_| latency::function(flow, &format!("{name}@{module}")))
-                .ok()
-        });
+        // Of several recordings, or of several functions with that name in one file, no tables of causes are made.
+        let named = |traces: &Traces<'_>| latency::function(only(traces).ok()?, &format!("{name}@{module}")).ok();
+        let function = experiment.with(named);
         let Some(function) = function else { continue };
         let Some(intervals) = executions(command, experiment, request, function)? else { return Ok(None) };
         found.push((name, intervals));
@@ -129,7 +125,8 @@ fn executions(
     request: &Request,
     function: FunctionId,
 ) -> Result<Option<Vec<Interval>>, Failure> {
-    let selection = Selection { view: "executions".to_owned(), ..request.parameters.selection.clone() };
+    // Threads were selected when the recording was opened.
+    let selection = Selection { view: "executions".to_owned(), ..Selection::default() };
     let intervals = Some(Intervals::Function(function));
     let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
     let reports = hodo_engine::report("latency").into_iter().collect();
@@ -173,10 +170,11 @@ fn text(found: &[Finding], tables: usize, command: &Explain) -> String {
     text
 }
 
-/// Breaks text into lines of at most `width` characters, between words.
+/// Breaks text into lines of at most `width` characters, between words and not before `%`.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
+    const NO_BREAK: &str = "\u{a0}%";
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in text.replace(" %", NO_BREAK).split(' ') {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
@@ -185,5 +183,5 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
             _ => lines.push(word.to_owned()),
         }
     }
-    lines
+    lines.iter().map(|line| line.replace(NO_BREAK, " %")).collect()
 }

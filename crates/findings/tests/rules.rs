@@ -194,7 +194,7 @@ fn tails_are_heavy_long_and_of_many() {
     let rules =
         |count, max, share| found(&[(("latency", "histogram"), &executions(count, max, share, 2_000))]);
     let [finding] = &rules(100, 88, 0.011)[..] else { panic!("one finding") };
-    assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>'");
+    assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>@program'");
     assert!(finding.sentence.contains("88 instructions, 8 times the median of 10"), "{}", finding.sentence);
     assert_eq!(rules(99, 88, 0.011), []);
     assert_eq!(rules(100, 87, 0.011), []);

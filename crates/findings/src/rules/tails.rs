@@ -88,7 +88,7 @@ fn finding(row: &Row<'_>, causes: Option<&Table>) -> Finding {
             percent(THRESHOLD),
             causes.map(sentence).unwrap_or_default(),
         ),
-        command: format!("latency --compare --function {}", quoted(row.text("function"))),
+        command: format!("latency --compare --function {}", quoted(&place(row.text("function"), row.text("module")))),
     }
 }
 
@@ -122,6 +122,11 @@ fn sentence(causes: &Table) -> String {
     };
     let named: Vec<String> = named.map(cause).collect();
     if named.is_empty() { String::new() } else { format!(" Of the slowest 1 %, {}.", named.join("; ")) }
+}
+
+/// Returns a function's name for the command line: several files may have one of that name.
+fn place(function: &str, module: &str) -> String {
+    if module.is_empty() { function.to_owned() } else { format!("{function}@{module}") }
 }
 
 /// Quotes a name for a shell, if needed.
