@@ -13,6 +13,7 @@ pub mod cpu;
 pub mod io;
 pub mod irq;
 pub mod latency;
+pub mod locks;
 pub mod lost;
 pub mod memory;
 pub mod mnemonics;
@@ -25,6 +26,7 @@ pub mod sched;
 pub mod signals;
 pub mod states;
 pub mod syscalls;
+pub mod threads;
 pub mod wakers;
 
 mod bins;
@@ -56,6 +58,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
     visitor.visit(&mnemonics::MNEMONICS);
+    visitor.visit(&threads::ThreadsReport);
     visitor.visit(&latency::LatencyReport);
     visitor.visit(&count::CountReport);
     visitor.visit(&periods::PeriodsReport);
@@ -73,4 +76,5 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&memory::MEMORY);
     visitor.visit(&net::NETWORK);
     visitor.visit(&wakers::WakersReport);
+    visitor.visit(&locks::LOCKS);
 }

@@ -226,6 +226,57 @@ impl Sums for SettlingRows<EndedCall> {
     }
 }
 
+/// A `futex` call that waited for a lock, or released one to another thread.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct FutexCall {
+    /// The address of the lock in its process.
+    pub(crate) address: u64,
+    pub(crate) waits: bool,
+    pub(crate) begin: Nanos,
+    pub(crate) end: Nanos,
+    pub(crate) thread: Thread,
+}
+
+/// The address and the operation of a `futex` call; none of other calls.
+impl Arguments for Option<(u64, i64)> {
+    #[inline]
+    fn of(event: &KernelEvent<'_>) -> Self {
+        Some((event.integer(field::entry::LOCK)? as u64, event.integer(field::entry::COMMAND)?))
+    }
+}
+
+/// Whether a `futex` operation waits or wakes; none of others. Source: futex(2).
+fn waits(operation: i64) -> Option<bool> {
+    // Without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
+    match operation & 0x7f {
+        // WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2
+        0 | 6 | 9 | 13 => Some(true),
+        // WAKE, WAKE_OP, UNLOCK_PI, WAKE_BITSET
+        1 | 5 | 7 | 10 => Some(false),
+        _ => None,
+    }
+}
+
+/// Waits that succeeded, and calls that woke a thread.
+impl Sums for Vec<FutexCall> {
+    type Arguments = Option<(u64, i64)>;
+
+    #[inline]
+    fn see(&mut self, _: u64, entry: Entry<Self::Arguments>, exit: Exit) {
+        let Some((address, operation)) = entry.arguments else { return };
+        let Some(waits) = waits(operation) else { return };
+        // UNLOCK_PI returns 0 when it has handed the lock over, the others how many threads they woke.
+        let is_zero = waits || operation & 0x7f == 7;
+        if (exit.result == 0) == is_zero && !is_error(exit.result) {
+            self.push(FutexCall { address, waits, begin: entry.time, end: exit.time, thread: exit.thread });
+        }
+    }
+
+    fn add(&mut self, later: Self, threads: &Threads) {
+        self.extend(later.into_iter().map(|call| FutexCall { thread: threads.known(call.thread), ..call }));
+    }
+}
+
 /// Durations and results of calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OfName {

@@ -1,21 +1,26 @@
 //! `hodo explain`.
 
 use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
     io::{self, Write},
     process::ExitCode,
 };
 
-use hodo_engine::{Experiment, Needs, Request};
-use hodo_findings::{Evidence, Finding, Need, RULES, findings, needs, table};
-use hodo_model::{Parameters, Selection, Table};
+use hodo_engine::{
+    Experiment, Needs, Request, Traces,
+    latency::{self, CallTree, Interval},
+};
+use hodo_findings::{CAUSES, Evidence, Finding, Need, RULES, findings, needs, questions, table};
+use hodo_model::{FunctionId, Intervals, Parameters, Selection, Table};
 
 use crate::{
     arguments::Explain,
     failure::{Failure, INTERRUPTED, written},
     input,
+    latency::{question::only, trees},
     output::{self, Destination},
     progress::Progress,
-    report,
 };
 
 /// Width of text, in columns.
@@ -29,23 +34,17 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
-    let requests = requests(command, &experiment)?;
-    let work = requests.iter().map(|(_, request)| experiment.work(request)).sum();
-    let progress = Progress::new(work, command.input.quiet);
-    let (mut tables, mut before, mut lossless): (Vec<(Need, Table)>, u64, bool) = (Vec::new(), 0, true);
-    for (of, request) in &requests {
-        // A report that the input can't provide yields no findings.
-        let Ok(outcome) = experiment.run(request, &mut |done| progress.set(before + done)) else { continue };
-        before += experiment.work(request);
-        lossless &= outcome.is_lossless();
-        let need = |table: &Table| of.iter().copied().find(|(report, _)| *report == table.name());
-        tables.extend(outcome.tables.into_iter().filter_map(|table| Some((need(&table)?, table))));
-    }
+    let (needs, request) = request(command, &experiment)?;
+    let progress = Progress::new(experiment.work(&request), command.input.quiet);
+    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
     progress.finish();
-    if progress.is_interrupted() {
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    let found = findings(&Evidence::new(tables.iter().map(|(need, table)| (*need, table)).collect()));
+    let lossless = outcome.is_lossless();
+    let mut tables = by_need(outcome.tables, &needs);
+    let causes =
+        if progress.is_interrupted() { None } else { causes(command, &experiment, &request, &tables)? };
+    let Some(causes) = causes else { return Ok(ExitCode::from(INTERRUPTED)) };
+    tables.extend(causes.into_iter().map(|table| (CAUSES, table)));
+    let found = findings(&evidence(&tables));
     if command.output.format == "text" {
         let mut out = Destination::open(command.output.output.as_deref())?;
         written(out.write_all(text(&found, tables.len(), command).as_bytes()))?;
@@ -56,24 +55,96 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
 }
 
-/// Returns the requests for the tables of all rules: one for all reports with their default view, and one per other
-/// view.
-fn requests(command: &Explain, experiment: &Experiment) -> Result<Vec<(Vec<Need>, Request)>, Failure> {
-    let usual = |(name, view): &Need| {
-        let views = report::list().find(|(own, ..)| own == name).map_or(&[][..], |(.., views)| views);
-        views.first().copied().unwrap_or_default() == *view
+/// Returns the request for the tables of all rules, and what they are of.
+fn request(command: &Explain, experiment: &Experiment) -> Result<(Vec<Need>, Request), Failure> {
+    let selection = crate::selection::Selection::new(&command.input, None)?.of_tables(None);
+    let report = |&(name, _): &Need| hodo_engine::report(name).expect("rules name reports");
+    let needs = needs();
+    let reports = needs.iter().map(report).collect();
+    let parameters = Parameters { selection, ..Parameters::default() };
+    let mut request = input::request(&command.input, None, reports, parameters, experiment)?;
+    request.views = needs.iter().map(|(_, view)| *view).collect();
+    Ok((needs, request))
+}
+
+/// Says of each table what it is of. Tables of one report come in the order of its views, for each trace.
+fn by_need(tables: Vec<Table>, needs: &[Need]) -> Vec<(Need, Table)> {
+    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let need = |table: Table| {
+        let name = table.name();
+        let views: Vec<Need> = needs.iter().copied().filter(|(report, _)| *report == name).collect();
+        let count = counts.entry(views.first()?.0).or_default();
+        *count += 1;
+        Some((views[(*count - 1) % views.len()], table))
     };
-    let (together, apart): (Vec<Need>, Vec<Need>) = needs().into_iter().partition(usual);
-    let apart = apart.into_iter().map(|need| (need.1, vec![need]));
-    let groups = [("", together)].into_iter().chain(apart);
-    let request = |(view, needs): (&str, Vec<Need>)| {
-        let names: Vec<String> = needs.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let selection = Selection { view: view.to_owned(), ..Selection::default() };
-        let parameters = Parameters { selection, ..Parameters::default() };
-        let request = input::request(&command.input, None, report::named(&names), parameters, experiment)?;
-        Ok((needs, request))
+    tables.into_iter().filter_map(need).collect()
+}
+
+fn evidence(tables: &[(Need, Table)]) -> Evidence<'_> {
+    Evidence::new(tables.iter().map(|(need, table)| (*need, table)).collect())
+}
+
+/// Compares the slowest executions of functions with heavy tails with a typical one; returns a table of causes for each
+/// function. `None` if interrupted. Only of whole recordings of control flow: of parts executions have no numbers.
+fn causes(
+    command: &Explain,
+    experiment: &Experiment,
+    request: &Request,
+    tables: &[(Need, Table)],
+) -> Result<Option<Vec<Table>>, Failure> {
+    let questions = questions(&evidence(tables));
+    if questions.is_empty() || command.input.time.is_some() || command.input.call.is_some() {
+        return Ok(Some(Vec::new()));
+    }
+    let mut found: Vec<(&str, Vec<Interval>)> = Vec::new();
+    for (name, module) in &questions {
+        // Of several recordings, or of several functions with that name in one file, no tables of causes are made.
+        let named =
+            |traces: &Traces<'_>| latency::function(only(traces).ok()?, &format!("{name}@{module}")).ok();
+        let function = experiment.with(named);
+        let Some(function) = function else { continue };
+        let Some(intervals) = executions(command, experiment, request, function)? else { return Ok(None) };
+        found.push((name, intervals));
+    }
+    let compared: Vec<_> =
+        found.iter().filter_map(|(name, intervals)| Some((*name, sides(intervals)?))).collect();
+    let asked: Vec<&Interval> = compared.iter().flat_map(|(_, sides)| sides.iter().copied()).collect();
+    let Some(trees) = trees(&command.input, experiment, request, &asked)? else { return Ok(None) };
+    let mut trees = trees.into_iter();
+    let table = |(name, sides): &(&str, Vec<&Interval>)| {
+        let trees: Vec<CallTree> = trees.by_ref().take(sides.len()).collect();
+        let (typical, slow) = trees.split_first()?;
+        Some(latency::compare(typical, slow).causes_table(vec![("function", (*name).into())]))
     };
-    groups.map(request).collect()
+    Ok(Some(compared.iter().filter_map(table).collect()))
+}
+
+/// Returns all executions of a function; `None` if interrupted.
+fn executions(
+    command: &Explain,
+    experiment: &Experiment,
+    request: &Request,
+    function: FunctionId,
+) -> Result<Option<Vec<Interval>>, Failure> {
+    // Threads were selected when the recording was opened.
+    let selection = Selection { view: "executions".to_owned(), ..Selection::default() };
+    let intervals = Some(Intervals::Function(function));
+    let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
+    let reports = hodo_engine::report("latency").into_iter().collect();
+    let request = Request { reports, views: Vec::new(), parameters, ..request.clone() };
+    let progress = Progress::new(experiment.work(&request), command.input.quiet);
+    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    let intervals = outcome.tables.first().and_then(latency::of_table).unwrap_or_default();
+    Ok((!progress.is_interrupted()).then_some(intervals))
+}
+
+/// Returns a typical execution, then the slowest ones.
+fn sides(intervals: &[Interval]) -> Option<Vec<&Interval>> {
+    let mut order: Vec<&Interval> =
+        intervals.iter().filter(|interval| interval.ended.is_complete()).collect();
+    order.sort_by_key(|interval| Reverse((interval.instructions, interval.time)));
+    Some([latency::typical(&order)?].into_iter().chain(latency::slowest(&order)).collect())
 }
 
 /// Formats the findings for people.
@@ -100,10 +171,11 @@ fn text(found: &[Finding], tables: usize, command: &Explain) -> String {
     text
 }
 
-/// Breaks text into lines of at most `width` characters, between words.
+/// Breaks text into lines of at most `width` characters, between words and not before `%`.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
+    const NO_BREAK: &str = "\u{a0}%";
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in text.replace(" %", NO_BREAK).split(' ') {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
@@ -112,5 +184,5 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
             _ => lines.push(word.to_owned()),
         }
     }
-    lines
+    lines.iter().map(|line| line.replace(NO_BREAK, " %")).collect()
 }

@@ -189,6 +189,7 @@ pub fn unopened(
     let Selection { events, condition, time, .. } = Selection::new(input, filter)?;
     Ok(Request {
         reports,
+        views: Vec::new(),
         parameters,
         events,
         condition,

@@ -215,6 +215,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             }
             Event::Disabled { from, to, .. } => self.take(FlowEvent::Leave { next: from.or(to) }),
             Event::Gap(_) => self.take(FlowEvent::Gap),
+            Event::InterruptFlag(on) => self.take(FlowEvent::Interrupts(on)),
             _ => {}
         }
     }

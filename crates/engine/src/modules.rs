@@ -324,23 +324,11 @@ impl<'f> Modules<'f> {
 
     /// Checks that some function is a root of call paths. Otherwise returns the most similar names.
     pub fn find_root(&self, root: &Root) -> Result<(), Vec<String>> {
-        const SHOWN: usize = 5;
-        let mut alike: Vec<(f64, String)> = Vec::new();
-        for module in self.symbols.modules() {
-            for index in 1..module.function_count() {
-                let name = module.function(index).name();
-                if root.is(&name, base_name(module.name())) {
-                    return Ok(());
-                }
-                let likeness = strsim::jaro_winkler(&name, root.name());
-                if likeness > 0.8 {
-                    alike.push((likeness, name.into_owned()));
-                }
-            }
-        }
-        alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        alike.dedup();
-        Err(alike.into_iter().take(SHOWN).map(|(_, name)| name).collect())
+        let is_there = self.symbols.modules().iter().any(|module| {
+            let is_root = |index| root.is(&module.function(index).name(), base_name(module.name()));
+            (1..module.function_count()).any(is_root)
+        });
+        if is_there { Ok(()) } else { Err(self.functions_near(root.name())) }
     }
 
     /// Returns the functions whose name, demangled or as in the file, matches a pattern in which `*` matches any text.

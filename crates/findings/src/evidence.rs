@@ -4,6 +4,9 @@ use hodo_model::{Table, Value};
 
 use crate::Need;
 
+/// The name of tables that say why executions of functions were slow.
+pub const CAUSES: Need = ("causes", "");
+
 /// Tables of reports, as evidence for findings.
 #[derive(Debug)]
 pub struct Evidence<'a> {
@@ -35,12 +38,22 @@ impl<'a> Evidence<'a> {
 
     /// Returns the rows of a report's tables.
     pub fn rows(&self, need: Need) -> Vec<Row<'a>> {
-        let of = |table: &'a Table| table.rows().into_iter().map(move |cells| Row { table, cells });
-        self.tables(need).flat_map(of).collect()
+        self.tables(need).flat_map(Row::all).collect()
+    }
+
+    /// Returns the tables that say why executions of functions were slow, from [`crate::questions`]. The summary names
+    /// the function.
+    pub fn causes(&self) -> impl Iterator<Item = &'a Table> {
+        self.tables(CAUSES)
     }
 }
 
-impl Row<'_> {
+impl<'a> Row<'a> {
+    /// Returns the rows of a table.
+    pub(crate) fn all(table: &'a Table) -> Vec<Row<'a>> {
+        table.rows().into_iter().map(|cells| Row { table, cells }).collect()
+    }
+
     fn cell(&self, column: &str) -> Option<&Value> {
         let place = self.table.columns().iter().position(|known| known.name == column)?;
         self.cells.get(place)

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! reports named by RULES ──Experiment::run──► tables ──Evidence──► each Rule ──► Finding… ──by weight──► `hodo explain`
+//!                                               │                  ▲
+//!                                               └─► questions: why are these functions slow? ──► tables of causes
 //! ```
 //!
 //! A rule never guesses: each number of a finding is in a table, and each finding states the threshold that it
@@ -11,7 +13,7 @@ mod evidence;
 mod rules;
 mod text;
 
-pub use evidence::{Evidence, Row};
+pub use evidence::{CAUSES, Evidence, Row};
 
 use hodo_model::{Column, Shape, Table, Unit};
 
@@ -35,6 +37,7 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     rules::lost::RULE,
     rules::tails::RULE,
+    rules::unequal::RULE,
     rules::contention::RULE,
     rules::migrations::RULE,
     rules::waits::LOCKS,
@@ -64,6 +67,13 @@ pub fn needs() -> Vec<Need> {
     needs.sort_unstable();
     needs.dedup();
     needs
+}
+
+/// Returns the functions whose slow executions are worth a comparison with typical ones, by name and module. Its tables
+/// of causes, with the function's name as `function` in their summary, are further evidence ([`CAUSES`]).
+pub fn questions(evidence: &Evidence<'_>) -> Vec<(String, String)> {
+    let names = |row: &Row<'_>| (row.text("function").to_owned(), row.text("module").to_owned());
+    rules::tails::heavy(evidence).iter().map(names).collect()
 }
 
 /// Returns the findings of all rules, worst first.

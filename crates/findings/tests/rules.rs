@@ -1,6 +1,6 @@
 //! Each rule, on a table that passes its threshold and on one that does not.
 
-use hodo_findings::{Evidence, Finding, Need, RULES, findings, needs, table};
+use hodo_findings::{CAUSES, Evidence, Finding, Need, RULES, findings, needs, questions, table};
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
 const SECOND: u64 = 1_000_000_000;
@@ -80,6 +80,34 @@ fn waits_count_for_threads_that_work() {
     assert_eq!(rules("interruptible", "nanosleep", SECOND / 5, works), [] as [&str; 0], "it asked to sleep");
     assert_eq!(rules("uninterruptible", "read", SECOND / 5, works), ["disk-wait"]);
     assert_eq!(rules("interruptible", "futex", SECOND / 5, SECOND / 1000), [] as [&str; 0], "an idle daemon");
+    assert_eq!(
+        rules("uninterruptible", "sched_setaffinity", SECOND / 5, works),
+        [] as [&str; 0],
+        "no device"
+    );
+    assert_eq!(rules("uninterruptible", "", SECOND / 5, works), ["disk-wait"], "a page fault");
+}
+
+#[test]
+fn waits_name_the_lock_its_holder_and_the_device() {
+    let sentence = |tables: &[Table; 2], more: (Need, &Table)| {
+        let found = found(&[(("states", "thread"), &tables[0]), (("states", "wait"), &tables[1]), more]);
+        let [finding] = &found[..] else { panic!("one finding") };
+        finding.sentence.clone()
+    };
+    let row: [Value; 5] = ["0x7f10".into(), 400u64.into(), "db".into(), 8u64.into(), 300u64.into()];
+    let locks = made("locks", &[], &["lock", "total_ns", "holder", "holder_tid", "holder_ns"], &[&row]);
+    let told =
+        sentence(&waits("interruptible", "futex", SECOND / 5, SECOND / 10), (("locks", "lock"), &locks));
+    assert!(
+        told.contains("the lock at 0x7f10: 400 ns together, in 75 % of it db (8) was the next"),
+        "{told}"
+    );
+    let row: [Value; 5] = ["sda".into(), "read".into(), 900u64.into(), 3u64.into(), 300u64.into()];
+    let devices = made("io", &[], &["device", "operation", "total_ns", "count", "average_ns"], &[&row]);
+    let told =
+        sentence(&waits("uninterruptible", "read", SECOND / 5, SECOND / 10), (("io", "device"), &devices));
+    assert!(told.ends_with("Device sda took 900 ns for 3 requests (read), 300 ns on average."), "{told}");
 }
 
 #[test]
@@ -119,6 +147,9 @@ fn interrupts_storm_by_time_or_rate() {
     assert_eq!(rules(1, SECOND / 10), ["interrupt-storm"]);
     assert_eq!(rules(20_001, 1), ["interrupt-storm"]);
     assert_eq!(rules(20_000, SECOND / 20), [] as [&str; 0]);
+    let raised: [Value; 4] = ["raise".into(), "TIMER".into(), 1u64.into(), SECOND.into()];
+    let raised = made("irq", &[], &["kind", "name", "count", "total_ns"], &[&raised]);
+    assert_eq!(self::rules(&[(("irq", "handler"), &raised)]), [] as [&str; 0], "it waits to run");
     let off = |max: u64| {
         let row: [Value; 2] = [0u64.into(), max.into()];
         made("irqoff", &[("total_ns", max)], &["cpu", "max_ns"], &[&row])
@@ -142,26 +173,90 @@ fn exceptions_and_gaps_of_control_flow() {
     assert_eq!(of(51, 2), ["exceptions", "lost"], "the worse one first");
 }
 
+/// Executions of a function: how many, the longest, the tail's share of the run, and all of their instructions.
+fn executions(count: u64, max: u64, share: f64, total: u64) -> Table {
+    let columns = vec![
+        Column::name("function"),
+        Column::name("module"),
+        Column::integer("count", Unit::Count),
+        Column::real("tail_share", Unit::Share),
+        Column::integer("instructions_p50", Unit::Count),
+        Column::integer("instructions_max", Unit::Count),
+        Column::integer("instructions_total", Unit::Count),
+    ];
+    let names: [Value; 2] = ["serve<'a>".into(), "program".into()];
+    let numbers: [Value; 5] = [count.into(), share.into(), 10u64.into(), max.into(), total.into()];
+    Table::new("latency", Shape::Counters, Vec::new(), columns, [[&names[..], &numbers].concat()])
+}
+
 #[test]
 fn tails_are_heavy_long_and_of_many() {
-    let rules = |count: u64, max: u64, share: f64| {
-        let columns = vec![
-            Column::name("function"),
-            Column::integer("count", Unit::Count),
-            Column::real("tail_share", Unit::Share),
-            Column::integer("instructions_p50", Unit::Count),
-            Column::integer("instructions_max", Unit::Count),
-        ];
-        let row: Vec<Value> = vec!["serve<'a>".into(), count.into(), share.into(), 10u64.into(), max.into()];
-        let table = Table::new("latency", Shape::Counters, Vec::new(), columns, [row]);
-        found(&[(("latency", "histogram"), &table)])
-    };
-    let [finding] = &rules(100, 88, 0.021)[..] else { panic!("one finding") };
-    assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>'");
+    let rules =
+        |count, max, share| found(&[(("latency", "histogram"), &executions(count, max, share, 2_000))]);
+    let [finding] = &rules(100, 88, 0.011)[..] else { panic!("one finding") };
+    assert_eq!(finding.command, r"latency --compare --function 'serve<'\''a>@program'");
     assert!(finding.sentence.contains("88 instructions, 8 times the median of 10"), "{}", finding.sentence);
-    assert_eq!(rules(99, 88, 0.021), []);
-    assert_eq!(rules(100, 87, 0.021), []);
-    assert_eq!(rules(100, 88, 0.02), []);
+    assert_eq!(rules(99, 88, 0.011), []);
+    assert_eq!(rules(100, 87, 0.011), []);
+    assert_eq!(rules(100, 88, 0.01), []);
+}
+
+#[test]
+fn recursive_functions_have_no_tail() {
+    let latency = executions(100, 88, 0.5, 2_000);
+    let rules = |total: u64| {
+        let row: [Value; 3] = ["serve<'a>".into(), "program".into(), total.into()];
+        let functions = made("functions", &[], &["function", "module", "total_instructions"], &[&row]);
+        rules(&[(("latency", "histogram"), &latency), (("functions", ""), &functions)])
+    };
+    assert_eq!(rules(2_000), ["heavy-tail"]);
+    assert_eq!(rules(1_999), [] as [&str; 0], "executions contain one another");
+}
+
+#[test]
+fn causes_of_a_tail_are_named_with_what_ran_more() {
+    let latency = executions(100, 88, 0.5, 2_000);
+    let evidence = Evidence::new(vec![(("latency", "histogram"), &latency)]);
+    assert_eq!(questions(&evidence), [("serve<'a>".to_owned(), "program".to_owned())]);
+    let names =
+        ["extra_", "extra_there_", "extra_self_"].map(|name| [format!("{name}min"), format!("{name}max")]);
+    let mut columns = vec![Column::integer("executions", Unit::Count)];
+    columns.extend(names.concat().into_iter().map(|name| Column::integer(name.leak(), Unit::Count)));
+    columns.extend([Column::integer("extra_total", Unit::Count), Column::text("path")]);
+    let row = |numbers: [u64; 8], path: &str| -> Vec<Value> {
+        numbers.into_iter().map(Value::from).chain([path.into()]).collect()
+    };
+    let rows = [
+        row([7, 40, 60, 30, 50, 1, 2, 350], "serve<'a> → grow"),
+        row([6, 8, 8, 8, 8, 8, 8, 48], "serve<'a>"),
+        row([1, 2, 2, 2, 2, 2, 2, 2], "serve<'a> → rare"),
+    ];
+    let summary = vec![("function", "serve<'a>".into())];
+    let causes = Table::new("causes", Shape::Counters, summary, columns, rows);
+    let [finding] = &found(&[(("latency", "histogram"), &latency), (CAUSES, &causes)])[..] else {
+        panic!("one finding")
+    };
+    let expected = "Of the slowest 1 %, 7 ran 40 to 60 more instructions than the median, 30 to 50 of them in serve<'a> → \
+                    grow; 6 ran 8 more instructions than the median, 8 of them in its own code.";
+    assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
+}
+
+#[test]
+fn threads_of_a_pool_are_compared_with_their_mean() {
+    let rules = |shares: &[u64], whole: u64| {
+        let main: [Value; 3] = [9u64.into(), 9u64.into(), (whole - shares.iter().sum::<u64>()).into()];
+        let workers = (10u64..).zip(shares).map(|(tid, &share)| [9u64.into(), tid.into(), share.into()]);
+        let rows: Vec<[Value; 3]> = [main].into_iter().chain(workers).collect();
+        let rows: Vec<&[Value]> = rows.iter().map(<[Value; 3]>::as_slice).collect();
+        let threads = made("threads", &[("instructions", whole)], &["pid", "tid", "instructions"], &rows);
+        found(&[(("threads", ""), &threads)])
+    };
+    let [finding] = &rules(&[151, 75, 74], 600)[..] else { panic!("one finding") };
+    assert_eq!((finding.rule, finding.command.as_str()), ("unequal-threads", "report threads --pid 9"));
+    assert!(finding.sentence.contains("thread 10, one of 3 that process 9 started"), "{}", finding.sentence);
+    assert_eq!(rules(&[150, 75, 75], 600), [], "1.5 times the mean");
+    assert_eq!(rules(&[151, 75, 74], 2_000), [], "that costs little of the run");
+    assert_eq!(rules(&[200, 50], 600), [], "two are no pool");
 }
 
 #[test]

@@ -120,6 +120,9 @@ pub enum FlowEvent<'a> {
     End,
     /// Flow is missing here. The call stack is unknown after it.
     Gap,
+    /// The last instruction turned interrupts on (RFLAGS.IF) or off; only where event trace is recorded. Source: Intel
+    /// SDM vol. 3, "MODE.Exec packet".
+    Interrupts(bool),
     /// The number of the next instruction within the thread, counted from 0 over the known flow. Reported where
     /// decoding of the thread starts, if the analysis [requests it](crate::FlowInterest::Numbered).
     Number(u64),
@@ -160,6 +163,7 @@ impl FlowEvent<'_> {
             FlowEvent::Cycles(count) => FlowEvent::Cycles(count),
             FlowEvent::End => FlowEvent::End,
             FlowEvent::Gap => FlowEvent::Gap,
+            FlowEvent::Interrupts(on) => FlowEvent::Interrupts(on),
             FlowEvent::Number(number) => FlowEvent::Number(number),
             FlowEvent::Skip { instructions } => FlowEvent::Skip { instructions },
         }

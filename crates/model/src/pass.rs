@@ -182,17 +182,18 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Makes the tables of the whole trace, on `threads` threads.
+    /// Makes the tables of the whole trace, on `workers` threads; `selections` has one for each requested analysis.
     pub fn finish(
         &self,
         whole: States,
         names: &[String],
         span: (Nanos, Nanos),
-        selection: &Selection,
+        selections: &[&Selection],
         sources: &dyn Sources,
         workers: usize,
     ) -> Vec<Table> {
-        let (threads, flow_threads) = (&whole.threads, &[][..]);
+        let all = Selection::default();
+        let (threads, flow_threads, selection) = (&whole.threads, &[][..], &all);
         let of = FinishContext { names, span, selection, threads, base: None, sources, flow_threads };
         let families = self.families(whole.partials);
         let workers = workers.min(families.len());
@@ -201,7 +202,7 @@ impl<'a> Pass<'a> {
         let tables = Mutex::new(BTreeMap::new());
         let work = || {
             while let Some(family) = next() {
-                let made = self.finish_family(family, &of);
+                let made = self.finish_family(family, selections, &of);
                 tables.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
             }
         };
@@ -236,12 +237,14 @@ impl<'a> Pass<'a> {
     fn finish_family(
         &self,
         mut family: Vec<(usize, AnyPartial)>,
+        selections: &[&Selection],
         of: &FinishContext<'_>,
     ) -> Vec<(usize, Table)> {
         let base = family.pop();
         let finish = |(place, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
             let table = |analysis: &&dyn AnyAnalysis| {
-                analysis.finish(vec![partial], &FinishContext { base, ..of.clone() })
+                let selection = selections[place];
+                analysis.finish(vec![partial], &FinishContext { base, selection, ..of.clone() })
             };
             Some((place, self.analyses[..self.asked].get(place).map(table)?))
         };

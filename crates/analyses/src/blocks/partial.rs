@@ -223,7 +223,7 @@ impl Partial {
                 self.cycles.ran(UNSELECTED, instructions);
                 self.lose();
             }
-            FlowEvent::Number(_) => {}
+            FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
                 if self.clock.tell(clock.0) {

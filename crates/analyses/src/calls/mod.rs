@@ -219,7 +219,7 @@ impl Part {
             FlowEvent::Time(clock) => self.time(Some(clock)),
             FlowEvent::End => self.time(None),
             FlowEvent::Gap => self.forget(true),
-            FlowEvent::Number(_) | FlowEvent::Cycles(_) => {}
+            FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 if self.edge != Edge::Gap {
                     self.forget(false);

@@ -211,7 +211,7 @@ impl Partial {
                 clocks.fold(seen, |reading| self.tell(reading));
                 self.clocks = clocks;
             }
-            FlowEvent::Number(_) => {}
+            FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
             _ => self.edge = self.edge.then(Edge::of(seen)),
         }
     }

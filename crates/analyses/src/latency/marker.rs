@@ -170,26 +170,12 @@ fn nearest(name: &str) -> Vec<String> {
 /// length.
 pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(1);
-    let near = |known: String| Some((distance(name, &known), known)).filter(|(far, _)| *far <= limit);
+    let near =
+        |known: String| Some((strsim::levenshtein(name, &known), known)).filter(|(far, _)| *far <= limit);
     let mut near: Vec<_> = all.filter_map(near).collect();
     near.sort();
     near.dedup();
     near.into_iter().take(most).map(|(_, known)| known).collect()
-}
-
-/// Returns the Levenshtein distance.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for column in 0..other.len() {
-            let changed = diagonal + usize::from(letter != other[column]);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

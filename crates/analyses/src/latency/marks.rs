@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     Ended,
     mark::{Clocks, Mark, Of, Reading},
-    matcher::{Cache, FROM, Kinds, Matcher, TO},
+    matcher::{Cache, FROM, Kinds, Matcher, POPF, TO},
 };
 
 /// Control flow is missing here.
-const GAP: Kinds = 4;
+const GAP: Kinds = 1 << 4;
+/// The trace says that interrupts are on from here, or off.
+const ON: Kinds = 1 << 5;
+const OFF: Kinds = 1 << 6;
 
 /// A marker that was reached.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -75,6 +78,8 @@ impl Partial {
                 self.clocks.instructions += instructions;
             }
             FlowEvent::Gap => self.gap(),
+            FlowEvent::Interrupts(true) => self.hit(ON, self.clocks.mark()),
+            FlowEvent::Interrupts(false) => self.hit(OFF, self.clocks.mark()),
             FlowEvent::Skip { instructions } => {
                 self.gap();
                 self.clocks.instructions += instructions;
@@ -185,10 +190,20 @@ impl Partial {
         self
     }
 
-    /// Returns the intervals between the markers of a whole thread.
-    pub(super) fn close(self, nesting: Nesting) -> Between {
+    /// Returns whether the trace says when interrupts are turned on and off.
+    pub(super) fn has_interrupts(&self) -> bool {
+        self.hits.iter().any(|hit| hit.kinds & (ON | OFF) != 0)
+    }
+
+    /// Returns the intervals between the markers of a whole thread. `decides`: a `popf` is an end only where the trace says
+    /// that it turned interrupts on, and a begin only where it turned them off.
+    pub(super) fn close(self, nesting: Nesting, decides: bool) -> Between {
         let (mut open, mut between) = (Vec::new(), Between::default());
-        for Hit { kinds, mark } in self.hits {
+        for Hit { mut kinds, mark } in self.hits {
+            if decides && kinds & POPF != 0 {
+                kinds &= if kinds & ON == 0 { !TO } else { !0 };
+                kinds &= if kinds & OFF == 0 { !FROM } else { !0 };
+            }
             if kinds & GAP != 0 {
                 between.found.extend(open.drain(..).map(|begin| (begin, mark, Ended::Lost)));
             }
@@ -214,5 +229,33 @@ impl Partial {
         let end = self.clocks.mark();
         between.found.extend(open.into_iter().map(|begin| (begin, end, Ended::Cut)));
         between
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that passes markers at instructions of these numbers.
+    fn thread(hits: &[(Kinds, u64)]) -> Partial {
+        let mut partial = Partial::default();
+        for &(kinds, before) in hits {
+            partial.hit(kinds, Clocks::default().mark().behind(before, 0));
+        }
+        partial
+    }
+
+    #[test]
+    fn the_interrupt_flag_decides_which_popf_is_an_end() {
+        // cli, a popf that changes nothing, a popf that turns interrupts on, and one that turns them off.
+        let hits = [(FROM | OFF, 10), (TO | POPF, 20), (TO | POPF, 30), (ON, 30), (TO | POPF, 40), (OFF, 40)];
+        let lengths = |decides| {
+            let Between { found, unmatched, passed } = thread(&hits).close(Nesting::Nested, decides);
+            let length = |(begin, end, _): &(Mark, Mark, Ended)| end.before - begin.before;
+            (found.iter().map(length).collect::<Vec<_>>(), unmatched, passed)
+        };
+        assert!(thread(&hits).has_interrupts() && !thread(&hits[1..3]).has_interrupts());
+        assert_eq!(lengths(true), (vec![20], 0, [1, 1]));
+        assert_eq!(lengths(false), (vec![10], 2, [1, 3]), "by pairing");
     }
 }

@@ -16,6 +16,8 @@ pub(super) type Kinds = u8;
 pub(super) const FROM: Kinds = 1;
 /// Its end.
 pub(super) const TO: Kinds = 2;
+/// The last instruction of the marker is a `popf`, which may turn interrupts on or off.
+pub(super) const POPF: Kinds = 4;
 
 /// The markers of a request.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +28,7 @@ pub(super) struct Matcher {
     patterns: Vec<Pattern>,
     /// The bits of the first positions of sequences; `last` has those of the last positions, by role.
     pub(super) first: u64,
-    last: [(u64, Kinds); 2],
+    last: [(u64, Kinds); 3],
     /// Length of the longest sequence in instructions.
     pub(super) longest: usize,
 }
@@ -56,7 +58,7 @@ const MOST: usize = 1 << 20;
 
 impl Matcher {
     pub(super) fn new(from: &[Marker], to: &[Marker]) -> Matcher {
-        let mut matcher = Matcher { last: [(0, FROM), (0, TO)], ..Matcher::default() };
+        let mut matcher = Matcher { last: [(0, FROM), (0, TO), (0, POPF)], ..Matcher::default() };
         for (markers, kind) in [(from, FROM), (to, TO)] {
             for marker in markers {
                 let Marker::Instructions(sequence) = marker else {
@@ -70,11 +72,19 @@ impl Matcher {
                 }
                 matcher.patterns.extend(sequence.iter().cloned());
                 matcher.first |= 1 << begin;
-                matcher.last[usize::from(kind == TO)].0 |= 1 << (matcher.patterns.len() - 1);
+                let last = 1 << (matcher.patterns.len() - 1);
+                matcher.last[usize::from(kind == TO)].0 |= last;
+                let is_popf = sequence.last().is_some_and(|last| last.mnemonic.starts_with("popf"));
+                matcher.last[2].0 |= if is_popf { last } else { 0 };
                 matcher.longest = matcher.longest.max(sequence.len());
             }
         }
         matcher
+    }
+
+    /// Returns whether a marker ends in `popf`.
+    pub(super) fn has_popf(&self) -> bool {
+        self.last[2].0 != 0
     }
 
     /// Returns the state after an instruction.

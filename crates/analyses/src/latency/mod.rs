@@ -274,9 +274,12 @@ impl Analysis for Marked {
 
     fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let mut found = Found::default();
+        let decides = threads.iter().any(marks::Partial::has_interrupts);
+        found.popf = self.matcher.has_popf().then_some(if decides { "MODE.Exec.IF" } else { "pairing" });
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions = found.instructions.saturating_add(thread.instructions());
-            let Between { found: between, unmatched, passed: [from, to] } = thread.close(self.nesting);
+            let Between { found: between, unmatched, passed: [from, to] } =
+                thread.close(self.nesting, decides);
             found.unmatched += unmatched;
             let passed = found.passed.get_or_insert([0; 2]);
             *passed = [passed[0] + from, passed[1] + to];

@@ -57,6 +57,8 @@ pub(super) struct Found {
     pub(super) subject: String,
     /// For markers, the number of begins and ends reached.
     pub(super) passed: Option<[u64; 2]>,
+    /// For markers that end in `popf`, what decides whether it turned interrupts on or off.
+    pub(super) popf: Option<&'static str>,
 }
 
 impl Found {
@@ -84,6 +86,9 @@ impl Found {
     pub(super) fn table(self, of: &FinishContext<'_>) -> Table {
         let view = of.selection.view.as_str();
         let mut summary = summary(&self.intervals, self.unmatched, self.instructions, &self.subject);
+        if let Some(decides) = self.popf {
+            summary.insert(0, ("popf_decided_by", decides.into()));
+        }
         if let Some([from, to]) = self.passed {
             summary.splice(0..0, [("from_passed", from.into()), ("to_passed", to.into())]);
         }

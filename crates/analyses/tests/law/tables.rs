@@ -40,7 +40,7 @@ pub(crate) fn table(
     names: &[String],
     selection: &Selection,
 ) -> Vec<Table> {
-    pass.finish(travelled(pass, states), names, span(events), selection, &NoSources, 2)
+    pass.finish(travelled(pass, states), names, span(events), &[selection], &NoSources, 2)
 }
 
 fn time(records: &Records) -> Nanos {

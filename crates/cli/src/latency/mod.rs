@@ -7,7 +7,6 @@ mod tables;
 use std::{
     cmp::Reverse,
     io::{self, Write},
-    ops::Range,
     process::ExitCode,
 };
 
@@ -22,6 +21,7 @@ use self::{
     question::{Question, only},
 };
 use crate::{
+    arguments::Input,
     failure::{Failure, INTERRUPTED, written},
     input,
     output::{self, Destination},
@@ -30,8 +30,6 @@ use crate::{
 
 /// Number of worst executions listed by default.
 const LISTED: usize = 10;
-/// Call trees in memory at most.
-const MOST_TREES: usize = 20_000;
 
 /// Runs the command.
 pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
@@ -154,9 +152,8 @@ fn details(
     let listed = command.outliers.map_or(LISTED, |count| count as usize);
     let mut shown =
         Shown { worst: order.iter().copied().take(listed).collect(), trees: None, nth: None, compared: None };
-    let slow: Vec<&Interval> =
-        order.iter().copied().take(order.len().div_ceil(100).min(MOST_TREES)).collect();
-    let typical = typical(&order).filter(|_| command.compare);
+    let slow = latency::slowest(&order);
+    let typical = latency::typical(&order).filter(|_| command.compare);
     let nth = command.nth.map(|number| nth(&intervals, number)).transpose()?;
     let whole = command.input.time.is_none() && command.input.call.is_none();
     let wants_trees = command.outliers.is_some() || command.output.format == "json" && whole;
@@ -167,7 +164,7 @@ fn details(
     asked.extend(typical.iter().flat_map(|_| slow.iter().copied()));
     let asked: Vec<_> = asked.into_iter().filter(|interval| interval.first.is_some()).collect();
     if !asked.is_empty() {
-        let Some(mut trees) = trees(command, experiment, request, &asked)? else { return Ok(false) };
+        let Some(mut trees) = trees(&command.input, experiment, request, &asked)? else { return Ok(false) };
         let mut rest = trees.split_off(worst).into_iter();
         shown.trees = wants_trees.then_some(trees);
         shown.nth = nth.and_then(|interval| Some((interval, rest.next()?)));
@@ -184,41 +181,29 @@ fn details(
     Ok(true)
 }
 
-/// Returns the median execution by instructions.
-fn typical<'i>(order: &[&'i Interval]) -> Option<&'i Interval> {
-    let mut sorted = order.to_vec();
-    sorted.sort_by_key(|interval| (interval.instructions, interval.time));
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
-}
-
 fn nth(intervals: &[Interval], number: u64) -> Result<&Interval, Failure> {
     let found = usize::try_from(number).ok().and_then(|number| intervals.get(number - 1));
     found.ok_or_else(|| Failure::usage(format!("--nth {number}: there are only {}", intervals.len())))
 }
 
 /// Returns the call trees of executions; `None` if interrupted.
-fn trees(
-    command: &Latency,
+pub fn trees(
+    input: &Input,
     experiment: &Experiment,
     request: &Request,
     asked: &[&Interval],
 ) -> Result<Option<Vec<CallTree>>, Failure> {
-    let span = |interval: &&Interval| -> Option<(u32, u32, Range<u64>)> {
-        let (pid, tid) = interval.thread.split_once('/')?;
-        let first = interval.first?;
-        Some((pid.parse().ok()?, tid.parse().ok()?, first..first + interval.instructions?))
-    };
-    let spans: Option<Vec<_>> = asked.iter().map(span).collect();
-    let spans = spans.expect("executions of control flow have a thread and instruction numbers");
+    let spans: Option<Vec<_>> = asked.iter().map(|interval| latency::place(interval)).collect();
+    let spans = spans.expect("executions of control flow say whose they are, and which instructions");
     experiment.with(|traces| {
         let flow = only(traces)?;
         let chunk_size = match request.chunking {
-            Chunking::Bytes(bytes) => ChunkSize::Bytes(bytes.max(input::SMALLEST_CHUNK)),
+            Chunking::Bytes(bytes) => ChunkSize::Bytes(bytes.max(crate::input::SMALLEST_CHUNK)),
             _ => CHUNKS_IN_ORDER,
         };
         let threads = request.threads;
         let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo: true };
-        let progress = Progress::new(flow.bytes() * 2, command.input.quiet);
+        let progress = Progress::new(flow.bytes() * 2, input.quiet);
         let (trees, _) = latency::trees(flow, &spans, reading, |done| progress.set(done));
         progress.finish();
         Ok(Some(trees).filter(|_| !progress.is_interrupted()))
@@ -238,9 +223,9 @@ fn draw(command: &Latency, table: Table, intervals: &[Interval], shown: &Shown<'
     let trees = shown.worst.iter().zip(shown.trees.iter().flatten());
     all.extend(trees.map(|(interval, tree)| tables::tree(interval, tree)));
     all.extend(shown.nth.iter().map(|(interval, tree)| tables::tree(interval, tree)));
-    all.extend(
-        shown.compared.iter().map(|(slow, typical, compared)| tables::compared(*slow, typical, compared)),
-    );
+    all.extend(shown.compared.iter().flat_map(|(slow, typical, compared)| {
+        [compared.table(*slow, typical), compared.causes_table(Vec::new())]
+    }));
     if let Some(last) = all.last_mut() {
         last.loss = loss;
     }
@@ -291,9 +276,11 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
         shown.worst.iter().enumerate().map(|(place, interval)| execution(interval, trees.get(place)));
     let mut members = vec![("outliers", outliers.collect::<serde_json::Value>())];
     members.extend(shown.nth.iter().map(|(interval, tree)| ("nth", execution(interval, Some(tree)))));
-    members.extend(shown.compared.iter().map(|(slow, typical, compared)| {
-        let table = tables::compared(*slow, typical, compared);
-        ("compare", table_json(&table))
+    members.extend(shown.compared.iter().flat_map(|(slow, typical, compared)| {
+        [
+            ("compare", table_json(&compared.table(*slow, typical))),
+            ("causes", table_json(&compared.causes_table(Vec::new()))),
+        ]
     }));
     let mut text = Vec::new();
     let view = output::view(&command.output);

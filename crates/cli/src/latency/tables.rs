@@ -1,8 +1,6 @@
 //! Tables of `hodo latency` beyond those of the report.
 
-use hodo_engine::latency::{
-    Bin, CallTree, Compared, Interval, Measure, PERCENTILES, Scale, bins, percentile,
-};
+use hodo_engine::latency::{Bin, CallTree, Interval, Measure, PERCENTILES, Scale, bins, percentile};
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
 /// Returns percentiles, one row per measure.
@@ -126,57 +124,4 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
         ("ended", interval.ended.name().into()),
     ];
     Table::new("execution", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
-}
-
-/// Returns the comparison of slow executions with a typical one.
-pub fn compared(slow: usize, typical: &Interval, compared: &Compared) -> Table {
-    let mut summary: Summary = vec![
-        ("slow_executions", (slow as u64).into()),
-        ("typical_number", typical.number.into()),
-        ("typical_thread", (&*typical.thread).into()),
-        ("typical_instructions", typical.instructions.into()),
-        ("typical_time_ns", typical.time.into()),
-    ];
-    for (kind, instructions, time) in &compared.kinds {
-        let names = match kind.name() {
-            "own code" => ["extra_instructions_own_code", "extra_time_own_code_ns"],
-            "kernel" => ["extra_instructions_kernel", "extra_time_kernel_ns"],
-            _ => ["extra_instructions_callees", "extra_time_callees_ns"],
-        };
-        summary.push((names[0], (*instructions).into()));
-        summary.push((names[1], (*time).into()));
-    }
-    let columns = vec![
-        Column::integer("depth", Unit::Count),
-        Column::name("function"),
-        Column::name("module").secondary(),
-        Column::name("kind"),
-        Column::integer("typical_calls", Unit::Count),
-        Column::integer("typical_instructions", Unit::Count),
-        Column::integer("executions", Unit::Count),
-        Column::integer("extra_min", Unit::Count),
-        Column::integer("extra_max", Unit::Count),
-        Column::integer("extra_self_min", Unit::Count).secondary(),
-        Column::integer("extra_self_max", Unit::Count).secondary(),
-        Column::signed("extra_self_total", Unit::Count),
-        Column::signed("extra_self_time_ns", Unit::Nanoseconds),
-    ];
-    let rows = compared.paths.iter().map(|path| -> Vec<Value> {
-        vec![
-            (path.depth as u64).into(),
-            path.function.as_str().into(),
-            path.module.as_str().into(),
-            path.kind.name().into(),
-            path.typical_calls.into(),
-            path.typical_instructions.into(),
-            path.executions.into(),
-            path.extra.0.into(),
-            path.extra.1.into(),
-            path.extra_self.0.into(),
-            path.extra_self.1.into(),
-            path.extra_self_total.into(),
-            path.extra_self_time.into(),
-        ]
-    });
-    Table::new("compare", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
 }

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use crate::run::hodo;
+use crate::{
+    latency::planted,
+    recorded::{can_record, compile, record},
+    run::{Folder, hodo},
+};
 
 fn fixture(name: &str) -> String {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
@@ -35,4 +39,58 @@ fn a_quiet_span_has_no_findings() {
 fn rules_are_listed_with_their_thresholds() {
     let list = hodo(&["explain", "--list"]).fine().stdout;
     assert!(list.contains("cpu-contention") && list.contains("20 %"), "{list}");
+}
+
+#[test]
+fn planted_causes_of_a_heavy_tail_are_named_exactly() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = planted(&folder, "20000", "1000");
+    let table = hodo(&["explain", "--format", "json", &recording]).fine().json();
+    let (rule, sentence) = (&table["rows"][0][1], table["rows"][0][2].as_str().unwrap());
+    assert_eq!((rule, table["rows"].as_array().unwrap().len()), (&"heavy-tail".into(), 1));
+    let expected = [
+        "serve has a heavy tail: the longest of 20,000 executions ran 4,010 instructions, 1,002 times the median of 4 ",
+        "7 ran 4,006 more instructions than the median, 4,002 of them in serve → grow;",
+        "7 ran 2,007 more instructions than the median, 2,002 of them in serve → flush → copy;",
+        "6 ran 804 more instructions than the median, 804 of them in its own code.",
+    ];
+    for words in expected {
+        assert!(sentence.contains(words), "{words}\n{sentence}");
+    }
+}
+
+#[test]
+fn one_of_four_threads_works_most() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = compile(&folder, "threads.c", &["-O2", "-pthread"]);
+    let (recording, ran) = record(&folder, &[], &[&program]);
+    ran.fine();
+    let text = hodo(&["explain", &recording]).fine().stdout;
+    assert!(
+        text.starts_with(" 1. Threads have unequal shares: thread ") && text.contains("1.75 times"),
+        "{text}"
+    );
+    let table = hodo(&["report", "threads", "--format", "json", &recording]).fine().json();
+    let functions = hodo(&["report", "functions", "--format", "json", &recording]).fine().json();
+    assert_eq!(table["summary"]["instructions"], functions["summary"]["instructions"]);
+    assert_eq!(table["rows"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn nothing_stands_out_of_a_plain_recursion() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = compile(&folder, "fib.c", &["-O1"]);
+    let (recording, ran) = record(&folder, &[], &[&program, "24"]);
+    ran.fine();
+    let text = hodo(&["explain", &recording]).fine().stdout;
+    assert!(text.starts_with("Nothing stands out"), "{text}");
 }

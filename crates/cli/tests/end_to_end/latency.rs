@@ -1,21 +1,16 @@
 //! `hodo latency` of programs of which everything is known.
 
-use std::process::Command;
-
+use hodo_intel_pt::packet::{IpPayload, Packet};
 use serde_json::Value;
 
 use crate::{
-    recorded::{can_record, record},
+    recorded::{can_record, compile, record},
     run::{Folder, hodo},
 };
 
 /// Builds and records `planted.c`: so many calls, of which one in so many is slow.
-fn planted(folder: &Folder, calls: &str, distance: &str) -> String {
-    let program = folder.file("planted");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads/planted.c");
-    let compiled =
-        Command::new("cc").args(["-O1", "-g", "-fcf-protection=none", "-o", &program, source]).status();
-    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+pub(crate) fn planted(folder: &Folder, calls: &str, distance: &str) -> String {
+    let program = compile(folder, "planted.c", &["-O1", "-g", "-fcf-protection=none"]);
     let (recording, ran) = record(folder, &[], &[&program, calls, distance]);
     ran.fine();
     recording
@@ -82,6 +77,17 @@ fn planted_executions_are_found_and_explained_exactly() {
         ("copy".to_owned(), [7, 2002, 2002, 2002, 2002]),
     ];
     assert_eq!(paths, expected);
+    let cause = |row: &Value| {
+        let numbers = ["executions", "extra_min", "extra_max"].map(|name| row[name].as_u64().unwrap());
+        (row["path"].as_str().unwrap().to_owned(), numbers)
+    };
+    let causes: Vec<_> = found["causes"]["rows"].as_array().unwrap().iter().map(cause).collect();
+    let expected = [
+        ("serve → grow".to_owned(), [7, 4006, 4006]),
+        ("serve → flush → copy".to_owned(), [7, 2007, 2007]),
+        ("serve".to_owned(), [6, 804, 804]),
+    ];
+    assert_eq!(causes, expected);
 }
 
 #[test]
@@ -198,4 +204,26 @@ fn what_a_gap_cuts_is_in_no_percentile() {
     let counted = each["count"].as_u64().unwrap();
     assert!((19_900..20_000).contains(&counted), "{each}");
     assert!(SLOW.map(serde_json::Value::from).contains(&each["instructions_max"]), "{each}");
+}
+
+#[test]
+fn the_interrupt_flag_tells_which_popf_turned_interrupts_on() {
+    let folder = Folder::new();
+    // cli; popf; nop; popf; nop; syscall
+    let code = format!("{}@0x1000", folder.write("code.bin", &[0xfa, 0x9d, 0x90, 0x9d, 0x90, 0x0f, 0x05]));
+    let mode = |interrupt_flag| Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag };
+    let at = |address| Packet::Fup(IpPayload::Full(address));
+    let changes = [mode(false), at(0x1001), mode(true), at(0x1004)];
+    let figures = |changes: &[Packet]| {
+        let begin = [Packet::Psb, mode(true), at(0x1000), Packet::PsbEnd];
+        let packets = [&begin[..], changes, &[Packet::TipPgd(IpPayload::Suppressed)]].concat();
+        let bytes: Vec<u8> = packets.iter().flat_map(|packet| packet.encode().to_vec()).collect();
+        let trace = folder.write("trace.pt", &bytes);
+        let words =
+            ["latency", "--format", "json", "--pair", "interrupts-off", "--pt", &trace, "--code", &code];
+        let summary = hodo(&words).fine().json()["summary"].clone();
+        (summary["instructions_max"].as_u64(), summary["popf_decided_by"].as_str().map(str::to_owned))
+    };
+    assert_eq!(figures(&changes), (Some(3), Some("MODE.Exec.IF".to_owned())));
+    assert_eq!(figures(&[]), (Some(1), Some("pairing".to_owned())));
 }

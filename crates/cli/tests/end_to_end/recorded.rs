@@ -25,6 +25,17 @@ pub(crate) fn build(folder: &Folder, rounds: u32, build_id: u8) -> String {
     path
 }
 
+/// Compiles a program of `lab/workloads` into this folder; returns its path.
+pub(crate) fn compile(folder: &Folder, source: &str, flags: &[&str]) -> String {
+    let (name, _) = source.rsplit_once('.').expect("a source has an extension");
+    let (program, workloads) =
+        (folder.file(name), concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads"));
+    let source = format!("{workloads}/{source}");
+    let compiled = Command::new("cc").args(flags).args(["-o", &program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    program
+}
+
 /// Records a command into `perf.data` of this folder.
 pub(crate) fn record(folder: &Folder, options: &[&str], command: &[&str]) -> (String, Ran) {
     let out = folder.file("perf.data");

@@ -68,7 +68,7 @@ pub fn analyse(
     let pass = Pass::new(analyses);
     let (folded, names) =
         fold_all(traces, &pass, &plan(traces, reading), reading, &mut losses, |_, _, read| progress(read));
-    tables(&pass, folded, &names, selection, losses, reading.threads)
+    tables(&pass, folded, &names, &vec![selection; analyses.len()], losses, reading.threads)
 }
 
 /// Folds consecutive slices. Returns the folded state, and the variable parts of event names, indexed by the events'
@@ -120,12 +120,12 @@ pub(crate) fn fold_all(
     (whole.unwrap_or_else(|| start(false)), binding.names)
 }
 
-/// Makes the tables of the complete state on `threads` threads.
+/// Makes the tables of the complete state on `threads` threads; `selections` has one for each analysis.
 pub(crate) fn tables(
     pass: &Pass<'_>,
     whole: Folded,
     names: &[String],
-    selection: &Selection,
+    selections: &[&Selection],
     mut losses: Losses,
     threads: usize,
 ) -> Vec<Table> {
@@ -135,7 +135,7 @@ pub(crate) fn tables(
     }
     let span = span.unwrap_or_default();
     let loss = losses.into_list();
-    let tables = pass.finish(whole.states, names, span, selection, &NoSources, threads).into_iter().map(
+    let tables = pass.finish(whole.states, names, span, selections, &NoSources, threads).into_iter().map(
         |mut table| {
             table.summary.extend([
                 ("begin_ns", Value::from(span.0.0)),

@@ -209,6 +209,9 @@ impl Experiment {
         portion: Portion,
         progress: Progress<'_>,
     ) -> Result<Part, Refusal> {
+        if !request.views.is_empty() {
+            return Err(Refusal("a part has one view for all of its reports".to_owned()));
+        }
         // The merged part may be shown in other views, so an analysis must not specialise on this one.
         let parameters = Parameters { alone: false, ..request.parameters.clone() };
         let request = &Request { parameters, ..request.clone() };
@@ -473,7 +476,7 @@ impl Part {
         }
         let state = self.unpack(&folded)?;
         let Some(experiment) = experiment else {
-            return Ok(finish_events(state, &shown, selection, threads));
+            return Ok(finish_events(state, &shown, threads));
         };
         experiment.with(|traces| {
             let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
@@ -486,7 +489,7 @@ impl Part {
             if state.flows.len() != traces.flows.len() || !state.flows.iter().zip(&traces.flows).all(is_of) {
                 return Err(PartError::Damaged);
             }
-            Ok(finish(traces, state, &shown, selection, threads))
+            Ok(finish(traces, state, &shown, threads))
         })
     }
 }

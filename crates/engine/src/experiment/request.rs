@@ -81,8 +81,11 @@ pub struct Times {
 /// A request to an experiment.
 #[derive(Clone)]
 pub struct Request {
-    /// The reports.
+    /// The reports. One may occur several times, with different [`views`](Request::views).
     pub reports: Vec<&'static dyn AnyReport>,
+    /// The view of each report; empty: all have the view of the selection. Where it is given, reports of no thread ignore
+    /// a selection of threads.
+    pub views: Vec<&'static str>,
     /// The parameters of all reports.
     pub parameters: Parameters,
     /// Patterns of event names to include; empty includes all events.
@@ -119,9 +122,10 @@ impl Outcome {
     }
 }
 
-/// An analysis of a request, with the name of its report.
+/// An analysis of a request, with the name of its report and the selection of its table.
 pub(super) struct Asked {
     pub(super) name: &'static str,
+    pub(super) selection: Selection,
     pub(super) run: Box<dyn AnyRun>,
 }
 
@@ -164,6 +168,7 @@ impl Request {
     pub fn of(reports: Vec<&'static dyn AnyReport>, parameters: Parameters) -> Request {
         Request {
             reports,
+            views: Vec::new(),
             parameters,
             events: Vec::new(),
             condition: None,
@@ -176,8 +181,13 @@ impl Request {
     /// Returns the analyses of the reports.
     pub(super) fn analyses(&self) -> Analyses {
         let mut analyses = Analyses::default();
-        for report in &self.reports {
-            let asked = Asked { name: report.description().name, run: report.make(&self.parameters) };
+        for (place, report) in self.reports.iter().enumerate() {
+            let mut parameters = self.parameters.clone();
+            if let Some(view) = self.views.get(place) {
+                parameters.selection.view = (*view).to_owned();
+            }
+            let (name, run) = (report.description().name, report.make(&parameters));
+            let asked = Asked { name, selection: parameters.selection, run };
             let Interest { flow, counts, .. } = asked.analysis().interest();
             let list = match (flow, counts) {
                 (FlowInterest::None, CountInterest::None) => &mut analyses.events,
@@ -205,7 +215,7 @@ impl Request {
         for about in self.reports.iter().map(|report| report.description()) {
             let (name, takes) = (about.name, about.takes);
             let wrong = match () {
-                () if !any_thread && !takes.threads => {
+                () if !any_thread && !takes.threads && self.views.is_empty() => {
                     format!(
                         "--tid, --pid and --comm select threads, but the rows of `{name}` do not belong to threads"
                     )
@@ -244,16 +254,23 @@ impl Request {
         }
         let view = selection.view.as_str();
         match self.reports.as_slice() {
-            _ if view.is_empty() => Ok(()),
-            [report] => {
-                let about = report.description();
-                match about.views {
-                    [] => Err(Refusal(format!("--by {view}: `{}` has one kind of rows", about.name))),
-                    views if views.contains(&view) => Ok(()),
-                    views => Err(Refusal(format!("--by {view}: expected {}", views.join(", ")))),
-                }
+            reports if !self.views.is_empty() => {
+                reports.iter().zip(&self.views).try_for_each(|(report, view)| has_view(*report, view))
             }
+            _ if view.is_empty() => Ok(()),
+            [report] => has_view(*report, view),
             _ => Err(Refusal("--by applies to a single report, and these are several".to_owned())),
         }
+    }
+}
+
+/// Refuses a view that a report does not have; empty is the default view.
+fn has_view(report: &dyn AnyReport, view: &str) -> Result<(), Refusal> {
+    let about = report.description();
+    match about.views {
+        _ if view.is_empty() => Ok(()),
+        [] => Err(Refusal(format!("--by {view}: `{}` has one kind of rows", about.name))),
+        views if views.contains(&view) => Ok(()),
+        views => Err(Refusal(format!("--by {view}: expected {}", views.join(", ")))),
     }
 }

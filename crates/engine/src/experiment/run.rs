@@ -66,7 +66,7 @@ impl Experiment {
         self.with(|traces| {
             check_events(traces, request)?;
             let state = Plan::new(traces, request, None)?.fold(request, &analyses, progress)?;
-            Ok(finish(traces, state, &analyses, &request.parameters.selection, request.threads))
+            Ok(finish(traces, state, &analyses, request.threads))
         })
     }
 
@@ -258,18 +258,12 @@ impl<'t, 'f> Plan<'t, 'f> {
 }
 
 /// Makes the tables of a complete result, on `threads` threads.
-pub(super) fn finish(
-    traces: &Traces<'_>,
-    state: State,
-    analyses: &Analyses,
-    selection: &Selection,
-    threads: usize,
-) -> Outcome {
+pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, threads: usize) -> Outcome {
     let mut tables = Vec::new();
     let several = traces.flows.len() > 1;
     for ((name, trace), partials) in traces.flows.iter().zip(state.flows) {
         for (asked, (partial, losses)) in analyses.flow.iter().zip(partials) {
-            let table = partial.finish(trace, asked.analysis(), selection);
+            let table = partial.finish(trace, asked.analysis(), &asked.selection);
             let mut table = table.with_loss(losses.into_list());
             if several {
                 table.summary.insert(0, ("input", name.as_str().into()));
@@ -277,7 +271,7 @@ pub(super) fn finish(
             tables.push(table);
         }
     }
-    let mut of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, selection, threads);
+    let mut of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, threads);
     if let Some(half_width) = traces.events.uncertainty() {
         of_events
             .tables
@@ -289,21 +283,17 @@ pub(super) fn finish(
 }
 
 /// Makes the tables of counts and events.
-pub(super) fn finish_events(
-    state: State,
-    analyses: &Analyses,
-    selection: &Selection,
-    threads: usize,
-) -> Outcome {
+pub(super) fn finish_events(state: State, analyses: &Analyses, threads: usize) -> Outcome {
     let nobody = Threads::default();
-    let whole = FinishContext::without_events(selection, &nobody, &NoSources);
     let count = |(asked, (partial, losses)): (&Asked, (AnyPartial, Losses))| {
+        let whole = FinishContext::without_events(&asked.selection, &nobody, &NoSources);
         asked.analysis().finish(vec![partial], &whole).with_loss(losses.into_list())
     };
     let mut made: Vec<Table> = analyses.counts.iter().zip(state.counts).map(count).collect();
     let of_events = analyses.of_events();
     if let Some(OfEvents { folded, names, losses }) = state.events {
-        made.extend(tables(&Pass::new(&of_events), folded, &names, selection, losses, threads));
+        let selections: Vec<&Selection> = analyses.events.iter().map(|asked| &asked.selection).collect();
+        made.extend(tables(&Pass::new(&of_events), folded, &names, &selections, losses, threads));
     }
     let notes = match (of_events.as_slice(), made.as_slice()) {
         ([analysis], [table]) if table.is_empty() => {

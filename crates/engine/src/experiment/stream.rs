@@ -119,7 +119,7 @@ impl Experiment {
             drain(&mut builders, TableBuilder::last_batch, rows);
             let events = Some(OfEvents { folded, names, losses });
             let state = State { events, ..State::default() };
-            Ok(finish_events(state, &analyses, selection, request.threads))
+            Ok(finish_events(state, &analyses, request.threads))
         })
     }
 }

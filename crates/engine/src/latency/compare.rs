@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::CallTree;
+use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
+
+use super::{CallTree, Interval};
 
 /// The code that executed the extra instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,11 +55,30 @@ pub struct Difference {
     pub extra_self_time: Option<i64>,
 }
 
+/// Executions that are slow for the same reason: most of what they ran more lies along the same call path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The functions of the path, from the slow function on. Each ran more than half of what its caller ran more.
+    pub path: Vec<String>,
+    /// How many executions.
+    pub executions: u64,
+    /// The least and the most that one of them ran more than the typical execution, in instructions.
+    pub extra: (u64, u64),
+    /// The same of the function at the end of the path, with what it called.
+    pub extra_there: (u64, u64),
+    /// The same of its own code.
+    pub extra_self: (u64, u64),
+    /// What all of them together ran more.
+    pub total: u64,
+}
+
 /// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Call paths in depth-first order; siblings with the most extra instructions first.
     pub paths: Vec<Difference>,
+    /// Why executions ran more than the typical one, the most costly cause first.
+    pub causes: Vec<Cause>,
     /// Sums of extra instructions and nanoseconds over all executions, by kind.
     pub kinds: Vec<(Kind, i64, i64)>,
 }
@@ -88,6 +109,7 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     let mut compared = Compared::default();
     let mut kinds: BTreeMap<Kind, (i64, i64)> = BTreeMap::new();
     root.tell(0, slow.len(), &mut compared.paths);
+    compared.causes = root.causes(slow.len());
     for path in &compared.paths {
         let sums = kinds.entry(path.kind).or_default();
         sums.0 = sums.0.saturating_add(path.extra_self_total);
@@ -96,6 +118,90 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     compared.kinds =
         kinds.into_iter().map(|(kind, (instructions, time))| (kind, instructions, time)).collect();
     compared
+}
+
+impl Compared {
+    /// Returns the table of the paths, of `slow` executions beside a typical one.
+    pub fn table(&self, slow: usize, typical: &Interval) -> Table {
+        let mut summary: Summary = vec![
+            ("slow_executions", (slow as u64).into()),
+            ("typical_number", typical.number.into()),
+            ("typical_thread", (&*typical.thread).into()),
+            ("typical_instructions", typical.instructions.into()),
+            ("typical_time_ns", typical.time.into()),
+        ];
+        for (kind, instructions, time) in &self.kinds {
+            let names = match kind.name() {
+                "own code" => ["extra_instructions_own_code", "extra_time_own_code_ns"],
+                "kernel" => ["extra_instructions_kernel", "extra_time_kernel_ns"],
+                _ => ["extra_instructions_callees", "extra_time_callees_ns"],
+            };
+            summary.push((names[0], (*instructions).into()));
+            summary.push((names[1], (*time).into()));
+        }
+        let columns = vec![
+            Column::integer("depth", Unit::Count),
+            Column::name("function"),
+            Column::name("module").secondary(),
+            Column::name("kind"),
+            Column::integer("typical_calls", Unit::Count),
+            Column::integer("typical_instructions", Unit::Count),
+            Column::integer("executions", Unit::Count),
+            Column::integer("extra_min", Unit::Count),
+            Column::integer("extra_max", Unit::Count),
+            Column::integer("extra_self_min", Unit::Count).secondary(),
+            Column::integer("extra_self_max", Unit::Count).secondary(),
+            Column::signed("extra_self_total", Unit::Count),
+            Column::signed("extra_self_time_ns", Unit::Nanoseconds),
+        ];
+        let rows = self.paths.iter().map(|path| -> Vec<Value> {
+            vec![
+                (path.depth as u64).into(),
+                path.function.as_str().into(),
+                path.module.as_str().into(),
+                path.kind.name().into(),
+                path.typical_calls.into(),
+                path.typical_instructions.into(),
+                path.executions.into(),
+                path.extra.0.into(),
+                path.extra.1.into(),
+                path.extra_self.0.into(),
+                path.extra_self.1.into(),
+                path.extra_self_total.into(),
+                path.extra_self_time.into(),
+            ]
+        });
+        Table::new("compare", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
+    }
+
+    /// Returns the table of the causes.
+    pub fn causes_table(&self, summary: Summary) -> Table {
+        let columns = vec![
+            Column::integer("executions", Unit::Count),
+            Column::integer("extra_min", Unit::Count),
+            Column::integer("extra_max", Unit::Count),
+            Column::integer("extra_there_min", Unit::Count),
+            Column::integer("extra_there_max", Unit::Count),
+            Column::integer("extra_self_min", Unit::Count).secondary(),
+            Column::integer("extra_self_max", Unit::Count).secondary(),
+            Column::integer("extra_total", Unit::Count),
+            Column::text("path"),
+        ];
+        let row = |cause: &Cause| -> Vec<Value> {
+            let ranges = [cause.extra, cause.extra_there, cause.extra_self];
+            let mut row: Vec<Value> = vec![cause.executions.into()];
+            row.extend(ranges.into_iter().flat_map(|(least, most)| [least.into(), most.into()]));
+            row.extend([cause.total.into(), cause.path.join(" → ").as_str().into()]);
+            row
+        };
+        Table::new(
+            "causes",
+            Shape::Counters,
+            summary,
+            columns,
+            self.causes.iter().map(row).collect::<Vec<_>>(),
+        )
+    }
 }
 
 impl Path {
@@ -130,6 +236,53 @@ impl Path {
         let typical = self.of.get(&0).map_or(0, |figures| figures.instructions);
         let all: u128 = self.of.range(1..).map(|(_, figures)| u128::from(figures.instructions)).sum();
         all as i128 - i128::from(typical) * slow as i128
+    }
+
+    /// What the execution ran more along the path than the typical one.
+    fn extra_of(&self, index: usize) -> u64 {
+        let ran = |index| self.of.get(&index).map_or(0, |figures| figures.instructions);
+        ran(index).saturating_sub(ran(0))
+    }
+
+    /// Follows what an execution ran more down to where no callee has more than half of it. Returns the path; and what
+    /// ran more at its begin, at its end, and there without callees.
+    fn cause(&self, index: usize) -> Option<(Vec<String>, [u64; 3])> {
+        let (mut path, mut names, mut extras) = (self, Vec::new(), Vec::new());
+        // Of equal ones the first by name.
+        while let Some(((function, _), child)) =
+            path.children.iter().rev().max_by_key(|(_, child)| child.extra_of(index))
+        {
+            let extra = child.extra_of(index);
+            if extra == 0 || extras.last().is_some_and(|&above: &u64| extra <= above / 2) {
+                break;
+            }
+            names.push(function.clone());
+            extras.push(extra);
+            path = child;
+        }
+        let own = |index| path.of.get(&index).map_or(0, |figures| figures.own);
+        let extras = [*extras.first()?, *extras.last()?, own(index).saturating_sub(own(0))];
+        Some((names, extras))
+    }
+
+    fn causes(&self, slow: usize) -> Vec<Cause> {
+        type Found = (u64, [(u64, u64); 3], u64);
+        let mut causes: BTreeMap<Vec<String>, Found> = BTreeMap::new();
+        for (path, extras) in (1..=slow).filter_map(|index| self.cause(index)) {
+            let (executions, ranges, total) = causes.entry(path).or_insert((0, [(u64::MAX, 0); 3], 0));
+            *executions += 1;
+            *total = total.saturating_add(extras[0]);
+            for (range, extra) in ranges.iter_mut().zip(extras) {
+                *range = (range.0.min(extra), range.1.max(extra));
+            }
+        }
+        let cause = |(path, (executions, ranges, total)): (Vec<String>, Found)| {
+            let [extra, extra_there, extra_self] = ranges;
+            Cause { path, executions, extra, extra_there, extra_self, total }
+        };
+        let mut causes: Vec<Cause> = causes.into_iter().map(cause).collect();
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.total));
+        causes
     }
 
     fn tell(&self, depth: usize, slow: usize, told: &mut Vec<Difference>) {
@@ -225,5 +378,15 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert_eq!(compared.kinds, [(Kind::Own, 10, 10), (Kind::Callee, 1007, 1007)]);
+        let cause = |path: &[&str], executions, extra, there, total| Cause {
+            path: path.iter().map(|&name| name.to_owned()).collect(),
+            executions,
+            extra: (extra, extra),
+            extra_there: (there, there),
+            extra_self: (there, there),
+            total,
+        };
+        let expected = [cause(&["serve", "grow"], 2, 505, 500, 1010), cause(&["serve", "hash"], 1, 7, 7, 7)];
+        assert_eq!(compared.causes, expected);
     }
 }

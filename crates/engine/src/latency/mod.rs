@@ -9,12 +9,14 @@
 
 mod compare;
 mod resolve;
+mod slowest;
 mod trees;
 
-pub use compare::{Compared, Difference, Kind, compare};
+pub use compare::{Cause, Compared, Difference, Kind, compare};
 pub use hodo_analyses::latency::{
     Bin, Ended, Grouping, Interval, MarkerError, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
     bins, grouped, histogram, of_table, parse, percentile, shipped, summary, user_pairs,
 };
 pub use resolve::{function, markers};
+pub use slowest::{place, slowest, typical};
 pub use trees::{CallNode, CallTree, trees};

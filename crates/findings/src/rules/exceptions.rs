@@ -26,15 +26,17 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         let raises =
             rows.iter().filter(|row| RAISES.iter().any(|name| row.text("function").starts_with(name)));
         let Some(most) = raises.max_by_key(|row| row.integer("total_instructions")) else { continue };
-        let (instructions, calls) = (most.integer("total_instructions"), most.integer("calls"));
+        // A throw may jump to the unwinder instead of calling it.
+        let calls = most.integer("calls").saturating_add(most.integer("jumps"));
+        let instructions = most.integer("total_instructions");
         let part = share(instructions, whole);
         if part > THRESHOLD {
             findings.push(Finding {
                 rule: RULE.name,
                 weight: part,
                 sentence: format!(
-                    "Exceptions are thrown in a hot path: {} was called {} times and executed {} instructions with what it \
-                     called, {} of all (threshold {}), {} each.",
+                    "Exceptions are thrown in a hot path: {} ran {} times and executed {} instructions with what it \
+                     called, {} of all (threshold {}), {} each time.",
                     most.text("function"),
                     count(calls),
                     count(instructions),

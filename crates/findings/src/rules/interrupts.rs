@@ -31,7 +31,9 @@ fn storms(evidence: &Evidence<'_>) -> Vec<Finding> {
     let Some(table) = evidence.table(("irq", "handler")) else { return Vec::new() };
     let span = span(table);
     let rows = evidence.rows(("irq", "handler"));
-    let found = rows.iter().filter_map(|row| {
+    // From raise to handler nothing runs yet.
+    let handlers = rows.iter().filter(|row| row.text("kind") != "raise");
+    let found = handlers.filter_map(|row| {
         let (number, total) = (row.integer("count"), row.integer("total_ns"));
         let part = share(total, span);
         let rate = (u128::from(number) * 1_000_000_000 / u128::from(span)) as u64;

@@ -37,8 +37,8 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
         rule: RULE.name,
         weight: share(all, switches),
         sentence: format!(
-            "Threads migrate all the time: {} moved {} times between CPUs, once per {} of running (threshold 1 ms); {} \
-             threads did so, {} times together, with {} of their switches.",
+            "Threads migrate all the time: {} moved {} times between CPUs, once per {} of running (threshold 1 ms). \
+             Threads that did so: {}, {} times together, with {} of their switches.",
             thread(most),
             count(migrations),
             duration(time / migrations.max(1)),

@@ -7,4 +7,5 @@ pub(crate) mod lost;
 pub(crate) mod migrations;
 pub(crate) mod small;
 pub(crate) mod tails;
+pub(crate) mod unequal;
 pub(crate) mod waits;

@@ -1,57 +1,135 @@
 //! Functions with heavy tails: few executions take much longer than a typical one.
+//!
+//! The executions of a recursive function contain one another, so that their lengths differ by design. Such functions are
+//! left out: all of their executions together have more instructions than the function and what it calls.
+
+use hodo_model::{Table, Value};
 
 use crate::{
-    Evidence, Finding, Rule,
-    text::{count, percent},
+    Evidence, Finding, Need, Row, Rule,
+    text::{count, percent, share},
 };
 
 /// Largest acceptable share of the run's instructions that the slowest 1 % of executions cost beyond the median.
-const THRESHOLD: f64 = 0.02;
+const THRESHOLD: f64 = 0.01;
 /// Largest acceptable ratio of the longest execution to the median.
 const TIMES: u64 = 8;
 /// Least number of executions for a finding.
 const FEWEST: u64 = 100;
-/// Functions named at most, because a callee's tail also appears in its caller.
+/// Functions looked into at most.
 const MOST: usize = 3;
+/// Causes named at most, and the share of all extra instructions below which a cause is not named.
+const CAUSES: (usize, f64) = (3, 0.1);
+
+const EXECUTIONS: Need = ("latency", "histogram");
+const FUNCTIONS: Need = ("functions", "");
 
 pub(crate) const RULE: Rule = Rule {
     name: "heavy-tail",
-    help: "functions executed at least 100 times whose slowest 1 % costs more than 2 % of the run, the longest over 8 medians",
-    needs: &[("latency", "histogram")],
+    help: "functions executed at least 100 times whose slowest 1 % costs more than 1 % of the run, the longest over 8 medians",
+    needs: &[EXECUTIONS, FUNCTIONS],
     find,
 };
 
-fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let rows = evidence.rows(("latency", "histogram"));
-    let mut heavy: Vec<_> = rows
-        .iter()
-        .filter(|row| {
-            let (typical, longest) = (row.integer("instructions_p50"), row.integer("instructions_max"));
-            let is_long = typical > 0 && longest / TIMES > typical;
-            row.integer("count") >= FEWEST && is_long && row.real("tail_share") > THRESHOLD
-        })
-        .collect();
-    heavy.sort_by(|one, other| other.real("tail_share").total_cmp(&one.real("tail_share")));
-    let finding = |row: &&crate::Row<'_>| {
+/// Returns the rows of functions with heavy tails, the heaviest first.
+pub(crate) fn heavy<'a>(evidence: &Evidence<'a>) -> Vec<Row<'a>> {
+    let mut heavy: Vec<Row<'a>> = evidence.rows(EXECUTIONS);
+    heavy.retain(|row| {
         let (typical, longest) = (row.integer("instructions_p50"), row.integer("instructions_max"));
-        Finding {
-            rule: RULE.name,
-            weight: row.real("tail_share"),
-            sentence: format!(
-                "{} has a heavy tail: the longest of {} executions ran {} instructions, {} times the median of {} \
-                 (threshold {TIMES}); the slowest 1 % costs {} of the run (threshold {}).",
-                row.text("function"),
-                count(row.integer("count")),
-                count(longest),
-                count(longest / typical.max(1)),
-                count(typical),
-                percent(row.real("tail_share")),
-                percent(THRESHOLD),
-            ),
-            command: format!("latency --compare --function {}", quoted(row.text("function"))),
-        }
+        let is_long = typical > 0 && longest / TIMES > typical;
+        row.integer("count") >= FEWEST && is_long && row.real("tail_share") > THRESHOLD
+    });
+    let functions = evidence.rows(FUNCTIONS);
+    let is_recursive = |row: &Row<'_>| {
+        let names = |row: &Row<'_>| (row.text("function").to_owned(), row.text("module").to_owned());
+        let own = functions.iter().find(|function| names(function) == names(row));
+        own.is_some_and(|own| row.integer("instructions_total") > own.integer("total_instructions"))
     };
-    heavy.iter().take(MOST).map(finding).collect()
+    heavy.retain(|row| !is_recursive(row));
+    heavy.sort_by(|one, other| other.real("tail_share").total_cmp(&one.real("tail_share")));
+    heavy.truncate(MOST);
+    heavy
+}
+
+fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let mut known: Vec<Vec<String>> = Vec::new();
+    let mut findings = Vec::new();
+    for row in heavy(evidence) {
+        let name = row.text("function");
+        let causes = evidence.causes().find(|table| table.figure("function") == Some(&Value::from(name)));
+        // A slow callee makes its callers slow too.
+        let path = causes.and_then(main_path).unwrap_or_default();
+        let is_known = |other: &Vec<String>| other.iter().any(|own| own == name) || path.contains(&other[0]);
+        if known.iter().any(is_known) {
+            continue;
+        }
+        if !path.is_empty() {
+            known.push(path);
+        }
+        findings.push(finding(&row, causes));
+    }
+    findings
+}
+
+fn finding(row: &Row<'_>, causes: Option<&Table>) -> Finding {
+    let (typical, longest) = (row.integer("instructions_p50"), row.integer("instructions_max"));
+    Finding {
+        rule: RULE.name,
+        weight: row.real("tail_share"),
+        sentence: format!(
+            "{} has a heavy tail: the longest of {} executions ran {} instructions, {} times the median of {} (threshold \
+             {TIMES}); the slowest 1 % costs {} of the run (threshold {}).{}",
+            row.text("function"),
+            count(row.integer("count")),
+            count(longest),
+            count(longest / typical.max(1)),
+            count(typical),
+            percent(row.real("tail_share")),
+            percent(THRESHOLD),
+            causes.map(sentence).unwrap_or_default(),
+        ),
+        command: format!(
+            "latency --compare --function {}",
+            quoted(&place(row.text("function"), row.text("module")))
+        ),
+    }
+}
+
+/// Returns the functions of the most costly cause's path.
+fn main_path(causes: &Table) -> Option<Vec<String>> {
+    let rows = Row::all(causes);
+    let path = rows.first()?.text("path");
+    Some(path.split(" → ").map(str::to_owned).collect())
+}
+
+/// Says what the slow executions did that a typical one did not.
+fn sentence(causes: &Table) -> String {
+    let rows = Row::all(causes);
+    let all = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.integer("extra_total")));
+    let named = rows.iter().filter(|row| share(row.integer("extra_total"), all) >= CAUSES.1).take(CAUSES.0);
+    let cause = |row: &Row<'_>| {
+        let range = |name: &str| {
+            let [least, most] = ["min", "max"].map(|end| row.integer(&format!("extra_{name}{end}")));
+            if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) }
+        };
+        let path = row.text("path");
+        let place = match path.contains(" → ") {
+            true => format!("{} of them in {path}", range("there_")),
+            false => format!("{} of them in its own code", range("self_")),
+        };
+        format!(
+            "{} ran {} more instructions than the median, {place}",
+            count(row.integer("executions")),
+            range("")
+        )
+    };
+    let named: Vec<String> = named.map(cause).collect();
+    if named.is_empty() { String::new() } else { format!(" Of the slowest 1 %, {}.", named.join("; ")) }
+}
+
+/// Returns a function's name for the command line: several files may have one of that name.
+fn place(function: &str, module: &str) -> String {
+    if module.is_empty() { function.to_owned() } else { format!("{function}@{module}") }
 }
 
 /// Quotes a name for a shell, if needed.

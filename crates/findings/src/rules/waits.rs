@@ -1,7 +1,7 @@
 //! Working threads that wait for something other than a CPU.
 
 use crate::{
-    Evidence, Finding, Row, Rule,
+    Evidence, Finding, Need, Row, Rule,
     evidence::span,
     text::{count, duration, percent, share, thread},
 };
@@ -11,34 +11,56 @@ const THRESHOLD: f64 = 0.1;
 /// A thread works if it runs this share of the trace. Others, such as idle daemons, wait by design.
 const WORKS: f64 = 0.005;
 
-const NEEDS: &[crate::Need] = &[("states", "wait"), ("states", "thread")];
+/// Parts of the names of system calls that wait for devices. Without a name it is a page fault.
+const OF_FILES: &[&str] = &[
+    "read",
+    "write",
+    "sync",
+    "open",
+    "stat",
+    "getdents",
+    "sendfile",
+    "splice",
+    "copy_file",
+    "io_",
+    "unlink",
+    "rename",
+    "mkdir",
+    "truncate",
+    "fallocate",
+    "access",
+    "exec",
+    "mmap",
+    "close",
+];
+
+const THREADS: Need = ("states", "thread");
+const WAITS: Need = ("states", "wait");
+const DEVICES: Need = ("io", "device");
+const HELD: Need = ("locks", "lock");
 
 pub(crate) const LOCKS: Rule = Rule {
     name: "lock-wait",
     help: "working threads that wait for locks (futex) more than 10 % of the trace",
-    needs: NEEDS,
+    needs: &[WAITS, THREADS, HELD],
     find: locks,
 };
 
 pub(crate) const DISKS: Rule = Rule {
     name: "disk-wait",
-    help: "working threads that wait uninterruptibly, such as for a disk, more than 10 % of the trace",
-    needs: NEEDS,
+    help: "working threads that wait for a device, in a page fault or a call that concerns files, more than 10 % of the trace",
+    needs: &[WAITS, THREADS, DEVICES],
     find: disks,
 };
 
 /// Returns the waits of working threads that `wanted` selects, longest first, each with its share of the trace.
 fn waits<'a>(evidence: &Evidence<'a>, wanted: impl Fn(&Row<'_>) -> bool) -> Vec<(f64, Row<'a>)> {
-    let Some(table) = evidence.table(("states", "thread")) else { return Vec::new() };
+    let Some(table) = evidence.table(THREADS) else { return Vec::new() };
     let span = span(table);
     let works = |row: &Row<'_>| share(row.integer("running_ns"), span) >= WORKS;
-    let working: Vec<u64> = evidence
-        .rows(("states", "thread"))
-        .iter()
-        .filter(|row| works(row))
-        .map(|row| row.integer("tid"))
-        .collect();
-    let waits = evidence.rows(("states", "wait")).into_iter();
+    let working: Vec<u64> =
+        evidence.rows(THREADS).iter().filter(|row| works(row)).map(|row| row.integer("tid")).collect();
+    let waits = evidence.rows(WAITS).into_iter();
     let waits = waits.filter(|row| wanted(row) && working.contains(&row.integer("tid")));
     let mut waits: Vec<_> = waits.map(|row| (share(row.integer("total_ns"), span), row)).collect();
     waits.retain(|(part, _)| *part > THRESHOLD);
@@ -53,8 +75,8 @@ fn locks(evidence: &Evidence<'_>) -> Vec<Finding> {
         rule: LOCKS.name,
         weight: *part,
         sentence: format!(
-            "Threads wait for locks: {} waited {} in futex, {} of the trace (threshold {}), {} times, at most {} at once; {} \
-             threads waited so.",
+            "Threads wait for locks: {} waited {} in futex, {} of the trace (threshold {}), {} times, at most {} at once. \
+             Threads with such waits: {}.{}",
             thread(most),
             duration(most.integer("total_ns")),
             percent(*part),
@@ -62,32 +84,68 @@ fn locks(evidence: &Evidence<'_>) -> Vec<Finding> {
             count(most.integer("count")),
             duration(most.integer("max_ns")),
             count(waits.len() as u64),
+            holder(evidence).unwrap_or_default(),
         ),
-        command: "report states --by wait".to_owned(),
+        command: "report locks".to_owned(),
     }]
 }
 
+/// Names the lock that threads waited for longest, and the thread that had it.
+fn holder(evidence: &Evidence<'_>) -> Option<String> {
+    let locks = evidence.rows(HELD);
+    let most = locks.iter().max_by_key(|row| row.integer("total_ns"))?;
+    let (total, held) = (most.integer("total_ns"), most.integer("holder_ns"));
+    Some(format!(
+        " They waited longest for the lock at {}: {} together, in {} of it {} ({}) was the next to release it.",
+        most.text("lock"),
+        duration(total),
+        percent(share(held, total)),
+        most.text("holder"),
+        most.integer("holder_tid"),
+    ))
+}
+
 fn disks(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let waits = waits(evidence, |row| row.text("wait") == "uninterruptible");
+    let is_of_files = |call: &str| call.is_empty() || OF_FILES.iter().any(|part| call.contains(part));
+    let is_wanted = |row: &Row<'_>| row.text("wait") == "uninterruptible" && is_of_files(row.text("call"));
+    let waits = waits(evidence, is_wanted);
     let Some((part, most)) = waits.first() else { return Vec::new() };
     let call = match most.text("call") {
-        "" => String::new(),
-        call => format!(" in {call}"),
+        "" => "page faults",
+        call => call,
+    };
+    let others = match waits.len() - 1 {
+        0 => String::new(),
+        others => format!(" {} other waits pass the threshold.", count(others as u64)),
     };
     vec![Finding {
         rule: DISKS.name,
         weight: *part,
         sentence: format!(
-            "Threads wait for a device: {} waited {} uninterruptibly{call}, {} of the trace (threshold {}), {} times, at \
-             most {} at once; {} such waits pass the threshold.",
+            "Threads wait for a device: {} waited {} in {call}, {} of the trace (threshold {}), {} times, at most {} at \
+             once.{others}{}",
             thread(most),
             duration(most.integer("total_ns")),
             percent(*part),
             percent(THRESHOLD),
             count(most.integer("count")),
             duration(most.integer("max_ns")),
-            count(waits.len() as u64),
+            device(evidence).unwrap_or_default(),
         ),
         command: "report io --by device".to_owned(),
     }]
+}
+
+/// Names the device whose requests took longest.
+fn device(evidence: &Evidence<'_>) -> Option<String> {
+    let devices = evidence.rows(DEVICES);
+    let most = devices.iter().max_by_key(|row| row.integer("total_ns"))?;
+    Some(format!(
+        " Device {} took {} for {} requests ({}), {} on average.",
+        most.text("device"),
+        duration(most.integer("total_ns")),
+        count(most.integer("count")),
+        most.text("operation"),
+        duration(most.integer("average_ns")),
+    ))
 }

@@ -147,10 +147,12 @@ pub mod field {
         pub const FLAGS: usize = 3;
         pub const COMMAND: usize = 4;
         pub const VALUE: usize = 5;
+        /// The address of a futex; [`COMMAND`] is its operation.
+        pub const LOCK: usize = 6;
         /// The first of six arguments, for tracers that do not name them.
-        pub const ARGUMENTS: usize = 6;
+        pub const ARGUMENTS: usize = 7;
         /// All arguments as text.
-        pub const ALL: usize = 12;
+        pub const ALL: usize = 13;
     }
     pub mod signal {
         pub const SIG: usize = 0;
@@ -223,14 +225,15 @@ const BLOCK: &[&str] = &["dev", "sector", "nr_sector", "rwbs", "error"];
 const CACHE: &[&str] = &["s_dev", "i_ino", "order"];
 const NET: &[&str] = &["name", "len"];
 
-/// System call arguments that concern files, by their names in the kernel.
+/// System call arguments that concern files and locks, by their names in the kernel.
 const ENTRY: &[&str] = &[
     "fd|fildes|oldfd|fd_in|fdin|in_fd",
     "newfd|fd_out|fdout|out_fd|max_fd",
     "filename|pathname|uname",
     "flags|type",
-    "cmd",
+    "cmd|op",
     "arg",
+    "uaddr",
     "args.0",
     "args.1",
     "args.2",

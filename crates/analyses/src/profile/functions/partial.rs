@@ -193,7 +193,7 @@ impl Partial {
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
             }
-            FlowEvent::Number(_) | FlowEvent::Cycles(_) => {}
+            FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 let ran = self.stack.last().map(|frame| frame.function);
                 self.log.push(Event::Unseen(ran));

@@ -89,7 +89,7 @@ impl Partial {
                 self.edge = Edge::Gap;
             }
             FlowEvent::Number(number) => self.number = number,
-            FlowEvent::Cycles(_) => {}
+            FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 self.clock.ran(NO_PARENT, instructions);
                 self.number += instructions;

@@ -1,0 +1,192 @@
+//! `locks`: which locks did threads wait for, and which thread released them?
+//!
+//! A lock is an address that `futex` calls name, of one process where the tracer records processes. A wait is a call
+//! that waits and succeeds; a release is a call that wakes at least one thread. Between two releases of a lock it was in
+//! the hands of the thread that releases it next: time that threads waited in between counts against that thread. The
+//! tracer must name the arguments of system calls, as LTTng and ftrace do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    kernel::{Kind, Thread, Threads, field},
+    only,
+};
+
+use crate::{
+    columns::{duration_cells, duration_columns, most_first},
+    durations::Durations,
+    system_calls::{Calls, FutexCall, INTEREST},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Locks;
+
+/// The report.
+pub const LOCKS: Simple<Locks> = Simple {
+    description: Description {
+        name: "locks",
+        help: "kernel events: the locks (futex) that threads waited for, and who released them",
+        views: &["lock"],
+        takes: Takes::THREADS,
+        in_all: true,
+    },
+    analysis: Locks,
+};
+
+impl Analysis for Locks {
+    type Partial = Calls<Vec<FutexCall>>;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                let [switch, entry, exit, whole] = INTEREST;
+                &[
+                    switch,
+                    entry,
+                    exit,
+                    whole,
+                    (Kind::SyscallEntry, &[field::entry::LOCK, field::entry::COMMAND]),
+                ]
+            },
+        )
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
+        Calls::default()
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        partial.see(event);
+    }
+
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
+        earlier.add(later, threads);
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let whole = only(partials);
+        let mut locks: BTreeMap<(Option<u32>, u64), Lock> = BTreeMap::new();
+        for call in whole.complete() {
+            let thread = of.threads.settled(call.thread);
+            let lock = locks.entry((of.threads.pid(thread), call.address)).or_default();
+            lock.add(call, thread, of.threads.wanted(thread, of.selection));
+        }
+        locks.retain(|_, lock| lock.waits.count > 0);
+        let sum = |of: fn(&Durations) -> u64| locks.values().map(|lock| of(&lock.waits)).sum::<u64>();
+        let summary = vec![
+            ("locks", (locks.len() as u64).into()),
+            ("waits", sum(|waits| waits.count).into()),
+            ("total_ns", sum(|waits| waits.total).into()),
+        ];
+        let mut columns = vec![
+            Column::name("lock"),
+            Column::integer("pid", Unit::None).secondary(),
+            Column::integer("waiters", Unit::Count),
+            Column::integer("count", Unit::Count),
+        ];
+        columns.extend(duration_columns());
+        columns.extend([
+            Column::name("holder"),
+            Column::integer("holder_tid", Unit::None),
+            Column::integer("holder_ns", Unit::Nanoseconds),
+        ]);
+        let row = |((pid, address), lock): ((Option<u32>, u64), Lock)| {
+            let mut row = vec![
+                format!("{address:#x}").as_str().into(),
+                pid.into(),
+                (lock.waiters.len() as u64).into(),
+                lock.waits.count.into(),
+            ];
+            row.extend(duration_cells(&lock.waits));
+            let (total, holder) = (lock.waits.total, lock.holder());
+            row.extend([
+                holder.and_then(|(thread, _)| of.threads.comm(thread)).into(),
+                holder.and_then(|(thread, _)| thread.tid()).into(),
+                holder.map(|(_, waited)| waited).into(),
+            ]);
+            (total, (pid, address), row)
+        };
+        let rows = most_first(locks.into_iter().map(row));
+        Table::new("locks", Shape::Counters, summary, columns, rows)
+    }
+}
+
+/// The calls of one lock.
+#[derive(Debug, Default)]
+struct Lock {
+    waits: Durations,
+    waiters: BTreeSet<Thread>,
+    edges: Vec<(Nanos, Edge)>,
+}
+
+/// What changes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Edge {
+    Released(Thread),
+    Ends,
+    Begins,
+}
+
+impl Lock {
+    fn add(&mut self, call: &FutexCall, thread: Thread, is_wanted: bool) {
+        match call.waits {
+            true if is_wanted => {
+                self.waits.see(call.end.0.saturating_sub(call.begin.0));
+                self.waiters.insert(thread);
+                self.edges.extend([(call.begin, Edge::Begins), (call.end, Edge::Ends)]);
+            }
+            true => {}
+            false => self.edges.push((call.begin, Edge::Released(thread))),
+        }
+    }
+
+    /// Returns the thread in whose hands the lock was while threads waited longest, and how long they did together.
+    fn holder(mut self) -> Option<(Thread, u64)> {
+        self.edges.sort_unstable();
+        let mut waited: BTreeMap<Thread, u64> = BTreeMap::new();
+        let (mut waiting, mut since_release, mut last) = (0u64, 0u64, Nanos(0));
+        for (time, edge) in self.edges {
+            let more = waiting.saturating_mul(time.0.saturating_sub(last.0));
+            since_release = since_release.saturating_add(more);
+            last = time;
+            match edge {
+                Edge::Begins => waiting += 1,
+                Edge::Ends => waiting = waiting.saturating_sub(1),
+                Edge::Released(thread) => {
+                    let of_thread = waited.entry(thread).or_default();
+                    *of_thread = of_thread.saturating_add(std::mem::take(&mut since_release));
+                }
+            }
+        }
+        // Of equal ones the first.
+        waited.into_iter().rev().max_by_key(|&(_, waited)| waited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_against_the_next_release() {
+        let call = |tid, waits, begin, end| {
+            let thread = Thread::new(tid, 0);
+            FutexCall { address: 1, waits, begin: Nanos(begin), end: Nanos(end), thread }
+        };
+        let mut lock = Lock::default();
+        // Thread 1 holds it for 20, then thread 2 for 3 while thread 3 still waits.
+        let calls =
+            [call(2, true, 5, 20), call(3, true, 6, 23), call(1, false, 20, 21), call(2, false, 23, 24)];
+        for call in &calls {
+            lock.add(call, call.thread, true);
+        }
+        assert_eq!((lock.waits.count, lock.waits.total, lock.waiters.len()), (2, 32, 2));
+        assert_eq!(lock.holder(), Some((Thread::new(1, 0), 29)));
+        assert_eq!(Lock::default().holder(), None);
+    }
+}

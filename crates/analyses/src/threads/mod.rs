@@ -1,0 +1,100 @@
+//! `threads`: how many instructions did each thread execute?
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FunctionRun, Interest,
+    Item, Maker, Numbering, Parameters, Report, Shape, Start, Table, Takes, Unit, kernel::Threads,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{most_first, share};
+
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadsReport;
+
+impl Report for ThreadsReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "threads",
+            help: "exact counts of executed instructions by thread",
+            views: &[],
+            takes: Takes::THREADS,
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
+        maker.fast(Instructions)
+    }
+}
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Instructions;
+
+/// The instructions of a thread.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Partial(u64);
+
+impl Analysis for Instructions {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        if let Item::Flow(FlowEvent::Run { instructions, .. }) = item {
+            partial.0 += instructions;
+        }
+    }
+
+    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        Partial(earlier.0.saturating_add(later.0))
+    }
+
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
+    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+        let sum = threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(thread.0));
+        let summary = vec![("instructions", sum.into()), ("threads", (threads.len() as u64).into())];
+        let columns = vec![
+            Column::real("share", Unit::Share),
+            Column::integer("instructions", Unit::Count),
+            Column::integer("pid", Unit::None),
+            Column::integer("tid", Unit::None),
+        ];
+        let row = |(place, &Partial(count)): (usize, &Partial)| {
+            let thread = of.flow_threads.get(place).copied();
+            let (pid, tid) = (thread.map(|(pid, _)| u64::from(pid)), thread.map(|(_, tid)| u64::from(tid)));
+            (count, place, vec![share(count, sum), count.into(), pid.into(), tid.into()])
+        };
+        let rows = most_first(threads.iter().enumerate().map(row));
+        Table::new("threads", Shape::Counters, summary, columns, rows)
+    }
+}
+
+impl FastFlow for Instructions {
+    type Memory = ();
+
+    const TAKES_FUNCTION_RUNS: bool = true;
+
+    #[inline]
+    fn fold_function_runs(
+        &self,
+        partial: &mut Partial,
+        _: &impl Numbering,
+        function_runs: &[FunctionRun],
+        _: Option<Nanos>,
+    ) {
+        partial.0 += FunctionRun::instructions(function_runs);
+    }
+}

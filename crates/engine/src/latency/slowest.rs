@@ -1,0 +1,28 @@
+//! Which executions to compare.
+
+use std::ops::Range;
+
+use super::Interval;
+
+/// Call trees in memory at most.
+const MOST_TREES: usize = 20_000;
+
+/// Returns the slowest 1 % of executions, at most 20,000; they are given worst first.
+pub fn slowest<'i>(worst_first: &[&'i Interval]) -> Vec<&'i Interval> {
+    worst_first.iter().copied().take(worst_first.len().div_ceil(100).min(MOST_TREES)).collect()
+}
+
+/// Returns the median execution by instructions.
+pub fn typical<'i>(executions: &[&'i Interval]) -> Option<&'i Interval> {
+    let mut sorted = executions.to_vec();
+    sorted.sort_by_key(|interval| (interval.instructions, interval.time));
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+/// Returns the process and thread of an execution, and the numbers of its instructions there; `None` if it is of
+/// software events.
+pub fn place(execution: &Interval) -> Option<(u32, u32, Range<u64>)> {
+    let (pid, tid) = execution.thread.split_once('/')?;
+    let first = execution.first?;
+    Some((pid.parse().ok()?, tid.parse().ok()?, first..first + execution.instructions?))
+}
