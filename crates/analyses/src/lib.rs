@@ -21,6 +21,7 @@ pub mod periods;
 pub mod processes;
 pub mod profile;
 pub mod queue;
+pub mod resolution;
 pub mod sched;
 pub mod signals;
 pub mod states;
@@ -55,6 +56,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
     visitor.visit(&mnemonics::MNEMONICS);
+    visitor.visit(&resolution::RESOLUTION);
     visitor.visit(&latency::LatencyReport);
     visitor.visit(&count::CountReport);
     visitor.visit(&periods::PeriodsReport);

@@ -184,8 +184,8 @@ impl<'a> Pass<'a> {
         sources: &dyn Sources,
         workers: usize,
     ) -> Vec<Table> {
-        let (threads, flow_threads) = (&whole.threads, &[][..]);
-        let of = FinishContext { names, span, selection, threads, base: None, sources, flow_threads };
+        let context = FinishContext::without_events(selection, &whole.threads, sources);
+        let of = FinishContext { names, span, ..context };
         let families = self.families(whole.partials);
         let workers = workers.min(families.len());
         let families = Mutex::new(families.into_iter());

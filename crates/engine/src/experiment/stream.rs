@@ -88,16 +88,8 @@ impl Experiment {
                 &plan_of_events.events,
                 &mut losses,
                 |folded, names, done| {
-                    let base = None;
-                    let of = FinishContext {
-                        names,
-                        span,
-                        selection,
-                        threads,
-                        base,
-                        sources: &NoSources,
-                        flow_threads: &[],
-                    };
+                    let context = FinishContext::without_events(selection, threads, &NoSources);
+                    let of = FinishContext { names, span, ..context };
                     let until = folded.span().1;
                     pass.settle(&mut folded.states, until, &of, &mut builder);
                     while let Some(batch) = builder.full_batch() {
