@@ -86,7 +86,7 @@ fn decades(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
 }
 
 /// Draws two series over whole numbers, each with its own logarithmic axis: the left one solid, the right one with
-/// circles.
+/// circles. Lines of the same place in both have the same colour.
 ///
 /// # Errors
 /// The file can't be written.
@@ -124,7 +124,7 @@ pub fn two_scales(path: &Path, below: &str, left: &Series, right: &Series) -> Ou
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
     }
     for (index, line) in right.lines.iter().enumerate() {
-        let colour = Palette99::pick(left.lines.len() + index).to_rgba();
+        let colour = Palette99::pick(index).to_rgba();
         chart
             .draw_secondary_series(
                 LineSeries::new(line.points.iter().copied(), colour.stroke_width(1)).point_size(3),
@@ -165,6 +165,7 @@ pub fn histogram(path: &Path, axes: (&str, &str), bars: &[Bar]) -> Outcome {
     let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
     let mut chart = ChartBuilder::on(&root)
         .margin(12)
+        .margin_right(36)
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..bars.len() as f64, (0.5..most * 3.0).log_scale())?;

@@ -61,11 +61,13 @@ fn histograms(folder: &Path) -> Outcome {
 /// The logarithmic bins of a measure.
 fn bars(table: &Value, measure: &str) -> Option<Vec<Bar>> {
     let place = |name: &str| table["columns"].as_array()?.iter().position(|column| column["name"] == name);
-    let (of, from, until, count) = (place("measure")?, place("from")?, place("until")?, place("count")?);
+    let (of, scale) = (place("measure")?, place("bins")?);
+    let (from, until, count) = (place("from")?, place("until")?, place("count")?);
+    let is_shown = |row: &&Value| row[of] == measure && row[scale] == "logarithmic";
     let bar = |row: &Value| {
         Some(Bar { from: row[from].as_u64()?, until: row[until].as_u64()?, count: row[count].as_u64()? })
     };
-    table["rows"].as_array()?.iter().filter(|row| row[of] == measure).map(bar).collect()
+    table["rows"].as_array()?.iter().filter(is_shown).map(bar).collect()
 }
 
 /// What a call of `step` runs, without a tracepoint and with one.

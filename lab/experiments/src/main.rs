@@ -17,7 +17,7 @@ const USAGE: &str =
     "usage: cargo run -p lab -- parallel [TRACE]   how analyses get faster with threads, and when \
                      they wait for storage
        cargo run -p lab -- resolution         how exactly times are known, by the packets that are on
-       cargo run -p lab -- trf                resolution against size, by the periods of packets; what the size is of
+       cargo run -p lab -- trf [sweeps | fit]   resolution against size, by the periods of packets; what the size is of
        cargo run -p lab -- overhead [programs | ftrace]   what tracing costs, in bytes and in time
        cargo run -p lab -- deltas             histograms of intervals, and sunbursts with and without a tracer";
 

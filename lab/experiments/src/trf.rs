@@ -63,16 +63,23 @@ const SWEEPS: [Sweep; 3] = [
 /// Distances of the branches of the workloads that the fit is over.
 const DISTANCES: [u32; 5] = [5, 10, 20, 40, 80];
 
-/// Prints a table for each figure, and the fit.
-pub(super) fn run(_arguments: &[String]) -> Outcome {
+/// Prints a table for each figure, and the fit; or what is named of these.
+pub(super) fn run(arguments: &[String]) -> Outcome {
+    let which = match arguments {
+        [] => [true, true],
+        [one] if one == "sweeps" => [true, false],
+        [one] if one == "fit" => [false, true],
+        _ => return Err("usage: cargo run -p lab -- trf [sweeps | fit]".into()),
+    };
     setup::ensure(Need::Demo)?;
     command::build_hodo()?;
     let folder = command::target().join("lab/trf");
-    let swept = equidistant(DISTANCE, true, &folder)?;
-    for sweep in &SWEEPS {
-        self::sweep(sweep, &swept, &folder)?;
+    fs::create_dir_all(&folder)?;
+    if which[0] {
+        let swept = equidistant(DISTANCE, true, &folder)?;
+        SWEEPS.iter().try_for_each(|sweep| self::sweep(sweep, &swept, &folder))?;
     }
-    fit(&folder)
+    if which[1] { fit(&folder) } else { Ok(()) }
 }
 
 /// Compiles the workload.
@@ -172,7 +179,6 @@ fn fit(folder: &Path) -> Outcome {
         points("equidistant branches", |name| name.starts_with("every")),
         points("programs of the paper", |name| !name.starts_with("every")),
     ];
-    fs::create_dir_all(folder)?;
     plot::against_fit(&path, ("bytes per 1000 instructions by the fit", "measured"), &kinds)
 }
 
