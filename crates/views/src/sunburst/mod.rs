@@ -114,8 +114,8 @@ impl Draw for Sunburst<'_> {
 fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: &str) -> io::Result<()> {
     let inner = HOLE + ring * arc.depth as f64;
     let outer = inner + ring;
-    // A whole circle in one arc would end where it begins, and so be empty.
-    let until = from + share.min(0.99999);
+    // A whole circle in one arc would end where it begins, and so be empty: a hair's breadth, beyond rounding, is left.
+    let until = from + share.min(0.9998);
     let point = |radius: f64, at: f64| {
         let (sine, cosine) = (at * std::f64::consts::TAU).sin_cos();
         format!("{:.2} {:.2}", radius * sine, -radius * cosine)
@@ -138,7 +138,9 @@ fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: 
     )?;
     let middle = (inner + outer) / 2.0;
     let width = std::f64::consts::TAU * middle * share;
-    let room = (if width > ring { width.min(3.0 * ring) } else { ring } / CHARACTER) as usize;
+    // Text is straight, so it has to fit between the ring's middle and its edge.
+    let straight = 2.0 * (outer * outer - middle * middle).sqrt();
+    let room = (if width > ring { width.min(straight) } else { ring } / CHARACTER) as usize;
     if width < 12.0 || room < 4 || (width > ring && ring < 14.0) {
         return Ok(());
     }
