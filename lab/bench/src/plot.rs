@@ -144,6 +144,15 @@ fn plain(value: f64) -> String {
     }
 }
 
+/// A bound of a bin; multiples of 1024 and of its square are short.
+fn short(bound: u64) -> String {
+    match bound {
+        1.. if bound.is_multiple_of(1 << 20) => format!("{}Mi", bound >> 20),
+        1.. if bound.is_multiple_of(1 << 10) => format!("{}Ki", bound >> 10),
+        _ => bound.to_string(),
+    }
+}
+
 /// A bin of a histogram.
 pub struct Bar {
     /// Lower bound, inclusive.
@@ -172,7 +181,7 @@ pub fn histogram(path: &Path, axes: (&str, &str), bars: &[Bar]) -> Outcome {
     let bound = |at: &f64| {
         let index = at.round() as usize;
         let inside = bars.get(index).map(|bar| bar.from);
-        inside.or(bars.last().map(|bar| bar.until)).map_or_else(String::new, |bound| bound.to_string())
+        inside.or(bars.last().map(|bar| bar.until)).map_or_else(String::new, short)
     };
     chart
         .configure_mesh()

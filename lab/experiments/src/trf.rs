@@ -159,7 +159,7 @@ fn fit(folder: &Path) -> Outcome {
         factors[3]
     );
     for (name, one) in &found {
-        let [_, conditional, indirect, returns] = shares(one).map(|share| share * 100.0);
+        let [_, conditional, indirect, returns] = shares(one).map(|share| (share * 100.0).max(0.0));
         println!(
             "| {name} | {conditional:.2} % | {indirect:.2} % | {returns:.2} % | {:.2} | {:.2} |",
             one.density() * 1000.0,

@@ -91,7 +91,7 @@ impl Draw for Sunburst<'_> {
             -SIZE / 2.0
         )?;
         // Where the next arc of each ring begins, as a share of the circle.
-        let mut next = vec![0.0; RINGS + 1];
+        let mut next = [0.0; RINGS + 1];
         for arc in &arcs {
             let (from, share) = (next[arc.depth], arc.number as f64 / total.max(1) as f64);
             next[arc.depth] = from + share;
