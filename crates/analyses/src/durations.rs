@@ -100,6 +100,16 @@ impl Durations {
         self.put(bucket(length), 1);
     }
 
+    /// Adds a duration `times` times.
+    pub(crate) fn see_times(&mut self, length: u64, times: u64) {
+        if let Some(others) = times.checked_sub(1) {
+            self.see(length);
+            self.count += others;
+            self.total = self.total.saturating_add(length.saturating_mul(others));
+            self.put(bucket(length), others);
+        }
+    }
+
     /// Adds a count to a bucket.
     #[inline]
     fn put(&mut self, bucket: u16, count: u64) {
@@ -153,6 +163,26 @@ impl Durations {
     pub(crate) fn above(&self, bound: u64) -> impl Iterator<Item = (u64, u64)> {
         let length = |(bucket, count)| (middle(bucket).max(self.min).min(self.max), count);
         self.buckets().map(length).filter(move |(length, _)| *length > bound)
+    }
+
+    /// The durations in bins from one power of two to the next, and one bin for 0: its lower bound, and its count.
+    /// Bins between the first and the last may be empty.
+    pub(crate) fn doubling(&self) -> Vec<(u64, u64)> {
+        let mut bins: Vec<(u64, u64)> = Vec::new();
+        for (bucket, count) in self.buckets() {
+            // A bucket lies within one bin.
+            let from = middle(bucket).checked_ilog2().map_or(0, |bits| 1 << bits);
+            while let Some(&(last, _)) = bins.last()
+                && last < from
+            {
+                bins.push((last.saturating_mul(2).max(1), 0));
+            }
+            match bins.last_mut() {
+                Some((_, sum)) => *sum += count,
+                None => bins.push((from, count)),
+            }
+        }
+        bins
     }
 
     /// Adds the durations of `others`.
@@ -261,6 +291,18 @@ mod tests {
             let length = length >> bits;
             let middle = middle(bucket(length));
             prop_assert!(middle.abs_diff(length) <= length / 128, "{length} and {middle}");
+        }
+
+        #[test]
+        fn bins_that_double_hold_each_duration(lengths in prop::collection::vec((any::<u64>(), 0u32..64), 1..60), times in 1u64..5) {
+            let mut durations = Durations::default();
+            let lengths: Vec<u64> = lengths.into_iter().map(|(length, shift)| length >> shift).collect();
+            lengths.iter().for_each(|&length| durations.see_times(length, times));
+            prop_assert_eq!(durations.count, lengths.len() as u64 * times);
+            for (from, count) in durations.doubling() {
+                let inside = |length: &&u64| **length >= from && (**length >> 1) < from.max(1) && (from > 0 || **length == 0);
+                prop_assert_eq!(lengths.iter().filter(inside).count() as u64 * times, count);
+            }
         }
 
         #[test]

@@ -22,6 +22,7 @@ pub mod periods;
 pub mod processes;
 pub mod profile;
 pub mod queue;
+pub mod resolution;
 pub mod sched;
 pub mod signals;
 pub mod states;
@@ -59,6 +60,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&blocks::BLOCKS);
     visitor.visit(&mnemonics::MNEMONICS);
     visitor.visit(&threads::ThreadsReport);
+    visitor.visit(&resolution::RESOLUTION);
     visitor.visit(&latency::LatencyReport);
     visitor.visit(&count::CountReport);
     visitor.visit(&periods::PeriodsReport);

@@ -31,6 +31,11 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Returns whether everything in the chunks is selected.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.window.is_none() && self.spans.is_none()
+    }
+
     /// Returns whether an event at `now` is in the window.
     pub(crate) fn wants(&self, now: Tsc) -> bool {
         self.window.is_none_or(|window| window.from <= now && now < window.to)

@@ -116,22 +116,24 @@ impl<A: FastFlow> AnyRun for Run<A> {
             partial: Box::new(stint.partial) as AnyPartial,
         };
         let any = |(track, stints): (usize, Vec<_>)| (track, stints.into_iter().map(any).collect());
-        (FlowPartial { tracks: tracks.into_iter().map(any).collect() }, losses)
+        let bytes = reading.is_of_all().then(|| chunks.iter().map(Chunk::bytes).sum());
+        (FlowPartial { tracks: tracks.into_iter().map(any).collect(), bytes }, losses)
     }
 }
 
 /// The folded state of some chunks of control flow, in the order of the recording.
-#[derive(Default)]
 pub struct FlowPartial {
     tracks: Tracks<AnyPartial>,
+    /// Bytes of the chunks; `None` if only a window of them was selected.
+    bytes: Option<u64>,
 }
 
 /// A thread slice as bytes: context, first tick and partial.
 pub(crate) type PackedStint = (u32, Option<u64>, Vec<u8>);
 
-/// A [`FlowPartial`] as bytes: the thread slices of each trace stream.
+/// A [`FlowPartial`] as bytes: the thread slices of each trace stream, and the bytes of the chunks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct PackedFlow(BTreeMap<usize, Vec<PackedStint>>);
+pub struct PackedFlow(BTreeMap<usize, Vec<PackedStint>>, Option<u64>);
 
 impl FlowPartial {
     /// Merges it with the state of the following chunks.
@@ -141,6 +143,8 @@ impl FlowPartial {
             let own = self.tracks.entry(track).or_default();
             join(own, stints, |earlier, later| analysis.merge(earlier, later, &threads));
         }
+        let both = self.bytes.zip(later.bytes);
+        self.bytes = both.map(|(earlier, later)| earlier.saturating_add(later));
         self
     }
 
@@ -167,7 +171,8 @@ impl FlowPartial {
         };
         let flow_threads: Vec<(u32, u32)> = contexts.iter().map(thread).collect();
         let of = FinishContext::without_events(selection, &threads, &experiment.modules);
-        analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, ..of })
+        let trace_bytes = self.bytes.filter(|_| selection.is_of_all());
+        analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, trace_bytes, ..of })
     }
 
     /// Encodes the partial.
@@ -176,7 +181,7 @@ impl FlowPartial {
             (stint.context, stint.since.map(|since| since.0), analysis.pack(&stint.partial))
         };
         let track = |(&track, stints): (&usize, &Vec<_>)| (track, stints.iter().map(stint).collect());
-        PackedFlow(self.tracks.iter().map(track).collect())
+        PackedFlow(self.tracks.iter().map(track).collect(), self.bytes)
     }
 
     /// Decodes a partial; `None` if the bytes are not of the analysis.
@@ -187,6 +192,7 @@ impl FlowPartial {
         let track = |(track, stints): (usize, Vec<_>)| {
             Some((track, stints.into_iter().map(stint).collect::<Option<Vec<_>>>()?))
         };
-        Some(FlowPartial { tracks: packed.0.into_iter().map(track).collect::<Option<_>>()? })
+        let PackedFlow(tracks, bytes) = packed;
+        Some(FlowPartial { tracks: tracks.into_iter().map(track).collect::<Option<_>>()?, bytes })
     }
 }

@@ -159,6 +159,8 @@ pub struct FinishContext<'a> {
     pub sources: &'a dyn Sources,
     /// For control flow, the process and the thread of each partial, in order.
     pub flow_threads: &'a [(u32, u32)],
+    /// Bytes of trace that the control flow was decoded from; `None` if not all of it was requested.
+    pub trace_bytes: Option<u64>,
 }
 
 impl<'a> FinishContext<'a> {
@@ -176,6 +178,7 @@ impl<'a> FinishContext<'a> {
             base: None,
             sources,
             flow_threads: &[],
+            trace_bytes: None,
         }
     }
 

@@ -193,8 +193,8 @@ impl<'a> Pass<'a> {
         workers: usize,
     ) -> Vec<Table> {
         let all = Selection::default();
-        let (threads, flow_threads, selection) = (&whole.threads, &[][..], &all);
-        let of = FinishContext { names, span, selection, threads, base: None, sources, flow_threads };
+        let context = FinishContext::without_events(&all, &whole.threads, sources);
+        let of = FinishContext { names, span, ..context };
         let families = self.families(whole.partials);
         let workers = workers.min(families.len());
         let families = Mutex::new(families.into_iter());

@@ -1,7 +1,7 @@
 //! Formats tables.
 //!
 //! ```text
-//! Table ──► one of VIEWS (text, markdown, json, jsonl, csv, arrow, parquet, folded) ──► bytes
+//! Table ──► one of VIEWS (text, markdown, json, jsonl, csv, arrow, parquet, folded, sunburst) ──► bytes
 //!   └─────► write_loss ──► bytes, beside a view that does not show losses
 //!
 //! schema ──View::begin──► Drawing ◄──batch── record batches, as they arrive
@@ -28,6 +28,7 @@ mod loss;
 mod markdown;
 mod parquet;
 mod rows;
+mod sunburst;
 mod text;
 mod tree;
 
@@ -43,6 +44,7 @@ pub const VIEWS: &[View] = &[
     arrow::VIEW,
     parquet::VIEW,
     folded::VIEW,
+    sunburst::VIEW,
 ];
 
 /// An output format for tables.

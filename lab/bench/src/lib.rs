@@ -72,6 +72,14 @@ fn took(command: &mut Command) -> Outcome<Took> {
     Ok(Took { elapsed: begin.elapsed(), processor: children_time()? - before })
 }
 
+/// The user and system time of a command, without its output.
+///
+/// # Errors
+/// It can't be started, or fails.
+pub fn processor_time(command: &mut Command) -> Outcome<Duration> {
+    Ok(took(command)?.processor)
+}
+
 /// User and system time of the ended child processes.
 fn children_time() -> Outcome<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;

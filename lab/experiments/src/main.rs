@@ -1,8 +1,13 @@
 //! Experiments: `cargo run -p lab -- EXPERIMENT`. Each prints Markdown.
 
+mod deltas;
+mod ftrace;
+mod measure;
+mod overhead;
 mod pages;
 mod parallel;
 mod resolution;
+mod trf;
 
 use std::process::ExitCode;
 
@@ -11,7 +16,10 @@ use workbench::Outcome;
 const USAGE: &str =
     "usage: cargo run -p lab -- parallel [TRACE]   how analyses get faster with threads, and when \
                      they wait for storage
-       cargo run -p lab -- resolution         how exactly times are known, by the packets that are on";
+       cargo run -p lab -- resolution         how exactly times are known, by the packets that are on
+       cargo run -p lab -- trf [sweeps | fit]   resolution against size, by the periods of packets; what the size is of
+       cargo run -p lab -- overhead [programs | ftrace]   what tracing costs, in bytes and in time
+       cargo run -p lab -- deltas             histograms of intervals, and sunbursts with and without a tracer";
 
 fn main() -> ExitCode {
     workbench::main("lab", run)
@@ -21,6 +29,9 @@ fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((name, rest)) if name == "parallel" => parallel::run(rest),
         Some((name, rest)) if name == "resolution" => resolution::run(rest),
+        Some((name, rest)) if name == "trf" => trf::run(rest),
+        Some((name, rest)) if name == "overhead" => overhead::run(rest),
+        Some((name, rest)) if name == "deltas" => deltas::run(rest),
         _ => Err(USAGE.into()),
     }
 }

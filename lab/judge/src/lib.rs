@@ -20,6 +20,7 @@ mod containers;
 mod ctf;
 mod damage;
 mod deltas;
+mod diff;
 mod difference;
 mod events;
 mod explain;
@@ -63,6 +64,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge lines [PROGRAM]…
        cargo judge deltas [PROGRAM]…
        cargo judge explain [TROUBLE]…
+       cargo judge diff
        cargo judge machine [WORKLOAD]…
        cargo judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
        cargo judge missing [--count N] [--seed N] [--only PROGRAM]…
@@ -89,6 +91,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, names)) if first == "deltas" => return deltas::run(names),
         Some((first, names)) if first == "explain" => return explain::run(names),
+        Some((first, [])) if first == "diff" => return diff::run(),
         Some((first, names)) if first == "machine" => return machine::run(names),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, rest)) if first == "missing" => return missing::run(rest),

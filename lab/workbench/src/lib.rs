@@ -10,6 +10,7 @@
 pub mod board;
 pub mod command;
 pub mod embedded;
+pub mod lttng;
 pub mod machine;
 pub mod release;
 pub mod setup;

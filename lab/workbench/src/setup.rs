@@ -64,6 +64,7 @@ const TOOLS: &[Tool] = &[
     tool("perl", "perl-base", Need::Judge),
     tool("find", "findutils", Need::Judge),
     tool("node", "nodejs", Need::Bench),
+    tool("sysbench", "sysbench", Need::Bench),
 ];
 
 /// Requirements of emulated boards.

@@ -26,7 +26,8 @@ pub fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
     };
     let program = folder.join(stem);
     let mut compile = Command::new(compiler);
-    compile.args([optimise, "-g", "-o"]).arg(&program).args(flags).arg(source(name)).current_dir(folder);
+    // Libraries stand behind what needs them.
+    compile.args([optimise, "-g", "-o"]).arg(&program).arg(source(name)).args(flags).current_dir(folder);
     command::quietly(&mut compile)?;
     Ok(program)
 }

@@ -146,11 +146,9 @@ fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
 
 /// The table of some threads, of what is selected.
 fn finish_selected<A: Analysis>(analysis: &A, threads: Vec<A::Partial>, selection: &Selection) -> Table {
-    let (known, span) = (Threads::default(), Default::default());
-    let flow_threads = &[(7, 7)][..];
-    let sources = &Numbers;
-    let of =
-        FinishContext { names: &[], span, selection, threads: &known, base: None, sources, flow_threads };
+    let known = Threads::default();
+    let context = FinishContext::without_events(selection, &known, &Numbers);
+    let of = FinishContext { flow_threads: &[(7, 7)], trace_bytes: Some(1000), ..context };
     analysis.finish(threads, &of)
 }
 

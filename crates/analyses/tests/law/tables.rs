@@ -97,9 +97,8 @@ fn streamed(
 ) -> Table {
     let selection = Selection::default();
     let span = span(events);
-    let (threads, sources) = (whole.threads(), &NoSources);
-    let of =
-        FinishContext { names, span, selection: &selection, threads, base: None, sources, flow_threads: &[] };
+    let context = FinishContext::without_events(&selection, whole.threads(), &NoSources);
+    let of = FinishContext { names, span, ..context };
     let mut rows = heading.builder();
     let mut states: Option<States> = None;
     for (later, until) in parts {

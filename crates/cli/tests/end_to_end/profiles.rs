@@ -223,3 +223,36 @@ fn instructions_per_cycle() {
     let annotation = hodo(&["annotate", "fib", &recording]).fine().stdout;
     assert!(annotation.lines().next().unwrap().contains("cycles, IPC 1.0"), "{annotation}");
 }
+
+/// The bytes are those of the streams, for all of a recording and for none of its parts alone; intervals are as long as
+/// the period of the packets allows.
+#[test]
+fn clock_readings_of_a_known_program() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let event = ["-e", "intel_pt/mtc_period=0,psb_period=0/u"];
+    let recording = record_source(&folder, "fib.c", &event);
+    let (summary, rows) = table("resolution", &["--strict"], &recording);
+    let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+    let sum = |list: &str, of: &str| -> u64 {
+        info[list].as_array().unwrap().iter().map(|one| one[of].as_u64().unwrap()).sum()
+    };
+    assert_eq!(summary["instructions"], sum("truth", "instructions"));
+    assert_eq!(summary["calls"], sum("truth", "calls"));
+    assert_eq!(summary["trace_bytes"], sum("streams", "bytes"));
+    assert_eq!(table("resolution", &["--time", "10%-90%"], &recording).0["trace_bytes"], Value::Null);
+    assert_eq!(rows[0]["measure"], "interval_ns");
+    // One instruction takes a nanosecond, so a tick of 40 ns and the branches that wait for a packet bound the median.
+    let median = rows[0]["p50"].as_u64().unwrap();
+    assert!((20..400).contains(&median), "{rows:?}");
+
+    let part = |number: &str| {
+        let out = folder.file(&format!("{}.part", &number[..1]));
+        hodo(&["fold", "--analysis", "resolution", "--part", number, "-o", &out, &recording]).fine();
+        out
+    };
+    let merged = hodo(&["merge", "--format", "json", &part("1/2"), &part("2/2")]).fine().json();
+    assert_eq!(merged, hodo(&["report", "resolution", "--format", "json", &recording]).fine().json());
+}

@@ -109,8 +109,8 @@ impl Experiment {
                 &plan_of_events.events,
                 &mut losses,
                 |folded, names, done| {
-                    let (base, sources, flow_threads) = (None, &NoSources, &[][..]);
-                    let of = FinishContext { names, span, selection, threads, base, sources, flow_threads };
+                    let context = FinishContext::without_events(selection, threads, &NoSources);
+                    let of = FinishContext { names, span, ..context };
                     let until = folded.span().1;
                     pass.settle(&mut folded.states, until, &of, &mut builders);
                     drain(&mut builders, TableBuilder::full_batch, rows) && progress(bytes + done)

@@ -209,6 +209,38 @@ fn folded_paths_are_lines_of_their_own_numbers() {
 }
 
 #[test]
+fn a_sunburst_has_an_arc_for_each_path_with_a_share_of_the_whole() {
+    let columns = vec![
+        Column::integer("depth", Unit::None),
+        Column::name("function"),
+        Column::integer("self_instructions", Unit::Instructions),
+    ];
+    let row = |depth: u64, function: &str, own: u64| vec![depth.into(), function.into(), own.into()];
+    let rows = vec![
+        row(0, "main", 10),
+        row(1, "<a>", 30),
+        row(2, "unseen", 0),
+        row(1, "b", 20),
+        row(0, "thread", 40),
+    ];
+    let table = Table::new("paths", Shape::Tree, vec![], columns, rows);
+    let drawn = draw("sunburst", &table, Options::default());
+    let titles: Vec<&str> =
+        drawn.split("<title>").skip(1).map(|rest| rest.split("</title>").next().unwrap()).collect();
+    let expected = [
+        "main: 60 instructions (60.00 %)",
+        "&lt;a&gt;: 30 instructions (30.00 %)",
+        "b: 20 instructions (20.00 %)",
+        "thread: 40 instructions (40.00 %)",
+    ];
+    assert_eq!(titles, expected);
+    // A callee begins where its caller does, one ring further out.
+    let begins: Vec<&str> =
+        drawn.split("<path d=\"M").skip(1).map(|rest| rest.split(' ').next().unwrap()).collect();
+    assert_eq!((begins[0], begins[1]), ("0.00", "0.00"));
+}
+
+#[test]
 fn a_view_either_shows_loss_or_says_that_it_does_not() {
     for view in VIEWS {
         let drawn = draw_bytes(view.name, &functions(), Options::default());
@@ -287,6 +319,14 @@ proptest! {
             prop_assert!(drawn.chars().all(|c| c == '\n' || !c.is_control()));
             prop_assert!(drawn.lines().all(|line| line == line.trim_end()));
         }
+    }
+
+    #[test]
+    fn a_sunburst_is_xml_whatever_names_are(table in formats::table()) {
+        let drawn = draw("sunburst", &table, Options::default());
+        prop_assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+        prop_assert!(drawn.chars().all(|c| c == '\n' || !c.is_control()));
+        prop_assert_eq!(drawn.matches('<').count(), drawn.matches('>').count());
     }
 
     #[test]

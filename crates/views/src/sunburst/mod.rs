@@ -1,0 +1,184 @@
+//! Call paths as a sunburst in SVG: the roots are the innermost ring, callees lie outside of their callers, and the angle
+//! of an arc is its share (the drawing of Sharma and Dagenais, 2016, Figure 6; J. Stasko and E. Zhang, 2000).
+//!
+//! The number of a row is as in [`folded`](crate::folded). Arcs below a quarter of a degree are left out. Pointing at an
+//! arc shows its name, number and share.
+
+use std::io;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use hodo_model::table::{Cell, cells};
+
+use crate::{Draw, End, Options, Output, Reader, View, folded::Columns};
+
+pub(crate) const VIEW: View = View {
+    name: "sunburst",
+    help: "call paths as rings, in SVG: `-o paths.svg`",
+    reader: Reader::ProgramsOfBytes,
+    shows_loss: false,
+    several: None,
+    begin,
+};
+
+/// Width and height.
+const SIZE: f64 = 720.0;
+/// The radius of the hole.
+const HOLE: f64 = 60.0;
+/// The most rings; deeper calls are part of the arcs below them.
+const RINGS: usize = 24;
+/// The widest ring.
+const WIDEST: f64 = 60.0;
+/// The smallest arc, as a share of the circle.
+const SMALLEST: f64 = 0.25 / 360.0;
+/// Pixels of a character.
+const CHARACTER: f64 = 6.2;
+
+struct Sunburst<'o> {
+    out: Output<'o>,
+    columns: Columns,
+    /// The rows of the first [`RINGS`] levels, depth first.
+    arcs: Vec<Arc>,
+    /// The open arcs at the last row, the root first.
+    path: Vec<usize>,
+}
+
+struct Arc {
+    depth: usize,
+    name: String,
+    /// Its own number, and later that of its callees too.
+    number: u64,
+}
+
+fn begin<'o>(schema: &SchemaRef, _: &Options, out: Output<'o>) -> io::Result<Box<dyn Draw + 'o>> {
+    Ok(Box::new(Sunburst { out, columns: Columns::of(schema), arcs: Vec::new(), path: Vec::new() }))
+}
+
+impl Draw for Sunburst<'_> {
+    fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        let cells = cells(batch);
+        for row in 0..batch.num_rows() {
+            let depth = self.columns.depth(&cells, row).min(self.path.len());
+            let number = self.columns.number(&cells, row);
+            self.path.truncate(depth);
+            self.path.iter().for_each(|&caller| {
+                self.arcs[caller].number = self.arcs[caller].number.saturating_add(number);
+            });
+            if depth < RINGS {
+                self.path.push(self.arcs.len());
+                let name = match self.columns.frame(&cells, row) {
+                    Cell::Text(name) if !name.is_empty() => name.to_owned(),
+                    _ => "-".to_owned(),
+                };
+                self.arcs.push(Arc { depth, name, number });
+            }
+        }
+        Ok(())
+    }
+
+    fn end(self: Box<Self>, _: &End<'_>) -> io::Result<()> {
+        let Sunburst { out, columns, arcs, .. } = *self;
+        let roots = arcs.iter().filter(|arc| arc.depth == 0);
+        let total = roots.fold(0, |sum: u64, arc| sum.saturating_add(arc.number));
+        let is_shown = |arc: &&Arc| arc.number as f64 >= total as f64 * SMALLEST && arc.number > 0;
+        let rings = arcs.iter().filter(is_shown).map(|arc| arc.depth + 1).max().unwrap_or(1);
+        let ring = ((SIZE / 2.0 - HOLE - 4.0) / rings as f64).min(WIDEST);
+        writeln!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{SIZE}\" height=\"{SIZE}\" viewBox=\"{0} {0} {SIZE} \
+             {SIZE}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect x=\"{0}\" y=\"{0}\" width=\"{SIZE}\" \
+             height=\"{SIZE}\" fill=\"white\"/>",
+            -SIZE / 2.0
+        )?;
+        // Where the next arc of each ring begins, as a share of the circle.
+        let mut next = [0.0; RINGS + 1];
+        for arc in &arcs {
+            let (from, share) = (next[arc.depth], arc.number as f64 / total.max(1) as f64);
+            next[arc.depth] = from + share;
+            next[arc.depth + 1] = from;
+            if is_shown(&arc) {
+                draw(out, arc, (from, share), ring, &columns.unit)?;
+            }
+        }
+        writeln!(
+            out,
+            "<text text-anchor=\"middle\" y=\"-2\">{total}</text>\n<text text-anchor=\"middle\" y=\"12\">{}</text>\n\
+             </svg>",
+            escaped(&columns.unit)
+        )?;
+        out.flush()
+    }
+}
+
+/// Draws an arc, and its name if there is room.
+fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: &str) -> io::Result<()> {
+    let inner = HOLE + ring * arc.depth as f64;
+    let outer = inner + ring;
+    // A whole circle in one arc would end where it begins, and so be empty: a hair's breadth, beyond rounding, is left.
+    let until = from + share.min(0.9998);
+    let point = |radius: f64, at: f64| {
+        let (sine, cosine) = (at * std::f64::consts::TAU).sin_cos();
+        format!("{:.2} {:.2}", radius * sine, -radius * cosine)
+    };
+    let large = u8::from(share > 0.5);
+    // Neighbours differ in colour, and callees look like their callers.
+    let (hue, light) = ((from + share / 2.0) * 360.0, 62 + 3 * (arc.depth % 4));
+    writeln!(
+        out,
+        "<path d=\"M{} A{outer:.2} {outer:.2} 0 {large} 1 {} L{} A{inner:.2} {inner:.2} 0 {large} 0 {}Z\" \
+         fill=\"hsl({hue:.0},55%,{light}%)\" stroke=\"white\" stroke-width=\"0.6\"><title>{}: {} {} ({:.2} %)</title></path>",
+        point(outer, from),
+        point(outer, until),
+        point(inner, until),
+        point(inner, from),
+        escaped(&arc.name),
+        arc.number,
+        escaped(unit),
+        share * 100.0
+    )?;
+    let middle = (inner + outer) / 2.0;
+    let width = std::f64::consts::TAU * middle * share;
+    // Text is straight, so it has to fit between the ring's middle and its edge.
+    let straight = 2.0 * (outer * outer - middle * middle).sqrt();
+    let room = (if width > ring { width.min(straight) } else { ring } / CHARACTER) as usize;
+    if width < 12.0 || room < 4 || (width > ring && ring < 14.0) {
+        return Ok(());
+    }
+    let name: String = match arc.name.chars().count() > room {
+        true => arc.name.chars().take(room - 1).chain(['…']).collect(),
+        false => arc.name.clone(),
+    };
+    let degrees = (from + share / 2.0) * 360.0;
+    // Along the ring where the arc is wide, across it where it is narrow; never upside down.
+    let turn = match (width > ring, degrees) {
+        (true, 90.0..270.0) => degrees + 180.0,
+        (true, _) => degrees,
+        (false, ..180.0) => degrees - 90.0,
+        (false, _) => degrees + 90.0,
+    };
+    let [x, y] = [middle * degrees.to_radians().sin(), -middle * degrees.to_radians().cos()];
+    writeln!(
+        out,
+        "<text text-anchor=\"middle\" dominant-baseline=\"central\" pointer-events=\"none\" \
+         transform=\"translate({x:.2} {y:.2}) rotate({turn:.1})\">{}</text>",
+        escaped(&name)
+    )
+}
+
+/// Text as XML may hold it.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => {
+                escaped.extend(control.escape_default());
+            }
+            plain => escaped.push(plain),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,228 @@
+//! `cargo run -p lab -- trf`: the resolution of times against the size of the trace, by the threshold of CYC packets and
+//! the periods of MTC and PSB packets; and what the size depends on.
+//!
+//! Sharma and Dagenais, "Hardware-assisted instruction profiling and latency detection", 2016, Figures 7 to 9. The
+//! workload has branches at equal distances (`equidistant.c`). Prints Markdown, and writes plots to `docs/reproduction`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bench::plot::{self, Line, Series};
+use workbench::{
+    Outcome, command,
+    setup::{self, Need},
+    workloads,
+};
+
+use super::{
+    measure::{Measured, measure},
+    overhead::{ITERATIONS, PROGRAMS},
+};
+
+/// Instructions of a pass of the swept workload.
+const DISTANCE: u32 = 10;
+/// Passes of each recording.
+const PASSES: &str = "1000000";
+
+/// A figure: the swept term of the event, the other terms, its values, and its name in plots.
+struct Sweep {
+    figure: u32,
+    term: &'static str,
+    others: &'static str,
+    values: &'static [u32],
+    name: &'static str,
+}
+
+/// The values are those of processors of the paper's generation.
+const SWEEPS: [Sweep; 3] = [
+    Sweep {
+        figure: 7,
+        term: "cyc_thresh",
+        others: "cyc,",
+        values: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+        name: "CYC threshold: 2^(n-1) cycles",
+    },
+    Sweep {
+        figure: 8,
+        term: "mtc_period",
+        others: "",
+        values: &[0, 3, 6, 9],
+        name: "MTC period: 2^n ticks of a crystal of 25 MHz",
+    },
+    Sweep {
+        figure: 9,
+        term: "psb_period",
+        others: "mtc=0,",
+        values: &[0, 1, 2, 3, 4, 5],
+        name: "PSB period: 2^(n+11) bytes",
+    },
+];
+
+/// Distances of the branches of the workloads that the fit is over.
+const DISTANCES: [u32; 5] = [5, 10, 20, 40, 80];
+
+/// Prints a table for each figure, and the fit; or what is named of these.
+pub(super) fn run(arguments: &[String]) -> Outcome {
+    let which = match arguments {
+        [] => [true, true],
+        [one] if one == "sweeps" => [true, false],
+        [one] if one == "fit" => [false, true],
+        _ => return Err("usage: cargo run -p lab -- trf [sweeps | fit]".into()),
+    };
+    setup::ensure(Need::Demo)?;
+    command::build_hodo()?;
+    let folder = command::target().join("lab/trf");
+    fs::create_dir_all(&folder)?;
+    if which[0] {
+        let swept = equidistant(DISTANCE, true, &folder)?;
+        SWEEPS.iter().try_for_each(|sweep| self::sweep(sweep, &swept, &folder))?;
+    }
+    if which[1] { fit(&folder) } else { Ok(()) }
+}
+
+/// Compiles the workload.
+fn equidistant(distance: u32, calls: bool, folder: &Path) -> Outcome<PathBuf> {
+    let kind = if calls { "calls" } else { "branches" };
+    let distance = format!("-DDISTANCE={distance}");
+    let flags: &[&str] = if calls { &[&distance, "-DCALLS"] } else { &[&distance] };
+    workloads::compile("equidistant.c", flags, &folder.join(format!("{kind}{distance}")))
+}
+
+fn sweep(sweep: &Sweep, program: &Path, folder: &Path) -> Outcome {
+    let Sweep { figure, term, others, values, name } = sweep;
+    println!(
+        "\n### Figure {figure}: {name}\n\n| `{others}{term}` | bytes per 1000 instructions | mean interval | \
+         bytes, `noretcomp` | mean interval, `noretcomp` |\n|---|---|---|---|---|"
+    );
+    let mut series = ["returns compressed", "a target for each return"]
+        .map(|name| [(); 2].map(|()| Line { name: name.to_owned(), points: Vec::new() }));
+    for &value in *values {
+        let mut cells = Vec::new();
+        for (compression, series) in ["", "noretcomp,"].into_iter().zip(&mut series) {
+            let event = format!("intel_pt/{compression}{others}{term}={value}/u");
+            let found = of(&event, program, &[PASSES], folder)?;
+            cells.push(format!("{:.2} | {:.1} ns", found.density() * 1000.0, found.interval));
+            series[0].points.push((value.into(), found.density() * 1000.0));
+            series[1].points.push((value.into(), found.interval));
+        }
+        println!("| {value} | {} |", cells.join(" | "));
+    }
+    let path = command::root().join(format!("docs/reproduction/pt-figure-{figure}.svg"));
+    let [[bytes, interval], [all_bytes, all_interval]] = series;
+    let left = Series { name: "bytes per 1000 instructions", lines: vec![bytes, all_bytes] };
+    let right = Series { name: "mean interval in ns", lines: vec![interval, all_interval] };
+    plot::two_scales(&path, name, &left, &right)
+}
+
+fn of(event: &str, program: &Path, arguments: &[&str], folder: &Path) -> Outcome<Measured> {
+    let program = program.to_str().ok_or("the build folder has no name in UTF-8")?;
+    measure(event, &[&[program], arguments].concat(), &folder.join("recording.perf.data"))
+}
+
+/// Bytes per instruction by the shares of conditional branches, indirect jumps and returns.
+fn fit(folder: &Path) -> Outcome {
+    const EVENT: &str = "intel_pt//u";
+    let mut found = Vec::new();
+    for (distance, calls) in DISTANCES.into_iter().flat_map(|one| [(one, false), (one, true)]) {
+        let program = equidistant(distance, calls, folder)?;
+        let measured = of(EVENT, &program, &[PASSES], folder)?.without(&of(EVENT, &program, &["0"], folder)?);
+        found.push((format!("every {distance}{}", if calls { ", calls" } else { "" }), measured));
+    }
+    let paper = workloads::compile("paper.c", &["-lm"], folder)?;
+    for program in PROGRAMS {
+        let [measured, idle] =
+            [ITERATIONS, "0"].map(|iterations| of(EVENT, &paper, &[program, iterations], folder));
+        found.push((program.to_owned(), measured?.without(&idle?)));
+    }
+    let shares = |one: &Measured| {
+        [
+            1.0,
+            one.conditional / one.instructions,
+            one.indirect / one.instructions,
+            one.returns / one.instructions,
+        ]
+    };
+    let equations: Vec<_> = found.iter().map(|(_, one)| (shares(one), one.density())).collect();
+    let factors = least_squares(&equations).ok_or("the shares do not differ")?;
+    let predicted =
+        |one: &Measured| shares(one).iter().zip(factors).map(|(share, factor)| share * factor).sum::<f64>();
+    println!(
+        "\n### Bytes per instruction\n\nLeast squares over {} programs: {:.5} + {:.3} · conditional + {:.3} · indirect + \
+         {:.3} · returns, each per instruction.\n\n| program | conditional | indirect | returns | bytes per 1000 \
+         instructions | fit |\n|---|---|---|---|---|---|",
+        found.len(),
+        factors[0],
+        factors[1],
+        factors[2],
+        factors[3]
+    );
+    for (name, one) in &found {
+        let [_, conditional, indirect, returns] = shares(one).map(|share| (share * 100.0).max(0.0));
+        println!(
+            "| {name} | {conditional:.2} % | {indirect:.2} % | {returns:.2} % | {:.2} | {:.2} |",
+            one.density() * 1000.0,
+            predicted(one) * 1000.0
+        );
+    }
+    let points = |kind: &str, which: fn(&str) -> bool| Line {
+        name: kind.to_owned(),
+        points: found
+            .iter()
+            .filter(|(name, _)| which(name))
+            .map(|(_, one)| (predicted(one) * 1000.0, one.density() * 1000.0))
+            .collect(),
+    };
+    let path = command::root().join("docs/reproduction/pt-bytes.svg");
+    let kinds = [
+        points("equidistant branches", |name| name.starts_with("every")),
+        points("programs of the paper", |name| !name.starts_with("every")),
+    ];
+    plot::against_fit(&path, ("bytes per 1000 instructions by the fit", "measured"), &kinds)
+}
+
+/// The factors with the smallest sum of squared relative errors; `None` if the equations do not determine them.
+fn least_squares<const N: usize>(equations: &[([f64; N], f64)]) -> Option<[f64; N]> {
+    // Normal equations, each equation divided by its right side, and then Gauss and Jordan.
+    let mut rows = [[0.0; N]; N];
+    let mut right = [0.0; N];
+    for (factors, value) in equations {
+        for i in 0..N {
+            for j in 0..N {
+                rows[i][j] += factors[i] * factors[j] / (value * value);
+            }
+            right[i] += factors[i] / value;
+        }
+    }
+    for pivot in 0..N {
+        let best = (pivot..N).max_by(|&a, &b| rows[a][pivot].abs().total_cmp(&rows[b][pivot].abs()))?;
+        rows.swap(pivot, best);
+        right.swap(pivot, best);
+        if rows[pivot][pivot].abs() < 1e-12 {
+            return None;
+        }
+        for other in (0..N).filter(|&other| other != pivot) {
+            let times = rows[other][pivot] / rows[pivot][pivot];
+            let row = rows[pivot];
+            rows[other].iter_mut().zip(row).for_each(|(cell, own)| *cell -= times * own);
+            right[other] -= times * right[pivot];
+        }
+    }
+    Some(std::array::from_fn(|index| right[index] / rows[index][index]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::least_squares;
+
+    #[test]
+    fn exact_equations_are_solved_and_others_refused() {
+        let of = |x: f64, y: f64| ([1.0, x, y], 2.0 + 3.0 * x + 0.5 * y);
+        let found = least_squares(&[of(0.0, 1.0), of(1.0, 0.0), of(2.0, 3.0), of(5.0, 1.0)]).unwrap();
+        for (found, expected) in found.into_iter().zip([2.0, 3.0, 0.5]) {
+            assert!((found - expected).abs() < 1e-9, "{found}");
+        }
+        assert_eq!(least_squares(&[of(1.0, 2.0), of(2.0, 4.0)]), None);
+    }
+}
