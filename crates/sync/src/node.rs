@@ -103,7 +103,7 @@ pub(crate) fn solve(sightings: &[Sighting], slope: Slope, motion: Motion, method
 }
 
 fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Curve {
-    let estimates = estimates(bounds, reach, slope, motion);
+    let Estimates { values, is_line } = estimates(bounds, reach, slope, motion);
     let cells = &reach.cells;
     let knot = |(index, estimate): (usize, i64)| {
         let cell = cells[index];
@@ -114,18 +114,20 @@ fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Cur
         let estimate = match reach.sides {
             (true, false) => low,
             (false, true) => high,
+            _ if is_line => estimate.clamp(low, high),
             _ => near_middle(estimate, low, high),
         };
         Knot::new(cell.x, low, estimate, high)
     };
-    let knots = estimates.into_iter().enumerate().map(knot).collect();
+    let knots = values.into_iter().enumerate().map(knot).collect();
     let mut curve = Curve::new(knots, Some(slope), reach.sides);
     curve.clamp(bounds, slope);
     curve
 }
 
-/// Moves the estimate to within a quarter of the half-width from the middle. If bounds are wide, the calmest clock
-/// that they allow may be far from the truth; the middle is off by at most the half-width.
+/// Moves the estimate of a clock that wanders to within a quarter of the half-width from the middle. If bounds are wide,
+/// the calmest clock that they allow may be far from the truth; the middle is off by at most the half-width. The middle
+/// follows each delay, though, which the line of a clock that does not wander averages: that one stays where it is.
 fn near_middle(estimate: i64, low: i64, high: i64) -> i64 {
     let margin = (high - low) / 8 * 3;
     estimate.clamp(low + margin, high - margin)
@@ -139,21 +141,30 @@ fn sag(apart: i64, slope: Slope, motion: Motion) -> i64 {
     (bend.ceil() as i64 + 1).min(slope.times(apart) + 1)
 }
 
+/// The estimate at each cell, and whether they are of one line.
+struct Estimates {
+    values: Vec<i64>,
+    is_line: bool,
+}
+
 /// Returns the estimate at each cell: the centre of the possible states under the least wander that satisfies the
-/// bounds. If one line satisfies all bounds, the estimate is that line.
-fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Vec<i64> {
+/// bounds. If one line satisfies all bounds, the estimate is the bisector of the steepest and the flattest such line: on
+/// a clock that does not wander, nothing is known that the published method does not use.
+fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Estimates {
     let places: Vec<i64> = reach.cells.iter().map(|cell| cell.x).collect();
     if let Some(line) = line(bounds, slope, motion) {
-        return through(&line, &places);
+        let bisector = lines::extremes(bounds).map(|extremes| lines::bisector(&extremes));
+        let points = bisector.map_or(line, |Line { from, to }| [from, to]);
+        return Estimates { values: through(&points, &places), is_line: true };
     }
     for share in SHARES {
         let calmer = Motion { wander_ppb_per_s: motion.wander_ppb_per_s * share, ..motion };
         if let Some(reach) = reach_all(bounds, slope, calmer) {
             let points: Vec<(i64, i64)> = reach.cells.iter().map(|cell| (cell.x, cell.estimate)).collect();
-            return through(&points, &places);
+            return Estimates { values: through(&points, &places), is_line: false };
         }
     }
-    reach.cells.iter().map(|cell| cell.estimate).collect()
+    Estimates { values: reach.cells.iter().map(|cell| cell.estimate).collect(), is_line: false }
 }
 
 /// Returns the values at `places` of the piecewise line through `points`, extended straight. Both are sorted by x;

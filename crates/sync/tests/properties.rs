@@ -64,6 +64,30 @@ proptest! {
         }
     }
 
+    /// Where the clock is linear, the hull is as good as any line: the estimate is no worse, whatever the delays are,
+    /// and intervals still contain the truth.
+    #[test]
+    fn a_linear_clock_is_as_exact_as_by_the_hull(
+        seed: u64, drift in -50.0f64..50.0, there in 500.0f64..80_000.0, back in 500.0f64..80_000.0,
+    ) {
+        let mut world = World::new(seed, 6.0);
+        world.add(1_000_000_000, 0.0, Wander::None);
+        world.add(10_000_000, drift, Wander::None);
+        let delay = |least: f64| Delay { least, mean: least / 2.0, rare: 50, tail: 10.0 };
+        let (first, back) = (delay(there), delay(back));
+        world.exchange(0, 1, Protocol { first, there: first, back, ..Protocol::interrupt() });
+        let [bounded, hull] = [Method::Bounded, Method::Hull].map(|method| {
+            let timeline = world.full_graph(1_000).solve(method);
+            world.rng = fastrand::Rng::with_seed(seed);
+            world.judge(&timeline, 1_000)
+        });
+        prop_assert_eq!(bounded.coverage(), 1.0);
+        for percent in [50, 99] {
+            let (own, other) = (bounded.error(percent), hull.error(percent));
+            prop_assert!(own <= other * 1.05 + 2.0, "p{}: {} ns, by the hull {} ns", percent, own, other);
+        }
+    }
+
     /// Later readings of all clocks move the timeline, and nothing else.
     #[test]
     fn a_shift_of_all_readings_shifts_the_result(seed: u64, shift in 0u64..1 << 60) {
