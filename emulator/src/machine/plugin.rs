@@ -80,7 +80,7 @@ pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
     let settings = Settings::load(&spool).map_err(wrong)?;
     let api = Api::find()?;
     let file = |name: &str| File::create(spool.join(name)).map_err(wrong);
-    let memory = Memory::new(file(spool::CODE)?, file(spool::SPACES)?);
+    let memory = Memory::new(file(spool::CODE)?, file(spool::SPACES)?, file(spool::STACKS)?);
     let board = (api.scoreboard)(size_of::<u64>());
     let shared = Shared { api, settings, spool, memory, board };
     if SHARED.set(shared).is_err() {
@@ -178,6 +178,8 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
         buffer: Buffer::new(file, shared.settings.psb_period),
         ticks: shared.api.ticks,
         privilege: shared.settings.privilege,
+        exact: shared.settings.cyc_threshold.is_some(),
+        overflow: shared.settings.overflow.clone(),
         begun: (shared.api.scoreboard_find)(shared.board, index).cast(),
         cr3,
     };
@@ -257,8 +259,17 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
         );
         std::process::exit(125);
     }
-    let before = if state == RECORDING { WAITING } else { RECORDING };
+    // The log begins before the recording, and ends after it.
+    let log = |on| shared.settings.log.then(|| qemu::set_log(on)).unwrap_or(Ok(()));
+    let (before, begun) = match state {
+        RECORDING => (WAITING, log(true)),
+        _ => (RECORDING, Ok(())),
+    };
     _ = STATE.compare_exchange(before, state, Ordering::AcqRel, Ordering::Relaxed);
+    let ended = if state == ENDED { log(false) } else { Ok(()) };
+    if let Err(error) = begun.and(ended) {
+        eprintln!("hodo: {error}");
+    }
 }
 
 /// Reads a register of the calling vCPU.

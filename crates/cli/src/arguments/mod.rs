@@ -171,6 +171,9 @@ pub struct Record {
     /// A machine: count instructions one by one as well, and hold the trace's own count against it
     #[arg(long)]
     pub witness: bool,
+    /// A machine: one processor, with a clock that counts instructions: one is one nanosecond
+    #[arg(long)]
+    pub icount: bool,
     /// A board: slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent, as in
     /// slaves=8,protocol=polling,time=60s,wander=5ppm/20s (docs/boards.md tells of each)
     #[arg(long, value_name = "SETTINGS")]
