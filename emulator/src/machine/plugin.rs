@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
     sync::{
         OnceLock,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -148,7 +148,7 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
     // SAFETY: the callback is for this vCPU.
     let Some(slot) = (unsafe { vcpu(index) }) else { return };
     let state = STATE.load(Ordering::Relaxed);
-    if slot.is_none() && state != RECORDING {
+    if slot.is_none() && (state != RECORDING || !is_time()) {
         return;
     }
     // SAFETY: `env` is the address of `CPUX86State`, see `entered`.
@@ -164,6 +164,18 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
             }
         }
     }
+}
+
+/// The tick at which recording begins: later than the log, until each vCPU runs one instruction per block.
+static BEGIN_AT: AtomicU64 = AtomicU64::new(0);
+/// A tenth of a second or so: several ticks of the guest's timer, at each of which QEMU looks for the next block.
+const SETTLES: u64 = 1 << 28;
+
+/// Whether the time at which recording begins has come.
+#[cold]
+fn is_time() -> bool {
+    let at = BEGIN_AT.load(Ordering::Relaxed);
+    at == 0 || SHARED.get().is_some_and(|shared| (shared.api.ticks)() as u64 >= at)
 }
 
 /// Begins to record a vCPU.
@@ -260,6 +272,9 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
         std::process::exit(125);
     }
     // The log begins before the recording, and ends after it.
+    if shared.settings.log && state == RECORDING {
+        BEGIN_AT.store((shared.api.ticks)() as u64 + SETTLES, Ordering::Relaxed);
+    }
     let log = |on| shared.settings.log.then(|| qemu::set_log(on)).unwrap_or(Ok(()));
     let (before, begun) = match state {
         RECORDING => (WAITING, log(true)),

@@ -369,6 +369,7 @@ impl Vcpu {
     fn stamp(&mut self) {
         self.read_clock();
         self.stamped = self.now;
+        self.encoder.count_cycles(self.now, &mut self.buffer);
         self.encoder.set_clock(self.now, &mut self.buffer);
     }
 

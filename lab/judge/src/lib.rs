@@ -25,6 +25,7 @@ mod events;
 mod libipt;
 mod lines;
 mod machine;
+mod machine_log;
 mod maps;
 mod missing;
 mod perf;

@@ -29,7 +29,7 @@ const CPUS: u32 = 2;
 /// The memory of the guest, which also contains the files that it writes.
 const MEMORY: &str = "2G";
 /// The longest time until the guest runs the command.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Signals that would end the recorder, whose work begins when the guest has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
@@ -58,7 +58,7 @@ pub(super) enum Pace {
     Free,
     /// One processor, whose clock counts instructions.
     Counted,
-    /// One instruction per block, each in QEMU's own log; slow.
+    /// In parallel, with QEMU's own log, for which the plugin makes each instruction a block.
     OneByOne,
 }
 
@@ -170,9 +170,8 @@ fn processors(command: &mut Command, spool: &Path, pace: Pace) {
     // One thread of QEMU runs all processors by turns if instructions are counted. QEMU 11.1 then gives plugins the
     // number of the processor for which a block was translated, and not of the one that runs it.
     let (accelerator, cpus, frequency) = match pace {
-        Pace::Free => ("tcg,thread=multi", CPUS, tick_frequency()),
+        Pace::Free | Pace::OneByOne => ("tcg,thread=multi", CPUS, tick_frequency()),
         Pace::Counted => ("tcg,thread=single", 1, 1_000_000_000),
-        Pace::OneByOne => ("tcg,thread=multi,one-insn-per-tb=on", CPUS, tick_frequency()),
     };
     match pace {
         Pace::Free => {}
