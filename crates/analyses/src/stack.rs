@@ -256,7 +256,10 @@ fn step_in<T: Copy, F: Copy + PartialEq>(
     }
     match &stack[..] {
         [.., caller, Frame { entry: Entry::Call, function, return_address, .. }]
-            if interrupt.is_some() && begins && caller.function == *function && *function != arrival.function =>
+            if interrupt.is_some()
+                && begins
+                && caller.function == *function
+                && *function != arrival.function =>
         {
             let return_address = *return_address;
             leave(stack, watch);

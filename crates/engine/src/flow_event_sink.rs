@@ -48,7 +48,17 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         let clock = filter.experiment.recording.config.clock;
         let open = filter.open;
         let early = Early::default();
-        FlowEventSink { taker, filter, clock, fresh: false, open, early, joins: false, far: false, run: NO_RUN }
+        FlowEventSink {
+            taker,
+            filter,
+            clock,
+            fresh: false,
+            open,
+            early,
+            joins: false,
+            far: false,
+            run: NO_RUN,
+        }
     }
 
     #[inline]

@@ -74,11 +74,7 @@ impl Settings {
     pub(crate) fn encoder(&self) -> encoder::Settings {
         encoder::Settings {
             return_compression: self.return_compression,
-            timing: Timing {
-                tsc: self.tsc,
-                mtc_period: self.mtc_period,
-                cyc_threshold: self.cyc_threshold,
-            },
+            timing: Timing { tsc: self.tsc, mtc_period: self.mtc_period, cyc_threshold: self.cyc_threshold },
         }
     }
 }

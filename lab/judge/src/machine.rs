@@ -107,7 +107,11 @@ pub(super) fn run(names: &[String]) -> Outcome {
         let truth = truth(&record(&ONE_BY_ONE, &folder, true)?)?;
         let spool = spool(&folder)?;
         let count = machine_log::judge(&spool, &truth)?;
-        println!("{:16} {count:>13} instructions on {} processors: QEMU's log is equal", ONE_BY_ONE.name, truth.len());
+        println!(
+            "{:16} {count:>13} instructions on {} processors: QEMU's log is equal",
+            ONE_BY_ONE.name,
+            truth.len()
+        );
         _ = fs::remove_dir_all(spool);
     }
     match wrong {

@@ -64,9 +64,8 @@ impl Ran {
         let length = instructions as usize;
         let power = (0..instructions).fold(1u64, |power, _| power.wrapping_mul(FACTOR));
         let starts = self.digests.len().saturating_sub(length);
-        (0..starts).any(|at| {
-            self.digests[at + length].wrapping_sub(self.digests[at].wrapping_mul(power)) == digest
-        })
+        (0..starts)
+            .any(|at| self.digests[at + length].wrapping_sub(self.digests[at].wrapping_mul(power)) == digest)
     }
 }
 
@@ -174,7 +173,8 @@ mod tests {
         let addresses = [1u64, 2, 200, 101, 3, 4];
         // The stop took back 101 only, so 100 ran.
         let expected = [1u64, 2, 100, 200, 101, 3, 4];
-        let digest = |all: &[u64]| all.iter().fold(0u64, |digest, one| digest.wrapping_mul(FACTOR).wrapping_add(*one));
+        let digest =
+            |all: &[u64]| all.iter().fold(0u64, |digest, one| digest.wrapping_mul(FACTOR).wrapping_add(*one));
         assert_eq!(ran.digests.len() - 1, expected.len());
         assert!(ran.has(&(5, digest(&expected[1..6]))));
         assert!(!ran.has(&(6, digest(&addresses))));

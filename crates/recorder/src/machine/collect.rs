@@ -145,7 +145,10 @@ impl Collected {
             let mut of_cpu =
                 read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
             let of_stack = stacks.iter().filter(|note| note.cpu == cpu);
-            date_switches(&mut of_cpu, &of_stack.map(|note| self.clock.nanos(Tsc(note.time))).collect::<Vec<_>>());
+            date_switches(
+                &mut of_cpu,
+                &of_stack.map(|note| self.clock.nanos(Tsc(note.time))).collect::<Vec<_>>(),
+            );
             records.extend(of_cpu);
         }
         records.sort_by_key(|record| record.time);
@@ -226,9 +229,7 @@ impl Collected {
 /// Moves each switch of a CPU from the time of the kernel's record to the change of the stack that follows, which must
 /// come before the next switch.
 fn date_switches(records: &mut [RingRecord<'_>], stacks: &[Nanos]) {
-    let is_switch = |record: &RingRecord<'_>| {
-        matches!(&record.said, Some(said) if matches!(said.kind, SidebandKind::SwitchOut { .. }))
-    };
+    let is_switch = |record: &RingRecord<'_>| matches!(&record.said, Some(said) if matches!(said.kind, SidebandKind::SwitchOut { .. }));
     let mut next = None;
     for record in records.iter_mut().rev().filter(|record| is_switch(record)) {
         let since = record.time;

@@ -90,12 +90,19 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     })
 }
 
+/// What to do where the emulated processor is missing.
+pub(crate) fn offer() -> &'static str {
+    match files::Files::find() {
+        Ok(_) => "record a whole emulated machine, kernel included, with --engine machine: it is set up here",
+        Err(_) => {
+            "record a whole emulated machine, kernel included, with --engine machine, after cargo xtask setup --machine"
+        }
+    }
+}
+
 /// Rejects options of other engines.
 fn refuse(request: &Request) -> Result<(), Error> {
-    let absent = [
-        (request.filter.is_some(), "--filter"),
-        (request.snapshot.is_some(), "--snapshot"),
-    ];
+    let absent = [(request.filter.is_some(), "--filter"), (request.snapshot.is_some(), "--snapshot")];
     match absent.iter().find(|(asked, _)| *asked) {
         Some((_, option)) => Err(Error::Missing(format!("{option} is not there for --engine machine"))),
         None => Ok(()),
