@@ -39,6 +39,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             _ => Privilege::All,
         },
         witness: command.witness,
+        counts_time: command.icount,
         board: command.board.clone().unwrap_or_default(),
         output: command.output.clone(),
         command: command.command.clone(),
@@ -70,6 +71,9 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
         let engine = match outcome.engine {
             Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
+            Engine::Machine if command.icount => {
+                "an emulated machine (virtual time: one instruction is one nanosecond)"
+            }
             Engine::Machine => "an emulated machine",
             Engine::Ftrace => "ftrace",
             Engine::Board => "an emulated board",

@@ -1,7 +1,7 @@
 //! Converts the decoded flow of a trace stream to events of its threads.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Graph, Labels};
+use hodo_code::{Graph, Labels, Terminator};
 use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer};
 
@@ -26,6 +26,8 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     early: Early,
     /// Whether blocks are currently joined to runs.
     joins: bool,
+    /// The last executed block ends in a far transfer, and nothing shows yet where to.
+    far: bool,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
 }
@@ -46,7 +48,17 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         let clock = filter.experiment.recording.config.clock;
         let open = filter.open;
         let early = Early::default();
-        FlowEventSink { taker, filter, clock, fresh: false, open, early, joins: false, run: NO_RUN }
+        FlowEventSink {
+            taker,
+            filter,
+            clock,
+            fresh: false,
+            open,
+            early,
+            joins: false,
+            far: false,
+            run: NO_RUN,
+        }
     }
 
     #[inline]
@@ -82,6 +94,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     #[inline]
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
+        self.note_far(executed);
         if self.run.instructions >= LONG {
             self.report_run();
         }
@@ -90,6 +103,24 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         if executed.is_whole() {
             self.end_run(block.transfer(), || block.end);
         }
+        if self.far {
+            self.tell_run();
+            self.joins = false;
+        }
+    }
+
+    /// Notes whether executed code ends in a far transfer: a system call, an interrupt's return.
+    #[inline]
+    fn note_far(&mut self, executed: &Executed<'_>) {
+        self.far = executed.block.terminator == Terminator::Far && executed.is_whole();
+    }
+
+    /// Reports a far transfer within the traced code.
+    #[cold]
+    fn tell_far(&mut self) {
+        self.far = false;
+        self.take(FlowEvent::Leave { next: None });
+        self.take(FlowEvent::Enter);
     }
 
     /// Starts a run, unless the block continues the pending one.
@@ -206,6 +237,8 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 
     fn other_event(&mut self, event: &Event) {
+        // Tracing went off, or control went elsewhere first: the event itself tells of it.
+        self.far &= !matches!(event, Event::Disabled { .. } | Event::Asynchronous { .. } | Event::Gap(_));
         match *event {
             Event::Switch(context) => self.switch(context),
             Event::Enabled(_) => self.take(FlowEvent::Enter),
@@ -242,6 +275,7 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
         self.fresh = true;
         self.early.clear();
         self.joins = false;
+        self.far = false;
         self.resume_thread();
     }
 
@@ -269,6 +303,10 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         if self.joins {
             return self.join(&executed);
         }
+        if self.far {
+            self.tell_far();
+        }
+        self.note_far(&executed);
         let block = executed.block;
         let (at, instructions) = (arrival(block.start, block.label), executed.lengths.len() as u64);
         if !self.filter.ran(instructions) {
@@ -283,7 +321,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
                 Transfer::None => {}
             }
         }
-        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct();
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && !self.far;
     }
 
     #[inline]
@@ -313,7 +351,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
 
     #[inline]
     fn takes_paths(&self) -> bool {
-        self.is_direct() && self.taker.takes_paths()
+        self.is_direct() && !self.far && self.taker.takes_paths()
     }
 
     fn state(&mut self) -> Option<u32> {
@@ -351,6 +389,6 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
             }
             _ => self.other_event(&event),
         }
-        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct();
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && !self.far;
     }
 }

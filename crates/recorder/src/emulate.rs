@@ -14,7 +14,7 @@ use hodo_emulator::{Launch, Program, Settings, seal::seal};
 use crate::{
     Engine, Error, Outcome, Request, collect, descendants,
     event::Event,
-    filter,
+    filter, machine,
     supervise::{self, Interrupt},
 };
 
@@ -30,7 +30,8 @@ const NO_QEMU: &str =
 
 pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     let event = request.event().map_or_else(|| Ok(Event::default()), Event::parse)?;
-    let qemu = find_in_path(OsStr::new("qemu-x86_64")).ok_or_else(|| Error::Missing(NO_QEMU.to_owned()))?;
+    let qemu = find_in_path(OsStr::new("qemu-x86_64"))
+        .ok_or_else(|| Error::Missing(format!("{NO_QEMU}; or {}", machine::offer())))?;
     let engine = check_qemu(&qemu)?;
     let plugin = find_plugin()?;
     let program = find_program(&request.command)?;
@@ -146,8 +147,9 @@ fn check_qemu(qemu: &Path) -> Result<String, Error> {
         return Err(Error::Missing(format!(
             "{} loads no plugins, as the qemu-user of Debian 13 and later. What helps: Debian 12's qemu-user 7.2 \
              (unpack its package beside the system's own with dpkg -x, and put its qemu-x86_64 first in PATH), or a \
-             QEMU 7.2 built with --enable-plugins",
-            qemu.display()
+             QEMU 7.2 built with --enable-plugins; or {}",
+            qemu.display(),
+            machine::offer()
         )));
     }
     let version = run("--version")?;

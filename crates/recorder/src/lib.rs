@@ -76,8 +76,8 @@ pub struct Request {
     pub buffer_size: Option<u64>,
     /// Address filter in perf's syntax, such as `filter main @ ./program`.
     pub filter: Option<String>,
-    /// Lose the packets of these instructions of each thread, counted from its start, as if a buffer had
-    /// overflowed; on the emulated processor only.
+    /// Lose the packets of these instructions of each thread, or of each processor of a machine, counted from its
+    /// start, as if a buffer had overflowed; not on hardware.
     pub overflow: Option<Range<u64>>,
     /// Keep only the last part of each thread's trace: this many bytes, or 4 MiB.
     pub snapshot: Option<Option<u64>>,
@@ -85,6 +85,8 @@ pub struct Request {
     pub privilege: Privilege,
     /// Machine: count instructions one by one as well, and compare the count with the trace. Doubles the time.
     pub witness: bool,
+    /// Machine: one processor, whose clock counts instructions: one is one nanosecond.
+    pub counts_time: bool,
     /// A board: what it is.
     pub board: BoardSettings,
     /// Path of the recording, which is complete or absent.
@@ -196,8 +198,10 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     if request.engine != Engine::Ftrace {
         request.only_flow()?;
     }
-    if request.engine != Engine::Machine && (request.privilege != Privilege::All || request.witness) {
-        return Err(Error::Missing("--kernel, --user and --witness need --engine machine".to_owned()));
+    let of_machine = request.privilege != Privilege::All || request.witness || request.counts_time;
+    if request.engine != Engine::Machine && of_machine {
+        let options = "--kernel, --user, --witness and --icount need --engine machine";
+        return Err(Error::Missing(options.to_owned()));
     }
     match request.engine {
         Engine::Ftrace => ftrace::record(request),

@@ -7,6 +7,9 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use super::{VCPUS, truth::Digest};
 use crate::block::{self, Read};
 
+/// The first bytes of `mov rsp, [rsi + disp32]`.
+const SWITCH: [u8; 3] = [0x48, 0x8b, 0xa6];
+
 /// Instructions that QEMU translated together, for any address at which their page is mapped. Lives as long as the
 /// process.
 pub(crate) struct Block {
@@ -18,6 +21,9 @@ pub(crate) struct Block {
     pub(crate) software_interrupt: bool,
     /// The last instruction is IRET.
     pub(crate) interrupt_return: bool,
+    /// One of the instructions changes to the stack of another thread: `mov rsp, [rsi + …]`, as Linux's
+    /// `__switch_to_asm` does.
+    pub(crate) switches_stack: bool,
     /// What all its instructions add to a digest.
     pub(crate) digest: Digest,
     /// By vCPU: the place at which its bytes last matched the recorded code.
@@ -39,6 +45,7 @@ impl Block {
             software_interrupt: last.is_some_and(|last| last.flow_control() == FlowControl::Interrupt),
             interrupt_return: last
                 .is_some_and(|last| matches!(last.mnemonic(), Mnemonic::Iretq | Mnemonic::Iretd)),
+            switches_stack: ran.iter().any(|read| read.bytes.starts_with(&SWITCH)),
             digest,
             known_at: [const { AtomicU64::new(0) }; VCPUS],
             flow,

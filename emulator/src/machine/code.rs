@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use super::spool::{CodeNote, SpaceNote};
+use super::spool::{CodeNote, SpaceNote, StackNote};
 
 const PAGE: u64 = 4096;
 /// The bits of CR3 that identify an address space.
@@ -56,6 +56,7 @@ struct Inner {
     pages: HashMap<(u64, u64), Box<Page>>,
     code: BufWriter<File>,
     switches: BufWriter<File>,
+    stacks: BufWriter<File>,
     failed: Option<String>,
 }
 
@@ -88,13 +89,14 @@ pub(crate) enum Was {
 }
 
 impl Memory {
-    pub(crate) fn new(code: File, switches: File) -> Memory {
+    pub(crate) fn new(code: File, switches: File, stacks: File) -> Memory {
         let kernel = Box::leak(Box::new(Space { key: 0, epoch: AtomicU64::new(0) }));
         let inner = Inner {
             spaces: HashMap::new(),
             pages: HashMap::new(),
             code: BufWriter::with_capacity(1 << 18, code),
             switches: BufWriter::new(switches),
+            stacks: BufWriter::new(stacks),
             failed: None,
         };
         Memory { kernel, inner: Mutex::new(inner) }
@@ -126,6 +128,13 @@ impl Memory {
         inner.check(written);
     }
 
+    /// Records that a vCPU is about to run on the stack of another thread.
+    pub(crate) fn changes_stack(&self, index: u32, time: u64) {
+        let mut inner = self.lock();
+        let written = inner.stacks.write_all(&StackNote { cpu: index, time }.encode());
+        inner.check(written);
+    }
+
     /// Code is about to run; records what is new.
     pub(crate) fn see(&self, seen: &Seen<'_>) -> Sight {
         let mut inner = self.lock();
@@ -150,7 +159,8 @@ impl Memory {
     /// Writes the remaining bytes. Returns why some are missing, if any are.
     pub(crate) fn finish(&self) -> Option<String> {
         let mut inner = self.lock();
-        let written = inner.code.flush().and_then(|()| inner.switches.flush());
+        let written =
+            inner.code.flush().and_then(|()| inner.switches.flush()).and_then(|()| inner.stacks.flush());
         inner.check(written);
         inner.failed.clone()
     }
@@ -216,7 +226,7 @@ mod tests {
     #[test]
     fn code_is_known_fresh_or_changed() {
         let file = || tempfile().unwrap();
-        let memory = Memory::new(file(), file());
+        let memory = Memory::new(file(), file(), file());
         let see = |space, pc, bytes: &[u8]| memory.see(&Seen { index: 0, space, pc, bytes, clock: noon });
         let (kernel, user) = (memory.kernel(), memory.space(0x5007));
         let before = kernel.place(0xffe);

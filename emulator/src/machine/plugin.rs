@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
     sync::{
         OnceLock,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -80,7 +80,7 @@ pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
     let settings = Settings::load(&spool).map_err(wrong)?;
     let api = Api::find()?;
     let file = |name: &str| File::create(spool.join(name)).map_err(wrong);
-    let memory = Memory::new(file(spool::CODE)?, file(spool::SPACES)?);
+    let memory = Memory::new(file(spool::CODE)?, file(spool::SPACES)?, file(spool::STACKS)?);
     let board = (api.scoreboard)(size_of::<u64>());
     let shared = Shared { api, settings, spool, memory, board };
     if SHARED.set(shared).is_err() {
@@ -148,7 +148,7 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
     // SAFETY: the callback is for this vCPU.
     let Some(slot) = (unsafe { vcpu(index) }) else { return };
     let state = STATE.load(Ordering::Relaxed);
-    if slot.is_none() && state != RECORDING {
+    if slot.is_none() && (state != RECORDING || !is_time()) {
         return;
     }
     // SAFETY: `env` is the address of `CPUX86State`, see `entered`.
@@ -166,6 +166,18 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
     }
 }
 
+/// The tick at which recording begins: later than the log, until each vCPU runs one instruction per block.
+static BEGIN_AT: AtomicU64 = AtomicU64::new(0);
+/// A tenth of a second or so: several ticks of the guest's timer, at each of which QEMU looks for the next block.
+const SETTLES: u64 = 1 << 28;
+
+/// Whether the time at which recording begins has come.
+#[cold]
+fn is_time() -> bool {
+    let at = BEGIN_AT.load(Ordering::Relaxed);
+    at == 0 || SHARED.get().is_some_and(|shared| (shared.api.ticks)() as u64 >= at)
+}
+
 /// Begins to record a vCPU.
 #[cold]
 fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
@@ -178,6 +190,8 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
         buffer: Buffer::new(file, shared.settings.psb_period),
         ticks: shared.api.ticks,
         privilege: shared.settings.privilege,
+        exact: shared.settings.cyc_threshold.is_some(),
+        overflow: shared.settings.overflow.clone(),
         begun: (shared.api.scoreboard_find)(shared.board, index).cast(),
         cr3,
     };
@@ -257,8 +271,20 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
         );
         std::process::exit(125);
     }
-    let before = if state == RECORDING { WAITING } else { RECORDING };
+    // The log begins before the recording, and ends after it.
+    if shared.settings.log && state == RECORDING {
+        BEGIN_AT.store((shared.api.ticks)() as u64 + SETTLES, Ordering::Relaxed);
+    }
+    let log = |on| shared.settings.log.then(|| qemu::set_log(on)).unwrap_or(Ok(()));
+    let (before, begun) = match state {
+        RECORDING => (WAITING, log(true)),
+        _ => (RECORDING, Ok(())),
+    };
     _ = STATE.compare_exchange(before, state, Ordering::AcqRel, Ordering::Relaxed);
+    let ended = if state == ENDED { log(false) } else { Ok(()) };
+    if let Err(error) = begun.and(ended) {
+        eprintln!("hodo: {error}");
+    }
 }
 
 /// Reads a register of the calling vCPU.

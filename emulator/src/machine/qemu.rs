@@ -1,7 +1,10 @@
 //! The parts of QEMU's plugin interface, version 7 (QEMU 11.1's `include/plugins/qemu-plugin.h`), that a whole machine
 //! needs.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::{
+    ffi::{c_char, c_int, c_uint, c_void},
+    sync::atomic::{AtomicBool, AtomicI32, Ordering},
+};
 
 use crate::qemu::{Id, Insn, Tb, function};
 
@@ -57,6 +60,27 @@ pub(crate) type VcpuCallback = extern "C" fn(c_uint, *mut c_void);
 pub(crate) type TranslateCallback = extern "C" fn(*mut Tb, *mut c_void);
 pub(crate) type ExitCallback = extern "C" fn(*mut c_void);
 pub(crate) type DiscontinuityCallback = extern "C" fn(c_uint, c_int, u64, u64, *mut c_void);
+
+/// The bits of QEMU's log level for interrupts (`CPU_LOG_INT`) and for each block that it enters (`CPU_LOG_EXEC`).
+const LOGGED: i32 = 1 << 4 | 1 << 5;
+
+/// Turns QEMU's own log of executed blocks and interrupts on or off, with one instruction per block. A vCPU may finish a
+/// chain of longer blocks first.
+///
+/// # Errors
+/// This QEMU has no such log.
+pub(crate) fn set_log(on: bool) -> Result<(), String> {
+    let level: *const AtomicI32 = function(c"qemu_loglevel")?;
+    let one_by_one: *const AtomicBool = function(c"one_insn_per_tb")?;
+    // SAFETY: QEMU's `int` and `bool` of these names live as long as QEMU does.
+    let (level, one_by_one) = unsafe { (&*level, &*one_by_one) };
+    one_by_one.store(on, Ordering::SeqCst);
+    match on {
+        true => level.fetch_or(LOGGED, Ordering::SeqCst),
+        false => level.fetch_and(!LOGGED, Ordering::SeqCst),
+    };
+    Ok(())
+}
 
 /// QEMU's functions.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The settings of an emulated machine: a small file in the spool, written by the recorder.
 
-use std::{io, path::Path};
+use std::{io, ops::Range, path::Path};
 
 use hodo_intel_pt::encoder::{self, Timing};
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,18 @@ pub struct Settings {
     pub tsc: bool,
     /// The period of MTC packets: one per `2^period` ticks of the crystal clock.
     pub mtc_period: Option<u8>,
+    /// The threshold of CYC packets: the minimum number of cycles between two. A cycle is a tick.
+    pub cyc_threshold: Option<u64>,
+    /// Lose the packets of these instructions of each vCPU, as if a buffer had overflowed.
+    pub overflow: Option<Range<u64>>,
     /// Whether returns are compressed.
     pub return_compression: bool,
     /// The recorded code.
     pub privilege: Privilege,
     /// Whether to count instructions one by one as well, which doubles the time.
     pub witness: bool,
+    /// Whether QEMU logs what it executes and why it leaves it, while the guest's command runs.
+    pub log: bool,
 }
 
 /// The privilege levels whose code is recorded.
@@ -68,7 +74,7 @@ impl Settings {
     pub(crate) fn encoder(&self) -> encoder::Settings {
         encoder::Settings {
             return_compression: self.return_compression,
-            timing: Timing { tsc: self.tsc, mtc_period: self.mtc_period, cyc_threshold: None },
+            timing: Timing { tsc: self.tsc, mtc_period: self.mtc_period, cyc_threshold: self.cyc_threshold },
         }
     }
 }

@@ -5,6 +5,7 @@
 //! cpu-N.pt          trace bytes
 //! code              code in order of discovery: CodeNote, its bytes, and so on
 //! spaces            address spaces of vCPUs: SpaceNote, and so on
+//! stacks            changes of the kernel's stack: StackNote, and so on
 //! machine.json      what really ran; written last
 //! ```
 
@@ -22,6 +23,8 @@ use super::truth::Account;
 pub(crate) const CODE: &str = "code";
 /// Name of the file of address spaces.
 pub(crate) const SPACES: &str = "spaces";
+/// Name of the file of stack changes.
+pub(crate) const STACKS: &str = "stacks";
 /// Name of the file of accounts.
 pub(crate) const MACHINE: &str = "machine.json";
 
@@ -56,6 +59,23 @@ pub struct SpaceNote {
     pub time: u64,
     /// The address space, by CR3.
     pub space: u64,
+}
+
+/// A vCPU changes from the kernel stack of one thread to that of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackNote {
+    /// The vCPU.
+    pub cpu: u32,
+    /// The time, in ticks: that of a TSC packet right before the code that changes it.
+    pub time: u64,
+}
+
+impl StackNote {
+    const WORDS: usize = 2;
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        [u64::from(self.cpu), self.time].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
 }
 
 impl CodeNote {
@@ -105,6 +125,19 @@ pub fn read_spaces(spool: &Path) -> io::Result<Vec<SpaceNote>> {
     let mut notes = Vec::new();
     while let Some([cpu, time, space]) = words::<{ SpaceNote::WORDS }>(&mut file)? {
         notes.push(SpaceNote { cpu: cpu as u32, time, space });
+    }
+    Ok(notes)
+}
+
+/// Reads the stack changes of a spool, in order of time for each vCPU.
+///
+/// # Errors
+/// The system's error.
+pub fn read_stacks(spool: &Path) -> io::Result<Vec<StackNote>> {
+    let mut file = BufReader::new(File::open(spool.join(STACKS))?);
+    let mut notes = Vec::new();
+    while let Some([cpu, time]) = words::<{ StackNote::WORDS }>(&mut file)? {
+        notes.push(StackNote { cpu: cpu as u32, time });
     }
     Ok(notes)
 }

@@ -5,7 +5,7 @@
 //! interrupt or exception ──────────from where to where────► FUP, TIP ───────────────────►
 //! ```
 
-use std::sync::atomic::Ordering;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use hodo_intel_pt::encoder::Encoder;
 
@@ -44,6 +44,14 @@ pub(crate) struct Vcpu {
     cr3: u64,
     kernel: &'static Space,
     user: &'static Space,
+    /// Whether the clock is read at each block, for CYC packets.
+    exact: bool,
+    /// The instructions whose packets are lost on request.
+    overflow: Range<u64>,
+    /// The number of instructions at which such a loss begins or ends.
+    boundary: u64,
+    /// Whether packets are being lost.
+    losing: bool,
     now: u64,
     /// The time of the last TSC packet.
     stamped: u64,
@@ -65,13 +73,16 @@ pub(crate) struct Start {
     pub(crate) buffer: Buffer,
     pub(crate) ticks: extern "C" fn() -> i64,
     pub(crate) privilege: Privilege,
+    pub(crate) exact: bool,
+    pub(crate) overflow: Option<Range<u64>>,
     pub(crate) begun: *const u64,
     pub(crate) cr3: u64,
 }
 
 impl Vcpu {
     pub(crate) fn new(start: Start, memory: &Memory) -> Vcpu {
-        let Start { index, encoder, buffer, ticks, privilege, begun, cr3 } = start;
+        let Start { index, encoder, buffer, ticks, privilege, exact, overflow, begun, cr3 } = start;
+        let overflow = overflow.filter(|lost| !lost.is_empty()).unwrap_or(u64::MAX..u64::MAX);
         let now = ticks() as u64;
         let mut vcpu = Vcpu {
             index,
@@ -86,9 +97,13 @@ impl Vcpu {
             cr3,
             kernel: memory.kernel(),
             user: memory.space(cr3),
+            exact,
+            boundary: overflow.start,
+            overflow,
+            losing: false,
             now,
             stamped: now,
-            patience: CLOCK_CHECK_BLOCKS,
+            patience: if exact { 1 } else { CLOCK_CHECK_BLOCKS },
             next_psb: 0,
             account: Account::default(),
             traced: Account::default(),
@@ -113,6 +128,9 @@ impl Vcpu {
     /// The vCPU is about to run `block`, which is at `pc`.
     #[inline(always)]
     pub(crate) fn enter(&mut self, block: &'static Block, pc: u64, cr3: u64, memory: &Memory) {
+        if self.account.instructions >= self.boundary {
+            self.lose_or_resume(pc);
+        }
         self.resolve(pc);
         self.counters.blocks += 1;
         if cr3 != self.cr3 {
@@ -128,7 +146,7 @@ impl Vcpu {
         if known_at.load(Ordering::Relaxed) != place {
             self.learn(block, pc, space, memory);
         }
-        if self.tracing != self.privilege.holds(pc) {
+        if self.tracing != self.holds(pc) {
             self.set_tracing(pc);
         }
         if self.buffer.is_due() {
@@ -138,11 +156,44 @@ impl Vcpu {
         self.shift = pc.wrapping_sub(block.flow.pc);
     }
 
+    /// Whether the instruction at `address` is recorded.
+    #[inline(always)]
+    fn holds(&self, address: u64) -> bool {
+        !self.losing && self.privilege.holds(address)
+    }
+
+    /// Control is at `pc`, and a requested loss of packets begins or ends. It begins after a packet, so that the trace
+    /// shows exactly what ran before it.
+    #[cold]
+    fn lose_or_resume(&mut self, pc: u64) {
+        let (previous, before) = (self.previous, self.account.instructions);
+        self.resolve(pc);
+        let told = previous.is_some_and(|block| {
+            let kind = block.flow.kind;
+            let branches = matches!(
+                kind,
+                Kind::Conditional | Kind::Return | Kind::Jump | Kind::CallIndirect | Kind::Far
+            );
+            branches && self.account.instructions == before + block.flow.count
+        });
+        if self.losing {
+            self.losing = false;
+            self.boundary = u64::MAX;
+            self.tracing = self.privilege.holds(pc);
+            self.encoder.overflow(self.tracing.then_some(pc), self.now, &mut self.buffer);
+        } else if self.tracing && told {
+            self.encoder.flush(self.now, &mut self.buffer);
+            self.losing = true;
+            self.tracing = false;
+            self.boundary = self.overflow.end;
+        }
+    }
+
     /// The instruction at `address` ran.
     #[inline(always)]
     fn retire(&mut self, address: u64) {
         self.account.retire(address);
-        if self.privilege.holds(address) {
+        if self.holds(address) {
             self.traced.retire(address);
         }
     }
@@ -151,7 +202,7 @@ impl Vcpu {
     fn retire_all(&mut self, block: &Block) {
         let pc = block.flow.pc.wrapping_add(self.shift);
         self.account.retire_all(&block.digest, pc);
-        if self.privilege.holds(pc) {
+        if self.holds(pc) {
             self.traced.retire_all(&block.digest, pc);
         }
     }
@@ -308,23 +359,32 @@ impl Vcpu {
         memory.switched(self.index, self.now, cr3);
     }
 
+    /// Reads the clock. A clock that counts instructions goes back where a block is left before its end; the trace's
+    /// does not.
+    fn read_clock(&mut self) {
+        self.now = self.now.max((self.ticks)() as u64);
+    }
+
     /// Emits a TSC packet.
     fn stamp(&mut self) {
-        self.now = (self.ticks)() as u64;
+        self.read_clock();
         self.stamped = self.now;
-        self.patience = CLOCK_CHECK_BLOCKS;
+        self.encoder.count_cycles(self.now, &mut self.buffer);
         self.encoder.set_clock(self.now, &mut self.buffer);
     }
 
     /// Emits the MTC packets that are due, or a TSC packet if they are too many.
     #[cold]
     fn look_at_clock(&mut self) {
-        self.patience = CLOCK_CHECK_BLOCKS;
+        self.patience = if self.exact { 1 } else { CLOCK_CHECK_BLOCKS };
         let next = self.encoder.next_mtc();
-        if next == u64::MAX {
+        if next == u64::MAX && !self.exact {
             return;
         }
-        self.now = (self.ticks)() as u64;
+        self.read_clock();
+        if self.now < next {
+            return;
+        }
         let periods = self.now.saturating_sub(next) / self.encoder.mtc_ticks();
         if periods > MOST_MTC {
             self.stamp();
@@ -346,6 +406,12 @@ impl Vcpu {
                 self.tracing = false;
             }
             self.stamp();
+        }
+        if block.switches_stack && pc & KERNEL != 0 {
+            // The kernel's record of the switch, which is older, gets this time: what runs from here on is the other
+            // thread's. The block's code stays unknown, so that it comes here each time.
+            self.stamp();
+            return memory.changes_stack(self.index, self.now);
         }
         block.known_at[self.index as usize].store(place, Ordering::Relaxed);
     }
@@ -373,7 +439,7 @@ impl Vcpu {
     }
 
     fn synchronize(&mut self, next: Option<u64>) {
-        self.now = (self.ticks)() as u64;
+        self.read_clock();
         self.stamped = self.now;
         self.encoder.skip_mtc(self.now);
         self.encoder.synchronize(next, self.now, &mut self.buffer);
@@ -399,7 +465,7 @@ impl Vcpu {
         };
         self.witness.end(next);
         self.ended = true;
-        self.now = (self.ticks)() as u64;
+        self.read_clock();
         self.counters.end = self.now;
         if let Some(at) = at.filter(|_| self.tracing) {
             self.encoder.interrupt(at, self.now, &mut self.buffer);

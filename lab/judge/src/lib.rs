@@ -27,6 +27,7 @@ mod explain;
 mod libipt;
 mod lines;
 mod machine;
+mod machine_log;
 mod maps;
 mod missing;
 mod perf;

@@ -4,6 +4,8 @@
 //! workload ──record──► recording ──hodo script --insns──► count and digest of each vCPU ──────┐
 //!                 └──► spool: trace, code ──libipt──────► the same ───────────────────────────┼─ equal?
 //!                 └──► the emulator's account, which a count one by one confirms ─────────────┘
+//!
+//! one more recording, one instruction per block ──► QEMU's own log ──► the same account? (`machine_log`)
 //! ```
 
 use std::{
@@ -22,8 +24,10 @@ use workbench::{
     setup::{self, Need},
 };
 
+use crate::machine_log;
+
 /// The factor of a digest (`CpuTruth` of `hodo-formats`).
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Returns are not compressed: libipt 2.0.5 does not pop its call stack at a return with a TIP.
 const EVENT: &str = "intel_pt/noretcomp,mtc_period=9/";
 
@@ -67,9 +71,9 @@ const WORKLOADS: &[Workload] = &[
 ];
 
 /// Instructions and the digest of their addresses.
-type Account = (u64, u64);
+pub(super) type Account = (u64, u64);
 
-/// Judges the named workloads, or all; the error contains the number that differ.
+/// Judges the named workloads, or all and QEMU's log; the error contains the number that differ.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     machine::ensure()?;
@@ -82,7 +86,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
     for workload in
         WORKLOADS.iter().filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
     {
-        let recording = record(workload, &folder)?;
+        let recording = record(workload, &folder, false)?;
         let spool = spool(&folder)?;
         let truth = truth(&recording)?;
         let judged = [("hodo", ours(&recording)?), ("libipt", libipt(&harness, &spool, &truth)?)];
@@ -97,6 +101,17 @@ pub(super) fn run(names: &[String]) -> Outcome {
             println!("  {who}: {found:?}\n  truth: {truth:?}");
         }
         wrong += differ.len();
+        _ = fs::remove_dir_all(spool);
+    }
+    if names.is_empty() || names.iter().any(|name| name == ONE_BY_ONE.name) {
+        let truth = truth(&record(&ONE_BY_ONE, &folder, true)?)?;
+        let spool = spool(&folder)?;
+        let count = machine_log::judge(&spool, &truth)?;
+        println!(
+            "{:16} {count:>13} instructions on {} processors: QEMU's log is equal",
+            ONE_BY_ONE.name,
+            truth.len()
+        );
         _ = fs::remove_dir_all(spool);
     }
     match wrong {
@@ -114,10 +129,20 @@ fn compile(folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-fn record(workload: &Workload, folder: &Path) -> Outcome<PathBuf> {
+/// The workload that QEMU runs one instruction per block; its log takes 75 bytes for each.
+const ONE_BY_ONE: Workload = Workload {
+    name: "one-by-one",
+    script: "ls -lR /usr/share/doc/a* > /dev/null & ls -l /usr/bin | wc -l; wait",
+};
+
+/// Records a workload; `log`: with QEMU's own log.
+fn record(workload: &Workload, folder: &Path, log: bool) -> Outcome<PathBuf> {
     let recording = folder.join(workload.name).with_extension("data");
     let mut hodo = Command::new(command::hodo());
     hodo.env("HODO_KEEP_SPOOL", "1");
+    if log {
+        hodo.env("HODO_QEMU_LOG", "1");
+    }
     hodo.args(["record", "--quiet", "--engine", "machine", "--witness", "-e", EVENT, "-o"]).arg(&recording);
     command::run(hodo.args(["--", "sh", "-c", workload.script]).stdin(std::process::Stdio::null()))?;
     Ok(recording)

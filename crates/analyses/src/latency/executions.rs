@@ -153,7 +153,7 @@ impl Watch<Note> for Watcher<'_> {
 fn how(edge: Edge, at: &Arrival) -> Ended {
     match edge {
         Edge::Gap => Ended::Lost,
-        Edge::Indirect | Edge::Enter if at.place == Place::Middle => Ended::Unwound,
+        Edge::Indirect | Edge::Enter { .. } if at.place == Place::Middle => Ended::Unwound,
         Edge::UnwindBelow => Ended::Unwound,
         _ => Ended::Returned,
     }
@@ -241,7 +241,7 @@ impl Partial {
     #[inline(always)]
     fn run(&mut self, which: Which, edge: Edge, at: &Arrival) {
         let mark = self.clocks.mark();
-        let arrived = Arrived { edge, at: *at, entered: edge == Edge::Enter };
+        let arrived = Arrived { edge, at: *at, entered: edge.enters() };
         if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
             self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
         }
@@ -340,7 +340,7 @@ impl Partial {
                 Item::Arrive(arrived, mark) => {
                     let (Arrived { edge, at, entered }, mark) = (*arrived, behind(mark));
                     let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
-                    let arrived = Arrived { edge, at, entered: entered || edge == Edge::Enter };
+                    let arrived = Arrived { edge, at, entered: entered || edge.enters() };
                     if let (Err(edge), Below::Unknown) = (self.arrive(which, below, &arrived, mark), below) {
                         self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
                     }

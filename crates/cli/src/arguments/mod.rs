@@ -172,6 +172,9 @@ pub struct Record {
     /// machine: also count instructions one by one, to verify the trace's count
     #[arg(long)]
     pub witness: bool,
+    /// machine: one processor, with a clock that counts instructions: one is one nanosecond
+    #[arg(long)]
+    pub icount: bool,
     /// board: settings such as slaves=8,protocol=polling,time=60s,wander=5ppm/20s; also cortex-m3, exchanges, period,
     /// tick, drift, step, work, urgent (see docs/boards.md)
     #[arg(long, value_name = "SETTINGS")]

@@ -257,6 +257,13 @@ impl Encoder {
         self.time.tick(now, sink);
     }
 
+    /// Emits a CYC packet for the cycles so far, if CYC packets are wanted: a decoder counts anew from a TSC packet only
+    /// right behind one.
+    pub fn count_cycles(&mut self, now: u64, sink: &mut impl Sink) {
+        self.flush(now, sink);
+        self.time.cyc(now, sink);
+    }
+
     /// The clock was set forward while tracing was off: emits the new time as TSC and TMA.
     pub fn set_clock(&mut self, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_emulator::machine::spool::{self, Cpu, Machine};
+use hodo_emulator::machine::spool::{self, Cpu, Machine, StackNote};
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
@@ -114,7 +114,7 @@ impl Collected {
             command,
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
         };
-        let records = self.records()?;
+        let records = self.records(&spool::read_stacks(spool)?)?;
         let sources = self.machine.cpus.iter().map(|cpu| Source::Cpu(cpu.cpu)).collect();
         let mut writer = Writer::new(out, setup, sources)?;
         self.beginning().iter().try_for_each(|event| writer.sideband(event))?;
@@ -137,13 +137,19 @@ impl Collected {
         Ok(())
     }
 
-    /// The kernel's records of all CPUs, in order of time.
-    fn records(&self) -> io::Result<Vec<RingRecord<'_>>> {
+    /// The kernel's records of all CPUs, in order of time. The time of a switch is that at which the stack changes.
+    fn records(&self, stacks: &[StackNote]) -> io::Result<Vec<RingRecord<'_>>> {
         let mut records = Vec::new();
-        for ring in &self.rings {
+        for (ring, cpu) in self.rings.iter().zip(0..) {
             let read = ring_records(ring);
-            records
-                .extend(read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?);
+            let mut of_cpu =
+                read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            let of_stack = stacks.iter().filter(|note| note.cpu == cpu);
+            date_switches(
+                &mut of_cpu,
+                &of_stack.map(|note| self.clock.nanos(Tsc(note.time))).collect::<Vec<_>>(),
+            );
+            records.extend(of_cpu);
         }
         records.sort_by_key(|record| record.time);
         Ok(records)
@@ -217,6 +223,20 @@ impl Collected {
             ..EmulatedNotes::default()
         };
         HodoscopeSection { notes, code: code.collect(), kallsyms: self.kallsyms.len() as u64 }
+    }
+}
+
+/// Moves each switch of a CPU from the time of the kernel's record to the change of the stack that follows, which must
+/// come before the next switch.
+fn date_switches(records: &mut [RingRecord<'_>], stacks: &[Nanos]) {
+    let is_switch = |record: &RingRecord<'_>| matches!(&record.said, Some(said) if matches!(said.kind, SidebandKind::SwitchOut { .. }));
+    let mut next = None;
+    for record in records.iter_mut().rev().filter(|record| is_switch(record)) {
+        let since = record.time;
+        let after = stacks.partition_point(|&at| Some(at) < since);
+        let changed = stacks.get(after).copied().filter(|&at| next.is_none_or(|next| Some(at) < next));
+        record.time = changed.or(since);
+        next = Some(since);
     }
 }
 

@@ -29,7 +29,7 @@ const CPUS: u32 = 2;
 /// The memory of the guest, which also contains the files that it writes.
 const MEMORY: &str = "2G";
 /// The longest time until the guest runs the command.
-const START_TIMEOUT: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(600);
 /// Signals that would end the recorder, whose work begins when the guest has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
@@ -51,8 +51,19 @@ pub(super) fn request(command: &[OsString]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// How QEMU runs the processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// As fast as it can, in parallel.
+    Free,
+    /// One processor, whose clock counts instructions.
+    Counted,
+    /// In parallel, with QEMU's own log, for which the plugin makes each instruction a block.
+    OneByOne,
+}
+
 /// Runs the guest to its end, and returns the exit status of QEMU.
-pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStatus, Error> {
+pub(super) fn run(files: &Files, plugin: &Path, spool: &Path, pace: Pace) -> Result<ExitStatus, Error> {
     let qemu = || Error::file(&files.kernel);
     let mut ports = Vec::new();
     let mut theirs = Vec::new();
@@ -64,6 +75,7 @@ pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStat
     }
     let mut command = files.command();
     arguments(&mut command, files, plugin, spool, &theirs);
+    processors(&mut command, spool, pace);
     // Keys such as Ctrl-C are for the command, and must not end QEMU.
     command.process_group(0);
     let output = fs::File::create(spool.join(MESSAGES)).map_err(Error::file(spool))?;
@@ -151,19 +163,35 @@ fn pump(mut port: UnixStream, mut out: impl Write + Send + 'static) -> JoinHandl
     })
 }
 
+/// The arguments about processors and their clock.
+fn processors(command: &mut Command, spool: &Path, pace: Pace) {
+    let kernel =
+        "console=ttyS0 quiet nokaslr rdinit=/init tsc=reliable no_timer_check panic=-1 random.trust_cpu=on";
+    // One thread of QEMU runs all processors by turns if instructions are counted. QEMU 11.1 then gives plugins the
+    // number of the processor for which a block was translated, and not of the one that runs it.
+    let (accelerator, cpus, frequency) = match pace {
+        Pace::Free | Pace::OneByOne => ("tcg,thread=multi", CPUS, tick_frequency()),
+        Pace::Counted => ("tcg,thread=single", 1, 1_000_000_000),
+    };
+    match pace {
+        Pace::Free => {}
+        Pace::Counted => _ = command.args(["-icount", "shift=0,sleep=off"]),
+        // A file for each thread; the plugin chooses when and what.
+        Pace::OneByOne => _ = command.args(["-d", "tid", "-D"]).arg(spool.join("log-%d")),
+    }
+    command.args(["-accel", accelerator, "-smp"]).arg(cpus.to_string());
+    // The guest can't measure the frequency of the counter while its code is being translated.
+    command.arg("-append").arg(format!("{kernel} tsc_early_khz={}", frequency / 1000));
+}
+
 fn arguments(command: &mut Command, files: &Files, plugin: &Path, spool: &Path, ports: &[UnixStream]) {
     use std::os::fd::AsRawFd;
     let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
     let spool_name = escaped(spool);
-    let kernel =
-        "console=ttyS0 quiet nokaslr rdinit=/init tsc=reliable no_timer_check panic=-1 random.trust_cpu=on";
-    // The guest can't measure the frequency of the counter while its code is being translated.
-    let kernel = format!("{kernel} tsc_early_khz={}", tick_frequency() / 1000);
-    command.args(["-M", "q35,smm=off", "-accel", "tcg,thread=multi", "-cpu", "max,-la57", "-m", MEMORY]);
-    command.arg("-smp").arg(CPUS.to_string());
+    command.args(["-M", "q35,smm=off", "-cpu", "max,-la57", "-m", MEMORY]);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
     command.arg("-serial").arg(format!("file:{}", escaped(&spool.join(CONSOLE))));
-    command.arg("-kernel").arg(&files.kernel).arg("-initrd").arg(initrd(spool)).arg("-append").arg(kernel);
+    command.arg("-kernel").arg(&files.kernel).arg("-initrd").arg(initrd(spool));
     let share = |id: &str, path: &str, more: &str| {
         format!("local,id={id},path={path},security_model=none,multidevs=remap{more}")
     };

@@ -30,6 +30,9 @@ const MTC_PERIOD: u8 = 9;
 /// If this variable is set, the spool stays: a folder `.hodo-…` in the recording's folder.
 const KEEP: &str = "HODO_KEEP_SPOOL";
 
+/// If this variable is set, QEMU executes one instruction per block, and its own log of them goes to the spool.
+const LOG: &str = "HODO_QEMU_LOG";
+
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     refuse(request)?;
     let (event, privilege) = event(request)?;
@@ -39,20 +42,29 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let mut spool = emulate::spool(&request.output)?;
     // The judges inspect the spool.
     spool.disable_cleanup(std::env::var_os(KEEP).is_some());
+    let log = std::env::var_os(LOG).is_some();
     let settings = Settings {
         psb_period: event.psb_bytes(),
         tsc: event.tsc,
         mtc_period: event.mtc.then_some(event.mtc_period),
+        cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
+        overflow: request.overflow.clone(),
         return_compression: !event.no_return_compression,
         privilege,
         witness: request.witness,
+        log,
     };
     let prepared = settings.save(spool.path()).and_then(|()| {
         fs::write(spool.path().join("request"), guest::request(&request.command)?)?;
         fs::write(guest::initrd(spool.path()), initramfs::build(&files.init, &files.modules)?)
     });
     prepared.map_err(Error::file(spool.path()))?;
-    let ended = guest::run(&files, &plugin, spool.path())?;
+    let pace = match request.counts_time {
+        true => guest::Pace::Counted,
+        false if log => guest::Pace::OneByOne,
+        false => guest::Pace::Free,
+    };
+    let ended = guest::run(&files, &plugin, spool.path(), pace)?;
     let status = status(spool.path(), &request.command)?;
     let recording = match collect::Collected::read(spool.path(), engine) {
         Ok(recording) if recording.cpus() > 0 => recording,
@@ -78,13 +90,19 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     })
 }
 
+/// What to do where the emulated processor is missing.
+pub(crate) fn offer() -> &'static str {
+    match files::Files::find() {
+        Ok(_) => "record a whole emulated machine, kernel included, with --engine machine: it is set up here",
+        Err(_) => {
+            "record a whole emulated machine, kernel included, with --engine machine, after cargo xtask setup --machine"
+        }
+    }
+}
+
 /// Rejects options of other engines.
 fn refuse(request: &Request) -> Result<(), Error> {
-    let absent = [
-        (request.filter.is_some(), "--filter"),
-        (request.snapshot.is_some(), "--snapshot"),
-        (request.overflow.is_some(), "--overflow"),
-    ];
+    let absent = [(request.filter.is_some(), "--filter"), (request.snapshot.is_some(), "--snapshot")];
     match absent.iter().find(|(asked, _)| *asked) {
         Some((_, option)) => Err(Error::Missing(format!("--engine machine does not support {option}"))),
         None => Ok(()),
@@ -99,9 +117,10 @@ fn event(request: &Request) -> Result<(Event, Privilege), Error> {
         None => (default, String::new()),
     };
     let wrong = |reason: &str| Error::Event { event: event.text.clone(), reason: reason.to_owned() };
-    if event.cyc {
+    if event.cyc && !request.counts_time {
         return Err(wrong(
-            "cyc: an emulated machine has no cycles; its time is that of the machine it runs on",
+            "cyc: an emulated machine has no cycles, and its time is that of the machine it runs on; with --icount an \
+             instruction is a cycle",
         ));
     }
     let privilege = match (modifier.as_str(), request.privilege) {

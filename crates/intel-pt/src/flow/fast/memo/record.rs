@@ -1,6 +1,6 @@
 //! Walks over packets once and records the result.
 
-use hodo_code::{Graph, Labels, Transfer};
+use hodo_code::{Graph, Labels, Terminator, Transfer};
 
 use super::{
     super::super::{Event, Executed, Sink, Trouble, walk::Walk},
@@ -38,6 +38,8 @@ impl Sink for Recorder {
             _ => {}
         }
         self.blocks += 1;
+        // Sinks must see where a far transfer goes.
+        self.unfit |= block.terminator == Terminator::Far;
         self.unfit |= !executed.provenance.is_lasting() || self.depth > DEEPEST || self.blocks > BLOCKS;
         let step = Step::new(block, transfer);
         let joins = |last: &mut Step| !self.single && last.join(&step);
