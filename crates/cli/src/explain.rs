@@ -10,7 +10,7 @@ use hodo_findings::{Evidence, Finding, Need, RULES, findings, needs, table};
 use hodo_model::{Parameters, Selection, Table};
 
 use crate::{
-    arguments::Explain,
+    arguments::{Explain, Input},
     failure::{Failure, INTERRUPTED, written},
     input,
     output::{self, Destination},
@@ -29,26 +29,16 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
-    let requests = requests(command, &experiment)?;
-    let work = requests.iter().map(|(_, request)| experiment.work(request)).sum();
-    let progress = Progress::new(work, command.input.quiet);
-    let (mut tables, mut before, mut lossless): (Vec<(Need, Table)>, u64, bool) = (Vec::new(), 0, true);
-    for (of, request) in &requests {
-        // A report that the input can't provide yields no findings.
-        let Ok(outcome) = experiment.run(request, &mut |done| progress.set(before + done)) else { continue };
-        before += experiment.work(request);
-        lossless &= outcome.is_lossless();
-        let need = |table: &Table| of.iter().copied().find(|(report, _)| *report == table.name());
-        tables.extend(outcome.tables.into_iter().filter_map(|table| Some((need(&table)?, table))));
-    }
+    let requests = requests(&command.input, &experiment)?;
+    let progress = Progress::new(work(&requests, &experiment), command.input.quiet);
+    let found = find(&requests, &experiment, &mut |done| progress.set(done));
     progress.finish();
-    if progress.is_interrupted() {
+    let Some(Found { findings: found, tables, lossless }) = found else {
         return Ok(ExitCode::from(INTERRUPTED));
-    }
-    let found = findings(&Evidence::new(tables.iter().map(|(need, table)| (*need, table)).collect()));
+    };
     if command.output.format == "text" {
         let mut out = Destination::open(command.output.output.as_deref())?;
-        written(out.write_all(text(&found, tables.len(), command).as_bytes()))?;
+        written(out.write_all(text(&found, tables, command).as_bytes()))?;
         out.finish()?;
     } else {
         output::draw(table(&found), &command.output)?;
@@ -56,9 +46,49 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
 }
 
+/// A request for tables that rules read, and these tables.
+type NeededTables = (Vec<Need>, Request);
+
+/// Returns the number of bytes that requests read.
+pub fn work(requests: &[NeededTables], experiment: &Experiment) -> u64 {
+    requests.iter().map(|(_, request)| experiment.work(request)).sum()
+}
+
+/// What all rules found.
+pub struct Found {
+    /// The findings, worst first.
+    pub findings: Vec<Finding>,
+    /// The number of tables that were read.
+    pub tables: usize,
+    /// Whether nothing is missing from these.
+    pub lossless: bool,
+}
+
+/// Reads the tables and applies the rules; `None` if `progress`, which gets the bytes done, ends the work.
+pub fn find(
+    requests: &[NeededTables],
+    experiment: &Experiment,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
+) -> Option<Found> {
+    let (mut tables, mut before, mut lossless): (Vec<(Need, Table)>, u64, bool) = (Vec::new(), 0, true);
+    for (of, request) in requests {
+        // A report that the input can't provide yields no findings.
+        let Ok(outcome) = experiment.run(request, &mut |done| progress(before + done)) else { continue };
+        before += experiment.work(request);
+        lossless &= outcome.is_lossless();
+        let need = |table: &Table| of.iter().copied().find(|(report, _)| *report == table.name());
+        tables.extend(outcome.tables.into_iter().filter_map(|table| Some((need(&table)?, table))));
+    }
+    if !progress(before) {
+        return None;
+    }
+    let evidence = Evidence::new(tables.iter().map(|(need, table)| (*need, table)).collect());
+    Some(Found { findings: findings(&evidence), tables: tables.len(), lossless })
+}
+
 /// Returns the requests for the tables of all rules: one for all reports with their default view, and one per other
 /// view.
-fn requests(command: &Explain, experiment: &Experiment) -> Result<Vec<(Vec<Need>, Request)>, Failure> {
+pub fn requests(input: &Input, experiment: &Experiment) -> Result<Vec<NeededTables>, Failure> {
     let usual = |(name, view): &Need| {
         let views = report::list().find(|(own, ..)| own == name).map_or(&[][..], |(.., views)| views);
         views.first().copied().unwrap_or_default() == *view
@@ -70,7 +100,7 @@ fn requests(command: &Explain, experiment: &Experiment) -> Result<Vec<(Vec<Need>
         let names: Vec<String> = needs.iter().map(|(name, _)| (*name).to_owned()).collect();
         let selection = Selection { view: view.to_owned(), ..Selection::default() };
         let parameters = Parameters { selection, ..Parameters::default() };
-        let request = input::request(&command.input, None, report::named(&names), parameters, experiment)?;
+        let request = input::request(input, None, report::named(&names), parameters, experiment)?;
         Ok((needs, request))
     };
     groups.map(request).collect()

@@ -27,6 +27,7 @@ mod script;
 mod selection;
 mod sync;
 mod timeline;
+mod view;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Sync(command) => sync::run(command),
         Command::Export(command) => export::run(command),
         Command::Index(command) => index::run(command),
+        Command::View(command) => view::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Diff(command) => diff::run(command),
         Command::Completions { shell } => arguments::completions(*shell),

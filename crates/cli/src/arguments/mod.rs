@@ -56,6 +56,8 @@ pub enum Command {
     Export(Chosen<Export>),
     /// A store of what happened, for quick answers: which thread was in which state, at any time
     Index(Chosen<Index>),
+    /// The viewer: tables, findings and a timeline, in the browser
+    View(Chosen<View>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Chosen<Annotate>),
     /// What changed between two recordings, groups of recordings, times or executions
@@ -297,6 +299,20 @@ pub struct Info {
   hodo index --store /tmp/store kernel-trace/
   hodo info kernel-trace/       is there a store, and is it of the trace as it is now?")]
 pub struct Index {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub store: StoreFolder,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo view ./my-trace                       open it in the browser
+  hodo view --no-open perf.data ./my-trace   print the address only")]
+pub struct View {
+    /// Print the address, and open no browser
+    #[arg(long)]
+    pub no_open: bool,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
