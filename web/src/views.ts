@@ -6,6 +6,7 @@ import type { Session } from "./shared/session";
 import { about } from "./views/about";
 import { findings } from "./views/findings";
 import { tables } from "./views/tables";
+import { timeline } from "./views/timeline";
 
 /** A view of the page. */
 export interface View {
@@ -21,4 +22,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [findings, tables, about];
+export const views: View[] = [timeline, findings, tables, about];

@@ -20,6 +20,12 @@ export function duration(ns: number): string {
   return `${scaled.toFixed(Math.min(digits, 3))} ${name}`;
 }
 
+/** An instant of the timeline in seconds, exactly, as `hodo report` prints it. */
+export function instant(ns: bigint): string {
+  const digits = (ns < 0n ? -ns : ns).toString().padStart(10, "0");
+  return `${ns < 0n ? "-" : ""}${digits.slice(0, -9)}.${digits.slice(-9)} s`;
+}
+
 /** A time from the beginning, with the digits that a step of `step` nanoseconds needs. */
 export function time(ns: number, step = 1): string {
   const [factor, name] = UNITS.find(([factor]) => Math.abs(ns) >= factor || step >= factor) ?? [1, "ns"];

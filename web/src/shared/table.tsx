@@ -3,7 +3,7 @@
 import { type ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { duration, grouped } from "./format";
+import { duration, grouped, instant } from "./format";
 import { type Cell, type Column, type Model, compare, csv, raw } from "./model";
 import { shown } from "./text";
 
@@ -17,13 +17,19 @@ const TALL = 24;
 /** Names of columns with instants, which are not durations. */
 const INSTANT = /^(begin|end|at|first|last|start)(_.*)?_ns$|^time_ns$/;
 
-/** A cell for people. */
-export function shownCell(cell: Cell, column: Pick<Column, "name" | "unit">): string {
+/** A name for people; times say their unit themselves. */
+function shownName(name: string): string {
+  return shown(name).replace(/_ns$/, "").replaceAll("_", " ");
+}
+
+/** A cell for people, whose texts have `most` characters. */
+export function shownCell(cell: Cell, column: Pick<Column, "name" | "unit">, most?: number): string {
   if (cell === null) return "–";
   if (Array.isArray(cell)) return cell.map((item) => shownCell(item, column)).join(" ");
-  if (typeof cell === "string") return shown(cell);
+  if (typeof cell === "string") return shown(cell, most);
   if (typeof cell === "boolean") return cell ? "yes" : "no";
   if (column.unit === "ns" && !INSTANT.test(column.name)) return duration(Number(cell));
+  if (column.unit === "ns") return instant(BigInt(cell));
   if (column.unit === "share") return `${(Number(cell) * 100).toFixed(2)} %`;
   if (typeof cell === "number" && !Number.isInteger(cell)) return cell.toPrecision(5);
   return ["tid", "pid", "id", "cpu"].includes(column.name) ? raw(cell) : grouped(cell as bigint);
@@ -41,6 +47,8 @@ interface Properties {
   linkOf?: ((row: number) => string | undefined) | undefined;
   /** More buttons. */
   children?: ComponentChildren;
+  /** Whether rows describe instead of measure, so that none is the worst. */
+  describes?: boolean;
 }
 
 /** The rows that contain a text, in order. */
@@ -70,7 +78,7 @@ function worstColumn(model: Model, sort: Sort | undefined): number {
 }
 
 /** A table with its tools. */
-export function DataTable({ model, linkOf, children }: Properties) {
+export function DataTable({ model, linkOf, children, describes = false }: Properties) {
   const [sort, setSort] = useState<Sort>();
   const [filter, setFilter] = useState("");
   const [marked, setMarked] = useState<number>();
@@ -126,7 +134,7 @@ export function DataTable({ model, linkOf, children }: Properties) {
           {filter ? `${grouped(rows.length)} of ${grouped(model.rows)}` : grouped(model.rows)} rows
           {model.leftOut > 0 && `; ${grouped(model.leftOut)} more are left out of this page`}
         </span>
-        {worst >= 0 && model.rows > 1 && (
+        {worst >= 0 && model.rows > 1 && !describes && (
           <button type="button" onClick={jump} title={`The row with most ${model.columns[worst]?.name}`}>
             Go to the worst
           </button>
@@ -195,7 +203,7 @@ function Rows({ model, rows, sort, turn, marked, linkOf, scroller }: RowsPropert
                 aria-sort={sort?.column === number ? (sort.down ? "descending" : "ascending") : "none"}
               >
                 <button type="button" onClick={() => turn(number)} title={column.unit && `in ${column.unit}`}>
-                  {shown(column.name).replaceAll("_", " ")}
+                  {shownName(column.name)}
                   {sort?.column === number ? (sort.down ? " ↓" : " ↑") : ""}
                 </button>
               </th>
@@ -239,8 +247,8 @@ export function Summary({ model }: { model: Model }) {
         <dl class="summary">
           {model.summary.map(([name, value]) => (
             <div key={name} title={title(value)}>
-              <dt>{shown(name).replaceAll("_", " ").replace(/ ns$/, "")}</dt>
-              <dd data-figure={name}>{shownCell(value, { name, unit: name.endsWith("_ns") ? "ns" : "" })}</dd>
+              <dt>{shownName(name)}</dt>
+              <dd data-figure={name}>{shownCell(value, { name, unit: name.endsWith("_ns") ? "ns" : "" }, 4000)}</dd>
             </div>
           ))}
         </dl>

@@ -38,7 +38,7 @@ function Page() {
         <section key={number} data-about={model.name}>
           <h2>{shown(model.name)}</h2>
           <Summary model={model} />
-          {model.rows > 0 && <DataTable model={model} />}
+          {model.rows > 0 && <DataTable model={model} describes />}
         </section>
       ))}
     </div>
