@@ -4,6 +4,7 @@
 //! setup ──► what the machine needs          fixtures ──► fixtures/
 //!   │                                       fuzz     ──► random input against the readers
 //!   ├─► demo    two programs recorded and explained
+//!   ├─► web     the page of `hodo view`
 //!   ├─► test    format, lints, tidy, every test
 //!   └─► release the programs as they are shipped
 //! ```
@@ -20,7 +21,7 @@ use std::{os::unix::process::CommandExt, process::ExitCode};
 use workbench::{
     Outcome, board, command, machine, release,
     setup::{self, Need},
-    workloads,
+    web, workloads,
 };
 
 /// A chore: its name, its help text, and its function.
@@ -47,6 +48,11 @@ const CHORES: &[Chore] = &[
         name: "release",
         help: "build the programs as they are shipped and measured: optimised by what they do on small inputs",
         run: ship,
+    },
+    Chore {
+        name: "web",
+        help: "build the page of `hodo view`, which the next build of hodo embeds",
+        run: |_| web::build(),
     },
     Chore { name: "tidy", help: "check the rules of the house that compilers don't know", run: tidy::run },
     Chore { name: "fixtures", help: "record anew what lies in fixtures/", run: fixtures::run },

@@ -6,7 +6,7 @@ use crate::{
     Outcome,
     command::{self, cargo},
     setup::{self, Need},
-    tidy,
+    tidy, web,
 };
 
 /// Runs every step, quick ones first, and stops at the first that fails.
@@ -19,9 +19,15 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
         command::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
     step("fuzz targets", || command::run(&mut lints_of_fuzz_targets()))?;
+    step("page", || {
+        web::build()?;
+        web::script("check")?;
+        web::script("unit")
+    })?;
     // The end-to-end tests start the release build, with the plugin in the same folder.
     step("build", command::build_hodo)?;
     step("tests", || command::run(&mut cargo(&["test", "--workspace"])))?;
+    step("browser tests", || web::script("browser"))?;
     println!(
         "test: all passed in {} s, {} cases of Intel PT among them",
         begin.elapsed().as_secs(),

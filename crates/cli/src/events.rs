@@ -187,13 +187,29 @@ pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
     })
 }
 
+/// Returns the tables that describe traces, the last one with their losses.
+pub fn of_traces(traces: &EventTraces<'_>) -> Vec<Table> {
+    about(&events::info(traces), &traces.loss())
+}
+
+fn about(traces: &[TraceInfo], loss: &[Loss]) -> Vec<Table> {
+    let mut tables: Vec<Table> = traces.iter().map(streams).collect();
+    tables.last_mut().into_iter().for_each(|table| table.loss = loss.to_vec());
+    tables
+}
+
 /// Writes the contents of traces as text.
 pub fn write_info(
     traces: &EventTraces<'_>,
     command: &arguments::Info,
     out: &mut Destination,
 ) -> io::Result<()> {
-    tables(&events::info(traces), &traces.loss(), command, out)
+    let infos = events::info(traces);
+    let tables = about(&infos, &traces.loss());
+    output::write_all(&tables, command.output.limit, &command.output, out)?;
+    let notes = infos.iter().flat_map(|trace| &trace.notes);
+    let notes = notes.map(|note| (note.file.as_str(), note.note.as_str()));
+    events::note_lines(notes).iter().try_for_each(|line| writeln!(out, "\n{line}"))
 }
 
 /// Returns the contents of traces as JSON.
@@ -207,20 +223,6 @@ pub fn json_info(traces: &EventTraces<'_>) -> serde_json::Value {
     });
     let loss: Vec<serde_json::Value> = loss.collect();
     serde_json::json!({ "traces": events::info(traces), "loss": loss })
-}
-
-fn tables(
-    traces: &[TraceInfo],
-    loss: &[Loss],
-    command: &arguments::Info,
-    out: &mut Destination,
-) -> io::Result<()> {
-    let mut tables: Vec<Table> = traces.iter().map(streams).collect();
-    tables.last_mut().into_iter().for_each(|table| table.loss = loss.to_vec());
-    output::write_all(&tables, command.output.limit, &command.output, out)?;
-    let notes = traces.iter().flat_map(|trace| &trace.notes);
-    let notes = notes.map(|note| (note.file.as_str(), note.note.as_str()));
-    events::note_lines(notes).iter().try_for_each(|line| writeln!(out, "\n{line}"))
 }
 
 fn streams(trace: &TraceInfo) -> Table {

@@ -15,7 +15,7 @@ use hodo_findings::{CAUSES, Evidence, Finding, Need, RULES, findings, needs, que
 use hodo_model::{FunctionId, Intervals, Parameters, Selection, Table};
 
 use crate::{
-    arguments::Explain,
+    arguments::{Explain, Input},
     failure::{Failure, INTERRUPTED, written},
     input,
     latency::{question::only, trees},
@@ -34,20 +34,15 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
-    let (needs, request) = request(command, &experiment)?;
-    let progress = Progress::new(experiment.work(&request), command.input.quiet);
-    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+    let progress = Progress::new(work(&command.input, &experiment)?, command.input.quiet);
+    let found = find(&command.input, &experiment, &mut |done| progress.set(done))?;
     progress.finish();
-    let lossless = outcome.is_lossless();
-    let mut tables = by_need(outcome.tables, &needs);
-    let causes =
-        if progress.is_interrupted() { None } else { causes(command, &experiment, &request, &tables)? };
-    let Some(causes) = causes else { return Ok(ExitCode::from(INTERRUPTED)) };
-    tables.extend(causes.into_iter().map(|table| (CAUSES, table)));
-    let found = findings(&evidence(&tables));
+    let Some(Found { findings: found, tables, lossless }) = found else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
     if command.output.format == "text" {
         let mut out = Destination::open(command.output.output.as_deref())?;
-        written(out.write_all(text(&found, tables.len(), command).as_bytes()))?;
+        written(out.write_all(text(&found, tables, command).as_bytes()))?;
         out.finish()?;
     } else {
         output::draw(table(&found), &command.output)?;
@@ -55,14 +50,53 @@ pub fn run(command: &Explain) -> Result<ExitCode, Failure> {
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
 }
 
-/// Returns the request for the tables of all rules, and what they are of.
-fn request(command: &Explain, experiment: &Experiment) -> Result<(Vec<Need>, Request), Failure> {
-    let selection = crate::selection::Selection::new(&command.input, None)?.of_tables(None);
+/// The findings of all rules.
+pub struct Found {
+    /// The findings, worst first.
+    pub findings: Vec<Finding>,
+    /// The number of tables that the rules read.
+    pub tables: usize,
+    /// Whether nothing is missing from these.
+    pub lossless: bool,
+}
+
+/// Returns the number of bytes that [`find`] reads, besides those of slow executions.
+pub fn work(input: &Input, experiment: &Experiment) -> Result<u64, Failure> {
+    let (_, request) = request(input, experiment)?;
+    Ok(experiment.work(&request))
+}
+
+/// Reads the tables and applies the rules; `None` if `progress`, which gets the bytes done, or the user ends the work.
+pub fn find(
+    input: &Input,
+    experiment: &Experiment,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
+) -> Result<Option<Found>, Failure> {
+    let (needs, request) = request(input, experiment)?;
+    let mut goes_on = true;
+    let outcome = experiment.run(&request, &mut |done| {
+        goes_on = progress(done);
+        goes_on
+    })?;
+    if !goes_on {
+        return Ok(None);
+    }
+    let lossless = outcome.is_lossless();
+    let mut tables = by_need(outcome.tables, &needs);
+    let Some(causes) = causes(input, experiment, &request, &tables)? else { return Ok(None) };
+    tables.extend(causes.into_iter().map(|table| (CAUSES, table)));
+    let findings = findings(&evidence(&tables));
+    Ok(Some(Found { findings, tables: tables.len(), lossless }))
+}
+
+/// Returns the request for the tables of all rules, and the need that each table meets.
+fn request(input: &Input, experiment: &Experiment) -> Result<(Vec<Need>, Request), Failure> {
+    let selection = crate::selection::Selection::new(input, None)?.of_tables(None);
     let report = |&(name, _): &Need| hodo_engine::report(name).expect("rules name reports");
     let needs = needs();
     let reports = needs.iter().map(report).collect();
     let parameters = Parameters { selection, ..Parameters::default() };
-    let mut request = input::request(&command.input, None, reports, parameters, experiment)?;
+    let mut request = crate::input::request(input, None, reports, parameters, experiment)?;
     request.views = needs.iter().map(|(_, view)| *view).collect();
     Ok((needs, request))
 }
@@ -87,13 +121,13 @@ fn evidence(tables: &[(Need, Table)]) -> Evidence<'_> {
 /// Compares the slowest executions of functions with heavy tails with a typical one; returns a table of causes for each
 /// function. `None` if interrupted. Only of whole recordings of control flow: of parts executions have no numbers.
 fn causes(
-    command: &Explain,
+    input: &Input,
     experiment: &Experiment,
     request: &Request,
     tables: &[(Need, Table)],
 ) -> Result<Option<Vec<Table>>, Failure> {
     let questions = questions(&evidence(tables));
-    if questions.is_empty() || command.input.time.is_some() || command.input.call.is_some() {
+    if questions.is_empty() || input.time.is_some() || input.call.is_some() {
         return Ok(Some(Vec::new()));
     }
     let mut found: Vec<(&str, Vec<Interval>)> = Vec::new();
@@ -103,13 +137,13 @@ fn causes(
             |traces: &Traces<'_>| latency::function(only(traces).ok()?, &format!("{name}@{module}")).ok();
         let function = experiment.with(named);
         let Some(function) = function else { continue };
-        let Some(intervals) = executions(command, experiment, request, function)? else { return Ok(None) };
+        let Some(intervals) = executions(input, experiment, request, function)? else { return Ok(None) };
         found.push((name, intervals));
     }
     let compared: Vec<_> =
         found.iter().filter_map(|(name, intervals)| Some((*name, sides(intervals)?))).collect();
     let asked: Vec<&Interval> = compared.iter().flat_map(|(_, sides)| sides.iter().copied()).collect();
-    let Some(trees) = trees(&command.input, experiment, request, &asked)? else { return Ok(None) };
+    let Some(trees) = trees(input, experiment, request, &asked)? else { return Ok(None) };
     let mut trees = trees.into_iter();
     let table = |(name, sides): &(&str, Vec<&Interval>)| {
         let trees: Vec<CallTree> = trees.by_ref().take(sides.len()).collect();
@@ -121,7 +155,7 @@ fn causes(
 
 /// Returns all executions of a function; `None` if interrupted.
 fn executions(
-    command: &Explain,
+    input: &Input,
     experiment: &Experiment,
     request: &Request,
     function: FunctionId,
@@ -132,7 +166,7 @@ fn executions(
     let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
     let reports = hodo_engine::report("latency").into_iter().collect();
     let request = Request { reports, views: Vec::new(), parameters, ..request.clone() };
-    let progress = Progress::new(experiment.work(&request), command.input.quiet);
+    let progress = Progress::new(experiment.work(&request), input.quiet);
     let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
     progress.finish();
     let intervals = outcome.tables.first().and_then(latency::of_table).unwrap_or_default();

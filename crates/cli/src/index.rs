@@ -89,12 +89,13 @@ fn tell(losses: &[Loss]) {
     }
 }
 
-fn identity(input: &Input) -> Result<Identity, Failure> {
+/// Returns the identity of the inputs as they are now.
+pub fn identity(input: &Input) -> Result<Identity, Failure> {
     Identity::of(&input.files, input.clock_frequency).map_err(Failure::unreadable)
 }
 
 /// Returns the folder of the store: `--store`, or one in the user's cache.
-fn folder(chosen: &StoreFolder, identity: &Identity) -> Result<PathBuf, Failure> {
+pub fn folder(chosen: &StoreFolder, identity: &Identity) -> Result<PathBuf, Failure> {
     if let Some(folder) = &chosen.store {
         return Ok(folder.clone());
     }

@@ -133,13 +133,18 @@ fn all_text(
     Ok(())
 }
 
-fn tables(info: &Info, command: &arguments::Info, out: &mut Destination) -> io::Result<()> {
+/// Returns the tables that describe a recording, the last one with its losses.
+pub fn of_recording(info: &Info) -> Vec<Table> {
     let tables =
         [recording(info), streams(info), modules(info), truth(info), cpu_truth(info), untraced(info)];
     let shown = tables.into_iter().filter(|table| !(table.is_empty() && table.summary.is_empty()));
     let mut tables: Vec<Table> = shown.collect();
     tables.last_mut().into_iter().for_each(|table| table.loss.clone_from(&info.loss));
-    output::write_all(&tables, command.output.limit, &command.output, out)
+    tables
+}
+
+fn tables(info: &Info, command: &arguments::Info, out: &mut Destination) -> io::Result<()> {
+    output::write_all(&of_recording(info), command.output.limit, &command.output, out)
 }
 
 fn table(name: &'static str, columns: Vec<Column>, rows: impl Iterator<Item = Vec<Value>>) -> Table {

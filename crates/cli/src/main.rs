@@ -28,6 +28,7 @@ mod selection;
 mod serve;
 mod sync;
 mod timeline;
+mod view;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Export(command) => export::run(command),
         Command::Index(command) => index::run(command),
         Command::Serve(command) => serve::run(command),
+        Command::View(command) => view::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Diff(command) => diff::run(command),
         Command::Completions { shell } => arguments::completions(*shell),

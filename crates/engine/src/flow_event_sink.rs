@@ -104,7 +104,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             self.end_run(block.transfer(), || block.end);
         }
         if self.far {
-            self.tell_run();
+            self.report_run();
             self.joins = false;
         }
     }

@@ -4,6 +4,7 @@
 //! setup     what the machine needs, installed        release  the programs as they are shipped and measured
 //! command   other programs started, their output     workloads  the programs that are recorded, their input
 //! machine   what an emulated machine is made of, fetched
+//! web       the page of `hodo view`
 //! embedded  the C code for boards, compiled        board    the programs of emulated boards, built
 //! ```
 
@@ -14,6 +15,7 @@ pub mod lttng;
 pub mod machine;
 pub mod release;
 pub mod setup;
+pub mod web;
 pub mod workloads;
 
 use std::process::ExitCode;

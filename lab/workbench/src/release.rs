@@ -15,7 +15,7 @@ use std::{
 use crate::{
     Outcome, command,
     setup::{self, Need},
-    workloads,
+    web, workloads,
 };
 
 /// The shipped packages, and those of the lab that are measured with them.
@@ -37,6 +37,7 @@ const TEXT: u32 = 150_000;
 /// Builds them, if anything has changed.
 pub fn build() -> Outcome {
     setup::ensure(Need::Release)?;
+    web::build()?;
     let folder = command::target().join("training");
     let (raw, profile) = (folder.join("raw"), folder.join("hodo.profdata"));
     compile(&folder, &format!("-Cprofile-generate={}", raw.display()))?;

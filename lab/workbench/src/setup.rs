@@ -46,11 +46,13 @@ const TOOLS: &[Tool] = &[
     tool("python3", "python3", Need::Release),
     tool("gzip", "gzip", Need::Release),
     tool("awk", "mawk", Need::Release),
+    tool("npm", "nodejs npm", Need::Release),
     tool("g++", "g++", Need::Test),
     tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
     tool("lttng-relayd", "lttng-tools", Need::Test),
     tool("babeltrace2", "babeltrace2 python3-bt2", Need::Test),
+    Tool { program: "chromium", debian: "chromium", ubuntu: "chromium-browser", need: Need::Test },
     tool("setpriv", "util-linux", Need::Test),
     tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf", Need::Test),
     tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Test),
@@ -63,7 +65,6 @@ const TOOLS: &[Tool] = &[
     tool("sqlite3", "sqlite3", Need::Judge),
     tool("perl", "perl-base", Need::Judge),
     tool("find", "findutils", Need::Judge),
-    tool("node", "nodejs", Need::Bench),
     tool("sysbench", "sysbench", Need::Bench),
 ];
 

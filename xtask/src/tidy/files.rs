@@ -18,7 +18,7 @@ impl File {
 }
 
 /// Folders of built or downloaded files.
-const NOT_OURS: &[&str] = &["target", "artifacts", "corpus"];
+const NOT_OURS: &[&str] = &["target", "artifacts", "corpus", "node_modules", "dist"];
 
 /// Folders with a leading dot that contain our text.
 const OURS: &[&str] = &[".ci", ".cargo"];

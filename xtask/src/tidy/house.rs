@@ -39,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-compare", &["hodo-model"]),
     ("hodo-views", &["hodo-model"]),
     ("hodo-findings", &["hodo-model"]),
+    ("hodo-server", &["hodo-model", "hodo-store", "hodo-views"]),
     // The writer of perf.data is next to its reader; filters name functions; the emulator's spool is read with the
     // types that write it.
     (
@@ -57,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-formats",
             "hodo-intel-pt",
             "hodo-recorder",
+            "hodo-server",
             "hodo-sync",
             "hodo-model",
             "hodo-store",

@@ -25,7 +25,7 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
 /// Files of code, by extension.
-const CODE: &[&str] = &["rs", "c", "h", "cpp", "py", "sh", "asm"];
+const CODE: &[&str] = &["rs", "c", "h", "cpp", "py", "sh", "asm", "ts", "tsx", "css"];
 
 /// Files of prose and settings, by extension.
 const TEXT: &[&str] = &["md", "toml", "ratchet"];

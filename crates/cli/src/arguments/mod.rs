@@ -56,6 +56,8 @@ pub enum Command {
     Export(Chosen<Export>),
     /// Build a store of thread states for quick queries at any time of a large trace
     Index(Chosen<Index>),
+    /// The viewer: tables, findings and a timeline, in the browser
+    View(Chosen<View>),
     /// What happened for the trace viewers of VS Code and Theia, on this machine only
     Serve(Chosen<Serve>),
     /// Source and disassembly of a function, with exact counts of each line, instruction and branch
@@ -301,6 +303,20 @@ pub struct Info {
   hodo index --store /tmp/store kernel-trace/
   hodo info kernel-trace/       does a store exist, and does it match the trace?")]
 pub struct Index {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub store: StoreFolder,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo view ./my-trace                       open it in the browser
+  hodo view --no-open perf.data ./my-trace   print the address only")]
+pub struct View {
+    /// Print the address, and open no browser
+    #[arg(long)]
+    pub no_open: bool,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]

@@ -1,0 +1,241 @@
+//! `hodo view`: what the server shows of the inputs.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+    sync::Arc,
+};
+
+use hodo_engine::{AnyReport, Experiment, Identity, IndexError, Needs, Request, Traces, reports};
+use hodo_findings::table;
+use hodo_model::{
+    Interest, Parameters, Selection, Table,
+    table::{RecordBatch, cells},
+};
+use hodo_server::{Inputs, Progress, Refused, Report, Rows};
+use hodo_store::{Error, State, Store};
+
+use crate::{
+    arguments::{Input, View},
+    events, explain,
+    failure::{Failure, written},
+    index, info, input, live, report, timeline,
+};
+
+/// Runs the command.
+pub fn run(command: &View) -> Result<ExitCode, Failure> {
+    let options = &command.input;
+    if live::address(options)?.is_some() {
+        return Err(Failure::usage(
+            "hodo view shows what was recorded, not a session that is being recorded",
+        ));
+    }
+    let opened = Opened::open(command)?;
+    let ready = |address: &str| {
+        // Whoever reads the address from a pipe needs it now.
+        let _ = written(writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush()));
+        if !command.no_open {
+            open_browser(address);
+        }
+    };
+    hodo_server::serve(Arc::new(opened), ready)
+        .map_err(|error| Failure::unreadable(format!("can't serve the page: {error}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the user's browser; the address is printed in any case.
+fn open_browser(address: &str) {
+    let mut browser = Command::new("xdg-open");
+    browser.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if browser.spawn().is_err() {
+        eprintln!("hodo: no browser was opened (xdg-open is missing): open the address in one");
+    }
+}
+
+/// The opened inputs.
+struct Opened {
+    experiment: Experiment,
+    input: Input,
+    /// The identity of the inputs when they were opened; `None` without files.
+    identity: Option<Identity>,
+    /// The folder of the store.
+    folder: Option<PathBuf>,
+    about: Vec<Table>,
+}
+
+impl Opened {
+    fn open(command: &View) -> Result<Opened, Failure> {
+        let input = command.input.clone();
+        // The identity is taken before reading, so a later change of an input is noticed.
+        let identity = match input.pt {
+            Some(_) => None,
+            None => Some(index::identity(&input)?),
+        };
+        let folder = identity.as_ref().map(|identity| index::folder(&command.store, identity)).transpose()?;
+        let experiment = input::experiment(&input, Needs::ALL)?;
+        let mut about = experiment.with(described);
+        about.extend(timeline::clocks(&experiment));
+        Ok(Opened { experiment, input, identity, folder, about })
+    }
+
+    /// Returns whether the inputs provide what a report reads, without further options.
+    fn provides(&self, report: &'static dyn AnyReport) -> bool {
+        let run = report.make(&Parameters::default());
+        let Interest { flow, .. } = run.analysis().interest();
+        let contents = self.experiment.contents;
+        let is_there = if flow == hodo_model::FlowInterest::None { contents.events } else { contents.flow };
+        is_there && Request::of(vec![report], Parameters::default()).check().is_ok()
+    }
+
+    fn request(&self, name: &str, view: &str) -> Result<Request, Refused> {
+        let known = report::named(&[name.to_owned()]);
+        let known: Vec<_> = known.into_iter().filter(|report| report.description().name == name).collect();
+        if known.is_empty() {
+            return Err(Refused(format!("there is no report {name}")));
+        }
+        let selection = Selection { view: view.to_owned(), ..Selection::default() };
+        let parameters = Parameters { selection, alone: true, ..Parameters::default() };
+        input::request(&self.input, None, known, parameters, &self.experiment).map_err(refused)
+    }
+
+    /// Makes the table of a request whose rows leave as they settle; keeps the first ones and counts the others.
+    fn first_rows(
+        &self,
+        request: &Request,
+        most: usize,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<Option<Rows>, Refused> {
+        let Some(heading) = self.experiment.heading(request) else { return Ok(None) };
+        let mut builder = heading.builder();
+        let (mut kept, mut left_out) = (0, 0);
+        let mut add = |batch: &RecordBatch| {
+            let columns = cells(batch);
+            let rows = batch.num_rows().min(most - kept);
+            (0..rows).for_each(|row| builder.row(columns.iter().map(|column| column.cell(row))));
+            kept += rows;
+            left_out += (batch.num_rows() - rows) as u64;
+        };
+        let streamed = self.experiment.stream(
+            request,
+            &mut |batch| {
+                add(batch);
+                true
+            },
+            progress,
+        );
+        let outcome = streamed.map_err(|refusal| Refused(refusal.to_string()))?;
+        let [rest] = <[Table; 1]>::try_from(outcome.tables)
+            .map_err(|tables| Refused(format!("expected one table, and these are {}", tables.len())))?;
+        rest.batches().iter().for_each(add);
+        let table = builder.finish(rest.summary).with_loss(rest.loss);
+        Ok(Some(Rows { table, left_out }))
+    }
+}
+
+/// Returns the tables of `hodo info`.
+fn described(traces: &Traces<'_>) -> Vec<Table> {
+    let infos = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow));
+    let mut tables: Vec<Table> = infos.flat_map(|about| info::of_recording(&about)).collect();
+    tables.extend(events::of_traces(&traces.events));
+    tables
+}
+
+fn refused(failure: Failure) -> Refused {
+    Refused(failure.to_string())
+}
+
+impl Inputs for Opened {
+    fn names(&self) -> Vec<String> {
+        let files = self.input.files.iter().map(|file| file.display().to_string());
+        match &self.input.pt {
+            Some(trace) => vec![trace.display().to_string()],
+            None => files.collect(),
+        }
+    }
+
+    fn about(&self) -> Vec<Table> {
+        self.about.clone()
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        let known = reports().iter().map(|report| &**report).filter(|report| self.provides(*report));
+        let of = |report: &'static dyn AnyReport| {
+            let about = report.description();
+            Report { name: about.name, help: about.help, views: about.views }
+        };
+        known.map(of).collect()
+    }
+
+    fn table(
+        &self,
+        report: &str,
+        view: &str,
+        most: usize,
+        progress: Progress<'_>,
+    ) -> Result<Option<Rows>, Refused> {
+        let request = self.request(report, view)?;
+        let total = self.experiment.work(&request);
+        let mut goes_on = true;
+        let mut set = |done| {
+            goes_on = progress(done, total);
+            goes_on
+        };
+        if let Some(rows) = self.first_rows(&request, most, &mut set)? {
+            return Ok(Some(rows).filter(|_| goes_on));
+        }
+        let outcome = self.experiment.run(&request, &mut set);
+        let outcome = outcome.map_err(|refusal| Refused(refusal.to_string()))?;
+        let table = outcome.tables.into_iter().next();
+        let table = table.ok_or_else(|| Refused(format!("{report}: {}", outcome.notes.join("; "))))?;
+        Ok(Some(Rows { table, left_out: 0 }).filter(|_| goes_on))
+    }
+
+    fn findings(&self, progress: Progress<'_>) -> Result<Option<Table>, Refused> {
+        let total = explain::work(&self.input, &self.experiment).map_err(refused)?;
+        let found = explain::find(&self.input, &self.experiment, &mut |done| progress(done, total));
+        Ok(found.map_err(refused)?.map(|found| table(&found.findings)))
+    }
+
+    fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, Refused> {
+        let (Some(identity), Some(folder)) = (&self.identity, &self.folder) else {
+            return Err(Refused("a raw buffer has no store".to_owned()));
+        };
+        match Store::open(folder) {
+            Ok(store) if store.identity() == identity.text && store.state() == State::Complete => {
+                return Ok(Some(store));
+            }
+            _ => {}
+        }
+        let threads = input::threads(&self.input);
+        let total = self.experiment.index_work();
+        let made = self.experiment.index(folder, identity, threads, &mut |done| progress(done, total));
+        match made {
+            Ok(Some(_)) => Store::open(folder).map(Some).map_err(|error| Refused(error.to_string())),
+            Ok(None) => Ok(None),
+            Err(IndexError::Store(Error::Busy(_))) => Err(Refused(
+                "another hodo writes the store of these inputs: open them again later".to_owned(),
+            )),
+            Err(error) => Err(Refused(error.to_string())),
+        }
+    }
+
+    fn growing(&self) -> Option<Store> {
+        let store = Store::open(self.folder.as_ref()?).ok()?;
+        let is_ours = self.identity.as_ref().is_some_and(|identity| store.identity() == identity.text);
+        Some(store).filter(|store| is_ours && store.tables().any(|table| table.rows() > 0))
+    }
+
+    fn change(&self) -> Option<String> {
+        let identity = self.identity.as_ref()?;
+        match index::identity(&self.input) {
+            Ok(now) if now == *identity => None,
+            Ok(_) => Some(
+                "An input was changed after it was opened. This page shows what it was; start hodo view again to see \
+                 what it is now."
+                    .to_owned(),
+            ),
+            Err(failure) => Some(format!("An input can't be read any more: {failure}")),
+        }
+    }
+}

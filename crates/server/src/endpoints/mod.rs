@@ -1,0 +1,18 @@
+//! What the page may ask: a folder for each group of questions.
+
+mod about;
+mod findings;
+mod session;
+mod tables;
+mod timeline;
+
+use crate::answer::Endpoint;
+
+/// Every group.
+const GROUPS: &[&[Endpoint]] =
+    &[session::ENDPOINTS, about::ENDPOINTS, tables::ENDPOINTS, findings::ENDPOINTS, timeline::ENDPOINTS];
+
+/// Every endpoint.
+pub(crate) fn all() -> impl Iterator<Item = &'static Endpoint> {
+    GROUPS.iter().copied().flatten()
+}

@@ -1,0 +1,73 @@
+//! What a page says of whole lanes: their texts, and the values that matter most in them.
+
+use std::collections::BTreeMap;
+
+use hodo_store::{Error, Kind, Lanes, Slices, Table, Wanted};
+use serde_json::{Value, json};
+
+use super::{
+    tile::LANES,
+    values::{cut, value},
+};
+use crate::{
+    answer::{Answer, Failure, Question},
+    index::Snapshot,
+};
+
+/// Values of a table that get a colour of their own.
+const VALUES: usize = 24;
+/// Rows that a question may decode.
+const BUDGET: u64 = 1 << 23;
+
+/// A text of each lane: the first column of names, such as the name of a thread, in the lane's longest record.
+pub(super) fn labels(question: &Question<'_>) -> Result<Answer, Failure> {
+    let snapshot = super::snapshot(question)?;
+    let table = super::table(question, &snapshot)?;
+    let first: u32 = question.number("first")?;
+    let lanes = first..table.lanes().min(first.saturating_add(LANES));
+    let column = table.schema().columns.iter().position(|field| field.kind == Kind::Name);
+    let label = |lane: u32| -> Result<Option<String>, Failure> {
+        let Some(column) = column else { return Ok(None) };
+        let wanted = Wanted { lanes: Lanes::Some(&[lane]), ..Wanted::ALL };
+        let longest = table.longest(&wanted, 1, &question.budget(BUDGET))?;
+        let cell = longest.first().and_then(|record| record.cells.get(column).copied().flatten());
+        Ok(value(&snapshot.store, cell, Kind::Name).map(cut))
+    };
+    Answer::json(&lanes.map(label).collect::<Result<Vec<_>, Failure>>()?)
+}
+
+/// The heaviest values of a table, with their weights in all lanes; none of a table that is too large to ask.
+pub(super) fn heaviest(
+    question: &Question<'_>,
+    snapshot: &Snapshot,
+    table: &Table<'_>,
+) -> Result<Vec<Value>, Failure> {
+    let (kind, Some((begin, last))) = (table.schema().value.kind, table.span()) else {
+        return Ok(Vec::new());
+    };
+    if kind != Kind::Name {
+        return Ok(Vec::new());
+    }
+    let lanes = match table.slices((begin, last.saturating_add(1)), Lanes::All, 4, &question.budget(BUDGET)) {
+        Err(Error::TooMuch(_)) => return Ok(Vec::new()),
+        lanes => lanes?,
+    };
+    let mut weights: BTreeMap<Option<u64>, u64> = BTreeMap::new();
+    for lane in lanes {
+        let values: Vec<(Option<u64>, u64)> = match lane.slices {
+            Slices::Records(records) => {
+                records.iter().map(|record| (record.value, record.end - record.begin)).collect()
+            }
+            Slices::Cells(cells) => cells.into_iter().flat_map(|cell| cell.values).collect(),
+        };
+        for (name, weight) in values {
+            *weights.entry(name).or_default() += weight;
+        }
+    }
+    let mut weights: Vec<(Option<u64>, u64)> = weights.into_iter().collect();
+    weights.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
+    let named = |(name, weight): (Option<u64>, u64)| {
+        json!([value(&snapshot.store, name, kind).map(cut), weight as f64])
+    };
+    Ok(weights.into_iter().take(VALUES).map(named).collect())
+}

@@ -1,0 +1,99 @@
+//! `timeline/…`: pictures and records of the store.
+//!
+//! Times are nanoseconds from the snapshot's origin, so that a page has them exactly as doubles for 104 days.
+//!
+//! | path | parameters | answer |
+//! |---|---|---|
+//! | `timeline` | – | JSON: the tables, their columns and lanes |
+//! | `timeline/labels` | generation, table, first | JSON: a text for each of 32 lanes, or null |
+//! | `timeline/tile` | generation, table, first, digits, tile | a picture of 32 lanes and 256 cells of time |
+//! | `timeline/at` | generation, table, lane, time | JSON: the records there, with all cells |
+//! | `timeline/change` | generation, table, lane, time, next | JSON: the next change of the lane, or the one before |
+//! | `timeline/longest` | generation, table, begin, end | JSON: the longest records of the span |
+//! | `timeline/search` | generation, text | the records whose value contains the text |
+
+mod lanes;
+mod records;
+mod search;
+mod tile;
+mod values;
+
+use std::sync::Arc;
+
+use hodo_store::{Shape, Table};
+use serde_json::{Value, json};
+
+use self::values::{cut, value};
+use crate::{
+    answer::{Answer, Endpoint, Failure, Question, Work},
+    index::Snapshot,
+};
+
+pub(super) const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "timeline", work: Work::Query, answer: tables },
+    Endpoint { path: "timeline/labels", work: Work::Query, answer: lanes::labels },
+    Endpoint { path: "timeline/tile", work: Work::Query, answer: tile::tile },
+    Endpoint { path: "timeline/at", work: Work::Query, answer: records::at },
+    Endpoint { path: "timeline/change", work: Work::Query, answer: records::change },
+    Endpoint { path: "timeline/longest", work: Work::Query, answer: records::longest },
+    Endpoint { path: "timeline/search", work: Work::Query, answer: search::search },
+];
+
+/// The most lanes of a table that a page lists.
+const MOST_LANES: u32 = 20_000;
+
+fn tables(question: &Question<'_>) -> Result<Answer, Failure> {
+    let session = question.session;
+    let Some(snapshot) = session.index.snapshot(&*session.inputs) else {
+        return Err(Failure::NotYet("the store has no records yet".to_owned()));
+    };
+    let tables = snapshot.store.tables().map(|table| described(question, &snapshot, &table));
+    Answer::json(&json!({
+        "generation": snapshot.generation,
+        // Exact in a page only as text.
+        "origin": snapshot.origin.to_string(),
+        "length": snapshot.end - snapshot.origin,
+        "tables": tables.collect::<Result<Vec<_>, Failure>>()?,
+    }))
+}
+
+fn described(question: &Question<'_>, snapshot: &Snapshot, table: &Table<'_>) -> Result<Value, Failure> {
+    let schema = table.schema();
+    let lanes = (0..table.lanes().min(MOST_LANES)).map(|lane| {
+        let cells = table.key(lane).unwrap_or_default().iter().zip(&schema.key);
+        cells.map(|(cell, field)| value(&snapshot.store, *cell, field.kind).map(cut)).collect::<Vec<_>>()
+    });
+    Ok(json!({
+        "name": schema.name,
+        "shape": shape(schema.shape),
+        "key": schema.key.iter().map(|field| &field.name).collect::<Vec<_>>(),
+        "value": schema.value.name,
+        "unit": schema.value.unit,
+        "rows": table.rows(),
+        "lanes": lanes.collect::<Vec<_>>(),
+        "lanes_left_out": table.lanes().saturating_sub(MOST_LANES),
+        "values": lanes::heaviest(question, snapshot, table)?,
+    }))
+}
+
+fn shape(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Intervals => "intervals",
+        Shape::Points => "points",
+        Shape::Counters => "counters",
+        Shape::Links => "links",
+    }
+}
+
+/// Returns the snapshot that the page means.
+fn snapshot(question: &Question<'_>) -> Result<Arc<Snapshot>, Failure> {
+    let generation = question.number("generation")?;
+    let known = question.session.index.of_generation(generation);
+    known.ok_or_else(|| Failure::NotYet("the store has grown meanwhile: ask for `timeline` again".to_owned()))
+}
+
+/// Returns the table that the page means.
+fn table<'s>(question: &Question<'_>, snapshot: &'s Snapshot) -> Result<Table<'s>, Failure> {
+    let name = question.text("table");
+    snapshot.store.table(name).ok_or_else(|| Failure::Refused(format!("the store has no table {name}")))
+}

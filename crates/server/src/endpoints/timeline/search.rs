@@ -1,0 +1,64 @@
+//! Records whose value contains a text.
+
+use hodo_model::{Column, Shape, Table, Unit, Value};
+use hodo_store::{Kind, Store, Wanted};
+
+use super::values::cut;
+use crate::answer::{Answer, Failure, Question};
+
+/// Records of a search, at most.
+const MOST: usize = 20_000;
+/// Values that may match, at most.
+const MOST_VALUES: usize = 64;
+/// Rows that a search may decode.
+const BUDGET: u64 = 1 << 26;
+
+pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
+    let snapshot = super::snapshot(question)?;
+    let text = question.text("text").to_lowercase();
+    if text.is_empty() {
+        return Err(Failure::Refused("text=: expected what to look for".to_owned()));
+    }
+    let (store, budget) = (&snapshot.store, question.budget(BUDGET));
+    let (names, mut is_cut) = matching(store, &text);
+    let mut found = Vec::new();
+    for (number, table) in (0..).zip(store.tables()) {
+        if table.schema().value.kind != Kind::Name {
+            continue;
+        }
+        for &name in &names {
+            let wanted = Wanted { value: Some(Some(name)), ..Wanted::ALL };
+            let records = table.records(&wanted, None, MOST, &budget)?;
+            is_cut |= records.len() == MOST;
+            found.extend(
+                records.into_iter().map(|record| (record.begin, number, record.lane, record.end, name)),
+            );
+        }
+    }
+    found.sort_unstable();
+    is_cut |= found.len() > MOST;
+    found.truncate(MOST);
+    let row = |(begin, table, lane, end, name): (u64, u64, u32, u64, u64)| -> Vec<Value> {
+        let value = store.name(name).unwrap_or_default().to_owned();
+        let (begin, end) = (snapshot.since(begin), snapshot.since(end));
+        vec![table.into(), u64::from(lane).into(), begin.into(), end.into(), cut(value).into()]
+    };
+    let columns = vec![
+        Column::integer("table", Unit::None),
+        Column::integer("lane", Unit::None),
+        Column::real("begin", Unit::Nanoseconds),
+        Column::real("end", Unit::Nanoseconds),
+        Column::name("value"),
+    ];
+    let summary = vec![("cut", is_cut.into())];
+    let table = Table::new("search", Shape::Intervals, summary, columns, found.into_iter().map(row));
+    Answer::table(&table, usize::MAX)
+}
+
+/// Returns the numbers of names that contain a text in lower case, and whether there are more.
+fn matching(store: &Store, text: &str) -> (Vec<u64>, bool) {
+    let known = (0..).map_while(|number| Some((number, store.name(number)?)));
+    let is_match = |name: &str| name.to_lowercase().contains(text);
+    let mut names = known.filter(|(_, name)| is_match(name)).map(|(number, _)| number);
+    (names.by_ref().take(MOST_VALUES).collect(), names.next().is_some())
+}

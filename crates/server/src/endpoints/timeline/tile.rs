@@ -1,0 +1,124 @@
+//! Tiles: pictures of some lanes and some cells of time, which a page puts together and keeps.
+//!
+//! The cells of a tile are 4^n nanoseconds wide, and tiles lie side by side, so the same tile serves every view that
+//! contains it. A lane with few records in a tile has these; other lanes have a row for each cell and heavy value.
+
+use std::ops::Range;
+
+use hodo_model::{Column, Shape, Table, Unit, Value};
+use hodo_store::{Kind, LaneSlices, Lanes, Record, Slice, Slices};
+
+use super::values::{cut, number, value};
+use crate::{
+    answer::{Answer, Failure, Question},
+    index::Snapshot,
+};
+
+/// Cells of time of a tile.
+const CELLS: u64 = 256;
+/// Lanes of a tile.
+pub(super) const LANES: u32 = 32;
+/// Values of a cell that the picture distinguishes; the rest of its weight is shown as other values.
+const VALUES: usize = 4;
+/// Rows that a tile may decode.
+const BUDGET: u64 = 1 << 25;
+
+pub(super) fn tile(question: &Question<'_>) -> Result<Answer, Failure> {
+    let snapshot = super::snapshot(question)?;
+    let table = super::table(question, &snapshot)?;
+    let (digits, tile, first) =
+        (question.number("digits")?, question.number("tile")?, question.number("first")?);
+    let span = span(digits, tile)?;
+    let lanes: Vec<u32> = (first..table.lanes().min(u32::saturating_add(first, LANES))).collect();
+    if lanes.is_empty() {
+        return Err(Failure::Refused(format!("first={first}: the table has {} lanes", table.lanes())));
+    }
+    let most = CELLS as usize;
+    let slices = table.slices((span.start, span.end), Lanes::Some(&lanes), most, &question.budget(BUDGET))?;
+    let kind = table.schema().value.kind;
+    let rows = slices.into_iter().flat_map(|lane| rows(lane, kind, &snapshot)).collect::<Vec<_>>();
+    Answer::table(&Table::new("tile", Shape::Intervals, Vec::new(), columns(), rows), usize::MAX)
+}
+
+/// Returns the span of a tile.
+fn span(digits: u32, tile: u64) -> Result<Range<u64>, Failure> {
+    let wrong = || Failure::Refused(format!("digits={digits}&tile={tile}: there is no such tile"));
+    let width = 1u64.checked_shl(digits).and_then(|cell| cell.checked_mul(CELLS));
+    let width = width.filter(|_| digits.is_multiple_of(2)).ok_or_else(wrong)?;
+    let begin = tile.checked_mul(width).ok_or_else(wrong)?;
+    Ok(begin..begin.saturating_add(width))
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::integer("lane", Unit::None),
+        Column::real("begin", Unit::Nanoseconds),
+        Column::real("end", Unit::Nanoseconds),
+        // Records that begin in the cell; a record by itself counts as null.
+        Column::integer("records", Unit::Count),
+        Column::real("weight", Unit::None),
+        Column::name("value"),
+        Column::real("value_weight", Unit::None),
+        Column::real("missing", Unit::None),
+        Column::real("low", Unit::None),
+        Column::real("high", Unit::None),
+    ]
+}
+
+fn rows(lane: LaneSlices, kind: Kind, snapshot: &Snapshot) -> Vec<Vec<Value>> {
+    let row = Row { lane: lane.lane, kind, snapshot };
+    match lane.slices {
+        Slices::Records(records) => records.iter().map(|record| row.record(record)).collect(),
+        Slices::Cells(cells) => cells.iter().flat_map(|cell| row.cell(cell)).collect(),
+    }
+}
+
+/// Makes rows of a lane.
+struct Row<'s> {
+    lane: u32,
+    kind: Kind,
+    snapshot: &'s Snapshot,
+}
+
+impl Row<'_> {
+    fn record(&self, record: &Record) -> Vec<Value> {
+        let weight = record.end.abs_diff(record.begin);
+        let span = (record.begin, record.end);
+        self.row(span, None, weight, (record.value, weight), 0, (record.value, record.value))
+    }
+
+    fn cell(&self, cell: &Slice) -> Vec<Vec<Value>> {
+        let span = (cell.begin, cell.last.saturating_add(1));
+        let bounds = cell.range.map_or((None, None), |(low, high)| (Some(low), Some(high)));
+        let row = |value| self.row(span, Some(cell.rows), cell.weight, value, cell.missing, bounds);
+        match cell.values.as_slice() {
+            // Records without duration have no weight, and must not vanish.
+            [] => vec![row((None, 0))],
+            values => values.iter().take(VALUES).map(|&value| row(value)).collect(),
+        }
+    }
+
+    fn row(
+        &self,
+        (begin, end): (u64, u64),
+        records: Option<u64>,
+        weight: u64,
+        (bits, of_value): (Option<u64>, u64),
+        missing: u64,
+        (low, high): (Option<u64>, Option<u64>),
+    ) -> Vec<Value> {
+        let bound = |bits| number(bits, self.kind).map_or(Value::Null, Value::from);
+        vec![
+            u64::from(self.lane).into(),
+            self.snapshot.since(begin).into(),
+            self.snapshot.since(end).into(),
+            records.into(),
+            (weight as f64).into(),
+            value(&self.snapshot.store, bits, self.kind).map(cut).into(),
+            (of_value as f64).into(),
+            (missing as f64).into(),
+            bound(low),
+            bound(high),
+        ]
+    }
+}

@@ -1,0 +1,38 @@
+//! Cells of the store as text.
+
+use hodo_store::{Kind, Store};
+
+/// Characters of a text in a picture, at most; names may have megabytes.
+const MOST: usize = 256;
+
+/// Returns a cell as text; `None` if it is null.
+pub(super) fn value(store: &Store, cell: Option<u64>, kind: Kind) -> Option<String> {
+    let bits = cell?;
+    Some(match kind {
+        Kind::Name => store.name(bits).unwrap_or_default().to_owned(),
+        Kind::Lane | Kind::Integer => bits.to_string(),
+        Kind::Signed => (bits as i64).to_string(),
+        Kind::Real => f64::from_bits(bits).to_string(),
+        Kind::Boolean => (bits != 0).to_string(),
+    })
+}
+
+/// Returns a cell as a number; `None` if it is null or not a number.
+pub(super) fn number(cell: Option<u64>, kind: Kind) -> Option<f64> {
+    let bits = cell?;
+    match kind {
+        Kind::Name | Kind::Lane => None,
+        Kind::Integer | Kind::Boolean => Some(bits as f64),
+        Kind::Signed => Some(bits as i64 as f64),
+        Kind::Real => Some(f64::from_bits(bits)),
+    }
+}
+
+/// Cuts a text to the length that a picture may need; the cut is marked.
+pub(super) fn cut(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(MOST) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
+}

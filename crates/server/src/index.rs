@@ -1,0 +1,127 @@
+//! The store of the inputs as it grows.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hodo_store::Store;
+use serde::Serialize;
+
+use crate::{Inputs, Refused};
+
+/// How far the store is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// It is being built.
+    Building {
+        /// Bytes read.
+        done: u64,
+        /// Bytes to read.
+        total: u64,
+    },
+    /// It is complete.
+    Ready,
+    /// There is none.
+    Absent {
+        /// The reason, for people.
+        why: String,
+    },
+}
+
+/// The store and its stage.
+pub(crate) struct Index {
+    held: Mutex<Held>,
+}
+
+/// A store as the questions of a generation see it.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) store: Store,
+    /// Changes with each snapshot: lanes and names of different snapshots have different numbers.
+    pub(crate) generation: u64,
+    /// The first instant of all records, from which the page counts time; 0 without records.
+    pub(crate) origin: u64,
+    /// The last instant of all records.
+    pub(crate) end: u64,
+}
+
+impl Snapshot {
+    fn new(store: Store, generation: u64) -> Snapshot {
+        let spans = || store.tables().filter_map(|table| table.span());
+        let origin = spans().map(|(first, _)| first).min().unwrap_or(0);
+        let end = spans().map(|(_, last)| last).max().unwrap_or(origin);
+        Snapshot { store, generation, origin, end }
+    }
+
+    /// Returns a time in nanoseconds from the origin: exact within 104 days of it.
+    pub(crate) fn since(&self, time: u64) -> f64 {
+        (i128::from(time) - i128::from(self.origin)) as f64
+    }
+}
+
+struct Held {
+    stage: Stage,
+    snapshot: Option<Arc<Snapshot>>,
+    /// Bytes read when the last snapshot was taken.
+    taken_at: u64,
+}
+
+impl Index {
+    pub(crate) fn new() -> Index {
+        let stage = Stage::Building { done: 0, total: 0 };
+        Index { held: Mutex::new(Held { stage, snapshot: None, taken_at: 0 }) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens or builds the store. `goes_on` says whether to continue.
+    pub(crate) fn build(&self, inputs: &dyn Inputs, goes_on: impl Fn() -> bool + Sync) {
+        let made = inputs.store(&mut |done, total| {
+            self.held().stage = Stage::Building { done, total };
+            goes_on()
+        });
+        let mut held = self.held();
+        match made {
+            Ok(Some(store)) => {
+                held.take(store);
+                held.stage = Stage::Ready;
+            }
+            Ok(None) => {
+                held.stage = Stage::Absent { why: "the building of the store was stopped".to_owned() }
+            }
+            // What was flushed before the failure stays visible.
+            Err(Refused(why)) => held.stage = Stage::Absent { why },
+        }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.held().stage.clone()
+    }
+
+    /// Returns the store, or a snapshot of the one that grows; `None` while it has no records.
+    pub(crate) fn snapshot(&self, inputs: &dyn Inputs) -> Option<Arc<Snapshot>> {
+        let mut held = self.held();
+        if let Stage::Building { done, total } = held.stage {
+            // A snapshot is taken again when a tenth more was read.
+            let is_old = held.snapshot.is_none() || done.saturating_sub(held.taken_at) > total / 10;
+            if let Some(store) = is_old.then(|| inputs.growing()).flatten() {
+                held.take(store);
+                held.taken_at = done;
+            }
+        }
+        held.snapshot.clone()
+    }
+
+    /// Returns the snapshot of a generation, if it is still the newest.
+    pub(crate) fn of_generation(&self, generation: u64) -> Option<Arc<Snapshot>> {
+        self.held().snapshot.clone().filter(|snapshot| snapshot.generation == generation)
+    }
+}
+
+impl Held {
+    fn take(&mut self, store: Store) {
+        let generation = self.snapshot.as_ref().map_or(0, |before| before.generation) + 1;
+        self.snapshot = Some(Arc::new(Snapshot::new(store, generation)));
+    }
+}

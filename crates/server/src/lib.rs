@@ -1,0 +1,100 @@
+//! The server behind `hodo view`: tables, findings and pictures of a store for one page, on the loopback interface.
+//!
+//! ```text
+//! page (embedded) ──GET /TOKEN/api/PATH?…──► guard: Host, token ──► job: bounded, cancelled with the connection
+//!                                                                     │
+//!          Arrow IPC, or JSON for small values ◄── Answer ◄── one of ENDPOINTS ──► Inputs (what hodo opened), Store
+//! ```
+//!
+//! The server knows no report and opens no trace: [`Inputs`] provides what it shows. Nothing but the page and these
+//! answers is served.
+
+mod answer;
+mod endpoints;
+mod guard;
+mod index;
+mod job;
+mod page;
+mod serve;
+mod session;
+
+use std::sync::Arc;
+
+use hodo_model::Table;
+use hodo_store::Store;
+use serde::Serialize;
+
+pub use page::is_built;
+pub use serve::serve;
+
+/// Receives the bytes done and in total; returns whether to continue.
+pub type Progress<'p> = &'p mut (dyn FnMut(u64, u64) -> bool + Send);
+
+/// A report of the inputs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Its name, as in `hodo report NAME`.
+    pub name: &'static str,
+    /// Its description, in one line.
+    pub help: &'static str,
+    /// The values of `--by`, the default first; empty if there is one kind of rows.
+    pub views: &'static [&'static str],
+}
+
+/// A table for the page.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// The table with its first rows.
+    pub table: Table,
+    /// The number of further rows, which are left out.
+    pub left_out: u64,
+}
+
+/// Why a question has no answer, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// What the server shows. Methods that return `None` were stopped by their progress.
+pub trait Inputs: Send + Sync + 'static {
+    /// The names of the inputs, as the user wrote them.
+    fn names(&self) -> Vec<String>;
+
+    /// What is in the inputs, and what was lost: tables with their losses.
+    fn about(&self) -> Vec<Table>;
+
+    /// The reports that the inputs provide.
+    fn reports(&self) -> Vec<Report>;
+
+    /// The table of a report, with at most `most` rows. `view` is empty for the default.
+    ///
+    /// # Errors
+    /// The report can't be made of these inputs.
+    fn table(
+        &self,
+        report: &str,
+        view: &str,
+        most: usize,
+        progress: Progress<'_>,
+    ) -> Result<Option<Rows>, Refused>;
+
+    /// The findings of `hodo explain`.
+    ///
+    /// # Errors
+    /// They can't be made of these inputs.
+    fn findings(&self, progress: Progress<'_>) -> Result<Option<Table>, Refused>;
+
+    /// Opens the store of the inputs; builds it first if it is absent or old.
+    ///
+    /// # Errors
+    /// The inputs have nothing for a store, or it can't be written.
+    fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, Refused>;
+
+    /// A snapshot of the store while [`store`](Inputs::store) builds it; `None` if nothing was flushed yet.
+    fn growing(&self) -> Option<Store>;
+
+    /// Says which input is no longer the one that was opened, and what it means.
+    fn change(&self) -> Option<String>;
+}
+
+/// The inputs as the server's threads share them.
+pub(crate) type SharedInputs = Arc<dyn Inputs>;

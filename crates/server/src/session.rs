@@ -1,0 +1,59 @@
+//! What the questions of all pages share.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::{SharedInputs, answer::Answer, index::Index, job::Slots};
+
+/// Bytes of answers that are kept, at most.
+const KEPT: usize = 64 << 20;
+
+/// The state of a server.
+pub(crate) struct Session {
+    pub(crate) inputs: SharedInputs,
+    pub(crate) index: Index,
+    pub(crate) slots: Slots,
+    kept: Mutex<VecDeque<(String, Answer)>>,
+    ended: AtomicBool,
+}
+
+impl Session {
+    pub(crate) fn new(inputs: SharedInputs) -> Session {
+        Session {
+            inputs,
+            index: Index::new(),
+            slots: Slots::default(),
+            kept: Mutex::new(VecDeque::new()),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends all work.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Returns the answer that was kept under a key.
+    pub(crate) fn kept(&self, key: &str) -> Option<Answer> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(known, _)| known == key).map(|(_, answer)| answer.clone())
+    }
+
+    /// Keeps an answer that took a pass over the traces; the oldest ones make room for it.
+    pub(crate) fn keep(&self, key: String, answer: &Answer) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back((key, answer.clone()));
+        while kept.iter().map(|(_, answer)| answer.bytes.len()).sum::<usize>() > KEPT {
+            kept.pop_front();
+        }
+    }
+}

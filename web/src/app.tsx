@@ -1,0 +1,86 @@
+import { useEffect, useState } from "preact/hooks";
+
+import { bytes } from "./shared/format";
+import { KeyHelp, useKeys } from "./shared/keys";
+import { link, select, selection } from "./shared/selection";
+import { type Index, follow, session, silence } from "./shared/session";
+import { shown } from "./shared/text";
+import { dark, toggleTheme } from "./shared/theme";
+import { views } from "./views";
+
+const KEYS: [string, string][] = [
+  ["1 … 9", "go to a view"],
+  ["T", "light or dark"],
+  ["?", "this list"],
+];
+
+/** The page: a bar with the views, what is wrong, and one view. */
+export function App() {
+  const [help, setHelp] = useState(false);
+  useEffect(follow, []);
+  const known = session.value;
+  const present = known ? views.filter((view) => view.has(known)) : [];
+  const view = present.find((view) => view.name === selection.value.view) ?? present[0];
+  useKeys((event) => {
+    const chosen = present[Number(event.key) - 1];
+    if (chosen) select({ view: chosen.name });
+    else if (event.key === "t" || event.key === "T") toggleTheme();
+    else if (event.key === "?") setHelp(true);
+    else return false;
+    return true;
+  });
+  const inputs = known?.inputs.map((input) => shown(input, 80)).join(", ") ?? "";
+  useEffect(() => {
+    document.title = inputs ? `${inputs} – hodo` : "hodo";
+  }, [inputs]);
+  return (
+    <>
+      <header class="bar">
+        <strong class="brand">hodo</strong>
+        <nav aria-label="Views">
+          {present.map((one, number) => (
+            <a
+              key={one.name}
+              href={link({ ...selection.value, view: one.name })}
+              aria-current={one === view ? "page" : undefined}
+              title={`${one.title} (${number + 1})`}
+            >
+              {one.title}
+            </a>
+          ))}
+        </nav>
+        <span class="inputs" title={inputs}>
+          {inputs}
+        </span>
+        {known && <Progress index={known.index} />}
+        <button type="button" class="quiet" onClick={toggleTheme} title="Light or dark (T)">
+          {dark.value ? "Light" : "Dark"}
+        </button>
+        <button type="button" class="quiet" onClick={() => setHelp(true)} title="Keys (?)" aria-label="Keys">
+          ?
+        </button>
+      </header>
+      {silence.value && <p class="banner" role="alert">{silence.value}</p>}
+      {known?.changed && <p class="banner" role="alert">{shown(known.changed, 1000)}</p>}
+      {known?.left_out?.map((line) => (
+        <p class="banner mild" key={line}>
+          {shown(line, 1000)}
+        </p>
+      ))}
+      <main>{view && <view.Page />}</main>
+      {help && <KeyHelp keys={[...(view?.keys ?? []), ...KEYS]} close={() => setHelp(false)} />}
+    </>
+  );
+}
+
+/** How far the store is, while it grows. */
+function Progress({ index }: { index: Index }) {
+  if (index.state !== "building") return null;
+  const share = index.total ? index.done / index.total : 0;
+  return (
+    <span class="progress" role="status" title={`${bytes(index.done)} of ${bytes(index.total)} read`}>
+      indexing {Math.floor(share * 100)} %
+      <progress max={1} value={share} />
+    </span>
+  );
+}

@@ -1,0 +1,20 @@
+// Text of traces as people may see it. Preact escapes HTML; what is left are characters that hide or reorder others.
+
+/** Characters of a name that are shown, at most. */
+const MOST = 300;
+
+const HIDDEN =
+  // Controls, soft hyphen, bidirectional controls and isolates, invisible and unassigned formats, lone surrogates.
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\u{e0000}-\u{e0fff}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu;
+
+/** Text in which nothing is hidden: each such character as `\u{…}`. */
+export function visible(text: string): string {
+  return text.replace(HIDDEN, (letter) => `\\u{${(letter.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+/** Visible text that is cut after `most` characters, with a mark. */
+export function shown(text: string, most = MOST): string {
+  if (text.length <= most) return visible(text);
+  const cut = Array.from(text.slice(0, most * 2)).slice(0, most).join("");
+  return cut.length < text.length ? `${visible(cut)}…` : visible(cut);
+}

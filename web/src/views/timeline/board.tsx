@@ -1,0 +1,375 @@
+// The board: tools, overview, axis, pinned rows, rows, details. Pictures are drawn on canvases, once for each frame.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+
+import { json } from "../../shared/api";
+import { useKeys } from "../../shared/keys";
+import { selection } from "../../shared/selection";
+import { Colours } from "./colours";
+import { Details, type StoreRecord } from "./details";
+import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
+import { GroupHeading, RowLabel } from "./labels";
+import { pointer } from "./pointer";
+import { type Row, idOf, layout } from "./rows";
+import { type Search, useSearch } from "./search";
+import { limited, moved, read, whole, write, zoomed } from "./state";
+import { type Slice, type Store, type StoreTable, Tiles } from "./store";
+import { Tools } from "./tools";
+
+/** Time after which a moved span is written to the address, in ms. */
+const SETTLED = 150;
+/** Headings and rows beyond the visible ones that have labels, in pixels. */
+const BEYOND = 200;
+
+/** What moves faster than the address follows. */
+interface Live {
+  span: Span;
+  chosen: [number, number] | undefined;
+  frame: number;
+}
+
+interface Properties {
+  store: Store;
+  /** Texts of lanes, by table. */
+  labels: Map<string, (string | null)[]>;
+  /** Changes with the labels, so that they are drawn. */
+  named: number;
+}
+
+/** The timeline of a store. */
+export function Board({ store, labels }: Properties) {
+  const state = read(store);
+  const [scroll, setScroll] = useState(0);
+  const [seenHeight, setSeenHeight] = useState(600);
+  const refs = {
+    overview: useRef<HTMLCanvasElement>(null),
+    axis: useRef<HTMLCanvasElement>(null),
+    pinned: useRef<HTMLCanvasElement>(null),
+    picture: useRef<HTMLCanvasElement>(null),
+    scroller: useRef<HTMLDivElement>(null),
+    board: useRef<HTMLDivElement>(null),
+  };
+  const live = useRef<Live>({ span: state.span, chosen: undefined, frame: 0 });
+  const tiles = useMemo(() => new Tiles(store, () => later.current()), [store]);
+  useEffect(() => () => tiles.close(), [tiles]);
+  const colours = useMemo(
+    () => new Map(store.tables.map((table) => [table.name, new Colours(table.values.map(([value]) => value))])),
+    [store],
+  );
+  const search = useSearch(store, state.find);
+  const label = (table: StoreTable, lane: number) => labels.get(table.name)?.[lane] ?? "";
+  const rows = layout(store, state.choice, label);
+
+  // The address was changed by a link or by Back: its span counts.
+  const written = useRef("");
+  const inAddress = `${selection.value.t0} ${selection.value.t1}`;
+  if (written.current !== inAddress) {
+    written.current = inAddress;
+    live.current.span = state.span;
+  }
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const go = (span: Span) => {
+    live.current.span = span;
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => {
+      write(store, { span: live.current.span });
+      written.current = `${selection.value.t0} ${selection.value.t1}`;
+    }, SETTLED);
+    tiles.forget();
+    later.current();
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
+
+  const draw = () => {
+    live.current.frame = 0;
+    const scene: Scene = {
+      ...state,
+      ...{ span: live.current.span, chosen: live.current.chosen, tiles, colours, theme: theme() },
+      matches: search.byRow,
+    };
+    const { overview, axis, pinned, picture, scroller } = refs;
+    if (picture.current) drawRows(picture.current, rows.rows, scroller.current?.scrollTop ?? 0, scene);
+    if (pinned.current) drawRows(pinned.current, rows.pinned, 0, scene);
+    if (axis.current) drawAxis(axis.current, scene);
+    if (overview.current) drawOverview(overview.current, whole(store).length, scene);
+    refs.board.current?.setAttribute("data-settled", String(!tiles.waiting));
+  };
+  const later = useRef(() => {});
+  const latest = useRef(draw);
+  latest.current = draw;
+  later.current = () => {
+    if (live.current.frame === 0) live.current.frame = requestAnimationFrame(() => latest.current());
+  };
+  useEffect(() => later.current());
+  useEffect(() => {
+    const element = refs.scroller.current;
+    if (!element) return;
+    const watch = new ResizeObserver(() => {
+      setSeenHeight(element.clientHeight);
+      refs.board.current?.style.setProperty("--gutter", `${element.offsetWidth - element.clientWidth}px`);
+      later.current();
+    });
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      cancelAnimationFrame(live.current.frame);
+    };
+  }, []);
+
+  const all = [...rows.pinned, ...rows.rows];
+  const selected = all.find((row) => row.id === state.row);
+  const actions = actionsOf({ store, state, all, selected, live, go, rows: rows.rows, search, later, refs });
+  useEffect(() => {
+    const canvases = [refs.picture.current, refs.pinned.current];
+    const ends = canvases.map((canvas, at) =>
+      canvas
+        ? pointer(canvas, {
+            span: () => live.current.span,
+            go,
+            store,
+            pick: (x, y, twice) => {
+              const [list, above] = at === 0 ? [rows.rows, refs.scroller.current?.scrollTop ?? 0] : [rows.pinned, 0];
+              actions.pick(list, x, y + above, canvas.clientWidth, twice);
+            },
+            choose: (chosen) => {
+              live.current.chosen = chosen;
+              later.current();
+            },
+          })
+        : undefined,
+    );
+    return () => ends.forEach((end) => end?.());
+  });
+  useKeys(actions.key);
+  const visible = ({ top, height }: { top: number; height: number }) =>
+    top + height > scroll - BEYOND && top < scroll + seenHeight + BEYOND;
+  const slice = selected && state.at !== undefined ? sliceAt(selected, state.at, tiles, live.current.span) : undefined;
+  return (
+    <div class="timeline" ref={refs.board}>
+      <Tools {...{ store, state, search, go, span: live.current.span }} step={actions.step} />
+      <canvas
+        ref={refs.overview}
+        class="overview"
+        aria-label="All of the time"
+        onPointerDown={(event) => actions.overview(event, event.currentTarget)}
+        onPointerMove={(event) => event.buttons === 1 && actions.overview(event, event.currentTarget)}
+      />
+      <canvas ref={refs.axis} class="axis" aria-label="Times" />
+      {rows.pinned.length > 0 && (
+        <div class="pinned" style={{ height: `${rows.pinnedHeight}px` }}>
+          <canvas ref={refs.pinned} />
+          {rows.pinned.map((row) => (
+            <RowLabel key={row.id} {...actions.labelOf(row)} label={label(row.table, row.lane)} />
+          ))}
+        </div>
+      )}
+      <div
+        class="scroller"
+        ref={refs.scroller}
+        tabIndex={-1}
+        onScroll={(event) => {
+          setScroll(event.currentTarget.scrollTop);
+          later.current();
+        }}
+      >
+        <div class="space" style={{ height: `${rows.height}px` }}>
+          <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} aria-label="Rows over time" />
+          {rows.headings.filter(visible).map((heading) => (
+            <GroupHeading
+              key={heading.table.name}
+              heading={heading}
+              colours={colours.get(heading.table.name)}
+              fold={() => actions.fold(heading.table.name)}
+              move={(by) => actions.move(heading.table.name, by)}
+            />
+          ))}
+          {rows.rows.filter(visible).map((row) => (
+            <RowLabel key={row.id} {...actions.labelOf(row)} label={label(row.table, row.lane)} />
+          ))}
+        </div>
+      </div>
+      {selected && state.at !== undefined && (
+        <Details
+          {...{ store, row: selected, at: state.at, slice }}
+          label={label(selected.table, selected.lane)}
+          show={(record) => go(around(record, store))}
+          close={() => write(store, { at: undefined })}
+        />
+      )}
+    </div>
+  );
+}
+
+/** A span with a record in its middle. */
+function around({ begin, end }: { begin: number; end: number }, store: Store): Span {
+  const length = Math.max(end - begin, 20);
+  return limited({ begin: begin - length / 4, length: length * 1.5 }, store);
+}
+
+function sliceAt(row: Row, at: number, tiles: Tiles, span: Span): Slice | undefined {
+  const seen = slicesOf(row, { span, tiles }, 1000);
+  return seen.find(({ begin, end }) => begin <= at && at < Math.max(end, begin + 1))?.slice;
+}
+
+interface Parts {
+  store: Store;
+  state: ReturnType<typeof read>;
+  all: Row[];
+  rows: Row[];
+  selected: Row | undefined;
+  live: { current: Live };
+  go: (span: Span) => void;
+  search: Search;
+  later: { current: () => void };
+  refs: { scroller: { current: HTMLDivElement | null } };
+}
+
+/** What the user can do. */
+function actionsOf(parts: Parts) {
+  const { store, state, all, selected, live, go, search, later, refs } = parts;
+  const { choice } = state;
+  const reveal = (row: Row) => {
+    const scroller = refs.scroller.current;
+    if (!scroller || row.pinned) return;
+    if (row.top < scroller.scrollTop) scroller.scrollTop = row.top;
+    const below = row.top + row.height - scroller.clientHeight;
+    if (below > scroller.scrollTop) scroller.scrollTop = below;
+  };
+  const show = (at: number) => {
+    const { begin, length } = live.current.span;
+    if (at < begin || at > begin + length) go(limited({ begin: at - length / 2, length }, store));
+  };
+  const place = (row: Row, at: number) => {
+    write(store, { row: row.id, at });
+    reveal(row);
+    show(at);
+  };
+  const record = async (row: Row, at: number): Promise<StoreRecord | undefined> => {
+    const asked = { generation: store.generation, table: row.table.name, lane: row.lane, time: Math.max(0, Math.floor(at)) };
+    return (await json<{ records: StoreRecord[] }>("timeline/at", asked)).records[0];
+  };
+  const zoom = async () => {
+    const { chosen } = live.current;
+    live.current.chosen = undefined;
+    if (chosen) go(limited({ begin: Math.min(...chosen), length: Math.abs(chosen[1] - chosen[0]) }, store));
+    else if (selected && state.at !== undefined) {
+      const found = await record(selected, state.at);
+      if (found) go(around(found, store));
+    }
+  };
+  const change = async (next: boolean) => {
+    if (!selected) return;
+    const time = Math.max(0, Math.floor(state.at ?? live.current.span.begin));
+    const asked = { generation: store.generation, table: selected.table.name, lane: selected.lane, time, next: String(next) };
+    const found = await json<{ time: number | null }>("timeline/change", asked);
+    if (found.time !== null) place(selected, found.time);
+  };
+  const longest = async () => {
+    const table = selected?.table ?? store.tables.find((table) => table.shape === "intervals");
+    if (!table) return;
+    const { begin, length } = live.current.span;
+    const asked = { generation: store.generation, table: table.name, begin: Math.floor(begin), end: Math.ceil(begin + length) };
+    const found = (await json<{ records: StoreRecord[] }>("timeline/longest", asked)).records[0];
+    const row = all.find((row) => row.table === table && row.lane === found?.lane);
+    if (found && row) place(row, Math.max(found.begin, begin));
+  };
+  const fold = (name: string) => {
+    const next = new Set(choice.collapsed);
+    if (!next.delete(name)) next.add(name);
+    write(store, { collapsed: next });
+  };
+  const pin = (id: string) =>
+    write(store, { pins: choice.pins.includes(id) ? choice.pins.filter((one) => one !== id) : [...choice.pins, id] });
+  const move = (name: string, by: number) => {
+    const names = store.tables.map((table) => table.name);
+    const order = [...choice.order.filter((one) => names.includes(one)), ...names.filter((one) => !choice.order.includes(one))];
+    const [from, to] = [order.indexOf(name), order.indexOf(name) + by];
+    if (to < 0 || to >= order.length) return;
+    order.splice(from, 1);
+    order.splice(to, 0, name);
+    write(store, { order });
+  };
+  const beside = (by: number) => {
+    const next = all[Math.min(Math.max((selected ? all.indexOf(selected) : -1) + by, 0), all.length - 1)];
+    if (!next) return;
+    write(store, { row: next.id });
+    reveal(next);
+  };
+  const mark = () => {
+    const at = state.at ?? live.current.span.begin + live.current.span.length / 2;
+    write(store, { marks: state.marks.length >= 2 ? [] : [...state.marks, at] });
+  };
+  const note = () => {
+    const at = state.at ?? live.current.span.begin + live.current.span.length / 2;
+    const field = document.querySelector<HTMLInputElement>(".timeline input[name=note]");
+    if (!field) return;
+    field.dataset.time = String(at);
+    field.focus();
+  };
+  const step = (by: number) => {
+    const match: Match | undefined = search.step(by, state.at ?? live.current.span.begin);
+    const table = match && store.tables[match.table];
+    if (!match || !table) return;
+    const id = idOf(table, match.lane);
+    const row = all.find((row) => row.id === id);
+    write(store, { at: match.begin, row: id });
+    if (row) reveal(row);
+    show(match.begin);
+  };
+  const middle = () => live.current.span.begin + live.current.span.length / 2;
+  const keys: Record<string, () => void> = {
+    w: () => go(zoomed(live.current.span, 0.7, state.at !== undefined && inside(state.at) ? state.at : middle(), store)),
+    s: () => go(zoomed(live.current.span, 1 / 0.7, middle(), store)),
+    a: () => go(moved(live.current.span, -0.2, store)),
+    d: () => go(moved(live.current.span, 0.2, store)),
+    ArrowLeft: () => go(moved(live.current.span, -0.05, store)),
+    ArrowRight: () => go(moved(live.current.span, 0.05, store)),
+    ArrowUp: () => beside(-1),
+    ArrowDown: () => beside(1),
+    "0": () => go(whole(store)),
+    f: () => void zoom(),
+    ".": () => void change(true),
+    ",": () => void change(false),
+    l: () => void longest(),
+    m: mark,
+    n: note,
+    "/": () => document.querySelector<HTMLInputElement>(".timeline input[name=find]")?.focus(),
+    p: () => selected && pin(selected.id),
+    c: () => selected && fold(selected.table.name),
+    Escape: () => {
+      live.current.chosen = undefined;
+      write(store, { at: undefined });
+      later.current();
+    },
+  };
+  const inside = (at: number) => at >= live.current.span.begin && at <= live.current.span.begin + live.current.span.length;
+  return {
+    step,
+    fold,
+    move,
+    labelOf: (row: Row) => ({
+      row,
+      selected: row.id === state.row,
+      choose: () => write(store, { row: row.id }),
+      pin: () => pin(row.id),
+    }),
+    pick: (list: Row[], x: number, y: number, width: number, twice: boolean) => {
+      const row = list.find((row) => y >= row.top && y < row.top + row.height);
+      if (!row) return;
+      const { begin, length } = live.current.span;
+      const at = begin + (x / width) * length;
+      write(store, { row: row.id, at });
+      if (twice) void record(row, at).then((found) => found && go(around(found, store)));
+    },
+    overview: (event: PointerEvent, canvas: HTMLCanvasElement) => {
+      canvas.setPointerCapture(event.pointerId);
+      const at = (event.offsetX / canvas.clientWidth) * whole(store).length;
+      go(limited({ begin: at - live.current.span.length / 2, length: live.current.span.length }, store));
+    },
+    key: (event: KeyboardEvent) => {
+      const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+      act?.();
+      return act !== undefined;
+    },
+  };
+}

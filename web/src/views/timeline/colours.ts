@@ -1,0 +1,67 @@
+// Colours of values: Okabe and Ito's, which colour-blind people tell apart, then lighter and darker ones of these.
+// Values that say that nothing happens are quiet: grey.
+
+const BASE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7f7f7f"];
+
+function mixed(colour: string, other: number, share: number): string {
+  const channel = (at: number) => {
+    const own = Number.parseInt(colour.slice(at, at + 2), 16);
+    return Math.round(own * (1 - share) + other * share)
+      .toString(16)
+      .padStart(2, "0");
+  };
+  return `#${channel(1)}${channel(3)}${channel(5)}`;
+}
+
+const ALL = [
+  ...BASE,
+  ...BASE.map((colour) => mixed(colour, 255, 0.45)),
+  ...BASE.map((colour) => mixed(colour, 0, 0.4)),
+];
+
+/** Values in which nothing happens, and their colours. */
+const QUIET: Record<string, string> = {
+  idle: "#c9ced4",
+  interruptible: "#aab3bd",
+  sleeping: "#aab3bd",
+  stopped: "#8d96a0",
+};
+
+function hash(text: string): number {
+  let sum = 2166136261;
+  for (let at = 0; at < text.length; at++) sum = Math.imul(sum ^ text.charCodeAt(at), 16777619);
+  return sum >>> 0;
+}
+
+function quiet(text: string): string | undefined {
+  return Object.hasOwn(QUIET, text) ? QUIET[text] : undefined;
+}
+
+/** Gives each value of a table a colour: the heaviest ones in order, others by their text. */
+export class Colours {
+  private known = new Map<string, string>();
+
+  constructor(heaviest: (string | null)[]) {
+    let next = 0;
+    for (const value of heaviest) {
+      const text = value ?? "";
+      this.known.set(text, quiet(text) ?? (ALL[next++ % ALL.length] as string));
+    }
+  }
+
+  of(value: string | null): string {
+    const text = value ?? "";
+    let colour = this.known.get(text);
+    if (!colour) {
+      colour = quiet(text) ?? (ALL[hash(text) % ALL.length] as string);
+      this.known.set(text, colour);
+    }
+    return colour;
+  }
+}
+
+/** Black or white, whichever is read better on a colour. */
+export function inkOn(colour: string): string {
+  const linear = (at: number) => (Number.parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2;
+  return 0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5) > 0.25 ? "#000000" : "#ffffff";
+}

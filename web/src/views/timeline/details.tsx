@@ -1,0 +1,97 @@
+// What is at the selected place: each record with all of its cells.
+
+import { json } from "../../shared/api";
+import { useAnswer } from "../../shared/ask";
+import { duration, grouped, time } from "../../shared/format";
+import { shown } from "../../shared/text";
+import { Waiting } from "../../shared/waiting";
+import { type Row, keyOf } from "./rows";
+import type { Slice, Store } from "./store";
+
+/** A record with its cells. */
+export interface StoreRecord {
+  lane: number;
+  begin: number;
+  end: number;
+  /** Its begin in nanoseconds of the timeline, exactly. */
+  absolute: string;
+  value: string | null;
+  cells: { name: string; unit: string; value: string | null }[];
+}
+
+interface Properties {
+  store: Store;
+  row: Row;
+  at: number;
+  /** The cell of time there, if it holds several records. */
+  slice: Slice | undefined;
+  label: string;
+  show: (record: StoreRecord) => void;
+  close: () => void;
+}
+
+/** The panel of details. */
+export function Details({ store, row, at, slice, label, show, close }: Properties) {
+  const table = row.table.name;
+  const parameters = { generation: store.generation, table, lane: row.lane, time: Math.max(0, Math.floor(at)) };
+  const asked = useAnswer(JSON.stringify(parameters), (signal) =>
+    json<{ records: StoreRecord[] }>("timeline/at", parameters, signal),
+  );
+  return (
+    <aside class="details" aria-label="Details">
+      <header>
+        <strong>
+          {shown(table)} · {shown(keyOf(row.table, row.lane))} {label && `· ${shown(label)}`}
+        </strong>
+        <span>at {time(at)}</span>
+        <button type="button" class="quiet" onClick={close} aria-label="Close details">
+          ×
+        </button>
+      </header>
+      {slice?.records != null && <Mix slice={slice} unit={row.table.shape === "points" ? "points" : "ns"} />}
+      <Waiting asked={asked} />
+      {asked.value?.records.length === 0 && <p class="waiting">No record of this row is at this instant.</p>}
+      {asked.value?.records.map((record, number) => (
+        <dl key={number} class="record" data-record={record.absolute}>
+          <Entry name={row.table.value} value={record.value} />
+          <Entry name="begin" value={`${time(record.begin)} (${record.absolute})`} />
+          {record.end > record.begin && <Entry name="duration" value={duration(record.end - record.begin)} exact={record.end - record.begin} />}
+          {record.cells.map((cell) => (
+            <Entry key={cell.name} name={cell.name} value={cell.value} unit={cell.unit} />
+          ))}
+          {record.end > record.begin && (
+            <div>
+              <button type="button" onClick={() => show(record)}>
+                Zoom to it
+              </button>
+            </div>
+          )}
+        </dl>
+      ))}
+    </aside>
+  );
+}
+
+function Entry({ name, value, unit = "", exact }: { name: string; value: string | null; unit?: string; exact?: number }) {
+  const text = value === null ? "–" : unit === "ns" ? duration(Number(value)) : shown(value, 400);
+  return (
+    <div>
+      <dt>{shown(name).replaceAll("_", " ")}</dt>
+      <dd data-cell={name} title={String(exact ?? value ?? "")}>
+        {text}
+      </dd>
+    </div>
+  );
+}
+
+/** What a cell of several records holds. */
+function Mix({ slice, unit }: { slice: Slice; unit: string }) {
+  const amount = (weight: number) => (unit === "ns" ? duration(weight) : grouped(Math.round(weight)));
+  return (
+    <p class="mix">
+      {grouped(slice.records ?? 0)} records begin in {duration(slice.end - slice.begin)} here:{" "}
+      {slice.parts.map((part) => `${shown(part.value ?? "–", 60)} ${amount(part.weight)}`).join(", ")}
+      {slice.missing > 0 && `; each up to ${amount(slice.missing)} more`}
+    </p>
+  );
+}

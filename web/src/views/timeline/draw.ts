@@ -1,0 +1,343 @@
+// Draws rows of slices, the axis and the overview on canvases.
+
+import { time } from "../../shared/format";
+import { shown } from "../../shared/text";
+import { type Colours, inkOn } from "./colours";
+import type { Row } from "./rows";
+import { LANES, type Slice, type Tiles } from "./store";
+
+/** The span that is seen, in nanoseconds from the origin. */
+export interface Span {
+  begin: number;
+  length: number;
+}
+
+/** A record that a search found. */
+export interface Match {
+  table: number;
+  lane: number;
+  begin: number;
+  end: number;
+  value: string;
+}
+
+/** What a drawing shows besides slices. */
+export interface Scene {
+  span: Span;
+  tiles: Tiles;
+  colours: Map<string, Colours>;
+  matches: Map<string, Match[]>;
+  /** The selected instant, and the row. */
+  at: number | undefined;
+  row: string | undefined;
+  /** Marks between which is measured. */
+  marks: number[];
+  /** A span that is being chosen. */
+  chosen: [number, number] | undefined;
+  notes: { time: number; text: string }[];
+  theme: Theme;
+}
+
+/** Colours of the theme, as the style sheet has them. */
+export interface Theme {
+  paper: string;
+  raised: string;
+  line: string;
+  ink: string;
+  soft: string;
+  accent: string;
+  selected: string;
+  hatch: string;
+  bad: string;
+}
+
+/** Reads the colours of the theme. */
+export function theme(): Theme {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  return {
+    paper: of("paper"),
+    raised: of("raised"),
+    line: of("line"),
+    ink: of("ink"),
+    soft: of("soft"),
+    accent: of("accent"),
+    selected: of("selected"),
+    hatch: of("hatch"),
+    bad: of("bad"),
+  };
+}
+
+/** Prepares a canvas for its size on the screen; returns its context and size in CSS pixels. */
+export function prepare(canvas: HTMLCanvasElement): { context: CanvasRenderingContext2D; width: number; height: number } | undefined {
+  const { clientWidth: width, clientHeight: height } = canvas;
+  const scale = devicePixelRatio;
+  const [columns, lines] = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== columns) canvas.width = columns;
+  if (canvas.height !== lines) canvas.height = lines;
+  const context = canvas.getContext("2d");
+  if (!context || width === 0) return undefined;
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = '12px system-ui, "DejaVu Sans", sans-serif';
+  context.textBaseline = "middle";
+  return { context, width, height };
+}
+
+/** A slice and the part of its time that its tile shows. */
+export interface Seen {
+  slice: Slice;
+  begin: number;
+  end: number;
+}
+
+/** The slices of a row in a span: the finest that are here, and whether finer ones were asked for. */
+export function slicesOf(row: Row, { span, tiles }: Pick<Scene, "span" | "tiles">, width: number): Seen[] {
+  const digits = tiles.digits((2 * span.length) / width);
+  const first = row.lane - (row.lane % LANES);
+  const seen: Seen[] = [];
+  for (const place of tiles.places(row.table.name, first, digits, span.begin, span.begin + span.length)) {
+    const [from, to] = tiles.span(place);
+    const best = tiles.best(place);
+    for (const slice of best?.tile.get(row.lane) ?? []) {
+      const [begin, end] = [Math.max(slice.begin, from), Math.min(slice.end, to)];
+      if (end < from || begin > to || (begin === to && slice.begin !== from)) continue;
+      const before = seen[seen.length - 1];
+      // A record that crosses the border of tiles is one.
+      const isSame = before && before.slice.begin === slice.begin && before.slice.end === slice.end;
+      if (isSame && before.end >= begin && slice.end > slice.begin) before.end = end;
+      else seen.push({ slice, begin, end });
+    }
+  }
+  return seen;
+}
+
+function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
+  const cell = document.createElement("canvas");
+  [cell.width, cell.height] = [8, 8];
+  const inner = cell.getContext("2d");
+  if (!inner) return colour;
+  inner.strokeStyle = colour;
+  inner.lineWidth = 1.6;
+  inner.beginPath();
+  for (const at of [-8, 0, 8]) {
+    inner.moveTo(at, 8);
+    inner.lineTo(at + 8, 0);
+  }
+  inner.stroke();
+  return context.createPattern(cell, "repeat") ?? colour;
+}
+
+/** Draws rows, which are `scroll` pixels above. */
+export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number, scene: Scene): void {
+  const prepared = prepare(canvas);
+  if (!prepared) return;
+  const { context, width, height } = prepared;
+  const { span } = scene;
+  const x = (at: number) => ((at - span.begin) / span.length) * width;
+  grid(context, scene, width, height);
+  const hatch = hatched(context, scene.theme.hatch);
+  for (const row of rows) {
+    const top = row.top - scroll;
+    if (top > height || top + row.height < 0) continue;
+    if (row.id === scene.row) {
+      context.fillStyle = scene.theme.selected;
+      context.fillRect(0, top, width, row.height);
+    }
+    const colours = scene.colours.get(row.table.name);
+    const seen = slicesOf(row, scene, width);
+    if (row.table.shape === "counters") drawCounter(context, seen, { top, height: row.height }, x, scene.theme);
+    else if (colours) {
+      for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene });
+    }
+    context.fillStyle = scene.theme.bad;
+    for (const match of scene.matches.get(`${row.number} ${row.lane}`) ?? []) {
+      const left = x(match.begin);
+      const right = x(match.end);
+      if (right < 0 || left > width) continue;
+      context.fillRect(left, top + row.height - 4, Math.max(2, right - left), 3);
+    }
+  }
+  lines(context, scene, x, height);
+}
+
+interface Where {
+  top: number;
+  x: (at: number) => number;
+  width: number;
+  colours: Colours;
+  hatch: CanvasPattern | string;
+  scene: Scene;
+}
+
+function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Row, where: Where): void {
+  const { slice } = seen;
+  const [top, high] = [where.top + 2, row.height - 4];
+  const left = Math.max(-2, where.x(seen.begin));
+  const right = Math.min(where.width + 2, where.x(seen.end));
+  if (right < -1 || left > where.width) return;
+  const wide = Math.max(1, right - left);
+  if (row.table.name === "losses") {
+    context.fillStyle = where.hatch;
+    context.fillRect(left, top, Math.max(4, wide), high);
+    context.strokeStyle = where.scene.theme.hatch;
+    context.strokeRect(left + 0.5, top + 0.5, Math.max(4, wide) - 1, high - 1);
+    return;
+  }
+  if (slice.records === null) {
+    const colour = where.colours.of(slice.parts[0]?.value ?? null);
+    context.fillStyle = colour;
+    context.fillRect(left, top, wide > 3 ? wide - 0.5 : wide, high);
+    if (wide > 26) label(context, slice.parts[0]?.value ?? "–", colour, left, right, top + high / 2, where.width);
+    return;
+  }
+  const whole = row.table.shape === "points" ? Math.max(slice.weight, 1) : Math.max(slice.end - slice.begin, 1);
+  let bottom = top + high;
+  for (const part of slice.parts) {
+    // Nothing vanishes: the smallest share is a line.
+    const share = Math.max(2, Math.min(1, part.weight / whole) * high);
+    const from = Math.max(top, bottom - share);
+    context.fillStyle = where.colours.of(part.value);
+    context.fillRect(left, from, Math.max(1, wide), bottom - from);
+    bottom = from;
+  }
+  const rest = slice.weight - slice.parts.reduce((sum, part) => sum + part.weight, 0);
+  if (rest > 0 && bottom > top) {
+    const share = Math.min(bottom - top, (rest / whole) * high);
+    context.fillStyle = where.scene.theme.soft;
+    context.fillRect(left, bottom - share, Math.max(1, wide), share);
+  }
+}
+
+function label(
+  context: CanvasRenderingContext2D,
+  text: string,
+  colour: string,
+  left: number,
+  right: number,
+  middle: number,
+  width: number,
+): void {
+  const from = Math.max(left, 0) + 4;
+  const room = Math.min(right, width) - from - 3;
+  const most = Math.floor(room / 6);
+  if (most < 2) return;
+  const all = shown(text, 200);
+  const fits = context.measureText(all).width <= room ? all : `${all.slice(0, most)}…`;
+  if (context.measureText(fits).width > room + 6) return;
+  context.fillStyle = inkOn(colour);
+  context.fillText(fits, from, middle);
+}
+
+function drawCounter(
+  context: CanvasRenderingContext2D,
+  seen: Seen[],
+  { top, height }: { top: number; height: number },
+  x: (at: number) => number,
+  theme: Theme,
+): void {
+  const bounds = seen.flatMap(({ slice }) => [slice.low, slice.high]).filter((value) => value !== null);
+  if (bounds.length === 0) return;
+  const low = Math.min(0, ...bounds);
+  const high = Math.max(low + 1e-9, ...bounds);
+  const y = (value: number) => top + height - 3 - ((value - low) / (high - low)) * (height - 6);
+  context.fillStyle = theme.accent;
+  for (const [place, { slice, begin, end }] of seen.entries()) {
+    if (slice.low === null || slice.high === null) continue;
+    const next = slice.records === null ? (seen[place + 1]?.begin ?? end) : end;
+    const [left, right] = [x(begin), x(next)];
+    context.globalAlpha = 0.35;
+    context.fillRect(left, y(slice.low), Math.max(1, right - left), top + height - 3 - y(slice.low));
+    context.globalAlpha = 1;
+    context.fillRect(left, y(slice.high), Math.max(1, right - left), Math.max(1.5, y(slice.low) - y(slice.high)));
+  }
+}
+
+/** Steps of an axis: 1, 2 or 5 times a power of ten, at least `pixels` apart. */
+export function steps(span: Span, width: number, pixels = 110): { step: number; from: number; count: number } {
+  const least = (span.length / width) * pixels;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least) ?? least;
+  const from = Math.ceil(span.begin / step) * step;
+  return { step, from, count: Math.floor((span.begin + span.length - from) / step) + 1 };
+}
+
+function grid(context: CanvasRenderingContext2D, { span, theme }: Scene, width: number, height: number): void {
+  const { step, from, count } = steps(span, width);
+  context.fillStyle = theme.line;
+  context.globalAlpha = 0.6;
+  for (let number = 0; number < count; number++) {
+    context.fillRect(Math.round(((from + number * step - span.begin) / span.length) * width), 0, 1, height);
+  }
+  context.globalAlpha = 1;
+}
+
+function lines(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) => number, height: number): void {
+  if (scene.chosen) {
+    const [from, to] = scene.chosen.map(x) as [number, number];
+    context.fillStyle = scene.theme.selected;
+    context.fillRect(Math.min(from, to), 0, Math.abs(to - from), height);
+  }
+  if (scene.at !== undefined) {
+    context.fillStyle = scene.theme.accent;
+    context.fillRect(x(scene.at) - 0.5, 0, 1, height);
+  }
+  context.fillStyle = scene.theme.bad;
+  for (const mark of scene.marks) context.fillRect(x(mark) - 0.75, 0, 1.5, height);
+}
+
+/** Draws the axis: times, marks and what lies between them, notes. */
+export function drawAxis(canvas: HTMLCanvasElement, scene: Scene): void {
+  const prepared = prepare(canvas);
+  if (!prepared) return;
+  const { context, width, height } = prepared;
+  const { span, theme } = scene;
+  const x = (at: number) => ((at - span.begin) / span.length) * width;
+  const { step, from, count } = steps(span, width);
+  for (let number = 0; number < count; number++) {
+    const at = from + number * step;
+    const left = Math.round(x(at));
+    context.fillStyle = theme.line;
+    context.fillRect(left, height - 8, 1, 8);
+    context.fillStyle = theme.soft;
+    const text = time(at, step);
+    if (left + 4 + context.measureText(text).width < width) context.fillText(text, left + 4, height / 2 + 1);
+  }
+  lines(context, scene, x, height);
+  for (const note of scene.notes) {
+    const left = x(note.time);
+    if (left < -200 || left > width) continue;
+    const text = shown(note.text, 40);
+    const wide = context.measureText(text).width + 10;
+    context.fillStyle = theme.accent;
+    context.fillRect(left, 1, 2, height - 2);
+    context.fillRect(left, 1, wide, 15);
+    context.fillStyle = theme.paper;
+    context.fillText(text, left + 5, 9);
+  }
+}
+
+/** Draws the whole time: where the span lies, and where matches, marks and notes are. */
+export function drawOverview(canvas: HTMLCanvasElement, whole: number, scene: Scene): void {
+  const prepared = prepare(canvas);
+  if (!prepared) return;
+  const { context, width, height } = prepared;
+  const { span, theme } = scene;
+  const x = (at: number) => (at / whole) * width;
+  context.fillStyle = theme.raised;
+  context.fillRect(0, 0, width, height);
+  const columns = new Set<number>();
+  for (const matches of scene.matches.values()) {
+    for (const match of matches) columns.add(Math.round(x(match.begin)));
+  }
+  context.fillStyle = theme.bad;
+  for (const column of columns) context.fillRect(column - 0.5, 3, 1.5, height - 6);
+  lines(context, { ...scene, chosen: undefined }, x, height);
+  context.fillStyle = theme.accent;
+  for (const note of scene.notes) context.fillRect(x(note.time) - 2, 0, 4, 4);
+  const [left, wide] = [x(span.begin), Math.max(3, x(span.length))];
+  context.fillStyle = theme.selected;
+  context.fillRect(left, 0, wide, height);
+  context.strokeStyle = theme.accent;
+  context.strokeRect(left + 0.5, 0.5, wide - 1, height - 1);
+}

@@ -1,0 +1,66 @@
+// The timeline: rows of the store over time.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+
+import { useAnswer } from "../../shared/ask";
+import { selection } from "../../shared/selection";
+import { session } from "../../shared/session";
+import { dark } from "../../shared/theme";
+import { Waiting } from "../../shared/waiting";
+import type { View } from "../../views";
+import { Board } from "./board";
+import { fetchLabels } from "./names";
+import { fetchStore } from "./store";
+
+/** Asks for the tables, and again while the store grows. */
+function Page() {
+  const index = session.value?.index;
+  const percent = index?.state === "building" && index.total ? Math.floor((10 * index.done) / index.total) : 10;
+  const asked = useAnswer(`timeline ${index?.state} ${percent}`, fetchStore);
+  // While a newer picture is on its way, the last one stays.
+  const last = useRef(asked.value);
+  if (asked.value) last.current = asked.value;
+  const store = last.current;
+  // The drawing follows the address and the theme.
+  void selection.value;
+  void dark.value;
+  const [named, setNamed] = useState(0);
+  const labels = useMemo(() => new Map<string, (string | null)[]>(), [store]);
+  useEffect(() => {
+    if (!store) return;
+    const control = new AbortController();
+    void fetchLabels(store, labels, control.signal, () => setNamed((count) => count + 1));
+    return () => control.abort();
+  }, [store]);
+  if (!store) return <div class="about"><Waiting asked={asked} /></div>;
+  if (store.tables.every((table) => table.lanes.length === 0)) {
+    return <p class="about waiting">The store has no rows.</p>;
+  }
+  return <Board key={store.generation} store={store} labels={labels} named={named} />;
+}
+
+export const timeline: View = {
+  name: "timeline",
+  title: "Timeline",
+  keys: [
+    ["W S", "closer, farther"],
+    ["A D", "earlier, later"],
+    ["Ctrl+wheel", "closer, farther at the pointer"],
+    ["Shift+wheel", "earlier, later"],
+    ["drag", "move the time; with Shift choose a span"],
+    ["click", "details; twice: zoom to a record"],
+    ["F", "zoom to the selected record or the chosen span"],
+    ["0", "all of the time"],
+    ["↑ ↓", "row above, below"],
+    [", .", "change before, after in the row"],
+    ["L", "the longest record that is seen"],
+    ["/", "search; Enter and Shift+Enter: next, previous"],
+    ["M", "mark; two marks measure, the third removes them"],
+    ["N", "note at the selected instant"],
+    ["P C", "pin the row; fold its group"],
+    ["Alt+↑ Alt+↓", "move the group of the row"],
+    ["Esc", "close details"],
+  ],
+  has: (session) => session.index.state !== "absent",
+  Page,
+};

@@ -1,0 +1,115 @@
+// The timeline's state in the address. Times there are absolute, so that other views can name them.
+
+import { select, selection } from "../../shared/selection";
+import type { Span } from "./draw";
+import type { Choice } from "./rows";
+import type { Store } from "./store";
+
+/** The shortest span, in nanoseconds. */
+const SHORTEST = 20;
+
+/** A note of the user. */
+export interface Note {
+  time: number;
+  text: string;
+}
+
+/** What the address says. */
+export interface State {
+  span: Span;
+  at: number | undefined;
+  row: string | undefined;
+  marks: number[];
+  notes: Note[];
+  find: string;
+  choice: Choice;
+}
+
+function list(text: string | undefined): string[] {
+  if (!text) return [];
+  try {
+    const items: unknown = JSON.parse(text);
+    return Array.isArray(items) ? items.map(String) : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Reads the state; what is wrong in an address is ignored. */
+export function read(store: Store): State {
+  const known = selection.value;
+  const origin = BigInt(store.origin);
+  const relative = (text: string | undefined) =>
+    text && /^\d{1,20}$/.test(text) ? Number(BigInt(text) - origin) : undefined;
+  const [begin, end] = [relative(known.t0), relative(known.t1)];
+  const span =
+    begin !== undefined && end !== undefined && end > begin ? { begin, length: end - begin } : whole(store);
+  const times = (text: string | undefined) => list(text).flatMap((one) => relative(one) ?? []);
+  const notes = list(known.notes).flatMap((one) => {
+    const at = one.indexOf(" ");
+    const time = relative(one.slice(0, at));
+    return time === undefined ? [] : [{ time, text: one.slice(at + 1) }];
+  });
+  return {
+    span: limited(span, store),
+    at: relative(known.at),
+    row: known.row,
+    marks: times(known.marks).slice(0, 2),
+    notes,
+    find: known.find ?? "",
+    choice: {
+      filter: known.rows ?? "",
+      collapsed: new Set(list(known.folded)),
+      pins: list(known.pins),
+      order: list(known.order),
+    },
+  };
+}
+
+/** Writes a part of the state. */
+export function write(store: Store, changes: Partial<Omit<State, "choice">> & Partial<Choice>, silently = true): void {
+  const origin = BigInt(store.origin);
+  const absolute = (time: number) => String(origin + BigInt(Math.round(time)));
+  const items = (values: Iterable<string>) => {
+    const all = [...values];
+    return all.length ? JSON.stringify(all) : undefined;
+  };
+  const next: Record<string, string | undefined> = {};
+  if (changes.span) {
+    next.t0 = absolute(Math.max(0, changes.span.begin));
+    next.t1 = absolute(Math.max(0, changes.span.begin) + changes.span.length);
+  }
+  if ("at" in changes) next.at = changes.at === undefined ? undefined : absolute(Math.max(0, changes.at));
+  if ("row" in changes) next.row = changes.row;
+  if (changes.marks) next.marks = items(changes.marks.map(absolute));
+  if (changes.notes) next.notes = items(changes.notes.map((note) => `${absolute(note.time)} ${note.text}`));
+  if (changes.find !== undefined) next.find = changes.find || undefined;
+  if (changes.filter !== undefined) next.rows = changes.filter || undefined;
+  if (changes.collapsed) next.folded = items(changes.collapsed);
+  if (changes.pins) next.pins = items(changes.pins);
+  if (changes.order) next.order = items(changes.order);
+  select(next, silently);
+}
+
+/** The whole time, with a margin. */
+export function whole(store: Store): Span {
+  return { begin: 0, length: Math.max(SHORTEST, store.length + 1) };
+}
+
+/** A span that is neither too short nor outside. */
+export function limited(span: Span, store: Store): Span {
+  const all = whole(store);
+  const length = Math.min(Math.max(span.length, SHORTEST), all.length);
+  return { begin: Math.min(Math.max(span.begin, 0), all.length - length), length };
+}
+
+/** A span made longer by a factor, where one instant stays in its place. */
+export function zoomed(span: Span, factor: number, around: number, store: Store): Span {
+  const length = Math.min(Math.max(span.length * factor, SHORTEST), whole(store).length);
+  return limited({ begin: around - ((around - span.begin) / span.length) * length, length }, store);
+}
+
+/** A span moved by a share of its length. */
+export function moved(span: Span, share: number, store: Store): Span {
+  return limited({ begin: span.begin + share * span.length, length: span.length }, store);
+}

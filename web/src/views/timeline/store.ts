@@ -1,0 +1,225 @@
+// The store behind the timeline: its tables, and tiles of pictures, asked for as they are needed and kept.
+// Source: `crates/server/src/endpoints/timeline`.
+
+import { arrow, json } from "../../shared/api";
+import { answers } from "../../shared/answers";
+
+/** Cells of time of a tile, and lanes. */
+export const CELLS = 256;
+export const LANES = 32;
+/** Tiles that are kept. */
+const MOST_TILES = 600;
+/** Tiles asked for at once. */
+const AT_ONCE = 4;
+
+/** A table of the store. */
+export interface StoreTable {
+  name: string;
+  shape: "intervals" | "points" | "counters" | "links";
+  key: string[];
+  value: string;
+  unit: string;
+  rows: number;
+  lanes: (string | null)[][];
+  lanes_left_out: number;
+  /** The heaviest values, with their weights. */
+  values: [string | null, number][];
+}
+
+/** What the store has. */
+export interface Store {
+  generation: number;
+  /** The instant from which times count, in nanoseconds. */
+  origin: string;
+  length: number;
+  tables: StoreTable[];
+}
+
+/** A value of a slice. */
+export interface Part {
+  value: string | null;
+  weight: number;
+}
+
+/** A record, or a cell of time with what its records hold. */
+export interface Slice {
+  begin: number;
+  end: number;
+  /** Records that begin in the cell; null for a record by itself. */
+  records: number | null;
+  /** Nanoseconds that records cover; the number of points. */
+  weight: number;
+  parts: Part[];
+  /** Weight that any one value may have beyond what is said. */
+  missing: number;
+  low: number | null;
+  high: number | null;
+}
+
+/** The slices of lanes in a tile, by lane. */
+export type Tile = Map<number, Slice[]>;
+
+/** Where a tile lies: 256 cells of 4^(digits/2) ns from a multiple of their width, and 32 lanes. */
+export interface Place {
+  table: string;
+  first: number;
+  digits: number;
+  tile: bigint;
+}
+
+type Held = { tile?: Tile; error?: string; used: number };
+
+/** Asks for the tables. */
+export function fetchStore(signal?: AbortSignal): Promise<Store> {
+  return json<Store>("timeline", {}, signal);
+}
+
+async function fetchTile(generation: number, place: Place, signal: AbortSignal): Promise<Tile> {
+  const { table, first, digits, tile } = place;
+  const asked = { generation, table, first, digits, tile: tile.toString() };
+  const answer = await arrow("timeline/tile", asked, false, signal);
+  const column = <T>(name: string) => answer.arrow.getChild(name)?.toArray() as ArrayLike<T>;
+  const [lane, begin, end] = [column<number>("lane"), column<number>("begin"), column<number>("end")];
+  const [records, weight, value] = [column<number | null>("records"), column<number>("weight"), column<string | null>("value")];
+  const [share, missing] = [column<number>("value_weight"), column<number>("missing")];
+  const [low, high] = [column<number | null>("low"), column<number | null>("high")];
+  const lanes: Tile = new Map();
+  let last: Slice | undefined;
+  let lastLane = -1;
+  for (let row = 0; row < answer.arrow.numRows; row++) {
+    const at = lane[row] as number;
+    const part = { value: value[row] ?? null, weight: share[row] as number };
+    // Rows of one cell follow each other.
+    const isCell = records[row] !== null && records[row] !== undefined;
+    if (isCell && last?.records != null && lastLane === at && last.begin === begin[row]) {
+      last.parts.push(part);
+      continue;
+    }
+    last = {
+      begin: begin[row] as number,
+      end: end[row] as number,
+      records: isCell ? Number(records[row]) : null,
+      weight: weight[row] as number,
+      parts: [part],
+      missing: missing[row] as number,
+      low: low[row] ?? null,
+      high: high[row] ?? null,
+    };
+    lastLane = at;
+    const slices = lanes.get(at);
+    if (slices) slices.push(last);
+    else lanes.set(at, [last]);
+  }
+  return lanes;
+}
+
+/** The tiles of a store. */
+export class Tiles {
+  private held = new Map<string, Held>();
+  private queue: [string, Place][] = [];
+  private running = 0;
+  private control = new AbortController();
+  private clock = 0;
+  private origin: bigint;
+
+  constructor(
+    readonly store: Store,
+    private readonly changed: () => void,
+  ) {
+    this.origin = BigInt(store.origin);
+  }
+
+  /** Ends all questions. */
+  close(): void {
+    this.control.abort();
+    this.queue = [];
+  }
+
+  /** Whether a question is under way. */
+  get waiting(): boolean {
+    return this.running > 0 || this.queue.length > 0;
+  }
+
+  /** The width of cells so that one is at most `nanoseconds` wide: the binary logarithm, which is even. */
+  digits(nanoseconds: number): number {
+    return Math.max(0, 2 * Math.floor(Math.log2(Math.max(nanoseconds, 1)) / 2));
+  }
+
+  /** The tiles that a span touches. */
+  places(table: string, first: number, digits: number, begin: number, end: number): Place[] {
+    const shift = BigInt(digits + 8);
+    const at = (time: number) => (this.origin + BigInt(Math.floor(Math.max(time, -Number(this.origin))))) >> shift;
+    const [from, to] = [at(Math.max(begin, 0)), at(Math.min(end, this.store.length))];
+    const places: Place[] = [];
+    for (let tile = from; tile <= to && places.length < 64; tile++) places.push({ table, first, digits, tile });
+    return places;
+  }
+
+  /** The span of a tile. */
+  span(place: Place): [begin: number, end: number] {
+    const shift = BigInt(place.digits + 8);
+    return [Number((place.tile << shift) - this.origin), Number(((place.tile + 1n) << shift) - this.origin)];
+  }
+
+  /** The tile of a place, if it is here; asks for it otherwise. */
+  get(place: Place, ask = true): Tile | undefined {
+    const key = `${place.table} ${place.first} ${place.digits} ${place.tile}`;
+    const held = this.held.get(key);
+    if (held) {
+      held.used = ++this.clock;
+      return held.tile;
+    }
+    if (ask) {
+      this.held.set(key, { used: ++this.clock });
+      this.queue.push([key, place]);
+      void this.work();
+    }
+    return undefined;
+  }
+
+  /** The tile of a place, or a coarser one that contains it, with its place. */
+  best(place: Place): { tile: Tile; place: Place } | undefined {
+    const exact = this.get(place);
+    if (exact) return { tile: exact, place };
+    let wider = place;
+    for (let step = 0; step < 12; step++) {
+      wider = { ...wider, digits: wider.digits + 2, tile: wider.tile >> 2n };
+      const tile = this.get(wider, answers !== undefined);
+      if (tile) return { tile, place: wider };
+    }
+    return undefined;
+  }
+
+  /** Forgets questions that nobody asks any more: those of an earlier picture. */
+  forget(): void {
+    for (const [key] of this.queue) this.held.delete(key);
+    this.queue = [];
+  }
+
+  private async work(): Promise<void> {
+    if (this.running >= AT_ONCE) return;
+    // The newest first: that is what is looked at.
+    const next = this.queue.pop();
+    if (!next) return;
+    const [key, place] = next;
+    this.running++;
+    try {
+      const tile = await fetchTile(this.store.generation, place, this.control.signal);
+      this.held.set(key, { tile, used: ++this.clock });
+    } catch (error) {
+      if (this.control.signal.aborted) return;
+      this.held.set(key, { error: String(error), used: ++this.clock });
+    } finally {
+      this.running--;
+    }
+    this.trim();
+    this.changed();
+    void this.work();
+  }
+
+  private trim(): void {
+    if (this.held.size <= MOST_TILES) return;
+    const oldest = [...this.held].filter(([, held]) => held.tile).sort((a, b) => a[1].used - b[1].used);
+    for (const [key] of oldest.slice(0, this.held.size - MOST_TILES)) this.held.delete(key);
+  }
+}

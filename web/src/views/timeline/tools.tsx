@@ -1,0 +1,109 @@
+// The tools above the timeline: the span, search, filter, what marks measure, notes.
+
+import { duration, grouped, time } from "../../shared/format";
+import { shown } from "../../shared/text";
+import type { Span } from "./draw";
+import type { Search } from "./search";
+import { type State, whole, write, zoomed } from "./state";
+import type { Store } from "./store";
+
+interface Properties {
+  store: Store;
+  state: State;
+  search: Search;
+  span: Span;
+  go: (span: Span) => void;
+  /** Goes to the next match, or to the one before. */
+  step: (by: number) => void;
+}
+
+/** The tools. */
+export function Tools({ store, state, search, span, go, step }: Properties) {
+  const middle = span.begin + span.length / 2;
+  const [one, other] = state.marks;
+  return (
+    <div class="tools">
+      <button type="button" onClick={() => go(zoomed(span, 0.5, middle, store))} title="Closer (W)" aria-label="Closer">
+        +
+      </button>
+      <button type="button" onClick={() => go(zoomed(span, 2, middle, store))} title="Farther (S)" aria-label="Farther">
+        −
+      </button>
+      <button type="button" onClick={() => go(whole(store))} title="All of the time (0)">
+        All
+      </button>
+      <input
+        type="search"
+        name="find"
+        placeholder="Search values (/)"
+        aria-label="Search values"
+        value={state.find}
+        onChange={(event) => write(store, { find: event.currentTarget.value })}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter") return;
+          if (event.currentTarget.value === state.find) step(event.shiftKey ? -1 : 1);
+          else write(store, { find: event.currentTarget.value });
+        }}
+      />
+      {state.find && <Matches search={search} step={step} />}
+      <input
+        type="search"
+        name="rows"
+        placeholder="Filter rows"
+        aria-label="Filter rows"
+        value={state.choice.filter}
+        onInput={(event) => write(store, { filter: event.currentTarget.value })}
+      />
+      <input
+        type="text"
+        name="note"
+        placeholder="Note (N)"
+        aria-label="Note at the selected instant"
+        onKeyDown={(event) => {
+          const field = event.currentTarget;
+          if (event.key === "Escape") field.blur();
+          if (event.key !== "Enter" || !field.value) return;
+          const at = Number(field.dataset.time ?? state.at ?? middle);
+          write(store, { notes: [...state.notes, { time: at, text: field.value }] });
+          field.value = "";
+          field.blur();
+        }}
+      />
+      {state.notes.map((note) => (
+        <button
+          key={`${note.time} ${note.text}`}
+          type="button"
+          class="note"
+          title={`Remove the note at ${time(note.time)}`}
+          onClick={() => write(store, { notes: state.notes.filter((kept) => kept !== note) })}
+        >
+          {shown(note.text, 24)} ×
+        </button>
+      ))}
+      {one !== undefined && (
+        <span class="measure" role="status">
+          {other === undefined ? `mark at ${time(one)}: M sets another` : `between marks: ${duration(Math.abs(other - one))}`}
+        </span>
+      )}
+    </div>
+  );
+}
+
+/** How many records match. */
+function Matches({ search, step }: { search: Search; step: (by: number) => void }) {
+  const { asked } = search;
+  if (asked.error) return <span class="problem">{shown(asked.error, 200)}</span>;
+  if (!asked.value) return <span class="waiting">searching…</span>;
+  return (
+    <span class="matches">
+      {asked.value.cut ? "the first " : ""}
+      {grouped(asked.value.matches.length)} matches
+      <button type="button" onClick={() => step(-1)} aria-label="Previous match" title="Previous match (Shift+Enter)">
+        ‹
+      </button>
+      <button type="button" onClick={() => step(1)} aria-label="Next match" title="Next match (Enter)">
+        ›
+      </button>
+    </span>
+  );
+}

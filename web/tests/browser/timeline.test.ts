@@ -1,0 +1,207 @@
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
+
+const KERNEL = fixture("ctf/lttng2.13-kernel");
+let viewer: Viewer;
+
+beforeAll(async () => {
+  viewer = await start([KERNEL]);
+});
+
+afterAll(async () => {
+  await closeBrowser();
+  await viewer.stop();
+});
+
+/** A row of `hodo report states --by interval`. */
+interface State {
+  begin: bigint;
+  duration: bigint;
+  tid: string;
+  state: string;
+  comm: string;
+}
+
+function states(): State[] {
+  const { columns, rows } = printed("report", "states", "--by", "interval", KERNEL);
+  const place = (name: string) => columns.findIndex((column) => column.name === name);
+  return rows.map((row) => ({
+    begin: BigInt(String(row[place("begin_ns")])),
+    duration: BigInt(String(row[place("duration_ns")])),
+    tid: String(row[place("tid")]),
+    state: String(row[place("state")]),
+    comm: String(row[place("comm")]),
+  }));
+}
+
+async function openTimeline(parameters = "") {
+  const opened = await open(`${viewer.address}#view=timeline${parameters}`);
+  await settled(opened.page);
+  return opened;
+}
+
+async function settled(page: Page): Promise<void> {
+  await page.waitForSelector('.timeline[data-settled="true"]');
+  await page.waitForTimeout(250);
+  await page.waitForSelector('.timeline[data-settled="true"]');
+}
+
+function span(page: Page): [bigint, bigint] {
+  const known = new URLSearchParams(new URL(page.url()).hash.slice(1));
+  return [BigInt(known.get("t0") ?? 0), BigInt(known.get("t1") ?? 0)];
+}
+
+async function box(page: Page, selector: string) {
+  const found = await page.locator(selector).boundingBox();
+  if (!found) throw new Error(`${selector} is not drawn`);
+  return found;
+}
+
+test("there is a row for each thread, with its name", async () => {
+  const opened = await openTimeline();
+  const { page } = opened;
+  const threads = new Set(states().map((state) => state.tid));
+  await page.waitForSelector(".row-label b");
+  expect(await page.textContent('[data-group="states"] .fold span')).toBe(String(threads.size));
+  for (const tid of threads) {
+    expect(await page.locator(`[data-row-id="states:${tid}"]`).count(), tid).toBe(1);
+  }
+  const first = states().find((state) => state.tid === "336");
+  await page.waitForSelector(`[data-row-id="states:336"] b:text-is("${first?.comm}")`);
+  await close(opened);
+});
+
+test("a click shows the record with its exact numbers", async () => {
+  const opened = await openTimeline();
+  const { page } = opened;
+  const all = states();
+  const origin = all.reduce((least, state) => (state.begin < least ? state.begin : least), all[0]?.begin ?? 0n);
+  const end = all.reduce((most, state) => (state.begin + state.duration > most ? state.begin + state.duration : most), 0n);
+  const long = all.filter((state) => state.duration > (end - origin) / 50n).slice(0, 6);
+  expect(long.length).toBeGreaterThan(3);
+  const picture = await box(page, ".picture");
+  for (const state of long) {
+    const row = await box(page, `[data-row-id="states:${state.tid}"]`);
+    const middle = Number(state.begin + state.duration / 2n - origin) / Number(end - origin);
+    await page.mouse.click(picture.x + middle * picture.width, row.y + row.height / 2);
+    const record = page.locator(`.record[data-record="${state.begin}"]`);
+    await record.waitFor();
+    expect(await record.locator('[data-cell="state"]').textContent()).toBe(state.state);
+    expect(await record.locator('[data-cell="duration"]').getAttribute("title")).toBe(String(state.duration));
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".details", { state: "detached" });
+  }
+  await close(opened);
+});
+
+test("keys, wheel and drags move the time", async () => {
+  const opened = await openTimeline();
+  const { page } = opened;
+  await page.keyboard.press("w");
+  await page.waitForTimeout(300);
+  const closer = span(page);
+  await page.keyboard.press("d");
+  await page.waitForTimeout(300);
+  const later = span(page);
+  expect(later[0]).toBeGreaterThan(closer[0]);
+  expect(Number(later[1] - later[0])).toBeCloseTo(Number(closer[1] - closer[0]), -2);
+  await page.keyboard.press("a");
+  await page.keyboard.press("a");
+  await page.waitForTimeout(300);
+  expect(span(page)[0]).toBeLessThan(later[0]);
+  const picture = await box(page, ".picture");
+  const [x, y] = [picture.x + picture.width / 2, picture.y + 100];
+  await page.mouse.move(x, y);
+  await page.keyboard.down("Control");
+  await page.mouse.wheel(0, -300);
+  await page.keyboard.up("Control");
+  await page.waitForTimeout(300);
+  const wheeled = span(page);
+  expect(wheeled[1] - wheeled[0]).toBeLessThan(closer[1] - closer[0]);
+  await page.mouse.down();
+  await page.mouse.move(x - 200, y, { steps: 5 });
+  await page.mouse.up();
+  await page.waitForTimeout(300);
+  expect(span(page)[0]).toBeGreaterThan(wheeled[0]);
+  expect(await page.locator(".details").count()).toBe(0);
+  await page.keyboard.press("0");
+  await page.waitForTimeout(300);
+  const [begin, end] = span(page);
+  await page.keyboard.down("Shift");
+  await page.mouse.move(picture.x + 0.25 * picture.width, y);
+  await page.mouse.down();
+  await page.mouse.move(picture.x + 0.5 * picture.width, y, { steps: 5 });
+  await page.mouse.up();
+  await page.keyboard.up("Shift");
+  await page.keyboard.press("f");
+  await page.waitForTimeout(300);
+  const chosen = span(page);
+  expect(Number(chosen[1] - chosen[0]) / Number(end - begin)).toBeCloseTo(0.25, 2);
+  await close(opened);
+});
+
+test("groups fold, rows are pinned and filtered, and the address has it all", async () => {
+  const opened = await openTimeline();
+  const { page } = opened;
+  await page.click('[data-row-id="states:35"] .pin');
+  await page.waitForSelector('.pinned [data-row-id="states:35"]');
+  await page.fill('input[name="rows"]', "kworker");
+  await page.waitForFunction(() => document.querySelectorAll(".space .row-label").length < 17);
+  const workers = new Set(states().filter((state) => state.comm.startsWith("kworker")).map((state) => state.tid));
+  expect(await page.locator(".space .row-label").count()).toBe(workers.size - 1);
+  await page.click('[data-group="states"] .fold');
+  await page.waitForFunction(() => document.querySelectorAll(".space .row-label").length === 0);
+  const again = await open(page.url());
+  await again.page.waitForSelector('.pinned [data-row-id="states:35"]');
+  expect(await again.page.locator(".space .row-label").count()).toBe(0);
+  await close(again);
+  await page.click('[data-row-id="states:35"] .pin');
+  await page.waitForSelector(".pinned", { state: "detached" });
+  await close(opened);
+});
+
+test("search counts and visits matches", async () => {
+  const opened = await openTimeline();
+  const { page } = opened;
+  const expected = states().filter((state) => state.state === "uninterruptible");
+  await page.keyboard.press("/");
+  await page.keyboard.type("uninterr");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(`.matches:has-text("${expected.length} matches")`);
+  await page.keyboard.press("Enter");
+  const first = expected.reduce((least, state) => (state.begin < least.begin ? state : least));
+  await page.waitForSelector(`.record[data-record="${first.begin}"]`);
+  await close(opened);
+});
+
+test("marks measure, notes stay, changes are visited", async () => {
+  const opened = await openTimeline();
+  const { page } = opened;
+  await page.click('[data-row-id="states:336"] .name');
+  await page.keyboard.press("0");
+  await page.keyboard.press(".");
+  const [first] = states().filter((state) => state.tid === "336");
+  await page.waitForSelector(`.record[data-record="${first?.begin}"]`);
+  await page.keyboard.press("m");
+  await page.waitForSelector('.measure:has-text("mark at")');
+  await page.keyboard.press(".");
+  await page.waitForFunction((begin) => !new URLSearchParams(location.hash.slice(1)).get("at")?.startsWith(begin), String(first?.begin));
+  await page.keyboard.press("m");
+  await page.waitForSelector('.measure:has-text("between marks")');
+  const marks = JSON.parse(new URLSearchParams(new URL(page.url()).hash.slice(1)).get("marks") ?? "[]") as string[];
+  const changes = states().filter((state) => state.tid === "336").flatMap((state) => [state.begin, state.begin + state.duration]);
+  const next = [...new Set(changes)].sort((a, b) => Number(a - b)).slice(0, 2);
+  expect(marks.map(BigInt)).toEqual(next);
+  await page.keyboard.press("n");
+  await page.keyboard.type("here <b>it</b> begins");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector('.note:has-text("here <b>it</b> begins")');
+  const again = await open(page.url());
+  await again.page.waitForSelector('.note:has-text("here")');
+  await close(again);
+  await page.click(".note");
+  await page.waitForSelector(".note", { state: "detached" });
+  await close(opened);
+});
