@@ -83,8 +83,10 @@ impl Times {
     }
 }
 
-/// Thread, state and begin of each interval; the begin is unknown for those that began before the trace.
-type List = SettlingRows<(u32, State, Option<Nanos>)>;
+/// Thread, state and begin of an interval; the begin is unknown if it lies before the trace.
+type Interval = (u32, State, Option<Nanos>);
+
+type List = SettlingRows<Interval>;
 
 impl Observer for List {
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, time: Nanos) {
@@ -267,11 +269,7 @@ impl Analysis for Intervals {
 }
 
 /// Adds the selected intervals, sorted by end. Returns how many.
-fn add_rows(
-    intervals: Vec<(Nanos, (u32, State, Option<Nanos>))>,
-    of: &FinishContext<'_>,
-    rows: &mut TableBuilder,
-) -> u64 {
+fn add_rows(intervals: Vec<(Nanos, Interval)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted: Vec<(Nanos, u32, Nanos, State)> = intervals
         .into_iter()
         .map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state))
