@@ -62,9 +62,12 @@ fn pools(rows: &[Row<'_>], work: &str) -> Vec<Pool> {
     pools.into_iter().filter_map(pool).collect()
 }
 
+/// A table, its column of work, and how work is written.
+type Measure = (Need, &'static str, fn(u64) -> String);
+
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let measures: [(Need, &str, fn(u64) -> String); 2] = [
+    let measures: [Measure; 2] = [
         (FLOW, "instructions", |number| format!("{} instructions", count(number))),
         (EVENTS, "time_ns", duration),
     ];
