@@ -41,7 +41,8 @@ fn modules() -> PathBuf {
     fs::write(&list, PACKAGES).unwrap();
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
-    let made = npm.output().expect("npm, of Node.js 18 or later, installs the client of the trace server protocol");
+    let made =
+        npm.output().expect("npm, of Node.js 18 or later, installs the client of the trace server protocol");
     assert!(made.status.success(), "{made:?}");
     modules
 }
