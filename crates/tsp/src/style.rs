@@ -21,7 +21,9 @@ fn key(name: &str) -> String {
 
 /// Returns the style of a value. `share`: how much of the state it fills, if other values share it.
 pub(crate) fn of(name: &str, share: Option<f64>) -> Style {
-    let opacity = share.map(|share| ("opacity".to_owned(), StyleValue::Number(share.clamp(0.2, 1.0))));
+    // Hundredths: json-bigint, with which clients read answers, takes numbers of more than 15 characters for integers.
+    let rounded = |share: f64| (share.clamp(0.2, 1.0) * 100.0).round() / 100.0;
+    let opacity = share.map(|share| ("opacity".to_owned(), StyleValue::Number(rounded(share))));
     Style { parent_key: Some(key(name)), values: opacity.into_iter().collect() }
 }
 
