@@ -23,6 +23,7 @@ use std::sync::Arc;
 use hodo_store::{Shape, Table};
 use serde_json::{Value, json};
 
+pub(crate) use self::tile::{CELLS, LANES, picture};
 use self::values::{cut, value};
 use crate::{
     answer::{Answer, Endpoint, Failure, Question, Work},
