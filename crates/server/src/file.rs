@@ -120,12 +120,17 @@ impl<'s> File<'s> {
 
     fn fill(&mut self) -> Result<(), Failure> {
         let tables = self.session.inputs.about().len();
-        self.ask("about", &[])?;
+        let mut fits = self.ask("about", &[])?;
         for number in 0..tables {
-            self.ask("about/table", &[("number", number.to_string())])?;
+            fits &= self.ask("about/table", &[("number", number.to_string())])?;
         }
         if !self.session.inputs.reports().is_empty() {
-            self.ask("findings", &[])?;
+            fits &= self.ask("findings", &[])?;
+        }
+        if !fits {
+            self.left_out.push(
+                "There was no room for all that is known of the inputs, or for the findings.".to_owned(),
+            );
         }
         self.tables()?;
         let snapshot = self.session.index.snapshot(&*self.session.inputs);

@@ -248,8 +248,9 @@ fn a_page_of_a_small_size_says_what_it_lacks() {
     // The page itself, which is larger if it is built, is in both.
     let own = written(1).1.len() as u64;
     let (all, whole) = written(20 << 20);
-    let (lacks, part) = written(own + 150_000);
-    assert!(part.len() as u64 <= own + 150_000 && part.len() < whole.len(), "{} bytes", part.len());
+    let half = u64::midpoint(own, whole.len() as u64);
+    let (lacks, part) = written(half);
+    assert!(part.len() as u64 <= half, "{} bytes", part.len());
     assert!(lacks.iter().any(|line| line.contains("finer than")), "{lacks:?}");
     assert!(!all.iter().any(|line| line.contains("finer than")), "{all:?}");
     for page in [&whole, &part] {
@@ -261,7 +262,7 @@ fn a_page_of_a_small_size_says_what_it_lacks() {
 /// Writes a page; returns what was left out, and the page.
 fn written(size: u64) -> (Vec<String>, String) {
     let mut out = Vec::new();
-    let made = write_file(Arc::new(Made::new(40_000)), size, || true, &mut out);
+    let made = write_file(Arc::new(Made::new(8000)), size, || true, &mut out);
     let made = made.expect("nothing fails").expect("nothing stops it");
     assert_eq!(made.bytes, out.len() as u64);
     (made.left_out, String::from_utf8(out).expect("a page is text"))

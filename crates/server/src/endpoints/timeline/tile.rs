@@ -8,7 +8,7 @@ use std::ops::Range;
 use hodo_model::{Column, Shape, Table, Unit, Value};
 use hodo_store::{Kind, LaneSlices, Lanes, Record, Slice, Slices};
 
-use super::values::{cut, number, value};
+use super::values::{number, value};
 use crate::{
     answer::{Answer, Failure, Question},
     index::Snapshot,
@@ -121,7 +121,7 @@ impl Row<'_> {
             self.snapshot.since(end).into(),
             records.into(),
             (weight as f64).into(),
-            value(&self.snapshot.store, bits, self.kind).map(cut).into(),
+            value(&self.snapshot.store, bits, self.kind).into(),
             (of_value as f64).into(),
             (missing as f64).into(),
             bound(low),
