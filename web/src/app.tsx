@@ -62,14 +62,29 @@ export function App() {
       </header>
       {silence.value && <p class="banner" role="alert">{silence.value}</p>}
       {known?.changed && <p class="banner" role="alert">{shown(known.changed, 1000)}</p>}
-      {known?.left_out?.map((line) => (
-        <p class="banner mild" key={line}>
-          {shown(line, 1000)}
+      {known?.index.state === "absent" && known.index.failed && (
+        <p class="banner" role="alert">
+          There is no timeline, or not all of it: {shown(known.index.why, 1000)}.
         </p>
-      ))}
+      )}
+      {known && known.left_out.length > 0 && <LeftOut lines={known.left_out} />}
       <main>{view && <view.Page />}</main>
       {help && <KeyHelp keys={[...(view?.keys ?? []), ...KEYS]} close={() => setHelp(false)} />}
     </>
+  );
+}
+
+/** What a page that is a file does not have. */
+function LeftOut({ lines }: { lines: string[] }) {
+  return (
+    <details class="banner mild">
+      <summary>This page is a file without some of the data: {lines.length} remarks</summary>
+      <ul>
+        {lines.map((line) => (
+          <li key={line}>{shown(line, 1000)}</li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

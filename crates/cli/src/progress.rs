@@ -14,19 +14,32 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Shows the progress of long work, and records Ctrl-C.
 pub struct Progress {
     bar: ProgressBar,
-    interrupted: Arc<AtomicBool>,
+    interrupted: CtrlC,
+}
+
+/// Records Ctrl-C.
+pub struct CtrlC(Arc<AtomicBool>);
+
+impl CtrlC {
+    /// Starts to record it. The second Ctrl-C ends the program at once, in case some code doesn't check.
+    pub fn watch() -> CtrlC {
+        let pressed = Arc::new(AtomicBool::new(false));
+        let _ = signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, pressed.clone());
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, pressed.clone());
+        CtrlC(pressed)
+    }
+
+    /// Returns whether it was pressed.
+    pub fn is_pressed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Progress {
     /// Starts work on `total` bytes of trace, without a bar if `quiet` or if standard error is not a terminal.
     pub fn new(total: u64, quiet: bool) -> Progress {
         let bar = bar(total, quiet, "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
-        let interrupted = Arc::new(AtomicBool::new(false));
-        // The second Ctrl-C ends the program at once, in case some code doesn't check the flag.
-        let _ =
-            signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, interrupted.clone());
-        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone());
-        Progress { bar, interrupted }
+        Progress { bar, interrupted: CtrlC::watch() }
     }
 
     /// Shows that `done` bytes are done. Returns whether to continue.
@@ -37,7 +50,7 @@ impl Progress {
 
     /// Returns whether Ctrl-C was pressed.
     pub fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.interrupted.is_pressed()
     }
 
     /// Removes the bar.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     sync::Arc,
 };
@@ -13,14 +13,18 @@ use hodo_model::{
     Interest, Parameters, Selection, Table,
     table::{RecordBatch, cells},
 };
-use hodo_server::{Inputs, Progress, Refused, Report, Rows};
+use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, Written};
 use hodo_store::{Error, State, Store};
 
 use crate::{
     arguments::{Input, View},
     events, explain,
-    failure::{Failure, written},
-    index, info, input, live, report, timeline,
+    failure::{Failure, INTERRUPTED, written},
+    index, info, input, live,
+    output::Destination,
+    progress::CtrlC,
+    quantities::size,
+    report, timeline,
 };
 
 /// Runs the command.
@@ -32,6 +36,9 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
         ));
     }
     let opened = Opened::open(command)?;
+    if let Some(file) = &command.output {
+        return write(opened, file, command);
+    }
     let ready = |address: &str| {
         // Whoever reads the address from a pipe needs it now.
         let _ = written(writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush()));
@@ -41,6 +48,27 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
     };
     hodo_server::serve(Arc::new(opened), ready)
         .map_err(|error| Failure::unreadable(format!("can't serve the page: {error}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page as one file.
+fn write(opened: Opened, file: &Path, command: &View) -> Result<ExitCode, Failure> {
+    if !hodo_server::is_built() {
+        let how = "build it and hodo again: `cargo xtask web`, then `cargo build -p hodo`";
+        return Err(Failure::usage(format!("this build of hodo has no page: {how}")));
+    }
+    // Ctrl-C is noticed between tables and tiles.
+    let progress = CtrlC::watch();
+    let mut out = Destination::open(Some(file))?;
+    let made =
+        hodo_server::write_file(Arc::new(opened), size(&command.size)?, || !progress.is_pressed(), &mut out);
+    let made = made.map_err(|error| Failure::unreadable(format!("{}: {error}", file.display())))?;
+    let Some(Written { bytes, left_out }) = made else { return Ok(ExitCode::from(INTERRUPTED)) };
+    out.finish()?;
+    if !command.input.quiet {
+        left_out.iter().for_each(|line| eprintln!("hodo: {line}"));
+    }
+    written(writeln!(io::stdout(), "{}: {bytes} bytes", file.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -186,8 +214,13 @@ impl Inputs for Opened {
         }
         let outcome = self.experiment.run(&request, &mut set);
         let outcome = outcome.map_err(|refusal| Refused(refusal.to_string()))?;
-        let table = outcome.tables.into_iter().next();
-        let table = table.ok_or_else(|| Refused(format!("{report}: {}", outcome.notes.join("; "))))?;
+        let mut tables = outcome.tables.into_iter();
+        let mut table =
+            tables.next().ok_or_else(|| Refused(format!("{report}: {}", outcome.notes.join("; "))))?;
+        // Each recording of control flow has its own table, and the page shows one.
+        if tables.len() > 0 {
+            table.summary.push(("recordings_left_out", (tables.len() as u64).into()));
+        }
         Ok(Some(Rows { table, left_out: 0 }).filter(|_| goes_on))
     }
 
@@ -197,9 +230,9 @@ impl Inputs for Opened {
         Ok(found.map_err(refused)?.map(|found| table(&found.findings)))
     }
 
-    fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, Refused> {
+    fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, NoStore> {
         let (Some(identity), Some(folder)) = (&self.identity, &self.folder) else {
-            return Err(Refused("a raw buffer has no store".to_owned()));
+            return Err(NoStore::Nothing("a raw buffer has no store".to_owned()));
         };
         match Store::open(folder) {
             Ok(store) if store.identity() == identity.text && store.state() == State::Complete => {
@@ -211,12 +244,13 @@ impl Inputs for Opened {
         let total = self.experiment.index_work();
         let made = self.experiment.index(folder, identity, threads, &mut |done| progress(done, total));
         match made {
-            Ok(Some(_)) => Store::open(folder).map(Some).map_err(|error| Refused(error.to_string())),
+            Ok(Some(_)) => Store::open(folder).map(Some).map_err(|error| NoStore::Failed(error.to_string())),
             Ok(None) => Ok(None),
-            Err(IndexError::Store(Error::Busy(_))) => Err(Refused(
+            Err(IndexError::Refused(refusal)) => Err(NoStore::Nothing(refusal.to_string())),
+            Err(IndexError::Store(Error::Busy(_))) => Err(NoStore::Failed(
                 "another hodo writes the store of these inputs: open them again later".to_owned(),
             )),
-            Err(error) => Err(Refused(error.to_string())),
+            Err(IndexError::Store(error)) => Err(NoStore::Failed(error.to_string())),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    fmt, io,
     str::FromStr,
     sync::{
         Arc,
@@ -84,6 +84,15 @@ pub(crate) enum Failure {
     Stopped,
     /// The system or a file fails.
     Failed(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Refused(why) | Failure::NotYet(why) | Failure::Failed(why) => f.write_str(why),
+            Failure::Stopped => f.write_str("stopped"),
+        }
+    }
 }
 
 impl From<Refused> for Failure {

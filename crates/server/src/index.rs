@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hodo_store::Store;
 use serde::Serialize;
 
-use crate::{Inputs, Refused};
+use crate::{Inputs, NoStore};
 
 /// How far the store is.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +24,8 @@ pub(crate) enum Stage {
     Absent {
         /// The reason, for people.
         why: String,
+        /// Whether it should be there.
+        failed: bool,
     },
 }
 
@@ -88,10 +90,12 @@ impl Index {
                 held.stage = Stage::Ready;
             }
             Ok(None) => {
-                held.stage = Stage::Absent { why: "the building of the store was stopped".to_owned() }
+                let why = "the building of the store was stopped".to_owned();
+                held.stage = Stage::Absent { why, failed: true };
             }
+            Err(NoStore::Nothing(why)) => held.stage = Stage::Absent { why, failed: false },
             // What was flushed before the failure stays visible.
-            Err(Refused(why)) => held.stage = Stage::Absent { why },
+            Err(NoStore::Failed(why)) => held.stage = Stage::Absent { why, failed: true },
         }
     }
 

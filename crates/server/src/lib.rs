@@ -3,7 +3,9 @@
 //! ```text
 //! page (embedded) ──GET /TOKEN/api/PATH?…──► guard: Host, token ──► job: bounded, cancelled with the connection
 //!                                                                     │
-//!          Arrow IPC, or JSON for small values ◄── Answer ◄── one of ENDPOINTS ──► Inputs (what hodo opened), Store
+//!          Arrow IPC, or JSON for small values ◄── Answer ◄── one of GROUPS ──► Inputs (what hodo opened), Store
+//!
+//! Inputs ──write_file──► one file: the page, with answers inside
 //! ```
 //!
 //! The server knows no report and opens no trace: [`Inputs`] provides what it shows. Nothing but the page and these
@@ -11,6 +13,7 @@
 
 mod answer;
 mod endpoints;
+mod file;
 mod guard;
 mod index;
 mod job;
@@ -24,6 +27,7 @@ use hodo_model::Table;
 use hodo_store::Store;
 use serde::Serialize;
 
+pub use file::{Written, write_file};
 pub use page::is_built;
 pub use serve::serve;
 
@@ -53,6 +57,15 @@ pub struct Rows {
 /// Why a question has no answer, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
+
+/// Why there is no store, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoStore {
+    /// The inputs have nothing for a store.
+    Nothing(String),
+    /// It can't be built or read.
+    Failed(String),
+}
 
 /// What the server shows. Methods that return `None` were stopped by their progress.
 pub trait Inputs: Send + Sync + 'static {
@@ -87,7 +100,7 @@ pub trait Inputs: Send + Sync + 'static {
     ///
     /// # Errors
     /// The inputs have nothing for a store, or it can't be written.
-    fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, Refused>;
+    fn store(&self, progress: Progress<'_>) -> Result<Option<Store>, NoStore>;
 
     /// A snapshot of the store while [`store`](Inputs::store) builds it; `None` if nothing was flushed yet.
     fn growing(&self) -> Option<Store>;

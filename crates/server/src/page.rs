@@ -14,3 +14,11 @@ pub fn is_built() -> bool {
 pub(crate) fn served(nonce: &str) -> String {
     PAGE.replace("<script", &format!("<script nonce=\"{nonce}\""))
 }
+
+/// Returns what comes before and after the answers of a page without a server. It may ask nobody for anything.
+pub(crate) fn around_answers() -> (String, &'static str) {
+    const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src \
+                          'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">";
+    let (before, after) = PAGE.split_once(PLACE).unwrap_or((PAGE, ""));
+    (before.replacen("<head>", &format!("<head>{POLICY}"), 1), after)
+}

@@ -121,10 +121,10 @@ fn send(answer: Answer) -> Response {
 }
 
 fn refuse(failure: Failure) -> Response {
-    match failure {
-        Failure::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, why).into_response(),
-        Failure::NotYet(why) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
-        Failure::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "stopped").into_response(),
-        Failure::Failed(why) => (StatusCode::INTERNAL_SERVER_ERROR, why).into_response(),
-    }
+    let status = match failure {
+        Failure::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Failure::NotYet(_) | Failure::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, failure.to_string()).into_response()
 }

@@ -19,7 +19,9 @@ export function useKeys(act: (event: KeyboardEvent) => boolean): void {
   latest.current = act;
   useEffect(() => {
     const listen = (event: KeyboardEvent) => {
-      if (typing(event) || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      // Alt belongs to the browser, except with arrows up and down.
+      const alt = event.altKey && !["ArrowUp", "ArrowDown"].includes(event.key);
+      if (typing(event) || event.ctrlKey || event.metaKey || alt || event.defaultPrevented) return;
       if (latest.current(event)) event.preventDefault();
     };
     addEventListener("keydown", listen);

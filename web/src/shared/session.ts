@@ -17,7 +17,7 @@ export interface Report {
 export type Index =
   | { state: "building"; done: number; total: number }
   | { state: "ready" }
-  | { state: "absent"; why: string };
+  | { state: "absent"; why: string; failed: boolean };
 
 /** What the server says of the inputs. */
 export interface Session {
@@ -28,7 +28,7 @@ export interface Session {
   /** Says that an input was changed. */
   changed: string | null;
   /** A page that is a file: what was left out of it. */
-  left_out?: string[];
+  left_out: string[];
 }
 
 /** Time between questions, in ms: while the store grows, and later. */

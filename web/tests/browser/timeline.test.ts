@@ -124,7 +124,18 @@ test("keys, wheel and drags move the time", async () => {
   await page.mouse.move(x - 200, y, { steps: 5 });
   await page.mouse.up();
   await page.waitForTimeout(300);
-  expect(span(page)[0]).toBeGreaterThan(wheeled[0]);
+  const dragged = span(page);
+  expect(dragged[0]).toBeGreaterThan(wheeled[0]);
+  // A drag goes on after the address has followed it.
+  await page.mouse.move(x, y);
+  await page.mouse.down();
+  await page.mouse.move(x - 50, y, { steps: 3 });
+  await page.waitForTimeout(400);
+  await page.mouse.move(x - 150, y, { steps: 3 });
+  await page.mouse.up();
+  await page.waitForTimeout(300);
+  const [length, whole] = [Number(dragged[1] - dragged[0]), picture.width];
+  expect(Number(span(page)[0] - dragged[0]) / length).toBeCloseTo(150 / whole, 2);
   expect(await page.locator(".details").count()).toBe(0);
   await page.keyboard.press("0");
   await page.waitForTimeout(300);

@@ -39,7 +39,8 @@ export interface Viewer {
 /** Starts `hodo view` on inputs, with a store of its own. */
 export async function start(inputs: string[], options: string[] = []): Promise<Viewer> {
   const folder = mkdtempSync(join(tmpdir(), "hodo-view-"));
-  const all = ["view", "--no-open", "-q", "--store", join(folder, "store"), ...options, ...inputs];
+  const store = options.includes("--store") ? [] : ["--store", join(folder, "store")];
+  const all = ["view", "--no-open", "-q", ...store, ...options, ...inputs];
   const child = spawn(HODO, all, { stdio: ["ignore", "pipe", "inherit"] });
   const address = await new Promise<string>((found, failed) => {
     let text = "";

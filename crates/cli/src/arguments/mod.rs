@@ -312,8 +312,15 @@ pub struct Index {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   hodo view ./my-trace                       open it in the browser
-  hodo view --no-open perf.data ./my-trace   print the address only")]
+  hodo view --no-open perf.data ./my-trace   print the address only
+  hodo view -o page.html ./my-trace          one file that needs neither hodo nor a network")]
 pub struct View {
+    /// Write the page with its data as one file, instead of serving it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "no_open")]
+    pub output: Option<PathBuf>,
+    /// Size of that file at most: rows and detail that don't fit are left out, and the page says so
+    #[arg(long, value_name = "SIZE", default_value = "20M", requires = "output")]
+    pub size: String,
     /// Print the address, and open no browser
     #[arg(long)]
     pub no_open: bool,

@@ -2,9 +2,9 @@
 
 mod about;
 mod findings;
-mod session;
+pub(crate) mod session;
 mod tables;
-mod timeline;
+pub(crate) mod timeline;
 
 use crate::answer::Endpoint;
 

@@ -5,6 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { json } from "../../shared/api";
 import { useKeys } from "../../shared/keys";
 import { selection } from "../../shared/selection";
+import { dark } from "../../shared/theme";
 import { Colours } from "./colours";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
@@ -53,8 +54,11 @@ export function Board({ store, labels }: Properties) {
   const tiles = useMemo(() => new Tiles(store, () => later.current()), [store]);
   useEffect(() => () => tiles.close(), [tiles]);
   const colours = useMemo(
-    () => new Map(store.tables.map((table) => [table.name, new Colours(table.values.map(([value]) => value))])),
-    [store],
+    () =>
+      new Map(
+        store.tables.map((table) => [table.name, new Colours(table.values.map(([value]) => value), dark.value)]),
+      ),
+    [store, dark.value],
   );
   const search = useSearch(store, state.find);
   const label = (table: StoreTable, lane: number) => labels.get(table.name)?.[lane] ?? "";
@@ -78,6 +82,8 @@ export function Board({ store, labels }: Properties) {
     tiles.forget();
     later.current();
   };
+  const latestGo = useRef(go);
+  latestGo.current = go;
   useEffect(() => () => clearTimeout(timer.current), []);
 
   const draw = () => {
@@ -118,28 +124,31 @@ export function Board({ store, labels }: Properties) {
 
   const all = [...rows.pinned, ...rows.rows];
   const selected = all.find((row) => row.id === state.row);
-  const actions = actionsOf({ store, state, all, selected, live, go, rows: rows.rows, search, later, refs });
+  const actions = actionsOf({ store, state, all, selected, live, go, rows: rows.rows, search, tiles, later, refs });
+  const pick = useRef<(list: "rows" | "pinned", x: number, y: number, twice: boolean) => void>(() => {});
+  pick.current = (list, x, y, twice) => {
+    const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
+    const width = refs.axis.current?.clientWidth ?? 1;
+    actions.pick(rows[list], x, y + above, width, twice);
+  };
+  // A drag outlives drawings, so listeners stay.
+  const hasPinned = rows.pinned.length > 0;
   useEffect(() => {
-    const canvases = [refs.picture.current, refs.pinned.current];
-    const ends = canvases.map((canvas, at) =>
-      canvas
-        ? pointer(canvas, {
-            span: () => live.current.span,
-            go,
-            store,
-            pick: (x, y, twice) => {
-              const [list, above] = at === 0 ? [rows.rows, refs.scroller.current?.scrollTop ?? 0] : [rows.pinned, 0];
-              actions.pick(list, x, y + above, canvas.clientWidth, twice);
-            },
-            choose: (chosen) => {
-              live.current.chosen = chosen;
-              later.current();
-            },
-          })
-        : undefined,
-    );
+    const listen = (canvas: HTMLCanvasElement | null, list: "rows" | "pinned") =>
+      canvas &&
+      pointer(canvas, {
+        span: () => live.current.span,
+        go: (span) => latestGo.current(span),
+        store,
+        pick: (x, y, twice) => pick.current(list, x, y, twice),
+        choose: (chosen) => {
+          live.current.chosen = chosen;
+          later.current();
+        },
+      });
+    const ends = [listen(refs.picture.current, "rows"), listen(refs.pinned.current, "pinned")];
     return () => ends.forEach((end) => end?.());
-  });
+  }, [hasPinned]);
   useKeys(actions.key);
   const visible = ({ top, height }: { top: number; height: number }) =>
     top + height > scroll - BEYOND && top < scroll + seenHeight + BEYOND;
@@ -220,6 +229,7 @@ interface Parts {
   live: { current: Live };
   go: (span: Span) => void;
   search: Search;
+  tiles: Tiles;
   later: { current: () => void };
   refs: { scroller: { current: HTMLDivElement | null } };
 }
@@ -244,7 +254,9 @@ function actionsOf(parts: Parts) {
     reveal(row);
     show(at);
   };
-  const record = async (row: Row, at: number): Promise<StoreRecord | undefined> => {
+  const record = async (row: Row, at: number): Promise<{ begin: number; end: number } | undefined> => {
+    const slice = sliceAt(row, at, parts.tiles, live.current.span);
+    if (slice?.records === null) return slice;
     const asked = { generation: store.generation, table: row.table.name, lane: row.lane, time: Math.max(0, Math.floor(at)) };
     return (await json<{ records: StoreRecord[] }>("timeline/at", asked)).records[0];
   };
@@ -316,6 +328,8 @@ function actionsOf(parts: Parts) {
     if (row) reveal(row);
     show(match.begin);
   };
+  // Without an answer, such as in a page that is a file, nothing moves.
+  const quietly = (work: Promise<void>) => void work.catch(() => {});
   const middle = () => live.current.span.begin + live.current.span.length / 2;
   const keys: Record<string, () => void> = {
     w: () => go(zoomed(live.current.span, 0.7, state.at !== undefined && inside(state.at) ? state.at : middle(), store)),
@@ -327,10 +341,10 @@ function actionsOf(parts: Parts) {
     ArrowUp: () => beside(-1),
     ArrowDown: () => beside(1),
     "0": () => go(whole(store)),
-    f: () => void zoom(),
-    ".": () => void change(true),
-    ",": () => void change(false),
-    l: () => void longest(),
+    f: () => quietly(zoom()),
+    ".": () => quietly(change(true)),
+    ",": () => quietly(change(false)),
+    l: () => quietly(longest()),
     m: mark,
     n: note,
     "/": () => document.querySelector<HTMLInputElement>(".timeline input[name=find]")?.focus(),
@@ -359,7 +373,7 @@ function actionsOf(parts: Parts) {
       const { begin, length } = live.current.span;
       const at = begin + (x / width) * length;
       write(store, { row: row.id, at });
-      if (twice) void record(row, at).then((found) => found && go(around(found, store)));
+      if (twice) quietly(record(row, at).then((found) => found && go(around(found, store))));
     },
     overview: (event: PointerEvent, canvas: HTMLCanvasElement) => {
       canvas.setPointerCapture(event.pointerId);
@@ -367,6 +381,11 @@ function actionsOf(parts: Parts) {
       go(limited({ begin: at - live.current.span.length / 2, length: live.current.span.length }, store));
     },
     key: (event: KeyboardEvent) => {
+      if (event.altKey) {
+        if (selected && event.key === "ArrowUp") move(selected.table.name, -1);
+        if (selected && event.key === "ArrowDown") move(selected.table.name, 1);
+        return selected !== undefined;
+      }
       const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
       act?.();
       return act !== undefined;

@@ -19,12 +19,12 @@ const ALL = [
   ...BASE.map((colour) => mixed(colour, 0, 0.4)),
 ];
 
-/** Values in which nothing happens, and their colours. */
-const QUIET: Record<string, string> = {
-  idle: "#c9ced4",
-  interruptible: "#aab3bd",
-  sleeping: "#aab3bd",
-  stopped: "#8d96a0",
+/** Values in which nothing happens, and their colours in the light and in the dark. */
+const QUIET: Record<string, [light: string, dark: string]> = {
+  idle: ["#d5d9de", "#2c333b"],
+  interruptible: ["#b4bcc5", "#434d58"],
+  sleeping: ["#b4bcc5", "#434d58"],
+  stopped: ["#8d96a0", "#5d6874"],
 };
 
 function hash(text: string): number {
@@ -33,27 +33,30 @@ function hash(text: string): number {
   return sum >>> 0;
 }
 
-function quiet(text: string): string | undefined {
-  return Object.hasOwn(QUIET, text) ? QUIET[text] : undefined;
-}
-
 /** Gives each value of a table a colour: the heaviest ones in order, others by their text. */
 export class Colours {
   private known = new Map<string, string>();
 
-  constructor(heaviest: (string | null)[]) {
+  constructor(
+    heaviest: (string | null)[],
+    private readonly dark: boolean,
+  ) {
     let next = 0;
     for (const value of heaviest) {
       const text = value ?? "";
-      this.known.set(text, quiet(text) ?? (ALL[next++ % ALL.length] as string));
+      this.known.set(text, this.quiet(text) ?? (ALL[next++ % ALL.length] as string));
     }
+  }
+
+  private quiet(text: string): string | undefined {
+    return Object.hasOwn(QUIET, text) ? QUIET[text]?.[Number(this.dark)] : undefined;
   }
 
   of(value: string | null): string {
     const text = value ?? "";
     let colour = this.known.get(text);
     if (!colour) {
-      colour = quiet(text) ?? (ALL[hash(text) % ALL.length] as string);
+      colour = this.quiet(text) ?? (ALL[hash(text) % ALL.length] as string);
       this.known.set(text, colour);
     }
     return colour;

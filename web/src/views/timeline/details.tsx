@@ -1,5 +1,6 @@
 // What is at the selected place: each record with all of its cells.
 
+import { answers } from "../../shared/answers";
 import { json } from "../../shared/api";
 import { useAnswer } from "../../shared/ask";
 import { duration, grouped, time } from "../../shared/format";
@@ -30,12 +31,20 @@ interface Properties {
   close: () => void;
 }
 
+/** What a page that is a file knows of a record: what its slice has. */
+async function inSlice(store: Store, row: Row, slice: Slice | undefined): Promise<{ records: StoreRecord[] }> {
+  if (!slice || slice.records !== null) return { records: [] };
+  const { begin, end, parts } = slice;
+  const absolute = String(BigInt(store.origin) + BigInt(begin));
+  return { records: [{ lane: row.lane, begin, end, absolute, value: parts[0]?.value ?? null, cells: [] }] };
+}
+
 /** The panel of details. */
 export function Details({ store, row, at, slice, label, show, close }: Properties) {
   const table = row.table.name;
   const parameters = { generation: store.generation, table, lane: row.lane, time: Math.max(0, Math.floor(at)) };
-  const asked = useAnswer(JSON.stringify(parameters), (signal) =>
-    json<{ records: StoreRecord[] }>("timeline/at", parameters, signal),
+  const asked = useAnswer(`${JSON.stringify(parameters)} ${answers ? slice?.begin : ""}`, (signal) =>
+    answers ? inSlice(store, row, slice) : json<{ records: StoreRecord[] }>("timeline/at", parameters, signal),
   );
   return (
     <aside class="details" aria-label="Details">
@@ -50,7 +59,7 @@ export function Details({ store, row, at, slice, label, show, close }: Propertie
       </header>
       {slice?.records != null && <Mix slice={slice} unit={row.table.shape === "points" ? "points" : "ns"} />}
       <Waiting asked={asked} />
-      {asked.value?.records.length === 0 && <p class="waiting">No record of this row is at this instant.</p>}
+      {asked.value?.records.length === 0 && !slice && <p class="waiting">No record of this row is at this instant.</p>}
       {asked.value?.records.map((record, number) => (
         <dl key={number} class="record" data-record={record.absolute}>
           <Entry name={row.table.value} value={record.value} />

@@ -79,7 +79,8 @@ export function prepare(canvas: HTMLCanvasElement): { context: CanvasRenderingCo
   if (!context || width === 0) return undefined;
   context.setTransform(scale, 0, 0, scale, 0, 0);
   context.clearRect(0, 0, width, height);
-  context.font = '12px system-ui, "DejaVu Sans", sans-serif';
+  const size = Math.round(0.86 * Number.parseFloat(getComputedStyle(document.documentElement).fontSize));
+  context.font = `${size}px system-ui, "DejaVu Sans", sans-serif`;
   context.textBaseline = "middle";
   return { context, width, height };
 }

@@ -11,6 +11,7 @@ import type { View } from "../../views";
 import { Board } from "./board";
 import { fetchLabels } from "./names";
 import { fetchStore } from "./store";
+import "./timeline.css";
 
 /** Asks for the tables, and again while the store grows. */
 function Page() {

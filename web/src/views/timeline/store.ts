@@ -181,8 +181,9 @@ export class Tiles {
   best(place: Place): { tile: Tile; place: Place } | undefined {
     const exact = this.get(place);
     if (exact) return { tile: exact, place };
+    // A page that is a file may have only a coarser one, or one that has all records already.
     let wider = place;
-    for (let step = 0; step < 12; step++) {
+    for (let step = 0; step < 31; step++) {
       wider = { ...wider, digits: wider.digits + 2, tile: wider.tile >> 2n };
       const tile = this.get(wider, answers !== undefined);
       if (tile) return { tile, place: wider };

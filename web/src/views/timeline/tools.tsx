@@ -1,5 +1,6 @@
 // The tools above the timeline: the span, search, filter, what marks measure, notes.
 
+import { answers } from "../../shared/answers";
 import { duration, grouped, time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import type { Span } from "./draw";
@@ -32,20 +33,7 @@ export function Tools({ store, state, search, span, go, step }: Properties) {
       <button type="button" onClick={() => go(whole(store))} title="All of the time (0)">
         All
       </button>
-      <input
-        type="search"
-        name="find"
-        placeholder="Search values (/)"
-        aria-label="Search values"
-        value={state.find}
-        onChange={(event) => write(store, { find: event.currentTarget.value })}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter") return;
-          if (event.currentTarget.value === state.find) step(event.shiftKey ? -1 : 1);
-          else write(store, { find: event.currentTarget.value });
-        }}
-      />
-      {state.find && <Matches search={search} step={step} />}
+      {!answers && <Find {...{ store, state, search, step }} />}
       <input
         type="search"
         name="rows"
@@ -86,6 +74,28 @@ export function Tools({ store, state, search, span, go, step }: Properties) {
         </span>
       )}
     </div>
+  );
+}
+
+/** The field of the search, and what was found. A page that is a file has none. */
+function Find({ store, state, search, step }: Pick<Properties, "store" | "state" | "search" | "step">) {
+  return (
+    <>
+      <input
+        type="search"
+        name="find"
+        placeholder="Search values (/)"
+        aria-label="Search values"
+        value={state.find}
+        onChange={(event) => write(store, { find: event.currentTarget.value })}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter") return;
+          if (event.currentTarget.value === state.find) step(event.shiftKey ? -1 : 1);
+          else write(store, { find: event.currentTarget.value });
+        }}
+      />
+      {state.find && <Matches search={search} step={step} />}
+    </>
   );
 }
 

@@ -2,17 +2,26 @@
 
 use serde_json::json;
 
-use crate::answer::{Answer, Endpoint, Failure, Question, Work};
+use crate::{
+    answer::{Answer, Endpoint, Failure, Question, Work},
+    session::Session,
+};
 
 pub(super) const ENDPOINTS: &[Endpoint] = &[Endpoint { path: "session", work: Work::Query, answer: session }];
 
 fn session(question: &Question<'_>) -> Result<Answer, Failure> {
-    let inputs = &question.session.inputs;
+    describe(question.session, &[])
+}
+
+/// Describes a session; `left_out` says what the page as a file does not have.
+pub(crate) fn describe(session: &Session, left_out: &[String]) -> Result<Answer, Failure> {
+    let inputs = &session.inputs;
     Answer::json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "inputs": inputs.names(),
         "reports": inputs.reports(),
-        "index": question.session.index.stage(),
+        "index": session.index.stage(),
         "changed": inputs.change(),
+        "left_out": left_out,
     }))
 }

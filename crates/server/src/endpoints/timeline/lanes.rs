@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use hodo_store::{Error, Kind, Lanes, Slices, Table, Wanted};
 use serde_json::{Value, json};
 
-use super::{
-    tile::LANES,
-    values::{cut, value},
-};
+use super::{tile::LANES, values::value};
 use crate::{
     answer::{Answer, Failure, Question},
     index::Snapshot,
@@ -31,7 +28,7 @@ pub(super) fn labels(question: &Question<'_>) -> Result<Answer, Failure> {
         let wanted = Wanted { lanes: Lanes::Some(&[lane]), ..Wanted::ALL };
         let longest = table.longest(&wanted, 1, &question.budget(BUDGET))?;
         let cell = longest.first().and_then(|record| record.cells.get(column).copied().flatten());
-        Ok(value(&snapshot.store, cell, Kind::Name).map(cut))
+        Ok(value(&snapshot.store, cell, Kind::Name))
     };
     Answer::json(&lanes.map(label).collect::<Result<Vec<_>, Failure>>()?)
 }
@@ -66,8 +63,7 @@ pub(super) fn heaviest(
     }
     let mut weights: Vec<(Option<u64>, u64)> = weights.into_iter().collect();
     weights.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
-    let named = |(name, weight): (Option<u64>, u64)| {
-        json!([value(&snapshot.store, name, kind).map(cut), weight as f64])
-    };
+    let named =
+        |(name, weight): (Option<u64>, u64)| json!([value(&snapshot.store, name, kind), weight as f64]);
     Ok(weights.into_iter().take(VALUES).map(named).collect())
 }

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use hodo_store::{Shape, Table};
 use serde_json::{Value, json};
 
-use self::values::{cut, value};
+pub(crate) use self::tile::{CELLS, LANES, picture};
+use self::values::value;
 use crate::{
     answer::{Answer, Endpoint, Failure, Question, Work},
     index::Snapshot,
@@ -61,7 +62,7 @@ fn described(question: &Question<'_>, snapshot: &Snapshot, table: &Table<'_>) ->
     let schema = table.schema();
     let lanes = (0..table.lanes().min(MOST_LANES)).map(|lane| {
         let cells = table.key(lane).unwrap_or_default().iter().zip(&schema.key);
-        cells.map(|(cell, field)| value(&snapshot.store, *cell, field.kind).map(cut)).collect::<Vec<_>>()
+        cells.map(|(cell, field)| value(&snapshot.store, *cell, field.kind)).collect::<Vec<_>>()
     });
     Ok(json!({
         "name": schema.name,

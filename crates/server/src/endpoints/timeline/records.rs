@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hodo_store::{Lanes, Record, Table, Wanted};
 use serde_json::{Value, json};
 
-use super::values::{cut, value};
+use super::values::value;
 use crate::{
     answer::{Answer, Failure, Question},
     index::Snapshot,
@@ -41,14 +41,14 @@ impl<'q> Place<'q> {
     fn record(&self, table: &Table<'_>, record: &Record) -> Value {
         let (store, schema) = (&self.snapshot.store, table.schema());
         let cells = record.cells.iter().zip(&schema.columns).map(|(cell, field)| {
-            json!({ "name": field.name, "unit": field.unit, "value": value(store, *cell, field.kind).map(cut) })
+            json!({ "name": field.name, "unit": field.unit, "value": value(store, *cell, field.kind) })
         });
         json!({
             "lane": record.lane,
             "begin": self.snapshot.since(record.begin),
             "end": self.snapshot.since(record.end),
             "absolute": record.begin.to_string(),
-            "value": value(store, record.value, schema.value.kind).map(cut),
+            "value": value(store, record.value, schema.value.kind),
             "cells": cells.collect::<Vec<_>>(),
         })
     }

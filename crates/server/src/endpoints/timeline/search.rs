@@ -39,9 +39,9 @@ pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
     is_cut |= found.len() > MOST;
     found.truncate(MOST);
     let row = |(begin, table, lane, end, name): (u64, u64, u32, u64, u64)| -> Vec<Value> {
-        let value = store.name(name).unwrap_or_default().to_owned();
+        let value = cut(store.name(name).unwrap_or_default());
         let (begin, end) = (snapshot.since(begin), snapshot.since(end));
-        vec![table.into(), u64::from(lane).into(), begin.into(), end.into(), cut(value).into()]
+        vec![table.into(), u64::from(lane).into(), begin.into(), end.into(), value.into()]
     };
     let columns = vec![
         Column::integer("table", Unit::None),

@@ -8,22 +8,27 @@ use std::ops::Range;
 use hodo_model::{Column, Shape, Table, Unit, Value};
 use hodo_store::{Kind, LaneSlices, Lanes, Record, Slice, Slices};
 
-use super::values::{cut, number, value};
+use super::values::{number, value};
 use crate::{
     answer::{Answer, Failure, Question},
     index::Snapshot,
 };
 
 /// Cells of time of a tile.
-const CELLS: u64 = 256;
+pub(crate) const CELLS: u64 = 256;
 /// Lanes of a tile.
-pub(super) const LANES: u32 = 32;
+pub(crate) const LANES: u32 = 32;
 /// Values of a cell that the picture distinguishes; the rest of its weight is shown as other values.
 const VALUES: usize = 4;
 /// Rows that a tile may decode.
 const BUDGET: u64 = 1 << 25;
 
 pub(super) fn tile(question: &Question<'_>) -> Result<Answer, Failure> {
+    Ok(picture(question)?.0)
+}
+
+/// Makes a tile; also returns whether finer tiles show more than it does.
+pub(crate) fn picture(question: &Question<'_>) -> Result<(Answer, bool), Failure> {
     let snapshot = super::snapshot(question)?;
     let table = super::table(question, &snapshot)?;
     let (digits, tile, first) =
@@ -35,9 +40,11 @@ pub(super) fn tile(question: &Question<'_>) -> Result<Answer, Failure> {
     }
     let most = CELLS as usize;
     let slices = table.slices((span.start, span.end), Lanes::Some(&lanes), most, &question.budget(BUDGET))?;
+    let is_coarse = slices.iter().any(|lane| matches!(lane.slices, Slices::Cells(_)));
     let kind = table.schema().value.kind;
     let rows = slices.into_iter().flat_map(|lane| rows(lane, kind, &snapshot)).collect::<Vec<_>>();
-    Answer::table(&Table::new("tile", Shape::Intervals, Vec::new(), columns(), rows), usize::MAX)
+    let table = Table::new("tile", Shape::Intervals, Vec::new(), columns(), rows);
+    Ok((Answer::table(&table, usize::MAX)?, is_coarse))
 }
 
 /// Returns the span of a tile.
@@ -114,7 +121,7 @@ impl Row<'_> {
             self.snapshot.since(end).into(),
             records.into(),
             (weight as f64).into(),
-            value(&self.snapshot.store, bits, self.kind).map(cut).into(),
+            value(&self.snapshot.store, bits, self.kind).into(),
             (of_value as f64).into(),
             (missing as f64).into(),
             bound(low),

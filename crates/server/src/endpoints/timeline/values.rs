@@ -5,11 +5,11 @@ use hodo_store::{Kind, Store};
 /// Characters of a text in a picture, at most; names may have megabytes.
 const MOST: usize = 256;
 
-/// Returns a cell as text; `None` if it is null.
+/// Returns a cell as text, which is [`cut`]; `None` if it is null.
 pub(super) fn value(store: &Store, cell: Option<u64>, kind: Kind) -> Option<String> {
     let bits = cell?;
     Some(match kind {
-        Kind::Name => store.name(bits).unwrap_or_default().to_owned(),
+        Kind::Name => cut(store.name(bits).unwrap_or_default()),
         Kind::Lane | Kind::Integer => bits.to_string(),
         Kind::Signed => (bits as i64).to_string(),
         Kind::Real => f64::from_bits(bits).to_string(),
@@ -29,10 +29,9 @@ pub(super) fn number(cell: Option<u64>, kind: Kind) -> Option<f64> {
 }
 
 /// Cuts a text to the length that a picture may need; the cut is marked.
-pub(super) fn cut(mut text: String) -> String {
-    if let Some((at, _)) = text.char_indices().nth(MOST) {
-        text.truncate(at);
-        text.push('…');
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
     }
-    text
 }

@@ -1,0 +1,310 @@
+//! The page as one file, with answers inside, as many as fit.
+//!
+//! ```text
+//! about, findings, tables (half of the room, each cut to its share) ──┐
+//! timeline, texts of lanes, tiles: coarse ones of all the time first ─┼─gzip, base64─► page, {question: answer, …}
+//! session: with what was left out ────────────────────────────────────┘
+//! ```
+//!
+//! A page with less room shows less detail, but all of the time. Nothing is left out in silence.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{self, Write},
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use flate2::{Compression, write::GzEncoder};
+use hodo_store::Store;
+use serde::Serialize;
+
+use crate::{
+    Inputs,
+    answer::{Answer, Failure, Question},
+    endpoints::{
+        self,
+        session::describe,
+        timeline::{CELLS, LANES, picture},
+    },
+    index::Snapshot,
+    page,
+    session::Session,
+};
+
+/// Rows of a table in a file, at most.
+const MOST_ROWS: usize = 20_000;
+/// Bytes that are kept for the description of the session.
+const DESCRIPTION: u64 = 16 << 10;
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// What was left out, in sentences.
+    pub left_out: Vec<String>,
+}
+
+/// An answer in the file.
+#[derive(Serialize)]
+struct Kept {
+    /// Base64 of the gzip of its bytes.
+    data: String,
+    left_out: u64,
+}
+
+/// Writes the page with answers, at most `size` bytes if the page itself has room for them. `goes_on` says whether to
+/// continue; if not, returns `None`.
+///
+/// # Errors
+/// Those of the writer, and those of the store while it is read.
+pub fn write_file(
+    inputs: Arc<dyn Inputs>,
+    size: u64,
+    goes_on: impl Fn() -> bool + Sync,
+    out: &mut dyn Write,
+) -> io::Result<Option<Written>> {
+    let session = Session::new(inputs);
+    session.index.build(&*session.inputs, &goes_on);
+    let (before, after) = page::around_answers();
+    let own = (before.len() + after.len()) as u64 + DESCRIPTION;
+    let mut file = File::new(&session, size.saturating_sub(own), &goes_on);
+    let filled = file.fill();
+    if !goes_on() {
+        return Ok(None);
+    }
+    let failed = |failure: Failure| io::Error::other(failure.to_string());
+    filled.map_err(failed)?;
+    let left_out = file.left_out.clone();
+    file.keep("session".to_owned(), &describe(&session, &left_out).map_err(failed)?);
+    let answers = serde_json::to_vec(&file.kept)?;
+    let parts: [&[u8]; 5] = [
+        before.as_bytes(),
+        b"<script type=\"application/json\" id=\"answers\">",
+        // Questions and base64 have no character that ends a script.
+        &answers,
+        b"</script>",
+        after.as_bytes(),
+    ];
+    parts.iter().try_for_each(|part| out.write_all(part))?;
+    let bytes = parts.iter().map(|part| part.len() as u64).sum();
+    Ok(Some(Written { bytes, left_out }))
+}
+
+/// The answers of a file under construction.
+struct File<'s> {
+    session: &'s Session,
+    goes_on: &'s (dyn Fn() -> bool + Sync),
+    kept: BTreeMap<String, Kept>,
+    /// Bytes left.
+    room: u64,
+    left_out: Vec<String>,
+    /// Never set: the file is written as a whole, or not at all.
+    stop: Arc<AtomicBool>,
+}
+
+/// A tile that may be put into the file.
+struct Place {
+    table: String,
+    first: u32,
+    digits: u32,
+    tile: u64,
+}
+
+impl<'s> File<'s> {
+    fn new(session: &'s Session, room: u64, goes_on: &'s (dyn Fn() -> bool + Sync)) -> File<'s> {
+        let stop = Arc::new(AtomicBool::new(false));
+        File { session, goes_on, kept: BTreeMap::new(), room, left_out: Vec::new(), stop }
+    }
+
+    fn fill(&mut self) -> Result<(), Failure> {
+        let tables = self.session.inputs.about().len();
+        let mut fits = self.ask("about", &[])?;
+        for number in 0..tables {
+            fits &= self.ask("about/table", &[("number", number.to_string())])?;
+        }
+        if !self.session.inputs.reports().is_empty() {
+            fits &= self.ask("findings", &[])?;
+        }
+        if !fits {
+            self.left_out.push(
+                "There was no room for all that is known of the inputs, or for the findings.".to_owned(),
+            );
+        }
+        self.tables()?;
+        let snapshot = self.session.index.snapshot(&*self.session.inputs);
+        snapshot.map_or(Ok(()), |snapshot| self.timeline(&snapshot))
+    }
+
+    /// Asks a question as the page does; returns whether its answer fits.
+    fn ask(&mut self, path: &str, parameters: &[(&str, String)]) -> Result<bool, Failure> {
+        let endpoint =
+            endpoints::all().find(|endpoint| endpoint.path == path).expect("the path is one of ours");
+        let answer = self.answer(parameters, endpoint.answer)?;
+        Ok(self.keep(key(path, parameters), &answer))
+    }
+
+    fn answer<A>(
+        &self,
+        parameters: &[(&str, String)],
+        ask: impl FnOnce(&Question<'_>) -> Result<A, Failure>,
+    ) -> Result<A, Failure> {
+        let query = parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        ask(&Question { session: self.session, query: &query, stop: &self.stop })
+    }
+
+    /// Keeps an answer if there is room for it; returns whether there is.
+    fn keep(&mut self, key: String, answer: &Answer) -> bool {
+        let data = packed(&answer.bytes);
+        let bytes = (key.len() + data.len() + 40) as u64;
+        if bytes > self.room && key != "session" {
+            return false;
+        }
+        self.room = self.room.saturating_sub(bytes);
+        self.kept.insert(key, Kept { data, left_out: answer.left_out });
+        true
+    }
+
+    /// Adds the tables of all reports. Each has the same share of half the room, and as many rows as fit in that.
+    fn tables(&mut self) -> Result<(), Failure> {
+        let reports = self.session.inputs.reports();
+        let views = |report: &crate::Report| report.views.len().max(1) as u64;
+        let share = self.room / 2 / reports.iter().map(views).sum::<u64>().max(1);
+        for report in reports {
+            // The page asks for the default without a name.
+            let others = report.views.iter().skip(1).copied();
+            for view in [""].into_iter().chain(others) {
+                if !(self.goes_on)() {
+                    return Ok(());
+                }
+                self.table(report.name, view, share)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, report: &str, view: &str, share: u64) -> Result<(), Failure> {
+        let goes_on = self.goes_on;
+        let name = if view.is_empty() { report.to_owned() } else { format!("{report} by {view}") };
+        let made = self.session.inputs.table(report, view, MOST_ROWS, &mut |_, _| goes_on());
+        let rows = match made {
+            Ok(Some(rows)) => rows,
+            Ok(None) => return Ok(()),
+            Err(refused) => {
+                self.left_out.push(format!("The table {name} is not here: {}.", refused.0));
+                return Ok(());
+            }
+        };
+        let key = key("table", &[("by", view.to_owned()), ("report", report.to_owned())]);
+        let total = rows.table.row_count();
+        let mut most = total;
+        loop {
+            let answer = Answer::table(&rows.table, most)?;
+            let answer = Answer { left_out: answer.left_out + rows.left_out, ..answer };
+            let fits = (packed(&answer.bytes).len() as u64) < share || most == 0;
+            if fits && self.keep(key.clone(), &answer) {
+                if answer.left_out > 0 {
+                    self.left_out.push(format!(
+                        "Of the table {name} only the first {most} of {} rows are here.",
+                        total as u64 + rows.left_out
+                    ));
+                }
+                return Ok(());
+            }
+            if most == 0 {
+                self.left_out.push(format!("The table {name} is not here: there was no room."));
+                return Ok(());
+            }
+            most /= 4;
+        }
+    }
+
+    fn timeline(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let generation = snapshot.generation.to_string();
+        if !self.ask("timeline", &[])? {
+            self.left_out.push("The timeline is not here: there was no room.".to_owned());
+            return Ok(());
+        }
+        let root = (0..).step_by(2).find(|digits| (snapshot.end - snapshot.origin) >> digits < CELLS);
+        let mut places = VecDeque::new();
+        for (table, first) in blocks(&snapshot.store) {
+            let parameters =
+                [("first", first.to_string()), ("generation", generation.clone()), ("table", table.clone())];
+            self.ask("timeline/labels", &parameters)?;
+            let digits = root.unwrap_or(0);
+            let width = CELLS << digits;
+            for tile in snapshot.origin / width..=snapshot.end / width {
+                places.push_back(Place { table: table.clone(), first, digits, tile });
+            }
+        }
+        self.tiles(&generation, places)?;
+        self.left_out.push(
+            "This page is a file: it has no search, and no cells of single records. `hodo view` has."
+                .to_owned(),
+        );
+        Ok(())
+    }
+
+    /// Adds tiles, the coarsest first, until there is no more detail or no more room.
+    fn tiles(&mut self, generation: &str, mut places: VecDeque<Place>) -> Result<(), Failure> {
+        while let Some(Place { table, first, digits, tile }) = places.pop_front() {
+            if !(self.goes_on)() {
+                return Ok(());
+            }
+            let parameters = [
+                ("digits", digits.to_string()),
+                ("first", first.to_string()),
+                ("generation", generation.to_owned()),
+                ("table", table.clone()),
+                ("tile", tile.to_string()),
+            ];
+            let (answer, is_coarse) = self.answer(&parameters, picture)?;
+            if !self.keep(key("timeline/tile", &parameters), &answer) {
+                self.left_out.push(format!(
+                    "Of the timeline, detail finer than {} is left out in places.",
+                    duration(1 << (digits + 2).min(63))
+                ));
+                return Ok(());
+            }
+            if is_coarse && digits >= 2 {
+                let finer = |part: u64| Place {
+                    table: table.clone(),
+                    first,
+                    digits: digits - 2,
+                    tile: 4 * tile + part,
+                };
+                places.extend((0..4).map(finer));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The blocks of lanes of all tables.
+fn blocks(store: &Store) -> Vec<(String, u32)> {
+    let of = |table: hodo_store::Table<'_>| {
+        let name = table.schema().name.clone();
+        (0..table.lanes()).step_by(LANES as usize).map(move |first| (name.clone(), first)).collect::<Vec<_>>()
+    };
+    store.tables().flat_map(of).collect()
+}
+
+/// A question as text, as the page makes it: its parameters are in the order of their names.
+fn key(path: &str, parameters: &[(&str, String)]) -> String {
+    let text: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if text.is_empty() { path.to_owned() } else { format!("{path}?{}", text.join("&")) }
+}
+
+fn packed(bytes: &[u8]) -> String {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).expect("memory takes what is written to it");
+    STANDARD.encode(encoder.finish().expect("memory takes what is written to it"))
+}
+
+/// A duration for people.
+fn duration(nanoseconds: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")];
+    let unit = units.iter().find(|(size, _)| nanoseconds >= *size);
+    unit.map_or_else(|| format!("{nanoseconds} ns"), |(size, name)| format!("{} {name}", nanoseconds / size))
+}

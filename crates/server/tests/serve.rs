@@ -1,0 +1,269 @@
+//! Serves made-up inputs with hostile names, and asks as a page and as others would.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use hodo_model::{Column, Shape, Table, Unit};
+use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, serve, write_file};
+use hodo_store::{Field, Kind, Schema, Store, Writer};
+
+const HOSTILE: &str = "</script><script>alert(1)</script>\u{202e}\u{0}";
+
+/// Inputs with a store of hostile names, one of which has a megabyte.
+struct Made {
+    folder: tempfile::TempDir,
+    /// Set when a table's work began, and when it was stopped.
+    began: AtomicBool,
+    stopped: AtomicBool,
+    rows: u64,
+}
+
+impl Made {
+    fn new(rows: u64) -> Made {
+        let folder = tempfile::tempdir().expect("a folder for the store");
+        Made { folder, began: AtomicBool::new(false), stopped: AtomicBool::new(false), rows }
+    }
+
+    fn build(&self) -> Store {
+        let writer = Writer::create(self.folder.path(), "made up").expect("a store");
+        let schema = Schema {
+            name: "states".to_owned(),
+            shape: hodo_store::Shape::Intervals,
+            key: vec![Field::new("name", Kind::Name)],
+            value: Field::new("state", Kind::Name),
+            columns: Vec::new(),
+        };
+        let mut feed = writer.feed(writer.table(&schema).expect("a table"));
+        let names = [HOSTILE.to_owned(), "x".repeat(1 << 20)].map(|name| feed.name(&name).expect("a name"));
+        for name in names {
+            let lane = feed.lane(&[Some(name)]).expect("a lane");
+            for row in 0..self.rows {
+                let begin = 1_000_000_000_000_000_000 + 1000 * row;
+                feed.push(lane, (begin, begin + 1 + row % 999), Some(names[row as usize % 2]), &[])
+                    .expect("a row");
+            }
+        }
+        feed.flush().expect("flushed");
+        writer.finish(1).expect("finished");
+        Store::open(self.folder.path()).expect("a store")
+    }
+}
+
+fn table() -> Table {
+    let columns = vec![Column::name("name"), Column::integer("count", Unit::Count)];
+    let rows = (0..5000u64).map(|row| vec![format!("{HOSTILE}{}", row * 7919).into(), row.into()]);
+    Table::new("made", Shape::Counters, vec![("rows", 5000u64.into())], columns, rows)
+}
+
+impl Inputs for Made {
+    fn names(&self) -> Vec<String> {
+        vec![HOSTILE.to_owned()]
+    }
+
+    fn about(&self) -> Vec<Table> {
+        vec![table()]
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        vec![Report { name: "made", help: "made up", views: &[] }]
+    }
+
+    fn table(
+        &self,
+        report: &str,
+        _: &str,
+        _: usize,
+        progress: Progress<'_>,
+    ) -> Result<Option<Rows>, Refused> {
+        if report != "made" {
+            return Err(Refused(format!("there is no report {report}")));
+        }
+        self.began.store(true, Ordering::SeqCst);
+        // Without anybody waiting for it, this ends; else it would take an hour.
+        let begin = Instant::now();
+        while self.rows == 0 && begin.elapsed() < Duration::from_secs(3600) {
+            if !progress(0, 1) {
+                self.stopped.store(true, Ordering::SeqCst);
+                return Ok(None);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Some(Rows { table: table(), left_out: 0 }))
+    }
+
+    fn findings(&self, _: Progress<'_>) -> Result<Option<Table>, Refused> {
+        Ok(Some(table()))
+    }
+
+    fn store(&self, _: Progress<'_>) -> Result<Option<Store>, NoStore> {
+        if self.rows == 0 {
+            return Err(NoStore::Nothing("nothing is in them".to_owned()));
+        }
+        Ok(Some(self.build()))
+    }
+
+    fn growing(&self) -> Option<Store> {
+        None
+    }
+
+    fn change(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Serves inputs until the test ends; returns the port and the token.
+fn served(inputs: &Arc<Made>) -> (u16, String) {
+    let inputs: Arc<dyn Inputs> = Arc::clone(inputs) as Arc<dyn Inputs>;
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || serve(inputs, |address| tell.send(address.to_owned()).expect("the test waits")));
+    let address = told.recv_timeout(Duration::from_secs(30)).expect("an address");
+    let rest = address.strip_prefix("http://127.0.0.1:").expect("the loopback interface");
+    let (port, token) = rest.trim_end_matches('/').split_once('/').expect("a token");
+    (port.parse().expect("a port"), token.to_owned())
+}
+
+/// Sends a request line and a Host; returns the status and the whole answer.
+fn ask(port: u16, line: &str, host: &str) -> (u16, Vec<u8>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    write!(stream, "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    let text = String::from_utf8_lossy(&answer);
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, answer)
+}
+
+#[test]
+fn only_who_knows_the_token_and_names_this_machine_gets_answers() {
+    let (port, token) = served(&Arc::new(Made::new(10)));
+    let local = format!("127.0.0.1:{port}");
+    assert_eq!(ask(port, &format!("GET /{token}/"), &local).0, 200);
+    assert_eq!(ask(port, &format!("GET /{token}/api/session"), &local).0, 200);
+    for host in
+        ["evil.example", "127.0.0.1", &format!("evil.example:{port}"), &format!("127.0.0.1.evil:{port}")]
+    {
+        assert_eq!(ask(port, &format!("GET /{token}/"), host).0, 403, "{host}");
+    }
+    let other = "0".repeat(token.len());
+    for path in ["/", "/api/session", &format!("/{other}/"), &format!("/{other}/api/session")] {
+        assert_eq!(ask(port, &format!("GET {path}"), &local).0, 404, "{path}");
+    }
+    for path in ["etc/passwd", "../etc/passwd", "%2e%2e/etc/passwd", "api/", "api/../../Cargo.toml"] {
+        assert_eq!(ask(port, &format!("GET /{token}/{path}"), &local).0, 404, "{path}");
+    }
+    assert_eq!(ask(port, &format!("POST /{token}/api/session"), &local).0, 405);
+}
+
+#[test]
+fn the_page_may_run_its_own_scripts_only() {
+    let (port, token) = served(&Arc::new(Made::new(10)));
+    let (_, answer) = ask(port, &format!("GET /{token}/"), &format!("127.0.0.1:{port}"));
+    let head = String::from_utf8_lossy(&answer).to_lowercase();
+    let policy = head.lines().find(|line| line.starts_with("content-security-policy:")).expect("a policy");
+    assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'nonce-"), "{policy}");
+    assert!(!policy.contains("script-src 'unsafe"), "{policy}");
+    assert!(head.contains("referrer-policy: no-referrer") && head.contains("nosniff"));
+}
+
+#[test]
+fn wrong_questions_are_refused_with_a_reason() {
+    let (port, token) = served(&Arc::new(Made::new(10)));
+    let local = format!("127.0.0.1:{port}");
+    for question in [
+        "table?report=none",
+        "about/table?number=7",
+        "about/table?number=-1",
+        "timeline/tile?generation=1&table=none&first=0&digits=10&tile=0",
+        "timeline/tile?generation=1&table=states&first=0&digits=11&tile=0",
+        "timeline/tile?generation=1&table=states&first=0&digits=62&tile=18446744073709551615",
+        "timeline/tile?generation=1&table=states&first=9&digits=10&tile=0",
+        "timeline/search?generation=1&text=",
+    ] {
+        wait_for_store(port, &token);
+        let (status, answer) = ask(port, &format!("GET /{token}/api/{question}"), &local);
+        assert_eq!(status, 422, "{question}: {}", String::from_utf8_lossy(&answer));
+    }
+}
+
+fn wait_for_store(port: u16, token: &str) {
+    let is_ready = || {
+        let (_, answer) = ask(port, &format!("GET /{token}/api/timeline"), &format!("127.0.0.1:{port}"));
+        String::from_utf8_lossy(&answer).contains("\"generation\":1")
+    };
+    while !is_ready() {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_name_of_a_megabyte_is_cut_in_pictures() {
+    let (port, token) = served(&Arc::new(Made::new(1000)));
+    wait_for_store(port, &token);
+    let local = format!("127.0.0.1:{port}");
+    let tile = 1_000_000_000_000_000_000u64 >> 20;
+    for question in [
+        "timeline".to_owned(),
+        format!("timeline/tile?generation=1&table=states&first=0&digits=12&tile={tile}"),
+        "timeline/at?generation=1&table=states&lane=0&time=0".to_owned(),
+        "timeline/search?generation=1&text=xxx".to_owned(),
+    ] {
+        let (status, answer) = ask(port, &format!("GET /{token}/api/{question}"), &local);
+        assert_eq!(status, 200, "{question}: {}", String::from_utf8_lossy(&answer));
+        assert!(answer.len() < 200_000, "{question}: {} bytes", answer.len());
+    }
+}
+
+#[test]
+fn work_stops_when_the_page_goes() {
+    let made = Arc::new(Made::new(0));
+    let (port, token) = served(&made);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    write!(stream, "GET /{token}/api/table?report=made HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n")
+        .expect("sent");
+    wait_until(&made.began);
+    assert!(!made.stopped.load(Ordering::SeqCst));
+    drop(stream);
+    wait_until(&made.stopped);
+}
+
+fn wait_until(flag: &AtomicBool) {
+    let begin = Instant::now();
+    while !flag.load(Ordering::SeqCst) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never happens");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_page_of_a_small_size_says_what_it_lacks() {
+    // The page itself, which is larger if it is built, is in both.
+    let own = written(1).1.len() as u64;
+    let (all, whole) = written(20 << 20);
+    let half = u64::midpoint(own, whole.len() as u64);
+    let (lacks, part) = written(half);
+    assert!(part.len() as u64 <= half, "{} bytes", part.len());
+    assert!(lacks.iter().any(|line| line.contains("finer than")), "{lacks:?}");
+    assert!(!all.iter().any(|line| line.contains("finer than")), "{all:?}");
+    for page in [&whole, &part] {
+        assert!(!page.contains("alert(1)"), "names are inside of base64 only");
+        assert!(page.contains("timeline/tile?digits="));
+    }
+}
+
+/// Writes a page; returns what was left out, and the page.
+fn written(size: u64) -> (Vec<String>, String) {
+    let mut out = Vec::new();
+    let made = write_file(Arc::new(Made::new(8000)), size, || true, &mut out);
+    let made = made.expect("nothing fails").expect("nothing stops it");
+    assert_eq!(made.bytes, out.len() as u64);
+    (made.left_out, String::from_utf8(out).expect("a page is text"))
+}
