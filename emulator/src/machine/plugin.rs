@@ -275,7 +275,7 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
     if shared.settings.log && state == RECORDING {
         BEGIN_AT.store((shared.api.ticks)() as u64 + SETTLES, Ordering::Relaxed);
     }
-    let log = |on| shared.settings.log.then(|| qemu::set_log(on)).unwrap_or(Ok(()));
+    let log = |on| if shared.settings.log { qemu::set_log(on) } else { Ok(()) };
     let (before, begun) = match state {
         RECORDING => (WAITING, log(true)),
         _ => (RECORDING, Ok(())),
