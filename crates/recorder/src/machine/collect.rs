@@ -277,3 +277,21 @@ fn text_symbols(path: &Path) -> io::Result<Vec<u8>> {
     }
     Ok(kept)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_has_the_time_at_which_the_stack_changes() {
+        // SWITCH_CPU_WIDE, out: next_prev_pid 7, next_prev_tid 8; trailer of thread 5/6, the time, CPU 1.
+        let record = |time: u32| [15, 48 << 16 | 1 << 13, 7, 8, 5, 6, time, 0, 1, 0, 3, 0];
+        let words: Vec<u32> = [10, 20, 30, 40].into_iter().flat_map(record).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut records = ring_records(&bytes).unwrap();
+        // No change is known of the second switch, and none of the last.
+        date_switches(&mut records, &[Nanos(5), Nanos(12), Nanos(33)]);
+        let times: Vec<_> = records.iter().map(|record| record.time).collect();
+        assert_eq!(times, [12, 20, 33, 40].map(|time| Some(Nanos(time))));
+    }
+}
