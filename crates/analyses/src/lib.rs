@@ -8,13 +8,16 @@
 
 pub mod blocks;
 pub mod calls;
+pub mod callstack;
 pub mod count;
 pub mod cpu;
+pub mod critical_path;
 pub mod io;
 pub mod irq;
 pub mod latency;
 pub mod lost;
 pub mod memory;
+pub mod messages;
 pub mod mnemonics;
 pub mod net;
 pub mod periods;
@@ -25,6 +28,7 @@ pub mod sched;
 pub mod signals;
 pub mod states;
 pub mod syscalls;
+pub mod waits;
 pub mod wakers;
 
 mod bins;
@@ -72,4 +76,8 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&memory::MEMORY);
     visitor.visit(&net::NETWORK);
     visitor.visit(&wakers::WAKERS);
+    visitor.visit(&waits::WAITS);
+    visitor.visit(&critical_path::CRITICAL_PATH);
+    visitor.visit(&callstack::CALLSTACK);
+    visitor.visit(&messages::MESSAGES);
 }

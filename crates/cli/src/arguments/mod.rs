@@ -42,6 +42,8 @@ pub enum Command {
     Report(Chosen<Report>),
     /// Findings in plain sentences, worst first, each with the command that shows its evidence
     Explain(Chosen<Explain>),
+    /// What a thread waited for, and what its waker waited for: its critical path, from its end to its begin
+    Path(Chosen<crate::path::Path>),
     /// How long from here to there: percentiles, histogram, the worst ones and what they did
     Latency(Chosen<Latency>),
     /// Tasks of a report, a line of JSON each, for `hodo fold --task`
