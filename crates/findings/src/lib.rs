@@ -37,6 +37,7 @@ pub const RULES: &[Rule] = &[
     rules::tails::RULE,
     rules::contention::RULE,
     rules::migrations::RULE,
+    rules::path::RULE,
     rules::waits::LOCKS,
     rules::waits::DISKS,
     rules::small::RULE,
