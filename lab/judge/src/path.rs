@@ -106,11 +106,19 @@ fn record(program: &Path, cause: &str, folder: &Path) -> Outcome<PathBuf> {
     Ok(trace)
 }
 
-/// The output of a command of `hodo` as JSON.
-fn json(arguments: &[&str], trace: &Path) -> Outcome<Value> {
+/// A view of the subject's path, as JSON; rows by the names of columns.
+fn view(name: &str, trace: &Path) -> Outcome<Value> {
     let mut hodo = Command::new(command::hodo());
-    hodo.args(arguments).args(["--quiet", "--format", "json"]).arg(trace);
-    Ok(serde_json::from_str(&command::capture(&mut hodo)?)?)
+    hodo.args(["path", "--thread", "subject", "--by", name, "--quiet", "--format", "json"]).arg(trace);
+    let mut table: Value = serde_json::from_str(&command::capture(&mut hodo)?)?;
+    let columns = table["columns"].as_array().cloned().unwrap_or_default();
+    let names: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
+    for row in table["rows"].as_array_mut().into_iter().flatten() {
+        let cells = row.as_array().cloned().unwrap_or_default();
+        *row =
+            names.iter().map(|name| (*name).to_owned()).zip(cells).collect::<serde_json::Map<_, _>>().into();
+    }
+    Ok(table)
 }
 
 fn rows(table: &Value) -> &[Value] {
@@ -122,8 +130,8 @@ fn number(value: &Value) -> u64 {
 }
 
 fn judge(scenario: &Scenario, trace: &Path) -> Outcome {
-    let causes = json(&["path", "--thread", "subject", "--by", "cause"], trace)?;
-    let pieces = json(&["path", "--thread", "subject", "--by", "piece"], trace)?;
+    let causes = view("cause", trace)?;
+    let pieces = view("piece", trace)?;
     let text = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
     let is_named = |row: &&Value| {
         text(row, "wait") == scenario.wait

@@ -11,8 +11,9 @@ fn fixture(name: &str) -> String {
 /// The rows of a view, by the names of columns, and the summary.
 fn path(view: &str, arguments: &[&str]) -> (Vec<serde_json::Map<String, Value>>, Value) {
     let table = hodo(&[&["path", "-q", "--format", "json", "--by", view], arguments].concat()).fine().json();
-    let rows = table["rows"].as_array().unwrap().iter();
-    (rows.map(|row| row.as_object().unwrap().clone()).collect(), table["summary"].clone())
+    let names = table["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
+    let row = |row: &Value| names.clone().map(str::to_owned).zip(row.as_array().unwrap().clone()).collect();
+    (table["rows"].as_array().unwrap().iter().map(row).collect(), table["summary"].clone())
 }
 
 /// The causes that the subject waits for, the longest first, but for other programs: wait, cause, thread.
