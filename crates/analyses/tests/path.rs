@@ -47,8 +47,19 @@ macro_rules! event {
     };
 }
 
-/// The table of a view for a thread.
+/// The table of a view for a thread, of the whole trace.
 fn table(analysis: &dyn AnyAnalysis, events: &[Event<'_>], view: &str, tid: u32) -> Table {
+    table_of(analysis, events, view, tid, None)
+}
+
+/// The table of a view for a thread, in a window.
+fn table_of(
+    analysis: &dyn AnyAnalysis,
+    events: &[Event<'_>],
+    view: &str,
+    tid: u32,
+    window: Option<(Nanos, Nanos)>,
+) -> Table {
     let pass = Pass::new(&[analysis]);
     let names = ["futex".to_owned(), "read".to_owned()];
     let mut states = pass.begin(&Start { names: &names, is_first: true });
@@ -65,7 +76,7 @@ fn table(analysis: &dyn AnyAnalysis, events: &[Event<'_>], view: &str, tid: u32)
         pass.fold(&mut states, &mut [records], &[(0, 0..1)], &mut Scratch::default());
     }
     let span = (Nanos(events[0].0), Nanos(events[events.len() - 1].0));
-    let selection = Selection { view: view.to_owned(), tids: vec![tid], ..Selection::default() };
+    let selection = Selection { view: view.to_owned(), tids: vec![tid], window, ..Selection::default() };
     pass.finish(states, &names, span, &selection, &NoSources, 1).remove(0)
 }
 
@@ -224,4 +235,15 @@ fn a_new_thread_continues_its_parent() {
         "22 8 1 running",
     ];
     assert_eq!(path(&events, 1), expected);
+}
+
+#[test]
+fn a_window_may_end_within_a_wait() {
+    let whole = table(&CriticalPath, CHAIN, "piece", 3).rows();
+    let part = table_of(&CriticalPath, CHAIN, "piece", 3, Some((Nanos(25), Nanos(45)))).rows();
+    // 1 ran for 5 ns of it, and was preempted by 9 for 15.
+    let cells = |row: &[Value]| (row[0].clone(), row[1].clone());
+    let expected = [(25u64.into(), 5u64.into()), (30u64.into(), 15u64.into())];
+    assert_eq!(part.iter().map(|row| cells(row)).collect::<Vec<(Value, Value)>>(), expected);
+    assert_eq!((&part[0][2..], &part[1][2..]), (&whole[1][2..], &whole[2][2..]));
 }

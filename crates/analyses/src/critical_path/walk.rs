@@ -19,7 +19,7 @@
 use hodo_clock::Nanos;
 
 use super::{
-    history::{Author, By, Errand, History, Key, Source, To, Via, Why, Work},
+    history::{Author, By, Errand, History, Key, Source, Stretch, To, Via, Why, Work},
     machine::Histories,
 };
 
@@ -80,8 +80,12 @@ const DEEPEST: usize = 1 << 12;
 
 /// The pieces of a thread's path, in order of time.
 pub(crate) fn walk(histories: &Histories, subject: Key, from: Nanos, to: Nanos) -> Vec<Piece> {
-    let level = Level { thread: subject, floor: from, since: to, via: Via::Unknown };
-    let mut walk = Walk { histories, levels: vec![level], now: to, pieces: Vec::new() };
+    // A wait that lasts longer leads to who ends it, later.
+    let waits = |stretch: &Stretch| matches!(stretch.to, To::Blocked(_) | To::Left(_));
+    let last = histories.history(subject).and_then(|history| history.before(to)).filter(waits);
+    let end = last.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
+    let level = Level { thread: subject, floor: from, since: end, via: Via::Unknown };
+    let mut walk = Walk { histories, levels: vec![level], now: end, pieces: Vec::new() };
     while let Some(&level) = walk.levels.last() {
         if walk.now <= level.floor {
             walk.levels.pop();
@@ -89,6 +93,8 @@ pub(crate) fn walk(histories: &Histories, subject: Key, from: Nanos, to: Nanos) 
         }
         walk.step(level);
     }
+    walk.pieces.retain(|piece| piece.begin < to);
+    walk.pieces.iter_mut().for_each(|piece| piece.end = piece.end.min(to));
     walk.pieces.reverse();
     walk.pieces
 }
