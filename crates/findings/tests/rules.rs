@@ -189,7 +189,7 @@ fn every_rule_says_what_it_reads() {
 }
 
 #[test]
-fn causes_of_a_critical_path_need_a_tenth_of_it() {
+fn causes_of_a_critical_path_need_a_twentieth_of_it() {
     let path = |cause: &str, wait: &str, total: u64| {
         let row: [Value; 9] = [
             wait.into(),
@@ -208,13 +208,13 @@ fn causes_of_a_critical_path_need_a_tenth_of_it() {
         table
     };
     let need = ("critical-path", "cause");
-    assert_eq!(rules(&[(need, &path("cpu", "lock", 100))]), [] as [&str; 0]);
+    assert_eq!(rules(&[(need, &path("cpu", "lock", 50))]), [] as [&str; 0]);
     assert_eq!(rules(&[(need, &path("running", "", 900))]), [] as [&str; 0], "its own work is no wait");
-    let inverted = path("cpu", "lock", 101);
+    let inverted = path("cpu", "lock", 51);
     let [finding] = &found(&[(need, &inverted)])[..] else { panic!("one finding") };
     assert_eq!((finding.rule, finding.command.as_str()), ("critical-path", "path"));
     for part in
-        ["db (9)", "101 ns of 1.00 µs", "futex (lock)", "low (7) could run, but middle (8) had the CPU"]
+        ["db (9)", "51 ns of 1.00 µs", "futex (lock)", "low (7) could run, but middle (8) had the CPU"]
     {
         assert!(finding.sentence.contains(part), "{}", finding.sentence);
     }

@@ -9,13 +9,13 @@ use crate::{
 };
 
 /// The share of the path that a cause may have.
-const THRESHOLD: f64 = 0.1;
+const THRESHOLD: f64 = 0.05;
 /// As many causes are named; the command shows the others.
 const MOST: usize = 4;
 
 pub(crate) const RULE: Rule = Rule {
     name: "critical-path",
-    help: "causes with more than 10 % of the critical path of the thread that was recorded, or ran longest",
+    help: "causes with more than 5 % of the critical path of the thread that was recorded, or ran longest",
     needs: &[("critical-path", "cause")],
     find,
 };
