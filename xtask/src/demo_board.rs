@@ -51,6 +51,24 @@ pub(crate) fn run() -> Outcome {
         slaves.join(" and "),
         folder.join("sobel.pgm").display()
     );
+    who_waited(&folder, &slaves)
+}
+
+/// Puts all clocks on one timeline, and shows what pictures waited for while the urgent task ran. `hodo path` and `hodo
+/// explain` must name that task and its slaves.
+fn who_waited(folder: &Path, slaves: &[&str]) -> Outcome {
+    let experiment = folder.join("board.toml");
+    let mut sync = Command::new(hodo());
+    sync.args(["sync", "-q", "-o"]).arg(&experiment).arg(folder.join("master"));
+    command::quietly(sync.args((0..8).map(|slave| folder.join(format!("slave-{slave}")))))?;
+    for arguments in [&["path", "-q", "--from", "+5.5"][..], &["explain", "-q", "--top", "6"]] {
+        let text = command::capture(Command::new(hodo()).args(arguments).arg(&experiment))?;
+        println!("\n━━ hodo {} {}\n\n{text}", arguments.join(" "), experiment.display());
+        let is_named = |slave: &&&str| !text.contains(&format!("urgent of {slave}"));
+        if let Some(slave) = slaves.iter().find(is_named) {
+            return Err(format!("hodo {} does not name the urgent task of {slave}", arguments[0]).into());
+        }
+    }
     Ok(())
 }
 

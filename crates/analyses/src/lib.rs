@@ -8,14 +8,17 @@
 
 pub mod blocks;
 pub mod calls;
+pub mod callstack;
 pub mod count;
 pub mod cpu;
+pub mod critical_path;
 pub mod io;
 pub mod irq;
 pub mod latency;
 pub mod locks;
 pub mod lost;
 pub mod memory;
+pub mod messages;
 pub mod mnemonics;
 pub mod net;
 pub mod periods;
@@ -28,6 +31,7 @@ pub mod signals;
 pub mod states;
 pub mod syscalls;
 pub mod threads;
+pub mod waits;
 pub mod wakers;
 
 mod bins;
@@ -79,4 +83,8 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&net::NETWORK);
     visitor.visit(&wakers::WakersReport);
     visitor.visit(&locks::LOCKS);
+    visitor.visit(&waits::WAITS);
+    visitor.visit(&critical_path::CRITICAL_PATH);
+    visitor.visit(&callstack::CALLSTACK);
+    visitor.visit(&messages::MESSAGES);
 }

@@ -79,6 +79,11 @@ pub(crate) fn could_go_on(state: i64) -> bool {
     state == 0 || state & PREEMPTED != 0
 }
 
+/// Whether the previous thread of a switch has ended.
+pub(crate) fn has_ended(state: i64) -> bool {
+    wait(state).is_none()
+}
+
 /// Returns the kind of a wait by `prev_state`; `None` if the thread has ended.
 fn wait(state: i64) -> Option<Wait> {
     match state & 0xff {

@@ -18,6 +18,7 @@ mod latency;
 mod live;
 mod output;
 mod parts;
+mod path;
 mod picture;
 mod progress;
 mod quantities;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
         Command::Explain(command) => explain::run(command),
+        Command::Path(command) => path::run(command),
         Command::Latency(command) => latency::run(command),
         Command::Plan(command) => parts::plan(command),
         Command::Fold(command) => parts::fold(command),

@@ -183,6 +183,7 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
         comms: command.comm.clone(),
         cpus: command.cpu_list.concat(),
         root: command.root.root(),
+        window: None,
     };
     let names = whole.reports();
     output::check(names.len(), &command.output)?;

@@ -66,6 +66,7 @@ impl Selection {
             comms: self.comms.clone(),
             cpus: self.cpus.clone(),
             root: None,
+            window: None,
         }
     }
 

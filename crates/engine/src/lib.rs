@@ -44,8 +44,8 @@ pub mod script;
 pub use annotate::{Annotation, Instruction, Line, annotate};
 pub use divergence::{Divergence, Execution, Place, divergence};
 pub use experiment::{
-    Chunking, EventWindow, Experiment, MatchRule, Matched, Needs, Outcome, Part, PartError, Portion, Refusal,
-    Relation, Request, SyncOutcome, SyncRequest, Synchronised, SynchronisedError, SynchronisedTrace,
+    Bound, Chunking, EventWindow, Experiment, MatchRule, Matched, Needs, Outcome, Part, PartError, Portion,
+    Refusal, Relation, Request, SyncOutcome, SyncRequest, Synchronised, SynchronisedError, SynchronisedTrace,
     TimeSpan, TimelineRequest, Times, TraceClock, TraceOffset, Traces, nanos,
 };
 pub use files::Files;

@@ -40,6 +40,7 @@ pub const RULES: &[Rule] = &[
     rules::unequal::RULE,
     rules::contention::RULE,
     rules::migrations::RULE,
+    rules::path::RULE,
     rules::waits::LOCKS,
     rules::waits::DISKS,
     rules::small::RULE,

@@ -282,3 +282,35 @@ fn every_rule_says_what_it_reads() {
         assert!(rule.needs.iter().all(|need| needs().contains(need)), "{}", rule.name);
     }
 }
+
+#[test]
+fn causes_of_a_critical_path_need_a_twentieth_of_it() {
+    let path = |cause: &str, wait: &str, total: u64| {
+        let row: [Value; 9] = [
+            wait.into(),
+            "futex".into(),
+            cause.into(),
+            "low".into(),
+            7u64.into(),
+            "".into(),
+            "middle (8)".into(),
+            3u64.into(),
+            total.into(),
+        ];
+        let columns = ["wait", "call", "cause", "comm", "tid", "host", "detail", "count", "total_ns"];
+        let mut table = made("critical-path", &[("total_ns", 1_000)], &columns, &[&row]);
+        table.summary.push(("thread", "db (9)".into()));
+        table
+    };
+    let need = ("critical-path", "cause");
+    assert_eq!(rules(&[(need, &path("cpu", "lock", 50))]), [] as [&str; 0]);
+    assert_eq!(rules(&[(need, &path("running", "", 900))]), [] as [&str; 0], "its own work is no wait");
+    let inverted = path("cpu", "lock", 51);
+    let [finding] = &found(&[(need, &inverted)])[..] else { panic!("one finding") };
+    assert_eq!((finding.rule, finding.command.as_str()), ("critical-path", "path"));
+    for part in
+        ["db (9)", "51 ns of 1.00 µs", "futex (lock)", "low (7) could run, but middle (8) had the CPU"]
+    {
+        assert!(finding.sentence.contains(part), "{}", finding.sentence);
+    }
+}

@@ -123,6 +123,8 @@ pub struct Selection {
     pub cpus: Vec<u32>,
     /// If given, only executions of these functions.
     pub root: Option<Root>,
+    /// Only from this time to this time, in a table of the whole trace.
+    pub window: Option<(Nanos, Nanos)>,
 }
 
 impl Selection {

@@ -30,11 +30,13 @@ mod machine;
 mod machine_log;
 mod maps;
 mod missing;
+mod path;
 mod perf;
 mod programs;
 mod record;
 mod streams;
 mod sync;
+mod tcp;
 mod times;
 mod totals;
 mod verdict;
@@ -72,6 +74,9 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge ctf [FOLDER | ARCHIVE]…
        cargo judge events [--count N | FILE…]
        cargo judge analyses [FOLDER | ARCHIVE]
+       cargo judge path [SCENARIO]…
+       cargo judge tcp
+       cargo judge tracepoints
        cargo judge sync [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]";
 
 /// The parsed command line.
@@ -97,6 +102,9 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, rest)) if first == "missing" => return missing::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
+        Some((first, names)) if first == "path" => return path::run(names),
+        Some((first, [])) if first == "tracepoints" => return tracepoints(),
+        Some((first, rest)) if first == "tcp" => return tcp::run(rest),
         Some((first, rest)) if first == "sync" => return sync::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
         Some((first, trace)) if first == "analyses" => return analyses::run(trace),
@@ -117,6 +125,13 @@ pub fn run(arguments: &[String]) -> Outcome {
     let mut total = Total::default();
     judge_all(recordings, &judges, |verdict| total.show(verdict));
     total.end(begin.elapsed())
+}
+
+/// Prints what tracepoints of barectf cost on an emulated board.
+fn tracepoints() -> Outcome {
+    println!("| bench | instructions without | with barectf | tracepoints | instructions a tracepoint |");
+    println!("|---|---|---|---|---|\n{}", workbench::board::bench()?.trim_end());
+    Ok(())
 }
 
 /// The instructions that the emulated processor counted in a recording.

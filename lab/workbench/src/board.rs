@@ -43,6 +43,7 @@ const SLAVE: &[&str] = &[
     "board/freestanding/string.c",
 ];
 const RISCV64: &[&str] = &["board/riscv64/start.S", "board/riscv64/board.c"];
+const RISCV64_FLAGS: &[&str] = &["-march=rv64imac_zicsr", "-mabi=lp64", "-mcmodel=medany"];
 const CORTEX_M3: &[&str] = &["board/cortex-m3/board.c"];
 
 const MASTER: &[&str] = &[
@@ -90,9 +91,27 @@ pub fn ensure() -> Outcome {
     Ok(())
 }
 
+/// Compiles and runs `embedded/bench`: what tracepoints cost, in the guest's own instructions, one line for each bench.
+///
+/// # Errors
+/// What is missing, or failed.
+pub fn bench() -> Outcome<String> {
+    ensure()?;
+    let (folder, program) = (folder()?, command::target().join("board-bench.elf"));
+    let mut gcc = compiler("riscv64-unknown-elf-gcc", "slave", &folder);
+    gcc.args(RISCV64_FLAGS).args(BARE).arg("-I").arg(source("board/freestanding"));
+    gcc.arg("-T").arg(source("board/riscv64/link.ld"));
+    gcc.args(["bench/start.S", "bench/bench.c", "board/freestanding/string.c"].map(source)).arg("-lgcc");
+    quietly(gcc.arg("-o").arg(&program))?;
+    let mut qemu = Command::new("timeout");
+    qemu.args(["60", "qemu-system-riscv64", "-M", "virt", "-m", "32M", "-bios", "none", "-display", "none"]);
+    // An instruction a nanosecond: the guest's counter then counts instructions.
+    qemu.args(["-icount", "shift=0", "-semihosting-config", "enable=on,target=native", "-kernel"]);
+    command::capture(qemu.arg(&program))
+}
+
 fn build(folder: &Path) -> Outcome {
-    let riscv64 = ["-march=rv64imac_zicsr", "-mabi=lp64", "-mcmodel=medany"];
-    slave("riscv64", "riscv64-unknown-elf-gcc", &riscv64, RISCV64, folder)?;
+    slave("riscv64", "riscv64-unknown-elf-gcc", RISCV64_FLAGS, RISCV64, folder)?;
     slave("cortex-m3", "arm-none-eabi-gcc", &["-mcpu=cortex-m3", "-mthumb"], CORTEX_M3, folder)?;
     let mut gcc = compiler("gcc", "master", folder);
     gcc.args(["-D_GNU_SOURCE", "-O2"]).args(MASTER.iter().map(|path| source(path)));

@@ -4,6 +4,7 @@
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
+    critical_path::CriticalPath,
     io::{Files, Users},
     states::{Intervals, States},
 };
@@ -176,6 +177,22 @@ fn cpu_and_states_agree() {
             agree(&mut events, selection).map_err(TestCaseError::fail)?;
         }
         Ok(())
+    });
+    run.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Whatever events are missing, the pieces of a critical path follow each other from its begin to its end.
+#[test]
+fn pieces_of_a_critical_path_are_all_of_it() {
+    let mut runner = TestRunner::new(config(2000));
+    let run = runner.run(&(plan(), 1u32..THREADS as u32), |(plan, tid)| {
+        let mut events = events(&plan);
+        let names = NAMES.map(str::to_owned).to_vec();
+        let pass = Pass::new(&[&CriticalPath]);
+        let whole = tables::fold(&pass, &mut events, &names, true);
+        let selection = Selection { view: "piece".to_owned(), tids: vec![tid], ..Selection::default() };
+        let table = tables::table(&pass, &whole, &events, &names, &selection).remove(0);
+        tables::are_seamless(&table).map_err(TestCaseError::fail)
     });
     run.unwrap_or_else(|error| panic!("{error}"));
 }

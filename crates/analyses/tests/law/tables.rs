@@ -182,3 +182,24 @@ pub(crate) fn same_io(by_thread: &Table, by_file: &Table) -> Result<(), String> 
     let (threads, files) = (sums(by_thread), sums(by_file));
     if threads == files { Ok(()) } else { Err(format!("by thread {threads:?}, by file {files:?}")) }
 }
+
+/// Checks that the pieces of a path follow each other, and add up to its span.
+///
+/// # Errors
+/// The piece at which they do not.
+pub(crate) fn are_seamless(path: &Table) -> Result<(), String> {
+    let mut now = figure(path, "path_begin_ns");
+    let end = now + figure(path, "span_ns");
+    for row in path.rows() {
+        let (begin, length) = (integer(&row[0]), integer(&row[1]));
+        if begin != now || length == 0 {
+            return Err(format!("{row:?} does not begin at {now}, or is empty"));
+        }
+        now += length;
+    }
+    if now == end && figure(path, "total_ns") == figure(path, "span_ns") {
+        Ok(())
+    } else {
+        Err(format!("pieces end at {now}, the path at {end}"))
+    }
+}

@@ -42,6 +42,8 @@ pub enum Command {
     Report(Chosen<Report>),
     /// Findings in plain sentences, worst first, each with the command that shows its evidence
     Explain(Chosen<Explain>),
+    /// What a thread waited for, and what its waker waited for: its critical path, from its end to its begin
+    Path(Chosen<crate::path::Path>),
     /// Latencies of functions, or between two markers: percentiles, histogram, call trees of the slowest executions
     Latency(Chosen<Latency>),
     /// Divide a report into tasks for `hodo fold --task`, one line of JSON each

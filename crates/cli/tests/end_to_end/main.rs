@@ -17,6 +17,7 @@ mod live;
 mod marks;
 mod output;
 mod parts;
+mod path;
 mod paths;
 mod periods;
 mod poor_traces;

@@ -19,7 +19,7 @@ use hodo_formats::events::{
 use hodo_model::{
     AnyAnalysis, Cause, Loss, NoSources, Selection, Start, Table, Value,
     event::{Compound, FieldSink, Meaning, Name},
-    kernel::{ALL, CONTEXT, Kind, Records, VOCABULARY, Words},
+    kernel::{ALL, CONTEXT, Kind, LABEL, Records, VOCABULARY, Words},
     pass::{self, Pass, States},
     vocabulary::{self, system_calls::Machine},
 };
@@ -270,6 +270,8 @@ enum Place {
     /// Absent: not requested, or the event has no such field.
     Absent,
     Field(FieldPath),
+    /// The name of an enumeration's value.
+    Label(FieldPath),
     /// All fields, as text.
     All,
 }
@@ -402,6 +404,10 @@ impl StreamBinding {
             let place = |place: usize| match words.fields[place] {
                 _ if !fields.contains(&place) => Place::Absent,
                 ALL => Place::All,
+                word if word.starts_with(LABEL) => {
+                    let path = field(trace, stream, class, &word[LABEL.len()..]);
+                    path.map_or(Place::Absent, Place::Label)
+                }
                 word => field(trace, stream, class, word).map_or(Place::Absent, Place::Field),
             };
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
@@ -483,6 +489,9 @@ impl ClassBinding {
                 Place::Field(path) => {
                     readable &= event.tell_field(path, &mut Filler { records, depth: 0 }).is_ok();
                 }
+                Place::Label(path) => {
+                    readable &= event.tell_field(path, &mut Labeller(&mut *records)).is_ok();
+                }
                 Place::All => match text::arguments(event) {
                     Ok(all) => records.text(&all),
                     Err(_) => readable = false,
@@ -508,6 +517,27 @@ impl FieldSink for Number {
     #[inline]
     fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
         self.0 = Some(value);
+    }
+
+    fn real(&mut self, _: Name<'_>, _: f64) {}
+    fn boolean(&mut self, _: Name<'_>, _: bool) {}
+    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn absent(&mut self, _: Name<'_>) {}
+    fn begin(&mut self, _: Name<'_>, _: Compound) {}
+    fn end(&mut self, _: Compound) {}
+}
+
+/// Appends the name of an enumeration's value to a record, if it has one.
+struct Labeller<'r>(&'r mut Records);
+
+impl FieldSink for Labeller<'_> {
+    fn unsigned(&mut self, _: Name<'_>, value: u64, meaning: &Meaning) {
+        meaning.labels_of(value.into()).take(1).for_each(|label| self.0.text(label.as_bytes()));
+    }
+
+    fn signed(&mut self, _: Name<'_>, value: i64, meaning: &Meaning) {
+        meaning.labels_of(value.into()).take(1).for_each(|label| self.0.text(label.as_bytes()));
     }
 
     fn real(&mut self, _: Name<'_>, _: f64) {}

@@ -3,7 +3,7 @@
 //! Each stream is read ahead into its own records, and these are merged in runs, because consecutive events are usually
 //! of the same stream. A stream is read further once all its merged records are folded.
 
-use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
+use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 
 use hodo_clock::{Cycles, Nanos, OriginNanos, TimelineClock};
 use hodo_formats::events::{Cursor, Item, Lost, Parts, Trace};
@@ -48,6 +48,10 @@ impl<'t, 'a> Sources<'t, 'a> {
         };
         let sources: Vec<_> = slice.parts.iter().map(new).collect();
         records.resize_with(sources.len(), Records::default);
+        for (part, records) in slice.parts.iter().zip(&mut records) {
+            let name = Arc::from(traces.traces[part.trace].name.as_str());
+            records.set_trace(part.trace as u32, &name);
+        }
         let dry = (0..sources.len()).collect();
         Sources { sources, records, heap: BinaryHeap::new(), dry, runs: Vec::new() }
     }

@@ -25,4 +25,4 @@ pub use clocks::{
 pub use open::{Experiment, Needs, Traces};
 pub use part::{Part, PartError, Portion};
 pub use request::{Chunking, Outcome, Refusal, Request, Times};
-pub use time::{EventWindow, TimeSpan, nanos};
+pub use time::{Bound, EventWindow, TimeSpan, nanos};

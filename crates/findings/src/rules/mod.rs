@@ -5,6 +5,7 @@ pub(crate) mod exceptions;
 pub(crate) mod interrupts;
 pub(crate) mod lost;
 pub(crate) mod migrations;
+pub(crate) mod path;
 pub(crate) mod small;
 pub(crate) mod tails;
 pub(crate) mod unequal;

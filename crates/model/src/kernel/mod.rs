@@ -25,6 +25,8 @@ pub enum Kind {
     SchedSwitch,
     /// A thread became runnable.
     SchedWakeup,
+    /// A thread is about to become runnable; unlike [`Kind::SchedWakeup`], always on the CPU of the waker.
+    SchedWaking,
     /// A thread moves to another CPU's run queue.
     SchedMigrate,
     /// A thread is created.
@@ -54,6 +56,12 @@ pub enum Kind {
     SoftirqEntry,
     /// A soft interrupt handler ends.
     SoftirqExit,
+    /// A timer's function begins, in an interrupt.
+    TimerEntry,
+    /// A timer's function ends.
+    TimerExit,
+    /// The running thread causes a page fault in user code.
+    PageFault,
     /// A block request is issued to the device.
     BlockIssue,
     /// The device has completed a block request.
@@ -70,6 +78,18 @@ pub enum Kind {
     NetQueue,
     /// A network packet arrives from a device.
     NetReceive,
+    /// A function of a program begins.
+    FunctionEntry,
+    /// A function of a program ends.
+    FunctionExit,
+    /// A message is sent.
+    MessageSend,
+    /// A message is received.
+    MessageReceive,
+    /// A board's kernel switches to another task.
+    TaskSwitch,
+    /// A board's kernel makes a task runnable.
+    TaskWake,
     /// A CPU disables interrupts.
     IrqDisable,
     /// A CPU enables interrupts.
@@ -96,12 +116,15 @@ pub struct Words {
     /// Event names; one that ends in `*` is a prefix.
     pub names: &'static [&'static str],
     /// Field names, by position in the record. `fd|fildes` is the first that exists, `args.0` an array element,
-    /// `(context) pid` a context field, and [`ALL`] the text of all fields.
+    /// `(context) pid` a context field, `(label) next` the name of an enumeration's value, and [`ALL`] the text of
+    /// all fields.
     pub fields: &'static [&'static str],
 }
 
 /// The prefix of the name of a context field.
 pub const CONTEXT: &str = "(context) ";
+/// The prefix of an enumeration whose value is read as its name.
+pub const LABEL: &str = "(label) ";
 /// The name for all fields of an event, as text.
 pub const ALL: &str = "*";
 
@@ -120,6 +143,8 @@ pub mod field {
     pub mod wakeup {
         pub const TID: usize = 0;
         pub const TARGET_CPU: usize = 1;
+        /// ftrace's `TRACE_FLAG_*` of the context.
+        pub const FLAGS: usize = 2;
     }
     pub mod migrate {
         pub const TID: usize = 0;
@@ -189,6 +214,25 @@ pub mod field {
     pub mod net {
         pub const NAME: usize = 0;
         pub const LEN: usize = 1;
+        /// The address of the packet's buffer.
+        pub const BUFFER: usize = 2;
+    }
+    pub mod function {
+        pub const FUNCTION: usize = 0;
+        pub const NAME: usize = 1;
+    }
+    pub mod message {
+        pub const ID: usize = 0;
+    }
+    pub mod task_switch {
+        pub const PREV: usize = 0;
+        pub const NEXT: usize = 1;
+        pub const PREV_NAME: usize = 2;
+        pub const NEXT_NAME: usize = 3;
+    }
+    pub mod task_wake {
+        pub const TASK: usize = 0;
+        pub const NAME: usize = 1;
     }
     pub mod process {
         pub const TID: usize = 0;
@@ -223,7 +267,9 @@ pub mod field {
 
 const BLOCK: &[&str] = &["dev", "sector", "nr_sector", "rwbs", "error"];
 const CACHE: &[&str] = &["s_dev", "i_ino", "order"];
-const NET: &[&str] = &["name", "len"];
+const NET: &[&str] = &["name", "len", "skbaddr"];
+const WAKEUP: &[&str] = &["tid", "target_cpu", "(context) common_flags"];
+const FUNCTION: &[&str] = &["function|addr", "(label) function"];
 
 /// System call arguments that concern files and locks, by their names in the kernel.
 const ENTRY: &[&str] = &[
@@ -258,11 +304,8 @@ pub const VOCABULARY: &[Words] = &[
             "(context) pid",
         ],
     },
-    Words {
-        kind: Kind::SchedWakeup,
-        names: &["sched_wakeup", "sched_wakeup_new"],
-        fields: &["tid", "target_cpu"],
-    },
+    Words { kind: Kind::SchedWakeup, names: &["sched_wakeup", "sched_wakeup_new"], fields: WAKEUP },
+    Words { kind: Kind::SchedWaking, names: &["sched_waking"], fields: WAKEUP },
     Words {
         kind: Kind::SchedMigrate,
         names: &["sched_migrate_task"],
@@ -294,6 +337,13 @@ pub const VOCABULARY: &[Words] = &[
     Words { kind: Kind::SoftirqRaise, names: &["irq_softirq_raise"], fields: &["vec"] },
     Words { kind: Kind::SoftirqEntry, names: &["irq_softirq_entry"], fields: &["vec"] },
     Words { kind: Kind::SoftirqExit, names: &["irq_softirq_exit"], fields: &["vec"] },
+    Words {
+        kind: Kind::TimerEntry,
+        names: &["timer_hrtimer_expire_entry", "timer_expire_entry"],
+        fields: &[],
+    },
+    Words { kind: Kind::TimerExit, names: &["timer_hrtimer_expire_exit", "timer_expire_exit"], fields: &[] },
+    Words { kind: Kind::PageFault, names: &["x86_exceptions_page_fault_user"], fields: &[] },
     Words { kind: Kind::BlockIssue, names: &["block_rq_issue"], fields: BLOCK },
     Words { kind: Kind::BlockComplete, names: &["block_rq_complete"], fields: BLOCK },
     Words { kind: Kind::CacheAdd, names: &["mm_filemap_add_to_page_cache"], fields: CACHE },
@@ -302,6 +352,16 @@ pub const VOCABULARY: &[Words] = &[
     Words { kind: Kind::PageFree, names: &["kmem_mm_page_free"], fields: &["order"] },
     Words { kind: Kind::NetQueue, names: &["net_dev_queue"], fields: NET },
     Words { kind: Kind::NetReceive, names: &["net_if_receive_skb"], fields: NET },
+    Words { kind: Kind::FunctionEntry, names: &["func_entry"], fields: FUNCTION },
+    Words { kind: Kind::FunctionExit, names: &["func_exit"], fields: FUNCTION },
+    Words { kind: Kind::MessageSend, names: &["msg_send"], fields: &["id"] },
+    Words { kind: Kind::MessageReceive, names: &["msg_recv"], fields: &["id"] },
+    Words {
+        kind: Kind::TaskSwitch,
+        names: &["task_switch"],
+        fields: &["prev", "next", "(label) prev", "(label) next"],
+    },
+    Words { kind: Kind::TaskWake, names: &["task_wake"], fields: &["task", "(label) task"] },
     Words { kind: Kind::IrqDisable, names: &["preemptirq_irq_disable"], fields: &[] },
     Words { kind: Kind::IrqEnable, names: &["preemptirq_irq_enable"], fields: &[] },
     Words {

@@ -1,5 +1,7 @@
 //! A short-lived buffer of compact events that do not copy their names.
 
+use std::sync::Arc;
+
 use hodo_clock::Nanos;
 
 use super::{Kind, Thread, field::switch};
@@ -39,9 +41,16 @@ pub struct Records {
     records: Vec<Record>,
     fields: Vec<Field>,
     text: Vec<u8>,
+    /// Index and name of the trace.
+    trace: (u32, Arc<str>),
 }
 
 impl Records {
+    /// Sets the trace of all events: its index in the input, and its name.
+    pub fn set_trace(&mut self, index: u32, name: &Arc<str>) {
+        self.trace = (index, Arc::clone(name));
+    }
+
     /// Whether the batch is full.
     #[inline]
     pub fn is_full(&self) -> bool {
@@ -133,7 +142,8 @@ impl Records {
         let Record { time, thread, cpu, name, fields, kind, is_told } = self.records[place];
         let end = self.records.get(place + 1).map_or(self.fields.len(), |next| next.fields as usize);
         let fields = &self.fields[fields as usize..end];
-        KernelEvent { time, cpu, name, kind, thread, is_told, fields, text: &self.text }
+        let (trace, trace_name) = (self.trace.0, &*self.trace.1);
+        KernelEvent { trace, trace_name, time, cpu, name, kind, thread, is_told, fields, text: &self.text }
     }
 
     /// Sets the thread that runs on the CPU of an event; for a switch, the one before it.
@@ -163,6 +173,10 @@ impl<'r> Chosen<'r> {
 /// An event.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelEvent<'a> {
+    /// The index of its trace in the input: CPUs and threads of different traces are different.
+    pub trace: u32,
+    /// The name of its trace.
+    pub trace_name: &'a str,
     /// The timestamp.
     pub time: Nanos,
     /// The CPU.

@@ -1,0 +1,231 @@
+//! The contribution of a chunk to the histories.
+
+use std::collections::BTreeMap;
+
+use hodo_model::{
+    Interest,
+    kernel::{KernelEvent, Kind, field},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    board::Event,
+    history::{Key, Source},
+    machine::{Histories, Inside, Step},
+};
+use crate::deferred_ops::DeferredOps;
+
+const INTEREST: &[(Kind, &[usize])] = {
+    use field::{
+        block, fork, function, irq, message, migrate, net, softirq, switch, task_switch, task_wake, wakeup,
+    };
+    &[
+        (Kind::SchedSwitch, &[switch::PREV_TID, switch::PREV_STATE, switch::NEXT_TID]),
+        (Kind::SchedWaking, &[wakeup::TID, wakeup::TARGET_CPU, wakeup::FLAGS]),
+        (Kind::SchedWakeup, &[wakeup::TID, wakeup::TARGET_CPU, wakeup::FLAGS]),
+        (Kind::SchedMigrate, &[migrate::TID, migrate::DEST_CPU]),
+        (Kind::SchedFork, &[fork::CHILD_TID, fork::PARENT_TID]),
+        (Kind::SyscallEntry, &[]),
+        (Kind::SyscallExit, &[]),
+        (Kind::Syscall, &[]),
+        (Kind::PageFault, &[]),
+        (Kind::IrqEntry, &[irq::IRQ, irq::NAME]),
+        (Kind::IrqExit, &[]),
+        (Kind::SoftirqEntry, &[softirq::VEC]),
+        (Kind::SoftirqExit, &[]),
+        (Kind::TimerEntry, &[]),
+        (Kind::TimerExit, &[]),
+        (Kind::BlockIssue, &[block::DEV, block::SECTOR]),
+        (Kind::BlockComplete, &[block::DEV, block::SECTOR]),
+        (Kind::NetQueue, &[net::BUFFER]),
+        (Kind::NetReceive, &[net::BUFFER]),
+        (
+            Kind::TaskSwitch,
+            &[task_switch::PREV, task_switch::NEXT, task_switch::PREV_NAME, task_switch::NEXT_NAME],
+        ),
+        (Kind::TaskWake, &[task_wake::TASK, task_wake::NAME]),
+        (Kind::FunctionEntry, &[function::FUNCTION]),
+        (Kind::FunctionExit, &[function::FUNCTION]),
+        (Kind::MessageSend, &[message::ID]),
+        (Kind::MessageReceive, &[message::ID]),
+    ]
+};
+
+/// The events of which histories are made.
+pub(crate) fn interest() -> Interest<'static> {
+    Interest::events(INTEREST)
+}
+
+/// The names of what the histories number.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Labels {
+    /// By trace.
+    pub(crate) traces: BTreeMap<u32, String>,
+    /// Tasks of boards.
+    pub(crate) tasks: BTreeMap<Key, String>,
+    /// Interrupts, by trace and number.
+    pub(crate) interrupts: BTreeMap<Key, String>,
+}
+
+impl Labels {
+    fn add(&mut self, later: Labels) {
+        later.traces.into_iter().for_each(|(trace, name)| _ = self.traces.entry(trace).or_insert(name));
+        later.tasks.into_iter().for_each(|(task, name)| _ = self.tasks.entry(task).or_insert(name));
+        for (irq, name) in later.interrupts {
+            self.interrupts.entry(irq).or_insert(name);
+        }
+    }
+}
+
+/// The contribution of a chunk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Delta {
+    steps: DeferredOps<Histories, Step>,
+    /// What is known of the threads on CPUs.
+    inside: BTreeMap<Key, Inside>,
+    labels: Labels,
+}
+
+/// The names that a table needs, and what everything did.
+pub(crate) struct Whole {
+    pub(crate) histories: Histories,
+    pub(crate) labels: Labels,
+}
+
+impl Delta {
+    pub(crate) fn new(is_first: bool) -> Delta {
+        Delta { steps: DeferredOps::new(is_first), inside: BTreeMap::new(), labels: Labels::default() }
+    }
+
+    pub(crate) fn finish(self) -> Whole {
+        Whole { histories: self.steps.finish(), labels: self.labels }
+    }
+
+    /// Adds the later of two neighbours.
+    pub(crate) fn add(&mut self, later: Delta) {
+        for (cpu, inside) in std::mem::take(&mut self.inside) {
+            self.steps.see(Step::Now { cpu, inside });
+        }
+        self.steps.add(later.steps);
+        self.inside = later.inside;
+        self.labels.add(later.labels);
+    }
+
+    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
+        let cpu = Key { trace: event.trace, id: event.cpu };
+        if !self.labels.traces.contains_key(&event.trace) {
+            self.labels.traces.insert(event.trace, event.trace_name.to_owned());
+        }
+        match event.kind {
+            Kind::SyscallEntry => self.set(cpu, Some(event.name)),
+            Kind::SyscallExit | Kind::Syscall => self.set(cpu, None),
+            Kind::PageFault => self.inside.entry(cpu).or_default().fault = Some(true),
+            Kind::SchedSwitch
+            | Kind::SchedWaking
+            | Kind::SchedWakeup
+            | Kind::SchedMigrate
+            | Kind::SchedFork => self.scheduler(event, cpu),
+            Kind::TaskSwitch
+            | Kind::TaskWake
+            | Kind::FunctionEntry
+            | Kind::FunctionExit
+            | Kind::MessageSend
+            | Kind::MessageReceive => self.board(event),
+            _ => self.interrupt(event, cpu),
+        }
+    }
+
+    fn set(&mut self, cpu: Key, call: Option<u32>) {
+        self.inside.insert(cpu, Inside { call: Some(call), fault: Some(false) });
+    }
+
+    fn scheduler(&mut self, event: &KernelEvent<'_>, cpu: Key) {
+        let time = event.time;
+        let integer = |place| event.integer(place).map(|value| value as u32);
+        let thread = |tid| Key { id: tid, ..cpu };
+        let step = match event.kind {
+            Kind::SchedSwitch => {
+                let tids = integer(field::switch::PREV_TID).zip(integer(field::switch::NEXT_TID));
+                let Some((prev, next)) = tids else { return };
+                let state = event.integer(field::switch::PREV_STATE).unwrap_or(0);
+                let inside = self.inside.remove(&cpu).unwrap_or_default();
+                Step::Switch { time, cpu, prev, next, state, inside }
+            }
+            Kind::SchedMigrate => {
+                let tid = integer(field::migrate::TID).filter(|&tid| tid != 0);
+                let Some((tid, to)) = tid.zip(integer(field::migrate::DEST_CPU)) else { return };
+                Step::Migrate { time, thread: thread(tid), cpu: to }
+            }
+            Kind::SchedFork => {
+                let child = integer(field::fork::CHILD_TID).filter(|&tid| tid != 0);
+                let Some((child, parent)) = child.zip(integer(field::fork::PARENT_TID)) else { return };
+                Step::Fork { time, parent, child: thread(child) }
+            }
+            _ => {
+                let Some(tid) = integer(field::wakeup::TID).filter(|&tid| tid != 0) else { return };
+                let target = integer(field::wakeup::TARGET_CPU).unwrap_or(event.cpu);
+                let flags = event.integer(field::wakeup::FLAGS);
+                Step::Wake { time, cpu, tid, target, flags, is_early: event.kind == Kind::SchedWaking }
+            }
+        };
+        self.steps.see(step);
+    }
+
+    fn interrupt(&mut self, event: &KernelEvent<'_>, cpu: Key) {
+        use field::{block, irq, net, softirq};
+        let integer = |place| event.integer(place).unwrap_or(0);
+        let request = (integer(block::DEV) as u32, integer(block::SECTOR) as u64);
+        let step = match event.kind {
+            Kind::IrqEntry => {
+                let number = integer(irq::IRQ) as u32;
+                let key = Key { id: number, ..cpu };
+                if let Some(name) =
+                    event.text(irq::NAME).filter(|_| !self.labels.interrupts.contains_key(&key))
+                {
+                    self.labels.interrupts.insert(key, String::from_utf8_lossy(name).into_owned());
+                }
+                Step::Enter { cpu, source: Source::Irq(number) }
+            }
+            Kind::SoftirqEntry => Step::Enter { cpu, source: Source::Softirq(integer(softirq::VEC) as u32) },
+            Kind::TimerEntry => Step::Enter { cpu, source: Source::Timer },
+            Kind::IrqExit | Kind::SoftirqExit | Kind::TimerExit => Step::Leave { cpu },
+            Kind::BlockIssue => Step::Issue { time: event.time, cpu, request },
+            Kind::BlockComplete => Step::Complete { cpu, request },
+            Kind::NetQueue | Kind::NetReceive => {
+                let Some(packet) = event.integer(net::BUFFER).map(|buffer| buffer as u64) else { return };
+                match event.kind {
+                    Kind::NetQueue => Step::Send { time: event.time, cpu, packet },
+                    _ => Step::Receive { cpu, packet },
+                }
+            }
+            _ => return,
+        };
+        self.steps.see(step);
+    }
+
+    fn board(&mut self, event: &KernelEvent<'_>) {
+        use field::{message, task_switch, task_wake};
+        let integer = |place| event.integer(place).unwrap_or(0);
+        let mut named = |place, name| {
+            let task = Key { trace: event.trace, id: integer(place) as u32 };
+            if let Some(name) = event.text(name).filter(|_| !self.labels.tasks.contains_key(&task)) {
+                self.labels.tasks.insert(task, String::from_utf8_lossy(name).into_owned());
+            }
+            task.id
+        };
+        let own = match event.kind {
+            Kind::TaskSwitch => Event::Switch {
+                prev: named(task_switch::PREV, task_switch::PREV_NAME),
+                next: named(task_switch::NEXT, task_switch::NEXT_NAME),
+            },
+            Kind::TaskWake => Event::Wake { task: named(task_wake::TASK, task_wake::NAME) },
+            // Threads of a kernel's trace and of programs have schedulers.
+            Kind::FunctionEntry | Kind::FunctionExit if event.told().is_some() => return,
+            Kind::FunctionEntry => Event::Enter,
+            Kind::FunctionExit => Event::Exit,
+            Kind::MessageSend => Event::Send { id: integer(message::ID) as u64 },
+            _ => Event::Receive { id: integer(message::ID) as u64 },
+        };
+        self.steps.see(Step::Board(event.time, event.trace, own));
+    }
+}

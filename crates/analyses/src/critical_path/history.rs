@@ -1,0 +1,269 @@
+//! What every thread did: the times at which it began to run, to wait for a CPU, or to wait for something else, and who
+//! ended that wait.
+
+use hodo_clock::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// A thread or a CPU of one trace. Other traces are of other machines, with the same numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Key {
+    /// Index of the trace.
+    pub(crate) trace: u32,
+    /// Thread id, or number of the CPU.
+    pub(crate) id: u32,
+}
+
+/// Where a thread waited: in a system call, in a page fault, for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Via {
+    /// In the system call with this name.
+    Call(u32),
+    /// In user code, in a page fault.
+    Fault,
+    /// For a message.
+    Message,
+    /// Not known: system calls were not recorded, or it is a kernel thread.
+    Unknown,
+}
+
+/// What the trace does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Why {
+    /// No event of the thread came yet.
+    Before,
+    /// An event is missing.
+    Lost,
+    /// The thread ran again, but no wake-up was recorded.
+    NoWakeup,
+    /// An interrupt woke it, and the trace does not tell which.
+    Interrupt,
+    /// It still waits at the end, so nobody woke it yet.
+    NotWoken,
+    /// The waker did not run, by what is known of it.
+    Waker,
+    /// Who caused the request or the packet is not known.
+    Sender,
+    /// The trace has no events of a scheduler, and no function is known to run.
+    NoScheduler,
+}
+
+impl Why {
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Why::Before => "before the thread's first event",
+            Why::Lost => "events are missing",
+            Why::NoWakeup => "its wake-up is not recorded",
+            Why::Interrupt => "woken by an interrupt that is not recorded",
+            Why::NotWoken => "not woken before the end",
+            Why::Waker => "its waker did not run, by the trace",
+            Why::Sender => "who asked for it is not recorded",
+            Why::NoScheduler => "no function runs, and the trace has no scheduler",
+        }
+    }
+}
+
+/// The kind of interrupt that woke a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Source {
+    /// A device's, by number.
+    Irq(u32),
+    /// A soft interrupt, by vector.
+    Softirq(u32),
+    /// A timer.
+    Timer,
+}
+
+/// Who woke a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum By {
+    /// This thread.
+    Thread(u32),
+    /// The thread that ran on this CPU before the first switch there.
+    Cpu(u32),
+    /// An interrupt.
+    Interrupt(Source),
+    /// An interrupt of which the trace only tells that it was one.
+    SomeInterrupt,
+    /// The completion of this [`Work`].
+    Work(u32),
+}
+
+/// What a thread does from some time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum To {
+    /// It runs on this CPU.
+    Running(u32),
+    /// It could run, and waits for this CPU.
+    Ready(u32),
+    /// It was woken, and waits for this CPU.
+    Woken(u32, By),
+    /// It waits.
+    Blocked(Via),
+    /// It left a board's CPU: it was preempted, or waits, as the next change tells.
+    Left(u32),
+    /// It is being made by this thread.
+    Born(u32),
+    /// Unknown.
+    Unknown(Why),
+    /// It ended.
+    Ended,
+}
+
+/// A change of what a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Change {
+    pub(crate) time: Nanos,
+    pub(crate) to: To,
+}
+
+/// Who began a [`Work`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Author {
+    /// This thread.
+    Thread(Key),
+    /// The thread that ran on this CPU before the first switch there.
+    Cpu(Key),
+    /// An interrupt.
+    Interrupt,
+}
+
+/// The kind of a [`Work`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Errand {
+    /// A request to this block device.
+    Block(u32),
+    /// A network packet.
+    Packet,
+    /// A message.
+    Message,
+}
+
+/// What somebody began and an interrupt completed: a block request, a packet, a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) errand: Errand,
+    pub(crate) begin: Nanos,
+    pub(crate) author: Author,
+}
+
+/// A stretch of a thread's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) begin: Nanos,
+    /// `None` if it lasts to the end of the trace.
+    pub(crate) end: Option<Nanos>,
+    pub(crate) to: To,
+    /// What follows.
+    pub(crate) next: Option<To>,
+}
+
+/// The changes of a thread, in order of time.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct History(Vec<Change>);
+
+impl History {
+    pub(crate) fn last(&self) -> Option<Change> {
+        self.0.last().copied()
+    }
+
+    pub(crate) fn first(&self) -> Option<Change> {
+        self.0.first().copied()
+    }
+
+    pub(crate) fn push(&mut self, time: Nanos, to: To) {
+        self.0.push(Change { time, to });
+    }
+
+    /// A switch is missing, after the one at `since`: what the thread does from there on is unknown.
+    pub(crate) fn push_unknown(&mut self, since: Nanos) {
+        let last = self.last().map_or(Nanos(0), |change| change.time);
+        self.push(since.max(last), To::Unknown(Why::Lost));
+    }
+
+    /// Replaces what the thread does since its last change.
+    pub(crate) fn correct(&mut self, to: To) {
+        self.0.last_mut().into_iter().for_each(|change| change.to = to);
+    }
+
+    /// Whoever woke it last, if it runs since then without a break, and when.
+    pub(crate) fn woken_by(&mut self) -> Option<(Nanos, &mut By)> {
+        match self.0.as_mut_slice() {
+            [.., Change { time, to: To::Woken(_, by) }, Change { to: To::Running(_), .. }] => {
+                Some((*time, by))
+            }
+            _ => None,
+        }
+    }
+
+    /// Removes the last change.
+    pub(crate) fn pop(&mut self) {
+        self.0.pop();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What the thread does just before a time: the last stretch that began earlier.
+    pub(crate) fn before(&self, time: Nanos) -> Option<Stretch> {
+        let index = self.0.partition_point(|change| change.time < time).checked_sub(1)?;
+        Some(self.stretch(index))
+    }
+
+    fn stretch(&self, index: usize) -> Stretch {
+        let Change { time, to } = self.0[index];
+        let next = self.0.get(index + 1);
+        Stretch { begin: time, end: next.map(|next| next.time), to, next: next.map(|next| next.to) }
+    }
+
+    /// All stretches, in order.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
+        (0..self.0.len()).map(|index| self.stretch(index))
+    }
+
+    /// Whether it ran on this CPU from one time to the other.
+    pub(crate) fn ran(&self, cpu: u32, begin: Nanos, end: Nanos) -> bool {
+        self.before(end).is_some_and(|stretch| stretch.to == To::Running(cpu) && stretch.begin <= begin)
+    }
+
+    /// Whether it ran at a time, be it for no time at all.
+    pub(crate) fn ran_at(&self, time: Nanos) -> bool {
+        let last = self.0.partition_point(|change| change.time <= time);
+        let around = (0..last).rev().map(|index| self.stretch(index));
+        around
+            .take_while(|stretch| stretch.end.is_none_or(|end| end >= time))
+            .any(|stretch| matches!(stretch.to, To::Running(_)))
+    }
+}
+
+/// Which thread ran on a CPU, from each of these times on; `None` where it is unknown.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Occupants(Vec<(Nanos, Option<u32>)>);
+
+impl Occupants {
+    pub(crate) fn push(&mut self, time: Nanos, tid: u32) {
+        self.0.push((time, Some(tid)));
+    }
+
+    /// The time of the last switch.
+    pub(crate) fn last(&self) -> Nanos {
+        self.0.last().map_or(Nanos(0), |(time, _)| *time)
+    }
+
+    /// Forgets who ran since the last switch.
+    pub(crate) fn lose(&mut self) {
+        self.0.last_mut().into_iter().for_each(|(_, tid)| *tid = None);
+    }
+
+    /// Who ran just before a time, and since when.
+    pub(crate) fn before(&self, time: Nanos) -> (Nanos, Option<u32>) {
+        let index = self.0.partition_point(|(begin, _)| *begin < time).checked_sub(1);
+        index.map_or((Nanos(0), None), |index| self.0[index])
+    }
+
+    /// Who ran there before the first switch.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.0.first()?.1
+    }
+}

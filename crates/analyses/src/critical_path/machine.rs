@@ -1,0 +1,401 @@
+//! Follows threads, CPUs, interrupts, requests and packets, and writes the history of each thread.
+//!
+//! ```text
+//! switches, wake-ups ─────────► history of each thread, occupants of each CPU
+//! interrupts, requests, packets ──► who woke: a thread, an interrupt, the completion of what a thread began
+//! ```
+
+use hodo_clock::Nanos;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    board::Boards,
+    history::{Author, By, Errand, History, Key, Occupants, Source, To, Via, Why, Work},
+};
+use crate::{
+    deferred_ops::Machine,
+    thread_states::{could_go_on, has_ended},
+};
+
+/// What is known of the running thread of a CPU: the system call that it is in, and whether it had a page fault since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Inside {
+    /// `Some(None)` if it is in none.
+    pub(crate) call: Option<Option<u32>>,
+    pub(crate) fault: Option<bool>,
+}
+
+impl Inside {
+    /// With what was known before.
+    fn or(self, earlier: Inside) -> Inside {
+        Inside { call: self.call.or(earlier.call), fault: self.fault.or(earlier.fault) }
+    }
+
+    fn via(self) -> Via {
+        match self.call {
+            Some(Some(call)) => Via::Call(call),
+            Some(None) if self.fault == Some(true) => Via::Fault,
+            _ => Via::Unknown,
+        }
+    }
+}
+
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
+const IN_INTERRUPT: i64 = 0x18;
+
+/// An operation. CPUs are those of a trace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Step {
+    Switch {
+        time: Nanos,
+        cpu: Key,
+        prev: u32,
+        next: u32,
+        state: i64,
+        inside: Inside,
+    },
+    /// `is_early`: `sched_waking`, after which the wake-up itself may come on another CPU.
+    Wake {
+        time: Nanos,
+        cpu: Key,
+        tid: u32,
+        target: u32,
+        flags: Option<i64>,
+        is_early: bool,
+    },
+    Migrate {
+        time: Nanos,
+        thread: Key,
+        cpu: u32,
+    },
+    Fork {
+        time: Nanos,
+        parent: u32,
+        child: Key,
+    },
+    Enter {
+        cpu: Key,
+        source: Source,
+    },
+    Leave {
+        cpu: Key,
+    },
+    Issue {
+        time: Nanos,
+        cpu: Key,
+        request: (u32, u64),
+    },
+    Complete {
+        cpu: Key,
+        request: (u32, u64),
+    },
+    Send {
+        time: Nanos,
+        cpu: Key,
+        packet: u64,
+    },
+    Receive {
+        cpu: Key,
+        packet: u64,
+    },
+    /// What the running thread of a CPU does where the next chunk begins.
+    Now {
+        cpu: Key,
+        inside: Inside,
+    },
+    /// An event of a board.
+    Board(Nanos, u32, super::board::Event),
+}
+
+/// A CPU.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct OnCpu {
+    now: Option<u32>,
+    inside: Inside,
+    /// The interrupts that run, the innermost last, and what each of them completed last.
+    interrupts: Vec<(Source, Option<u32>)>,
+    occupants: Occupants,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Task {
+    history: History,
+    inside: Inside,
+    /// Who began to wake it, before it left its CPU.
+    waking: Option<By>,
+}
+
+/// Interrupts nested deeper than this are ignored: real ones nest four deep.
+const DEEPEST: usize = 16;
+
+/// The history of everything.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Histories {
+    cpus: FxHashMap<Key, OnCpu>,
+    tasks: FxHashMap<Key, Task>,
+    works: Vec<Work>,
+    /// Requests that are not complete, by trace, device and sector; packets that are not received, by trace.
+    requests: FxHashMap<(u32, u32, u64), Work>,
+    packets: FxHashMap<(u32, u64), Work>,
+    boards: Boards,
+}
+
+impl Histories {
+    pub(crate) fn history(&self, thread: Key) -> Option<&History> {
+        Some(&self.tasks.get(&thread)?.history)
+    }
+
+    /// All threads with their histories, in order.
+    pub(crate) fn all(&self) -> Vec<(Key, &History)> {
+        let mut all: Vec<_> = self.tasks.iter().map(|(key, task)| (*key, &task.history)).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all
+    }
+
+    pub(crate) fn occupants(&self, cpu: Key) -> Option<&Occupants> {
+        Some(&self.cpus.get(&cpu)?.occupants)
+    }
+
+    pub(crate) fn work(&self, index: u32) -> Option<&Work> {
+        self.works.get(index as usize)
+    }
+
+    pub(crate) fn boards(&self) -> &Boards {
+        &self.boards
+    }
+
+    pub(super) fn occupants_mut(&mut self, cpu: Key) -> &mut Occupants {
+        &mut self.cpus.entry(cpu).or_default().occupants
+    }
+
+    /// Forgets the history of a thread.
+    pub(super) fn forget(&mut self, thread: Key) {
+        self.tasks.remove(&thread);
+    }
+
+    pub(super) fn task_history(&mut self, thread: Key) -> &mut History {
+        &mut self.tasks.entry(thread).or_default().history
+    }
+
+    /// Adds what somebody began; returns its index.
+    pub(super) fn add_work(&mut self, work: Work) -> u32 {
+        self.works.push(work);
+        self.works.len() as u32 - 1
+    }
+
+    /// A thread does not do what its history says last.
+    pub(super) fn lose(&mut self, thread: Key) {
+        let history = self.task_history(thread);
+        match history.last() {
+            None => history.push(Nanos(0), To::Unknown(Why::Lost)),
+            Some(change) if change.to == To::Ended => {}
+            Some(_) => history.correct(To::Unknown(Why::Lost)),
+        }
+    }
+
+    fn switch(&mut self, time: Nanos, cpu: Key, (prev, next): (u32, u32), state: i64, inside: Inside) {
+        let next_thread = Key { id: next, ..cpu };
+        let resumed = self.tasks.get(&next_thread).map(|task| task.inside);
+        let on = self.cpus.entry(cpu).or_default();
+        let inside = inside.or(on.inside);
+        on.inside = resumed.filter(|_| next != 0).unwrap_or_default();
+        on.interrupts.clear();
+        let before = on.now.replace(next);
+        match before {
+            None => on.occupants.push(Nanos(0), prev),
+            Some(tid) if tid != prev => on.occupants.lose(),
+            Some(_) => {}
+        }
+        let since = on.occupants.last();
+        on.occupants.push(time, next);
+        if let Some(other) = before.filter(|&tid| tid != prev && tid != 0) {
+            self.lose_on(cpu, other);
+        }
+        if prev != 0 {
+            self.leaves((since, time), cpu, (prev, before.is_none()), state, inside);
+        }
+        if next != 0 {
+            self.comes(time, cpu, next_thread);
+        }
+    }
+
+    /// A switch is missing: a thread does not run on a CPU any more, since some time.
+    fn lose_on(&mut self, cpu: Key, tid: u32) {
+        let thread = Key { id: tid, ..cpu };
+        let last = self.task_history(thread).last();
+        if last.is_some_and(|change| change.to == To::Running(cpu.id)) {
+            self.lose(thread);
+        }
+    }
+
+    /// A thread leaves a CPU; the switch before was at `since`.
+    fn leaves(
+        &mut self,
+        (since, time): (Nanos, Nanos),
+        cpu: Key,
+        (tid, is_first): (u32, bool),
+        state: i64,
+        inside: Inside,
+    ) {
+        let task = self.tasks.entry(Key { id: tid, ..cpu }).or_default();
+        task.inside = inside;
+        let history = &mut task.history;
+        // Before the first switch of a CPU, the thread ran there since the trace began: what woke it meanwhile changed
+        // nothing.
+        let is_new = history.len() <= 2
+            && history.last().is_none_or(|change| matches!(change.to, To::Woken(..)))
+            && history.first().is_none_or(|change| change.time == Nanos(0));
+        if is_first && is_new {
+            *history = History::default();
+            history.push(Nanos(0), To::Running(cpu.id));
+        }
+        if history.last().is_none_or(|change| change.to != To::Running(cpu.id)) {
+            history.push_unknown(since);
+        }
+        let to = match () {
+            () if could_go_on(state) => To::Ready(cpu.id),
+            () if has_ended(state) => To::Ended,
+            () => To::Blocked(inside.via()),
+        };
+        history.push(time, to);
+    }
+
+    fn comes(&mut self, time: Nanos, cpu: Key, thread: Key) {
+        let task = self.tasks.entry(thread).or_default();
+        task.waking = None;
+        match task.history.last().map(|change| change.to) {
+            None => task.history.push(Nanos(0), To::Unknown(Why::Before)),
+            // It runs elsewhere: the switch from there is missing.
+            Some(To::Running(_) | To::Ended) => task.history.correct(To::Unknown(Why::Lost)),
+            Some(_) => {}
+        }
+        task.history.push(time, To::Running(cpu.id));
+    }
+
+    /// Who wakes a thread on a CPU.
+    fn waker(&self, cpu: Key, flags: Option<i64>) -> By {
+        let on = self.cpus.get(&cpu);
+        let in_interrupt = flags.map(|flags| flags & IN_INTERRUPT != 0);
+        let interrupts = on.map_or(&[][..], |on| &on.interrupts);
+        let done = || interrupts.iter().rev().find_map(|(_, done)| *done);
+        match (interrupts.last(), in_interrupt) {
+            (Some((source, _)), None | Some(true)) => done().map_or(By::Interrupt(*source), By::Work),
+            (None, Some(true)) => By::SomeInterrupt,
+            (_, None | Some(false)) => match on.and_then(|on| on.now) {
+                Some(0) => By::SomeInterrupt,
+                Some(tid) => By::Thread(tid),
+                None => By::Cpu(cpu.id),
+            },
+        }
+    }
+
+    fn wakes(&mut self, time: Nanos, cpu: Key, (tid, target): (u32, u32), by: By, is_early: bool) {
+        let task = self.tasks.entry(Key { id: tid, ..cpu }).or_default();
+        match task.history.last().map(|change| change.to) {
+            // It slept since the trace began, for it is woken.
+            None => task.history.push(Nanos(0), To::Blocked(Via::Unknown)),
+            Some(To::Running(_) | To::Ready(_)) => {
+                task.waking = Some(by).filter(|_| is_early).or(task.waking);
+                return;
+            }
+            // Only now the CPU is chosen on which it will run.
+            Some(To::Woken(_, by)) => return task.history.correct(To::Woken(target, by)),
+            Some(_) => {}
+        }
+        let by = task.waking.take().filter(|_| !is_early).unwrap_or(by);
+        task.history.push(time, To::Woken(target, by));
+    }
+
+    fn author(&self, cpu: Key) -> Author {
+        let on = self.cpus.get(&cpu);
+        match on.map(|on| (on.interrupts.is_empty(), on.now)) {
+            Some((false, _)) | Some((_, Some(0))) => Author::Interrupt,
+            Some((true, Some(tid))) => Author::Thread(Key { id: tid, ..cpu }),
+            Some((true, None)) | None => Author::Cpu(cpu),
+        }
+    }
+
+    /// An interrupt completes something, or a thread that an interrupt woke for it.
+    fn completes(&mut self, cpu: Key, work: Option<Work>) {
+        let Some(work) = work else { return };
+        let index = self.works.len() as u32;
+        let Some(on) = self.cpus.get_mut(&cpu) else { return };
+        if let Some((_, done)) = on.interrupts.last_mut() {
+            *done = Some(index);
+        } else {
+            // A thread that an interrupt woke completes it: that is what the interrupt was for.
+            let task = on.now.and_then(|tid| self.tasks.get_mut(&Key { id: tid, ..cpu }));
+            match task.and_then(|task| task.history.woken_by()) {
+                Some((woken, by @ By::Interrupt(Source::Irq(_)))) if work.begin <= woken => {
+                    *by = By::Work(index);
+                }
+                _ => return,
+            }
+        }
+        self.works.push(work);
+    }
+}
+
+impl Machine<Step> for Histories {
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Switch { time, cpu, prev, next, state, inside } => {
+                self.switch(time, cpu, (prev, next), state, inside);
+            }
+            Step::Wake { time, cpu, tid, target, flags, is_early } => {
+                let by = self.waker(cpu, flags);
+                self.wakes(time, cpu, (tid, target), by, is_early);
+            }
+            Step::Migrate { time, thread, cpu } => {
+                let history = self.task_history(thread);
+                match history.last().map(|change| change.to) {
+                    Some(To::Woken(on, _) | To::Ready(on)) if on != cpu => history.push(time, To::Ready(cpu)),
+                    _ => {}
+                }
+            }
+            Step::Fork { time, parent, child } => {
+                let task = self.tasks.entry(child).or_default();
+                *task = Task { history: std::mem::take(&mut task.history), ..Task::default() };
+                task.history.push(time, To::Born(parent));
+            }
+            Step::Enter { cpu, source } => {
+                let interrupts = &mut self.cpus.entry(cpu).or_default().interrupts;
+                if interrupts.len() < DEEPEST {
+                    interrupts.push((source, None));
+                }
+            }
+            Step::Leave { cpu } => {
+                self.cpus.entry(cpu).or_default().interrupts.pop();
+            }
+            Step::Issue { time, cpu, request: (device, sector) } => {
+                let work = Work { errand: Errand::Block(device), begin: time, author: self.author(cpu) };
+                self.requests.insert((cpu.trace, device, sector), work);
+            }
+            Step::Complete { cpu, request: (device, sector) } => {
+                let work = self.requests.remove(&(cpu.trace, device, sector));
+                self.completes(cpu, work);
+            }
+            Step::Send { time, cpu, packet } => {
+                let work = Work { errand: Errand::Packet, begin: time, author: self.author(cpu) };
+                self.packets.insert((cpu.trace, packet), work);
+            }
+            Step::Receive { cpu, packet } => {
+                let work = self.packets.remove(&(cpu.trace, packet));
+                self.completes(cpu, work);
+            }
+            Step::Now { cpu, inside } => {
+                let on = self.cpus.entry(cpu).or_default();
+                on.inside = inside.or(on.inside);
+            }
+            Step::Board(time, trace, event) => super::board::apply(self, time, trace, event),
+        }
+    }
+}
+
+impl Histories {
+    pub(super) fn boards_mut(&mut self) -> &mut Boards {
+        &mut self.boards
+    }
+}

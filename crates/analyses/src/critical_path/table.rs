@@ -1,0 +1,350 @@
+//! The tables of a path, and the names in them.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_model::{Column, FinishContext, Shape, Table, Unit, Value, kernel::Thread};
+
+use super::{
+    delta::Labels,
+    history::{Key, Source, Via, Why},
+    subject::Subject,
+    walk::{Awaited, Cause, Piece},
+};
+use crate::columns::{most_first, share};
+
+/// Names of threads, devices and calls.
+#[derive(Clone, Copy)]
+pub(crate) struct Naming<'l, 'c> {
+    pub(crate) labels: &'l Labels,
+    pub(crate) of: &'l FinishContext<'c>,
+}
+
+/// The vectors of soft interrupts (`include/linux/interrupt.h`).
+const SOFTIRQS: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+/// System calls by what a thread waits for in them; a prefix that ends in `*`.
+const CLASSES: [(&str, &[&str]); 4] = [
+    ("lock", &["futex*"]),
+    ("child", &["wait4", "waitid", "waitpid", "vfork"]),
+    ("sleep", &["nanosleep", "clock_nanosleep*", "pause"]),
+    (
+        "data",
+        &[
+            "read*",
+            "write*",
+            "pread*",
+            "pwrite*",
+            "send*",
+            "recv*",
+            "poll*",
+            "ppoll*",
+            "select",
+            "pselect*",
+            "epoll*",
+            "accept*",
+            "connect",
+            "splice",
+            "tee",
+            "fsync",
+            "fdatasync",
+            "sync*",
+            "msync",
+            "msg*",
+            "mq_*",
+            "io_*",
+        ],
+    ),
+];
+
+impl Naming<'_, '_> {
+    /// The name of a thread.
+    pub(crate) fn comm(&self, thread: Key) -> Option<&str> {
+        if thread.id == 0 && !self.labels.tasks.contains_key(&thread) {
+            return self.labels.traces.get(&thread.trace).map(String::as_str);
+        }
+        let task = self.labels.tasks.get(&thread).map(String::as_str);
+        task.or_else(|| self.of.threads.comm(Thread::new(thread.id.into(), 0)))
+    }
+
+    /// The name of a thread's trace, if there are several.
+    pub(crate) fn host(&self, thread: Key) -> Option<&str> {
+        let several = self.labels.traces.len() > 1;
+        self.labels.traces.get(&thread.trace).filter(|_| several).map(String::as_str)
+    }
+
+    /// Its name for people: `sobel of slave-1`, `bash (1234)`.
+    pub(crate) fn name(&self, thread: Key) -> String {
+        let comm = self.comm(thread);
+        match (comm, self.host(thread)) {
+            (Some(comm), Some(host)) if comm == host => comm.to_owned(),
+            (Some(comm), Some(host)) => format!("{comm} of {host}"),
+            (Some(comm), None) => format!("{comm} ({})", thread.id),
+            (None, Some(host)) => format!("{} of {host}", thread.id),
+            (None, None) => thread.id.to_string(),
+        }
+    }
+
+    /// Whether the user chose a thread. Tasks of boards may be named with their trace: `slave-1/sobel`.
+    pub(crate) fn is_wanted(&self, thread: Key) -> bool {
+        let selection = self.of.selection;
+        let named = |wanted: &String| match (self.comm(thread), self.labels.traces.get(&thread.trace)) {
+            (Some(comm), _) if comm == wanted => true,
+            (Some(comm), Some(host)) => {
+                wanted.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(comm)
+            }
+            _ => false,
+        };
+        let pid = || self.of.threads.pid(Thread::new(thread.id.into(), 0));
+        (selection.tids.is_empty() || selection.tids.contains(&thread.id))
+            && (selection.pids.is_empty() || pid().is_some_and(|pid| selection.pids.contains(&pid)))
+            && (selection.comms.is_empty() || selection.comms.iter().any(named))
+    }
+
+    /// The system call of a wait.
+    pub(crate) fn call(&self, via: Via) -> Option<&str> {
+        match via {
+            Via::Call(name) => self.of.names.get(name as usize).map(String::as_str),
+            _ => None,
+        }
+    }
+
+    /// What a thread waits for, by where it waits.
+    pub(crate) fn wait(&self, via: Via) -> &str {
+        let is = |call: &str, pattern: &&str| match pattern.strip_suffix('*') {
+            Some(prefix) => call.starts_with(prefix),
+            None => call == *pattern,
+        };
+        match via {
+            Via::Fault => "page fault",
+            Via::Message => "message",
+            Via::Unknown => "other",
+            Via::Call(_) => {
+                let call = self.call(via).unwrap_or_default();
+                let known = CLASSES.iter().find(|(_, calls)| calls.iter().any(|pattern| is(call, pattern)));
+                known.map_or("other", |(class, _)| class)
+            }
+        }
+    }
+
+    /// Who ended a wait, or ran instead, for people.
+    pub(crate) fn awaited(&self, trace: u32, awaited: Awaited) -> String {
+        match awaited {
+            Awaited::Thread(thread) => self.name(thread),
+            Awaited::Cause(Cause::Cpu(thread)) if thread.id != 0 => self.name(thread),
+            Awaited::Cause(cause) => match self.detail(trace, cause) {
+                Some(detail) => format!("{}: {detail}", cause.name()),
+                None => cause.name().to_owned(),
+            },
+        }
+    }
+
+    /// More about a cause: who ran instead, which device, why it is unknown.
+    pub(crate) fn detail(&self, trace: u32, cause: Cause) -> Option<String> {
+        match cause {
+            Cause::Cpu(thread) if thread.id == 0 => Some("idle".to_owned()),
+            Cause::Cpu(thread) => Some(self.name(thread)),
+            // `MKDEV` of the kernel, as events have it.
+            Cause::Block(device) => Some(format!("{}:{}", device >> 20, device & 0xf_ffff)),
+            Cause::Interrupt(Source::Irq(number)) => {
+                let name = self.labels.interrupts.get(&Key { trace, id: number });
+                Some(name.map_or_else(|| format!("irq {number}"), |name| format!("irq {number} {name}")))
+            }
+            Cause::Interrupt(Source::Softirq(vector)) => {
+                let name = SOFTIRQS.get(vector as usize).copied();
+                Some(name.map_or_else(|| format!("softirq {vector}"), |name| format!("softirq {name}")))
+            }
+            Cause::Unknown(why) => Some(Why::name(why).to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl Cause {
+    /// The stable name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Cause::Running => "running",
+            Cause::Cpu(_) => "cpu",
+            Cause::Block(_) => "block",
+            Cause::Network => "network",
+            Cause::Message => "message",
+            Cause::Timer | Cause::Interrupt(Source::Timer) => "timer",
+            Cause::Interrupt(_) => "interrupt",
+            Cause::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl Piece {
+    fn length(&self) -> u64 {
+        self.end.0.saturating_sub(self.begin.0)
+    }
+
+    /// How the subject waits, if the piece is not its own.
+    fn via(&self) -> Option<Via> {
+        self.waits.first().map(|(_, via)| *via)
+    }
+}
+
+fn who(naming: &Naming<'_, '_>, thread: Key) -> [Value; 3] {
+    [naming.comm(thread).into(), u64::from(thread.id).into(), naming.host(thread).into()]
+}
+
+fn who_columns() -> [Column; 3] {
+    [Column::name("comm"), Column::integer("tid", Unit::None), Column::name("host").secondary()]
+}
+
+/// The table of the chosen view.
+pub(super) fn table(naming: &Naming<'_, '_>, subject: Option<&Subject>, pieces: &[Piece]) -> Table {
+    let sum =
+        |is: fn(&Piece) -> bool| -> u64 { pieces.iter().filter(|piece| is(piece)).map(Piece::length).sum() };
+    let span = subject.map_or((Nanos(0), Nanos(0)), |subject| (subject.from, subject.to));
+    let summary = vec![
+        ("thread", subject.map(|subject| naming.name(subject.thread)).into()),
+        ("threads_chosen", subject.map_or(0, |subject| subject.chosen).into()),
+        ("path_begin_ns", span.0.0.into()),
+        ("span_ns", span.1.0.saturating_sub(span.0.0).into()),
+        ("total_ns", sum(|_| true).into()),
+        ("own_ns", sum(|piece| piece.waits.is_empty() && piece.cause == Cause::Running).into()),
+        ("unknown_ns", sum(|piece| matches!(piece.cause, Cause::Unknown(_))).into()),
+        ("pieces", (pieces.len() as u64).into()),
+    ];
+    match naming.of.selection.view.as_str() {
+        "piece" => by_piece(naming, summary, pieces),
+        "cause" => by_cause(naming, summary, pieces),
+        _ => as_tree(naming, summary, pieces),
+    }
+}
+
+/// Pieces that have the same waits, thread and cause, by what people read.
+#[derive(Default)]
+struct Branch {
+    count: u64,
+    total: u64,
+    below: BTreeMap<String, Branch>,
+}
+
+impl Branch {
+    fn add(&mut self, labels: &[String], length: u64) {
+        (self.count, self.total) = (self.count + 1, self.total + length);
+        if let [label, rest @ ..] = labels {
+            self.below.entry(label.clone()).or_default().add(rest, length);
+        }
+    }
+
+    fn rows(&self, all: u64, depth: u64, rows: &mut Vec<Vec<Value>>) {
+        let mut below: Vec<_> = self.below.iter().collect();
+        below.sort_by_key(|(label, branch)| (std::cmp::Reverse(branch.total), *label));
+        for (label, branch) in below {
+            rows.push(vec![
+                share(branch.total, all),
+                branch.total.into(),
+                branch.count.into(),
+                depth.into(),
+                label.as_str().into(),
+            ]);
+            branch.rows(all, depth + 1, rows);
+        }
+    }
+}
+
+/// What a piece is, from the subject's wait to the thread that was waited for in the end.
+fn labels(naming: &Naming<'_, '_>, piece: &Piece) -> Vec<String> {
+    let named = |thread: Key, is_first: bool, what: String| match is_first {
+        true => what,
+        false => format!("{} {what}", naming.name(thread)),
+    };
+    let wait = |(index, &(thread, via)): (usize, &(Key, Via))| {
+        let what = match (naming.wait(via), naming.call(via)) {
+            ("other", None) => "waits".to_owned(),
+            ("other", Some(call)) => format!("waits in {call}"),
+            (wait, None) => format!("waits: {wait}"),
+            (wait, Some(call)) => format!("waits: {wait} ({call})"),
+        };
+        named(thread, index == 0, what)
+    };
+    let mut labels: Vec<String> = piece.waits.iter().enumerate().map(wait).collect();
+    let what = match (piece.cause, naming.detail(piece.thread.trace, piece.cause)) {
+        (Cause::Running, _) => "runs".to_owned(),
+        (Cause::Cpu(thread), _) if thread.id == 0 => "waits for an idle CPU".to_owned(),
+        (Cause::Cpu(_), Some(other)) => format!("waits for the CPU of {other}"),
+        (cause, None) => cause.name().to_owned(),
+        (cause, Some(detail)) => format!("{}: {detail}", cause.name()),
+    };
+    let is_own = piece.waits.last().is_none_or(|(thread, _)| *thread == piece.thread);
+    labels.push(named(piece.thread, is_own, what));
+    labels
+}
+
+fn as_tree(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Piece]) -> Table {
+    let mut root = Branch::default();
+    pieces.iter().for_each(|piece| root.add(&labels(naming, piece), piece.length()));
+    let columns = vec![
+        Column::real("share", Unit::Share),
+        Column::integer("total_ns", Unit::Nanoseconds),
+        Column::integer("count", Unit::Count),
+        Column::integer("depth", Unit::None),
+        Column::name("what"),
+    ];
+    let mut rows = Vec::new();
+    root.rows(root.total, 0, &mut rows);
+    Table::new("critical-path", Shape::Tree, summary, columns, rows)
+}
+
+fn by_piece(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Piece]) -> Table {
+    let mut columns = vec![
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("duration_ns", Unit::Nanoseconds),
+        Column::integer("depth", Unit::None),
+    ];
+    columns.extend(who_columns());
+    columns.extend([Column::name("cause"), Column::name("detail"), Column::name("through")]);
+    let row = |piece: &Piece| {
+        let depth = piece.waits.len() as u64;
+        let mut row = vec![piece.begin.0.into(), piece.length().into(), depth.into()];
+        row.extend(who(naming, piece.thread));
+        row.extend([piece.cause.name().into(), naming.detail(piece.thread.trace, piece.cause).into()]);
+        let waits = piece.waits.iter().map(|&(thread, via)| {
+            let call = naming.call(via).unwrap_or_else(|| naming.wait(via));
+            format!("{}: {call}", naming.name(thread))
+        });
+        let through = waits.collect::<Vec<_>>().join(" < ");
+        row.push(Some(through).filter(|text| !text.is_empty()).into());
+        row
+    };
+    Table::new("critical-path", Shape::Intervals, summary, columns, pieces.iter().map(row))
+}
+
+/// What pieces are summed by: how the subject waits, the cause, the thread.
+type Group = (Option<Via>, Cause, Key);
+
+fn by_cause(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Piece]) -> Table {
+    let all: u64 = pieces.iter().map(Piece::length).sum();
+    let mut groups: BTreeMap<Group, (u64, u64, u64)> = BTreeMap::new();
+    for piece in pieces {
+        let (count, total, longest) = groups.entry((piece.via(), piece.cause, piece.thread)).or_default();
+        (*count, *total, *longest) = (*count + 1, *total + piece.length(), (*longest).max(piece.length()));
+    }
+    let mut columns = vec![Column::name("wait"), Column::name("call"), Column::name("cause")];
+    columns.extend(who_columns());
+    columns.extend([
+        Column::name("detail"),
+        Column::integer("count", Unit::Count),
+        Column::integer("total_ns", Unit::Nanoseconds),
+        Column::integer("max_ns", Unit::Nanoseconds).secondary(),
+        Column::real("share", Unit::Share),
+    ]);
+    let row = |((via, cause, thread), (count, total, longest)): (Group, (u64, u64, u64))| {
+        let wait = via.map(|via| naming.wait(via));
+        let call = via.and_then(|via| naming.call(via));
+        let mut row = vec![wait.into(), call.into(), cause.name().into()];
+        row.extend(who(naming, thread));
+        row.push(naming.detail(thread.trace, cause).into());
+        row.extend([count.into(), total.into(), longest.into(), share(total, all)]);
+        (total, (via, cause, thread), row)
+    };
+    let rows = most_first(groups.into_iter().map(row));
+    Table::new("critical-path", Shape::Counters, summary, columns, rows)
+}

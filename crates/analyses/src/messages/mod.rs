@@ -1,0 +1,112 @@
+//! `messages`: how many messages did each program send to each other, and how long did they take?
+//!
+//! A message is a `msg_send` and the next `msg_recv` with the same `id`, of any traces of the input. If the clocks of two
+//! traces are uncertain, so are its durations; one that was received before it was sent counts as unmatched.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes,
+    kernel::{Kind, Threads, field},
+    only,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    columns::{duration_cells, duration_columns, most_first},
+    durations::{Add, Durations},
+    pairs::Pairs,
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages;
+
+/// The report.
+pub const MESSAGES: Simple<Messages> = Simple {
+    description: Description {
+        name: "messages",
+        help: "boards: how many messages went from whom to whom, and how long they took",
+        views: &["pair"],
+        takes: Takes::NOTHING,
+        in_all: false,
+    },
+    analysis: Messages,
+};
+
+/// A time in a trace.
+type At = (Nanos, u32);
+
+/// The messages of some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    pairs: Pairs<At, At>,
+    /// By index of the sender's and of the receiver's trace.
+    sums: BTreeMap<(u32, u32), Durations>,
+    /// Names of traces.
+    names: BTreeMap<u32, String>,
+}
+
+fn add(sums: &mut BTreeMap<(u32, u32), Durations>, (sent, from): At, (received, to): At) {
+    sums.entry((from, to)).or_default().see(received.0.saturating_sub(sent.0));
+}
+
+impl Analysis for Messages {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        use field::message::ID;
+        Interest::events(&[(Kind::MessageSend, &[ID]), (Kind::MessageReceive, &[ID])]).without_threads()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Partial {
+        Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        let Some(id) = event.integer(field::message::ID).map(|id| id as u64) else { return };
+        let at = (event.time, event.trace);
+        match event.kind {
+            Kind::MessageSend => partial.pairs.begin(id, at),
+            Kind::MessageReceive => {
+                if let Some((sent, received)) = partial.pairs.end(id, at) {
+                    add(&mut partial.sums, sent, received);
+                }
+            }
+            _ => return,
+        }
+        if !partial.names.contains_key(&event.trace) {
+            partial.names.insert(event.trace, event.trace_name.to_owned());
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        let Partial { pairs, sums, names } = &mut earlier;
+        later.sums.into_iter().for_each(|(pair, durations)| sums.entry(pair).or_default().add(durations));
+        pairs.add(later.pairs, |sent, received| add(sums, sent, received));
+        later.names.into_iter().for_each(|(trace, name)| _ = names.entry(trace).or_insert(name));
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
+        let Partial { pairs, sums, names } = only(partials);
+        let (unmatched, unfinished) = pairs.left();
+        let summary = vec![
+            ("messages", sums.values().map(|durations| durations.count).sum::<u64>().into()),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+        ];
+        let mut columns =
+            vec![Column::name("from"), Column::name("to"), Column::integer("count", hodo_model::Unit::Count)];
+        columns.extend(duration_columns());
+        let name = |trace: u32| names.get(&trace).map(String::as_str);
+        let row = |((from, to), durations): ((u32, u32), Durations)| {
+            let mut row = vec![name(from).into(), name(to).into(), durations.count.into()];
+            row.extend(duration_cells(&durations));
+            (durations.total, (from, to), row)
+        };
+        Table::new("messages", Shape::Counters, summary, columns, most_first(sums.into_iter().map(row)))
+    }
+}

@@ -1,0 +1,249 @@
+//! Critical paths of small traces, in which it is plain to see who waits for whom.
+
+use hodo_analyses::{critical_path::CriticalPath, waits::Waits};
+use hodo_clock::Nanos;
+use hodo_model::{
+    AnyAnalysis, NoSources, Selection, Start, Table, Value,
+    kernel::{Kind, Records, VOCABULARY},
+    pass::{Pass, Scratch},
+};
+
+/// A field: its position in the record, and its value.
+type Field = (usize, i64);
+
+/// A kernel event: time, CPU, kind, fields.
+type Event<'e> = (u64, u32, Kind, &'e [Field]);
+
+/// Fields as a slice.
+const fn fields<const N: usize>(fields: &'static [Field; N]) -> &'static [Field] {
+    fields
+}
+
+/// `prev_state` of a thread that waits, and of one that was preempted.
+const SLEEPS: i64 = 1;
+const PREEMPTED: i64 = 0;
+
+/// A switch on a CPU at a time: from whom, its state, to whom.
+macro_rules! switch {
+    ($time:literal, $cpu:literal, $prev:literal, $state:expr, $next:literal) => {
+        ($time, $cpu, Kind::SchedSwitch, fields(&[(1, $prev), (2, $state), (4, $next)]))
+    };
+}
+
+/// A wake-up on a CPU at a time, of a thread that will run on another CPU.
+macro_rules! wake {
+    ($time:literal, $cpu:literal, $tid:literal, $target:literal) => {
+        ($time, $cpu, Kind::SchedWaking, fields(&[(0, $tid), (1, $target)]))
+    };
+}
+
+/// An event without fields that matter.
+macro_rules! event {
+    ($time:literal, $cpu:literal, $kind:ident) => {
+        ($time, $cpu, Kind::$kind, fields(&[]))
+    };
+    ($time:literal, $cpu:literal, $kind:ident, $fields:expr) => {
+        ($time, $cpu, Kind::$kind, fields(&$fields))
+    };
+}
+
+/// The table of a view for a thread, of the whole trace.
+fn table(analysis: &dyn AnyAnalysis, events: &[Event<'_>], view: &str, tid: u32) -> Table {
+    table_of(analysis, events, view, tid, None)
+}
+
+/// The table of a view for a thread, in a window.
+fn table_of(
+    analysis: &dyn AnyAnalysis,
+    events: &[Event<'_>],
+    view: &str,
+    tid: u32,
+    window: Option<(Nanos, Nanos)>,
+) -> Table {
+    let pass = Pass::new(&[analysis]);
+    let names = ["futex".to_owned(), "read".to_owned()];
+    let mut states = pass.begin(&Start { names: &names, is_first: true });
+    for &(time, cpu, kind, fields) in events {
+        let mut records = Records::default();
+        records.push(Nanos(time), (cpu, None), kind, 0);
+        let words = VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
+        for place in 0..words.fields.len() {
+            match fields.iter().find(|(own, _)| *own == place) {
+                Some(&(_, value)) => records.integer(value),
+                None => records.absent(),
+            }
+        }
+        pass.fold(&mut states, &mut [records], &[(0, 0..1)], &mut Scratch::default());
+    }
+    let span = (Nanos(events[0].0), Nanos(events[events.len() - 1].0));
+    let selection = Selection { view: view.to_owned(), tids: vec![tid], window, ..Selection::default() };
+    pass.finish(states, &names, span, &selection, &NoSources, 1).remove(0)
+}
+
+/// The pieces of a path: begin, duration, thread, cause, detail.
+fn path(events: &[Event<'_>], tid: u32) -> Vec<String> {
+    let table = table(&CriticalPath, events, "piece", tid);
+    let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
+    let text = |value: &Value| match value {
+        Value::Integer(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        _ => String::new(),
+    };
+    let cells = ["begin_ns", "duration_ns", "tid", "cause", "detail"].map(place);
+    let line = |row: Vec<Value>| cells.map(|cell| text(&row[cell])).join(" ").trim_end().to_owned();
+    table.rows().into_iter().map(line).collect()
+}
+
+/// 3 waits for a lock that 2 holds, who waits for one that 1 holds, who is preempted by 9.
+const CHAIN: &[Event<'static>] = &[
+    switch!(0, 0, 0, PREEMPTED, 1),
+    switch!(0, 1, 0, PREEMPTED, 2),
+    switch!(0, 2, 0, PREEMPTED, 3),
+    event!(10, 1, SyscallEntry),
+    switch!(11, 1, 2, SLEEPS, 0),
+    event!(20, 2, SyscallEntry),
+    switch!(21, 2, 3, SLEEPS, 0),
+    switch!(30, 0, 1, PREEMPTED, 9),
+    switch!(50, 0, 9, SLEEPS, 1),
+    wake!(60, 0, 2, 1),
+    switch!(62, 1, 0, PREEMPTED, 2),
+    wake!(70, 1, 3, 2),
+    switch!(75, 2, 0, PREEMPTED, 3),
+    switch!(100, 2, 3, SLEEPS, 0),
+];
+
+#[test]
+fn a_chain_of_locks_leads_to_the_thread_that_was_preempted() {
+    let expected = [
+        "0 21 3 running",
+        "21 9 1 running",
+        "30 20 1 cpu 9",
+        "50 10 1 running",
+        "60 2 2 cpu idle",
+        "62 8 2 running",
+        "70 5 3 cpu idle",
+        "75 25 3 running",
+    ];
+    assert_eq!(path(CHAIN, 3), expected);
+    let waits = table(&Waits, CHAIN, "thread", 3).rows();
+    let texts: Vec<&Value> = waits.iter().map(|row| &row[4]).collect();
+    assert_eq!(texts, [&"3".into(), &"lock".into(), &"2".into(), &"cpu".into(), &"cpu: idle".into()]);
+    assert_eq!(
+        waits.iter().map(|row| &row[0]).collect::<Vec<_>>(),
+        [54u64, 49, 49, 5, 5].map(Value::from).iter().collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_device_is_waited_for_from_the_request_on() {
+    // 2 asks the device for 1, who waits for it; before that, 2 worked.
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 1),
+        switch!(0, 1, 0, PREEMPTED, 2),
+        switch!(10, 0, 1, SLEEPS, 0),
+        event!(30, 1, BlockIssue, [(0, 8 << 20), (1, 77)]),
+        switch!(40, 1, 2, SLEEPS, 0),
+        event!(90, 0, IrqEntry, [(0, 5)]),
+        event!(91, 0, BlockComplete, [(0, 8 << 20), (1, 77)]),
+        wake!(92, 0, 1, 0),
+        event!(93, 0, IrqExit),
+        switch!(95, 0, 0, PREEMPTED, 1),
+        switch!(99, 0, 1, SLEEPS, 0),
+    ];
+    let expected =
+        ["0 10 1 running", "10 20 2 running", "30 62 1 block 8:0", "92 3 1 cpu idle", "95 4 1 running"];
+    assert_eq!(path(&events, 1), expected);
+}
+
+#[test]
+fn the_interrupted_thread_is_no_waker() {
+    let interrupted = |kinds: [(Kind, &'static [Field]); 2]| {
+        let [(entry, fields), (exit, _)] = kinds;
+        let events = [
+            switch!(0, 0, 0, PREEMPTED, 1),
+            switch!(10, 0, 1, SLEEPS, 7),
+            (50, 0, entry, fields),
+            wake!(51, 0, 1, 0),
+            (52, 0, exit, &[]),
+            switch!(55, 0, 7, PREEMPTED, 1),
+            switch!(60, 0, 1, SLEEPS, 7),
+        ];
+        path(&events, 1)[1].clone()
+    };
+    assert_eq!(interrupted([(Kind::TimerEntry, &[]), (Kind::TimerExit, &[])]), "10 41 1 timer");
+    let soft = [(Kind::SoftirqEntry, fields(&[(0, 6)])), (Kind::SoftirqExit, fields(&[]))];
+    assert_eq!(interrupted(soft), "10 41 1 interrupt softirq TASKLET");
+}
+
+#[test]
+fn a_packet_leads_to_its_sender() {
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 1),
+        switch!(0, 1, 0, PREEMPTED, 2),
+        switch!(10, 0, 1, SLEEPS, 0),
+        event!(40, 1, NetQueue, [(2, 0xbeef)]),
+        event!(42, 1, SoftirqEntry, [(0, 3)]),
+        event!(43, 1, NetReceive, [(2, 0xbeef)]),
+        wake!(44, 1, 1, 0),
+        event!(45, 1, SoftirqExit),
+        switch!(46, 0, 0, PREEMPTED, 1),
+        switch!(50, 0, 1, SLEEPS, 0),
+    ];
+    let expected =
+        ["0 10 1 running", "10 30 2 running", "40 4 1 network", "44 2 1 cpu idle", "46 4 1 running"];
+    assert_eq!(path(&events, 1), expected);
+}
+
+#[test]
+fn what_the_trace_does_not_tell_is_unknown() {
+    let events = [
+        switch!(10, 0, 7, SLEEPS, 1),
+        switch!(20, 0, 1, SLEEPS, 0),
+        // No wake-up.
+        switch!(30, 0, 0, PREEMPTED, 1),
+        // 1 leaves, but 5 came last: a switch is missing.
+        switch!(40, 0, 1, SLEEPS, 5),
+        switch!(60, 0, 8, SLEEPS, 1),
+        switch!(70, 0, 1, SLEEPS, 0),
+    ];
+    let path = path(&events, 1);
+    assert_eq!(path[0], "10 10 1 running");
+    assert_eq!(path[1], "20 10 1 unknown its wake-up is not recorded");
+    let total: u64 = path.iter().map(|line| line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(total, 60);
+}
+
+#[test]
+fn a_new_thread_continues_its_parent() {
+    // 1 makes 2 and waits for it; before it was made, the path is of 1 itself.
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 1),
+        switch!(5, 0, 1, SLEEPS, 3),
+        event!(10, 0, SchedFork, [(1, 2), (3, 3)]),
+        event!(12, 0, SchedWakeup, [(0, 2), (1, 1)]),
+        switch!(14, 1, 0, PREEMPTED, 2),
+        wake!(20, 1, 1, 2),
+        switch!(22, 2, 0, PREEMPTED, 1),
+        switch!(30, 2, 1, SLEEPS, 0),
+    ];
+    let expected = [
+        "0 5 1 running",
+        "5 7 3 running",
+        "12 2 2 cpu idle",
+        "14 6 2 running",
+        "20 2 1 cpu idle",
+        "22 8 1 running",
+    ];
+    assert_eq!(path(&events, 1), expected);
+}
+
+#[test]
+fn a_window_may_end_within_a_wait() {
+    let whole = table(&CriticalPath, CHAIN, "piece", 3).rows();
+    let part = table_of(&CriticalPath, CHAIN, "piece", 3, Some((Nanos(25), Nanos(45)))).rows();
+    // 1 ran for 5 ns of it, and was preempted by 9 for 15.
+    let cells = |row: &[Value]| (row[0].clone(), row[1].clone());
+    let expected = [(25u64.into(), 5u64.into()), (30u64.into(), 15u64.into())];
+    assert_eq!(part.iter().map(|row| cells(row)).collect::<Vec<(Value, Value)>>(), expected);
+    assert_eq!((&part[0][2..], &part[1][2..]), (&whole[1][2..], &whole[2][2..]));
+}

@@ -1,0 +1,124 @@
+//! `hodo path`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use hodo_clock::Nanos;
+use hodo_engine::{Bound, Experiment, Needs, Outcome, TimeSpan};
+use hodo_model::{Parameters, Table, Value};
+
+use crate::{
+    arguments::{Input, Output},
+    failure::{Failure, INTERRUPTED},
+    input, output,
+    progress::Progress,
+    report,
+    selection::Selection,
+    timeline,
+};
+
+/// The arguments of `hodo path`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo path trace.dat                          of the command that was recorded, else of the thread that ran longest
+  hodo path --thread worker kernel-trace/      of a thread, by its name or id
+  hodo path --thread 4242 --from +0.5 --to +0.6 trace.dat
+  hodo path --by piece trace.dat               each piece, in order of time
+  hodo path --thread slave-1/sobel board.toml  of a task of a board
+
+Each moment belongs to one piece, so pieces add up to the span. What the trace does not tell is `unknown`.")]
+pub struct Path {
+    /// The thread: its name, its id, or TRACE/TASK of a board
+    #[arg(long, value_name = "THREAD")]
+    pub thread: Option<String>,
+    /// Begin: seconds of the trace's clock, or +SECONDS from the beginning [default: the thread's begin]
+    #[arg(long, value_name = "TIME", value_parser = bound)]
+    pub from: Option<Bound>,
+    /// End [default: the thread's end]
+    #[arg(long, value_name = "TIME", value_parser = bound)]
+    pub to: Option<Bound>,
+    /// Rows: tree, cause or piece
+    #[arg(long, value_name = "VIEW", default_value = "tree")]
+    pub by: String,
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Parses an end of a span.
+fn bound(text: &str) -> Result<Bound, String> {
+    match TimeSpan::parse(&format!("{text},")) {
+        Ok(TimeSpan::Bounds(bound, _)) if !text.contains(',') => Ok(bound),
+        _ => Err("expected seconds, or +SECONDS from the beginning".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn run(command: &Path) -> Result<ExitCode, Failure> {
+    let mut selection = Selection::new(&command.input, None)?.of_tables(Some(&command.by));
+    match command.thread.as_deref().map(|thread| (thread, thread.parse())) {
+        Some((_, Ok(tid))) => selection.tids.push(tid),
+        Some((name, Err(_))) => selection.comms.push(name.to_owned()),
+        None => {}
+    }
+    let reports = report::named(&["critical-path".to_owned()]);
+    let parameters = |selection| Parameters { selection, alone: true, ..Parameters::default() };
+    output::check(1, &command.output)?;
+    input::unopened(&command.input, None, reports.clone(), parameters(selection.clone()))?.check()?;
+    let experiment = input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
+    if !command.input.quiet {
+        timeline::tell_unrelated(&experiment);
+    }
+    selection.window = window(command, &experiment)?;
+    let request = input::request(&command.input, None, reports, parameters(selection), &experiment)?;
+    let progress = Progress::new(experiment.work(&request), command.input.quiet);
+    let Outcome { tables, notes } = experiment.run(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let Some(table) = tables.into_iter().next() else { return Ok(ExitCode::SUCCESS) };
+    tell(command, &table, &notes)?;
+    let lossless = Outcome { tables: vec![table.clone()], notes: Vec::new() }.is_lossless();
+    output::draw(table, &command.output)?;
+    Ok(input::exit_code_of(&command.input, &experiment, lossless))
+}
+
+/// Resolves `--from` and `--to` on the timeline.
+fn window(command: &Path, experiment: &Experiment) -> Result<Option<(Nanos, Nanos)>, Failure> {
+    if command.from.is_none() && command.to.is_none() {
+        return Ok(None);
+    }
+    let bound = |bound: Option<Bound>| bound.unwrap_or(Bound::None);
+    let span = TimeSpan::Bounds(bound(command.from), bound(command.to));
+    let (from, to) = experiment.with(|traces| traces.resolve(&span)?.0.of_events(traces.events.span()))?;
+    let nanos = |time: i128| Nanos(u64::try_from(time.max(0)).unwrap_or(u64::MAX));
+    let (from, to) =
+        (from.map_or(Nanos(0), |time| nanos(time.0)), to.map_or(Nanos(u64::MAX), |time| nanos(time.0)));
+    match from < to {
+        true => Ok(Some((from, to))),
+        false => Err(Failure::usage("--from, --to: it ends before it begins")),
+    }
+}
+
+/// Refuses a thread that is not there, and says which of several it is.
+fn tell(command: &Path, table: &Table, notes: &[String]) -> Result<(), Failure> {
+    match (table.figure("threads_chosen"), &command.thread) {
+        (Some(Value::Integer(0)), Some(thread)) => {
+            return Err(Failure::usage(format!(
+                "--thread {thread}: no event names such a thread; `hodo report waits` lists threads"
+            )));
+        }
+        (Some(Value::Integer(count)), Some(thread)) if *count > 1 && !command.input.quiet => {
+            eprintln!(
+                "hodo: {count} threads are called {thread}: this is the one that lived longest; choose by id"
+            );
+        }
+        _ => {}
+    }
+    if !command.input.quiet {
+        notes.iter().for_each(|note| eprintln!("hodo: {note}"));
+    }
+    Ok(())
+}
