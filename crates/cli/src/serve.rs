@@ -5,13 +5,32 @@ use std::{
     process::ExitCode,
 };
 
+use clap::Args;
 use hodo_tsp::{PREFIX, Service};
 
 use crate::{
-    arguments::Serve,
+    arguments::{Input, StoreFolder},
     failure::{Failure, INTERRUPTED},
     index,
 };
+
+/// Arguments of `hodo serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo serve --tsp kernel-trace/
+  hodo serve --tsp --port 8081 perf.data kernel-trace/")]
+pub struct Serve {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub store: StoreFolder,
+    /// The trace server protocol, version 0.6
+    #[arg(long, required = true)]
+    pub tsp: bool,
+    /// Port on 127.0.0.1; 0 is any free one
+    #[arg(long, value_name = "N", default_value_t = 8080)]
+    pub port: u16,
+}
 
 /// Runs the command.
 pub fn run(command: &Serve) -> Result<ExitCode, Failure> {

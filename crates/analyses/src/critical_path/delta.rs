@@ -113,9 +113,7 @@ impl Delta {
 
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         let cpu = Key { trace: event.trace, id: event.cpu };
-        if !self.labels.traces.contains_key(&event.trace) {
-            self.labels.traces.insert(event.trace, event.trace_name.to_owned());
-        }
+        self.labels.traces.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
         match event.kind {
             Kind::SyscallEntry => self.set(cpu, Some(event.name)),
             Kind::SyscallExit | Kind::Syscall => self.set(cpu, None),

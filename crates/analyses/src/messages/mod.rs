@@ -77,9 +77,7 @@ impl Analysis for Messages {
             }
             _ => return,
         }
-        if !partial.names.contains_key(&event.trace) {
-            partial.names.insert(event.trace, event.trace_name.to_owned());
-        }
+        partial.names.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {

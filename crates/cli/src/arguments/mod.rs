@@ -61,7 +61,7 @@ pub enum Command {
     /// The viewer: tables, findings and a timeline, in the browser
     View(Chosen<View>),
     /// What happened for the trace viewers of VS Code and Theia, on this machine only
-    Serve(Chosen<Serve>),
+    Serve(Chosen<crate::serve::Serve>),
     /// Source and disassembly of a function, with exact counts of each line, instruction and branch
     Annotate(Chosen<Annotate>),
     /// Differences between two recordings, groups of recordings, time spans or executions
@@ -330,23 +330,6 @@ pub struct View {
     pub input: Input,
     #[command(flatten)]
     pub store: StoreFolder,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  hodo serve --tsp kernel-trace/
-  hodo serve --tsp --port 8081 perf.data kernel-trace/")]
-pub struct Serve {
-    #[command(flatten)]
-    pub input: Input,
-    #[command(flatten)]
-    pub store: StoreFolder,
-    /// The trace server protocol, version 0.6
-    #[arg(long, required = true)]
-    pub tsp: bool,
-    /// Port on 127.0.0.1; 0 is any free one
-    #[arg(long, value_name = "N", default_value_t = 8080)]
-    pub port: u16,
 }
 
 /// The location of a store.
