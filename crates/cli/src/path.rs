@@ -68,7 +68,7 @@ pub fn run(command: &Path) -> Result<ExitCode, Failure> {
     input::unopened(&command.input, None, reports.clone(), parameters(selection.clone()))?.check()?;
     let experiment = input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
     if !command.input.quiet {
-        timeline::tell_unrelated(&experiment);
+        timeline::report_unrelated(&experiment);
     }
     selection.window = window(command, &experiment)?;
     let request = input::request(&command.input, None, reports, parameters(selection), &experiment)?;
