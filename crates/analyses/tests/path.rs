@@ -77,7 +77,7 @@ fn table_of(
     }
     let span = (Nanos(events[0].0), Nanos(events[events.len() - 1].0));
     let selection = Selection { view: view.to_owned(), tids: vec![tid], window, ..Selection::default() };
-    pass.finish(states, &names, span, &selection, &NoSources, 1).remove(0)
+    pass.finish(states, &names, span, &[&selection], &NoSources, 1).remove(0)
 }
 
 /// The pieces of a path: begin, duration, thread, cause, detail.

@@ -37,6 +37,7 @@ impl Made {
         let writer = Writer::create(self.folder.path(), "made up").expect("a store");
         let schema = Schema {
             name: "states".to_owned(),
+            naming: hodo_store::Naming::default(),
             shape: hodo_store::Shape::Intervals,
             key: vec![Field::new("name", Kind::Name)],
             value: Field::new("state", Kind::Name),

@@ -25,7 +25,7 @@ pub struct Resolution;
 pub const RESOLUTION: Simple<Resolution> = Simple {
     description: Description {
         name: "resolution",
-        help: "time and instructions between clock readings, and bytes of trace per instruction",
+        help: "exact time and instructions between clock readings, and bytes of trace per instruction",
         views: &["measure", "histogram"],
         takes: Takes::THREADS,
         in_all: false,

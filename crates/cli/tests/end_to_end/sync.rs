@@ -219,7 +219,7 @@ fn an_experiment_that_sync_did_not_write_is_refused() {
     let ran = sync(&[&fixture("ftrace/small-6.dat")]);
     assert!(ran.code == 2 && ran.stderr.contains("two inputs"), "{ran:?}");
     let ran = hodo(&["sync", "--format", "csv", &fixture("ftrace/small-6.dat")]);
-    assert!(ran.code == 2 && ran.stderr.contains("--format csv is for one table"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("--format csv supports one table"), "{ran:?}");
     // Two recordings of one host share its clock where that counts on.
     let ran = sync(&[&fixture("ftrace/small-6.dat"), &fixture("ftrace/small-7.dat")]).fine();
     let clock = row(&ran.json(), "clocks", 0);

@@ -142,7 +142,7 @@ fn times_of_the_wall_clock_are_in_a_zone_that_is_said() {
     let whole = count("0%-100%").0;
     let (events, said) = count("10:37:58,10:37:59");
     assert!(events > 0 && events < whole, "{events} of {whole}");
-    assert!(said.contains("times are of UTC (as the trace says)"), "{said}");
+    assert!(said.contains("times are in UTC (as the trace says)"), "{said}");
     assert_eq!(count("2026-11-20 10:37:58,2026-11-20T10:37:59").0, events);
     assert_eq!(count(",10:37:58").0 + events + count("10:37:59,").0, whole);
     let mut other =
@@ -174,11 +174,11 @@ fn one_selection_means_the_same_in_every_command() {
     // What does not apply is said before anything is read.
     for (arguments, expected) in [
         (&["script", "--events", "--comm", "cat", &perf][..], "no event has the context `procname`"),
-        (&["info", "--tid", "1", &ftrace], "have no meaning"),
-        (&["info", "--time", "1,2", &ftrace], "have no meaning"),
-        (&["sync", "--comm", "cat", &ftrace, &perf], "have no meaning"),
-        (&["script", "--cpu-list", "0", &flow], "choose among software events"),
-        (&["report", "functions", "--event", "x", &flow], "choose single events"),
+        (&["info", "--tid", "1", &ftrace], "do not apply"),
+        (&["info", "--time", "1,2", &ftrace], "do not apply"),
+        (&["sync", "--comm", "cat", &ftrace, &perf], "do not apply"),
+        (&["script", "--cpu-list", "0", &flow], "select software events"),
+        (&["report", "functions", "--event", "x", &flow], "select single events"),
         (
             &["fold", "--analysis", "cpu", "--comm", "x", "--part", "1/1", "-o", "/nowhere", &ftrace],
             "hodo merge",

@@ -563,10 +563,11 @@ mod tests {
     fn change_track(part: &mut Part, change: impl FnOnce(usize, Stints) -> (usize, Stints)) {
         let packed = &mut part.flows[0][0].0;
         let bytes = postcard::to_allocvec(packed).unwrap();
-        let mut tracks: std::collections::BTreeMap<usize, Stints> = postcard::from_bytes(&bytes).unwrap();
+        let (mut tracks, trace_bytes): (std::collections::BTreeMap<usize, Stints>, Option<u64>) =
+            postcard::from_bytes(&bytes).unwrap();
         let (track, stints) = tracks.pop_first().unwrap();
         tracks.extend([change(track, stints)]);
-        *packed = postcard::from_bytes(&postcard::to_allocvec(&tracks).unwrap()).unwrap();
+        *packed = postcard::from_bytes(&postcard::to_allocvec(&(tracks, trace_bytes)).unwrap()).unwrap();
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::{
 
 /// Fewer threads are no pool.
 const FEWEST: usize = 3;
+/// A thread that does less than this share of the busiest one's work is no member of the pool.
+const MEMBER: f64 = 0.1;
 /// Largest acceptable ratio of a thread's work to the mean of the pool.
 const TIMES: f64 = 1.5;
 /// Largest acceptable share of the run that this thread works beyond the mean.
@@ -20,7 +22,7 @@ const EVENTS: Need = ("cpu", "thread");
 
 pub(crate) const RULE: Rule = Rule {
     name: "unequal-threads",
-    help: "of at least 3 threads that a process started one works over 1.5 times the mean, and that costs more than 5 % of the run",
+    help: "of at least 3 threads that a process started, each with over a tenth of the busiest one's work, one works over 1.5 times the mean, and that costs more than 5 % of the run",
     needs: &[FLOW, EVENTS],
     find,
 };
@@ -44,7 +46,7 @@ impl Pool {
     }
 }
 
-/// Returns the pools: the threads of each process but its first.
+/// Returns the pools: the threads of each process but its first, without those that do little.
 fn pools(rows: &[Row<'_>], work: &str) -> Vec<Pool> {
     let mut pools: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     for row in rows {
@@ -54,7 +56,9 @@ fn pools(rows: &[Row<'_>], work: &str) -> Vec<Pool> {
             pools.entry(pid).or_default().push((row.integer(work), tid));
         }
     }
-    let pool = |(pid, threads): (u64, Vec<(u64, u64)>)| {
+    let pool = |(pid, mut threads): (u64, Vec<(u64, u64)>)| {
+        let busiest = threads.iter().map(|(work, _)| *work).max()?;
+        threads.retain(|(work, _)| *work as f64 >= busiest as f64 * MEMBER);
         let sum = threads.iter().fold(0, |sum: u64, (work, _)| sum.saturating_add(*work));
         let &(most, tid) = threads.iter().max()?;
         (threads.len() >= FEWEST).then_some(Pool { pid, threads: threads.len(), tid, most, sum })

@@ -131,7 +131,7 @@ mod tests {
         assert!(relate(&one, &monotonic("b", 1_000_000_000_000)).unwrap_err().contains("`a` and `b`"));
         assert!(relate(&one, &monotonic("a", 1_090_000_000_000)).unwrap_err().contains("90 s apart"));
         let silent = ClockIdentity { host: None, ..other.clone() };
-        assert!(relate(&one, &silent).unwrap_err().contains("of which host"));
+        assert!(relate(&one, &silent).unwrap_err().contains("does not record its host"));
         let with = |uid: &str| ClockIdentity { uid: Some(uid.to_owned()), ..one.clone() };
         assert!(relate(&with("x"), &with("x")).is_ok() && relate(&with("x"), &with("y")).is_err());
     }
