@@ -22,7 +22,7 @@ fn reports() -> Vec<(String, bool)> {
     list.lines().filter_map(line).filter(|(name, _)| !needs_more.contains(&name.as_str())).collect()
 }
 
-/// Returns the names of the event reports in `all`.
+/// Returns the names of the event reports but `count`.
 fn analyses() -> Vec<String> {
     let of_events = reports().into_iter().filter(|(name, is_of_flow)| !is_of_flow && name != "count");
     of_events.map(|(name, _)| name).collect()
@@ -55,12 +55,12 @@ fn merged_parts_are_the_whole() {
 #[test]
 fn all_analyses_in_one_pass_are_each_by_itself() {
     let all = hodo(&["report", "all", "-q", "--format", "json", &trace()]).fine().json();
-    let each = analyses().into_iter().map(|name| {
-        let table = hodo(&["report", &name, "-q", "--format", "json", &trace()]).fine().json();
-        assert_eq!(table["table"], name);
-        table
-    });
-    assert_eq!(all, each.collect::<serde_json::Value>());
+    let tables = all.as_array().expect("several tables");
+    assert!(tables.len() >= 10, "{}", tables.len());
+    for table in tables {
+        let name = table["table"].as_str().expect("a name");
+        assert_eq!(*table, hodo(&["report", name, "-q", "--format", "json", &trace()]).fine().json());
+    }
     let folder = Folder::new();
     let parts = [fold(&folder, "all", "1/2", &[]), fold(&folder, "all", "2/2", &[])];
     assert_eq!(hodo(&["merge", &parts[0], &parts[1], "--format", "json"]).fine().json(), all);

@@ -151,7 +151,7 @@ fn times_of_the_wall_clock_are_in_a_zone_that_is_said() {
     assert_eq!(ran.json()["summary"]["events"].as_u64(), Some(events));
     assert!(ran.stderr.contains("by TZ"), "{}", ran.stderr);
     let ran = hodo(&["report", "count", "--time", "10:00,11:00", &fixture("ftrace/small-6.dat")]);
-    assert!(ran.code == 2 && ran.stderr.contains("1970"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("wall clock"), "{ran:?}");
     let ran = hodo(&["report", "count", "--time", "10:00", &kernel]);
     assert!(ran.code == 2 && ran.stderr.contains("10:38:00,10:38:01"), "{ran:?}");
 }
