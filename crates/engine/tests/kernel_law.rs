@@ -9,6 +9,7 @@ use std::{
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
+    critical_path::CriticalPath,
     io,
     states::{Intervals, States},
 };
@@ -244,6 +245,8 @@ fn tables_of_one_trace_agree() {
         busy += by_cpu.rows().len();
         let io = law::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
         io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
+        let path = law::are_seamless(&table(&CriticalPath, "piece"));
+        path.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
     }
     assert!(busy > 8, "{busy} CPUs");
 }
