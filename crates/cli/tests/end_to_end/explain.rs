@@ -17,7 +17,7 @@ fn fixture(name: &str) -> String {
 fn each_finding_says_how_to_see_it() {
     let input = fixture("ctf/lttng2.13-kernel");
     let text = hodo(&["explain", &input]).fine().stdout;
-    assert!(text.starts_with(" 1. Interrupts come in a storm: hard virtio2-req.2 ran 44 times"), "{text}");
+    assert!(text.starts_with(" 1. Interrupts take much of a CPU: hard virtio2-req.2 ran 44 times"), "{text}");
     let table = hodo(&["explain", "--format", "json", &input]).fine().json();
     let rows = table["rows"].as_array().expect("rows");
     assert_eq!(table["summary"]["findings"], rows.len());

@@ -41,8 +41,8 @@ fn storms(evidence: &Evidence<'_>) -> Vec<Finding> {
             rule: STORM.name,
             weight: part,
             sentence: format!(
-                "Interrupts come in a storm: {} {} ran {} times, {} a second, for {} in all, {} of a CPU (thresholds: {} a \
-                 second, {}).",
+                "{}: {} {} ran {} times, {} a second, for {} in all, {} of a CPU (thresholds: {} a second, {}).",
+                if rate > RATE { "Interrupts come in a storm" } else { "Interrupts take much of a CPU" },
                 row.text("kind"),
                 row.text("name"),
                 count(number),

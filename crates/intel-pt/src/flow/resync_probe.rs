@@ -78,7 +78,7 @@ impl Decoder<'_> {
         if self.on_trial || !self.damaged {
             return if certain { Ok(()) } else { Err(Trouble::LostAddress) };
         }
-        // Returns may still go back to calls from before the damage.
+        // Returns may still go back to calls from before the damage, also after further damage; probes find out to which.
         let before = std::iter::successors(Some(self.calls_before.clone()), |calls| {
             let mut older = calls.clone();
             older.pop().map(|_| older)
@@ -96,10 +96,6 @@ impl Decoder<'_> {
                 }
             }
             self.last_ip.trust();
-            // These calls serve one resumption only: returns consume them.
-            if !calls.is_empty() {
-                self.calls_before.clear();
-            }
             self.walk.returns = calls;
             return Ok(());
         }
