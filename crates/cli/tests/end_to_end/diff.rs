@@ -90,7 +90,9 @@ fn what_differs_is_what_ran_more() {
     assert!(failed.stderr.contains("--fail-over allows 5.00 %; most by fib +"), "{}", failed.stderr);
     diff(&["--per", "main", "--fail-over", "5%", &many, &few]).fine();
     let text = diff(&[&few, &many]).fine().stdout;
-    assert!(text.starts_with("grown\n") && !text.contains("\nshrunk\n"), "{text}");
+    // The dynamic linker may run some instructions less, by chance.
+    let grown = text.split("\nshrunk\n").next().expect("a first part");
+    assert!(grown.starts_with("grown\n") && grown.contains(" fib "), "{text}");
 }
 
 /// `slowpath` answers requests. One in some hundreds must rehash the table first: `insert` branches there.
