@@ -47,3 +47,8 @@ pub fn size(text: &str) -> Result<u64, Failure> {
         Failure::usage(format!("`{text}` is not a size; expected for example 4096, 64K, 4M or 1G"))
     })
 }
+
+/// Parses a duration in nanoseconds, such as 100ns or 1us.
+pub fn shortest(text: &str) -> Result<u64, String> {
+    hodo_engine::nanos(text).ok_or_else(|| "expected a time with its unit, such as 100ns, 1us or 5ms".to_owned())
+}
