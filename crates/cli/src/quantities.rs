@@ -48,7 +48,8 @@ pub fn size(text: &str) -> Result<u64, Failure> {
     })
 }
 
-/// Parses a duration in nanoseconds, such as 100ns or 1us.
+/// Parses a duration with a unit, such as 100ns or 1us; returns nanoseconds.
 pub fn shortest(text: &str) -> Result<u64, String> {
-    hodo_engine::nanos(text).ok_or_else(|| "expected a time with its unit, such as 100ns, 1us or 5ms".to_owned())
+    let found = hodo_engine::nanos(text).filter(|_| text.ends_with('s'));
+    found.ok_or_else(|| "expected a time with its unit, such as 100ns, 1us or 5ms".to_owned())
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! begins and ends of calls ──► Calls (shortest slice, gaps) ──┐
 //! rows of tables of intervals ────────────────────────────────┼──► a Timeline ──► file of Perfetto, Chrome, speedscope
-//! rows of a table of call paths ──────────────────────────────┴──► Paths ───────► file of callgrind, pprof
+//! rows of a table of call paths ──────────────────────────────┼──► Paths ───────► file of folded, callgrind, pprof
+//! rows of a table of source lines ────────────────────────────┴──► Lines ───────► file of lcov
 //! ```
 //!
 //! Each format is a folder and a line in [`EXPORTS`]. A format knows threads, slices and call paths; it knows no
@@ -16,17 +17,28 @@ use hodo_model::Loss;
 mod callgrind;
 mod calls;
 mod chrome;
+mod folded;
+mod lcov;
+mod lines;
 mod paths;
 mod perfetto;
 mod pprof;
 mod speedscope;
 
 pub use calls::Calls;
+pub use lines::line_rows;
 pub use paths::{PathRow, path_rows};
 
 /// Every export, in the order of the help text.
-pub const EXPORTS: &[Export] =
-    &[perfetto::EXPORT, chrome::EXPORT, speedscope::EXPORT, callgrind::EXPORT, pprof::EXPORT];
+pub const EXPORTS: &[Export] = &[
+    perfetto::EXPORT,
+    chrome::EXPORT,
+    speedscope::EXPORT,
+    folded::EXPORT,
+    callgrind::EXPORT,
+    pprof::EXPORT,
+    lcov::EXPORT,
+];
 
 /// A file format of another tool.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +60,8 @@ pub enum Content {
     Calls(BeginTimeline),
     /// Call paths with their costs.
     Paths(BeginPaths),
+    /// Source lines with their executions.
+    Lines(BeginLines),
 }
 
 /// Begins a timeline in an output.
@@ -55,6 +69,9 @@ pub type BeginTimeline = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Timeline +
 
 /// Begins a file of call paths in an output.
 pub type BeginPaths = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Paths + 'o>>;
+
+/// Begins a file of source lines in an output.
+pub type BeginLines = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Lines + 'o>>;
 
 /// The output of an export; it should be buffered.
 pub type Output<'o> = &'o mut (dyn Write + Send + 'o);
@@ -113,6 +130,15 @@ pub trait Timeline: Send {
 pub trait Paths: Send {
     /// Adds the next path, whose frames are those of the rows before it that it is below.
     fn row(&mut self, row: &PathRow<'_>) -> io::Result<()>;
+
+    /// Ends the file, with what is missing from it.
+    fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;
+}
+
+/// Receives source lines. Every method returns the errors of the writer.
+pub trait Lines: Send {
+    /// Adds executions of a line.
+    fn line(&mut self, file: &str, line: u64, executions: u64) -> io::Result<()>;
 
     /// Ends the file, with what is missing from it.
     fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;

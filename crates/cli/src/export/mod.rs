@@ -2,7 +2,7 @@
 
 mod calls;
 mod intervals;
-mod paths;
+mod profile;
 
 use std::{fs, io, path::Path, process::ExitCode};
 
@@ -36,7 +36,8 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     match export.expect("the command line knows the names").content {
         Content::Timeline(begin) | Content::Calls(begin) if flow => calls::export(command, begin),
         Content::Timeline(begin) => intervals::export(command, begin),
-        Content::Paths(begin) => paths::export(command, begin),
+        Content::Paths(begin) => profile::paths(command, begin),
+        Content::Lines(begin) => profile::lines(command, begin),
         Content::Calls(_) => {
             Err(Failure::usage(format!("{} contains calls, but this input has no control flow", command.to)))
         }

@@ -19,6 +19,9 @@ pub(crate) const EXPORT: Export = Export {
 
 /// Numbers from here on are of rows that are no threads; those of threads are smaller.
 const NO_THREAD: u32 = 1 << 31;
+/// Readers keep times as floating-point numbers, which hold microseconds to the nanosecond only up to 104 days.
+const MOST_EXACT: u64 = 90 * DAY;
+const DAY: u64 = 86_400_000_000_000;
 
 /// A row of slices: its process and thread, and the begins and names of its open slices.
 struct Row {
@@ -33,12 +36,27 @@ struct Chrome<'o> {
     /// Names as JSON strings.
     names: Vec<String>,
     separator: &'static str,
+    /// What times are relative to, once one is known.
+    origin: Option<u64>,
     last_time: u64,
 }
 
 fn begin<'o>(out: Output<'o>) -> io::Result<Box<dyn Timeline + 'o>> {
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-    Ok(Box::new(Chrome { out, rows: Vec::new(), names: Vec::new(), separator: "\n", last_time: 0 }))
+    Ok(Box::new(Chrome {
+        out,
+        rows: Vec::new(),
+        names: Vec::new(),
+        separator: "\n",
+        origin: None,
+        last_time: 0,
+    }))
+}
+
+/// Returns the origin of times around this one: that of the clock if times are small, else a month before, because
+/// other threads may have earlier times.
+fn origin(time: u64) -> u64 {
+    if time < MOST_EXACT { 0 } else { time - time % DAY - 30 * DAY }
 }
 
 /// Formats nanoseconds as microseconds.
@@ -82,9 +100,10 @@ impl Timeline for Chrome<'_> {
     fn end(&mut self, track: u32, time: u64) -> io::Result<()> {
         self.last_time = self.last_time.max(time);
         let Chrome { out, rows, names, separator, .. } = self;
+        let origin = *self.origin.get_or_insert_with(|| origin(time));
         let Row { pid, tid, open } = &mut rows[track as usize];
         let (begin, name) = open.pop().expect("each end is of an open slice");
-        let (from, duration) = (microseconds(begin), microseconds(time - begin));
+        let (from, duration) = (microseconds(begin.saturating_sub(origin)), microseconds(time - begin));
         write!(
             out,
             r#"{separator}{{"ph":"X","name":{},"pid":{pid},"tid":{tid},"ts":{from},"dur":{duration}}}"#,
@@ -95,15 +114,18 @@ impl Timeline for Chrome<'_> {
     }
 
     fn finish(mut self: Box<Self>, losses: &[Loss]) -> io::Result<()> {
+        let origin = self.origin.unwrap_or(0);
         for loss in losses {
-            let time = microseconds(loss.time.map_or(self.last_time, |(begin, _)| begin.0));
+            let time = loss.time.map_or(self.last_time, |(begin, _)| begin.0);
+            let time = microseconds(time.saturating_sub(origin));
             let name = json!(loss_line(loss));
             let event = format!(
                 r#"{{"ph":"i","s":"g","name":{name},"pid":{NO_THREAD},"tid":{NO_THREAD},"ts":{time}}}"#
             );
             self.event(format_args!("{event}"))?;
         }
-        self.out.write_all(b"\n]}\n")?;
+        // Text, because as a number it would be rounded.
+        writeln!(self.out, "\n],\"otherData\":{{\"origin_ns\":\"{origin}\"}}}}")?;
         self.out.flush()
     }
 }
