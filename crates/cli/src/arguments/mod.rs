@@ -3,8 +3,7 @@
 use std::{ffi::OsString, io::Write, ops::Deref, path::PathBuf, process::ExitCode};
 
 use clap::{
-    ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
-    builder::{PossibleValue, PossibleValuesParser, Resettable},
+    ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
 };
 use hodo_engine::{events::Condition, script::Field};
 use hodo_model::{Edge, Every, Period};
@@ -514,7 +513,7 @@ pub use parts::{Fold, Merge, Plan, What};
   hodo export --to ctf -o one-thread --tid 4711 ./my-trace")]
 pub struct Export {
     /// Format
-    #[arg(long, value_name = "FORMAT", value_parser = export_names())]
+    #[arg(long, value_name = "FORMAT", value_parser = crate::export::names())]
     pub to: String,
     /// File to write; for CTF a folder, which must not exist
     #[arg(short, long, value_name = "PATH")]
@@ -526,13 +525,6 @@ pub struct Export {
     pub input: Input,
     #[command(flatten)]
     pub filter: crate::events::Filter,
-}
-
-/// Returns the formats of exports with their descriptions.
-fn export_names() -> PossibleValuesParser {
-    let traces = crate::export::TRACES.iter().map(|(name, help, _)| (*name, *help));
-    let files = hodo_exports::EXPORTS.iter().map(|export| (export.name, export.help));
-    traces.chain(files).map(|(name, help)| PossibleValue::new(name).help(help)).collect::<Vec<_>>().into()
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ mod profile;
 
 use std::{fs, io, path::Path, process::ExitCode};
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use hodo_engine::{
     Needs, Traces,
     events::{self as engine, ExportError},
@@ -17,7 +18,7 @@ use tempfile::Builder;
 use crate::{arguments::Export, events, failure::Failure, input, progress::Progress};
 
 /// The formats of traces, which are folders: name, description, version.
-pub const TRACES: &[(&str, &str, Version)] = &[
+const TRACES: &[(&str, &str, Version)] = &[
     (
         "ctf",
         "software events as CTF 1.8: a folder, for babeltrace2, Trace Compass and others",
@@ -25,6 +26,13 @@ pub const TRACES: &[(&str, &str, Version)] = &[
     ),
     ("ctf2", "software events as CTF 2: a folder", Version::Ctf2),
 ];
+
+/// Returns the formats with their descriptions, for the command line.
+pub fn names() -> PossibleValuesParser {
+    let traces = TRACES.iter().map(|(name, help, _)| (*name, *help));
+    let files = EXPORTS.iter().map(|export| (export.name, export.help));
+    traces.chain(files).map(|(name, help)| PossibleValue::new(name).help(help)).collect::<Vec<_>>().into()
+}
 
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
