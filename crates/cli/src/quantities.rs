@@ -47,3 +47,9 @@ pub fn size(text: &str) -> Result<u64, Failure> {
         Failure::usage(format!("`{text}` is not a size; expected for example 4096, 64K, 4M or 1G"))
     })
 }
+
+/// Parses a duration with a unit, such as 100ns or 1us; returns nanoseconds.
+pub fn shortest(text: &str) -> Result<u64, String> {
+    let found = hodo_engine::nanos(text).filter(|_| text.ends_with('s'));
+    found.ok_or_else(|| "expected a time with its unit, such as 100ns, 1us or 5ms".to_owned())
+}

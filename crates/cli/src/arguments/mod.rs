@@ -54,7 +54,7 @@ pub enum Command {
     Merge(Chosen<Merge>),
     /// Put several traces on one timeline, by messages that two traces recorded; reports the uncertainty of times
     Sync(Chosen<crate::sync::Sync>),
-    /// Write software events, or a selection of them, in another format
+    /// Write calls, profiles or software events, or a selection of them, for other tools
     Export(Chosen<Export>),
     /// Build a store of thread states for quick queries at any time of a large trace
     Index(Chosen<Index>),
@@ -494,28 +494,25 @@ mod parts;
 pub use crate::latency::arguments::{Latency, QuestionArguments};
 pub use parts::{Fold, Merge, Plan, What};
 
-/// The format to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// CTF 1.8: a folder, for babeltrace2, Trace Compass and others
-    Ctf,
-    /// CTF 2: a folder
-    Ctf2,
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  hodo export --to perfetto -o calls.pftrace perf.data          every call, for ui.perfetto.dev
+  hodo export --to perfetto -o kernel.pftrace ./my-trace        states, system calls, interrupts
+  hodo export --to speedscope --min 1us --time 10%-20% -o calls.json perf.data
+  hodo export --to callgrind -o callgrind.out perf.data         for kcachegrind
+  hodo export --to pprof -o profile.pb.gz perf.data
   hodo export --to ctf -o small --event 'sched_*' --time +1,+1.5 ./my-trace
-  hodo export --to ctf2 -o new ./my-trace
-  hodo export --to ctf -o one-thread --tid 4711 ./my-trace
-  hodo export --to ctf -o kernel trace.dat")]
+  hodo export --to ctf -o one-thread --tid 4711 ./my-trace")]
 pub struct Export {
     /// Format
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub to: ExportFormat,
-    /// Folder to write; it must not exist
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(long, value_name = "FORMAT", value_parser = crate::export::names())]
+    pub to: String,
+    /// File to write; for CTF a folder, which must not exist
+    #[arg(short, long, value_name = "PATH")]
     pub output: PathBuf,
+    /// Leave out calls and intervals that are shorter: 100ns, 1us, 5ms
+    #[arg(long, value_name = "TIME", value_parser = quantities::shortest)]
+    pub min: Option<u64>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod diff;
 mod events;
 mod explain;
 mod export;
+mod exports;
 mod files;
 mod guests;
 mod index;

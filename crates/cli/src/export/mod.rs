@@ -1,39 +1,79 @@
 //! `hodo export`.
 
+mod calls;
+mod intervals;
+mod profile;
+
 use std::{fs, io, path::Path, process::ExitCode};
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use hodo_engine::{
     Needs, Traces,
     events::{self as engine, ExportError},
 };
+use hodo_exports::{Content, EXPORTS};
 use hodo_formats::ctf::write::Version;
 use tempfile::Builder;
 
-use crate::{
-    arguments::{Export, ExportFormat},
-    events,
-    failure::Failure,
-    input,
-    progress::Progress,
-};
+use crate::{arguments::Export, events, failure::Failure, input, progress::Progress};
+
+/// The formats of traces, which are folders: name, description, version.
+const TRACES: &[(&str, &str, Version)] = &[
+    (
+        "ctf",
+        "software events as CTF 1.8: a folder, for babeltrace2, Trace Compass and others",
+        Version::Ctf18,
+    ),
+    ("ctf2", "software events as CTF 2: a folder", Version::Ctf2),
+];
+
+/// Returns the formats with their descriptions, for the command line.
+pub fn names() -> PossibleValuesParser {
+    let traces = TRACES.iter().map(|(name, help, _)| (*name, *help));
+    let files = EXPORTS.iter().map(|export| (export.name, export.help));
+    traces.chain(files).map(|(name, help)| PossibleValue::new(name).help(help)).collect::<Vec<_>>().into()
+}
 
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
+    if let Some((.., version)) = TRACES.iter().find(|(name, ..)| *name == command.to) {
+        return trace(command, *version);
+    }
+    let export = EXPORTS.iter().find(|export| export.name == command.to);
+    let flow = events::contents(&command.input)?.flow;
+    match export.expect("the command line knows the names").content {
+        Content::Timeline(begin) | Content::Calls(begin) if flow => calls::export(command, begin),
+        Content::Timeline(begin) => intervals::export(command, begin),
+        Content::Paths(begin) => profile::paths(command, begin),
+        Content::Lines(begin) => profile::lines(command, begin),
+        Content::Calls(_) => {
+            Err(Failure::usage(format!("{} contains calls, but this input has no control flow", command.to)))
+        }
+    }
+}
+
+fn trace(command: &Export, version: Version) -> Result<ExitCode, Failure> {
+    if command.min.is_some() {
+        return Err(Failure::usage("--min is for calls and intervals, but CTF contains events"));
+    }
     let contents = events::contents(&command.input)?;
     if !contents.events && contents.flow {
         input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
         return Err(Failure::usage("CTF contains software events, but this input has none"));
     }
     events::refuse_flow(&command.input)?;
-    let version = match command.to {
-        ExportFormat::Ctf => Version::Ctf18,
-        ExportFormat::Ctf2 => Version::Ctf2,
-    };
     let target = &command.output;
     if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) || target.is_file() {
         return Err(Failure::usage(format!("{} already exists; name a new folder", target.display())));
     }
     events::open(&command.input, |traces| write(command, version, traces))
+}
+
+/// Reports how much is not in the file because it is short.
+fn tell_left_out(command: &Export, count: u64) {
+    if count > 0 && !command.input.quiet {
+        eprintln!("hodo: left out as shorter than --min: {count}");
+    }
 }
 
 fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<bool>, Failure> {

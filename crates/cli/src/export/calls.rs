@@ -1,0 +1,137 @@
+//! The calls of control flow as a timeline.
+
+use std::{collections::HashMap, io, process::ExitCode};
+
+use hodo_analyses::calls::Moment;
+use hodo_clock::Nanos;
+use hodo_engine::{CHUNKS_IN_ORDER, CallSink, FlowTrace, Losses};
+use hodo_exports::{BeginTimeline, Calls, Track};
+use hodo_model::{Cause, FunctionId, Loss, Names};
+
+use super::tell_left_out;
+use crate::{
+    arguments::Export,
+    failure::{Failure, written},
+    input,
+    output::Destination,
+    selection::Selection,
+};
+
+pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode, Failure> {
+    Selection::new(&command.input, Some(&command.filter))?.refuse_events()?;
+    input::open(&command.input, false, |trace, window| {
+        let mut out = Destination::open(Some(&command.output))?;
+        let read = input::read(
+            &command.input,
+            trace,
+            |_| CHUNKS_IN_ORDER,
+            false,
+            window,
+            |reading, go_on| {
+                let calls = Calls::new(begin(&mut out)?, command.min.unwrap_or(0))?;
+                let tracks = HashMap::new();
+                let names = HashMap::new();
+                let mut sink = Sink { trace, calls, tracks, track: 0, names, result: Ok(()) };
+                let losses = hodo_engine::calls(trace, reading, &mut sink, go_on);
+                sink.finish(losses)
+            },
+        );
+        let Some(exported) = read? else { return Ok(input::interrupted()) };
+        let (losses, left_out) = match exported {
+            Ok(exported) => exported,
+            Err(error) => return written(Err(error)).map(|()| ExitCode::SUCCESS),
+        };
+        out.finish()?;
+        tell_left_out(command, left_out);
+        let code = input::exit_code(&command.input, losses.is_empty());
+        input::tell(losses);
+        Ok(code)
+    })
+}
+
+/// Passes calls on with numbers for threads and functions.
+struct Sink<'x, 'f, 'o> {
+    trace: &'x FlowTrace<'f>,
+    calls: Calls<'o>,
+    /// The track of each context.
+    tracks: HashMap<u32, u32>,
+    track: u32,
+    names: HashMap<FunctionId, u32>,
+    result: io::Result<()>,
+}
+
+impl Sink<'_, '_, '_> {
+    /// Ends the file. Returns the losses, and the number of calls that are left out as too short.
+    fn finish(self, mut losses: Losses) -> io::Result<(Losses, u64)> {
+        self.result?;
+        let left_out = self.calls.left_out;
+        if self.calls.untimed > 0 {
+            losses.add(Loss {
+                stream: String::new(),
+                cause: Cause::Untimed,
+                bytes: 0..0,
+                time: None,
+                count: self.calls.untimed,
+                detail: "calls without times, which a timeline can't hold".to_owned(),
+            });
+        }
+        let list = losses.into_list();
+        self.calls.into_timeline().finish(&list)?;
+        let mut losses = Losses::default();
+        list.into_iter().for_each(|loss| losses.add(loss));
+        Ok((losses, left_out))
+    }
+
+    fn switch(&mut self, context: u32) -> io::Result<()> {
+        let next = self.tracks.len() as u32;
+        self.track = *self.tracks.entry(context).or_insert(next);
+        if self.track < next {
+            return Ok(());
+        }
+        let thread = self.trace.threads[context as usize];
+        let name = self.trace.thread_name(thread).unwrap_or_default();
+        let what = String::new();
+        self.calls.track(&Track::Thread { pid: thread.pid, tid: thread.tid, name: name.to_string(), what })
+    }
+
+    fn add(&mut self, moment: Moment) -> io::Result<()> {
+        match moment {
+            Moment::Begin { function, time, .. } => {
+                // 0 is the name of gaps.
+                let next = self.names.len() as u32 + 1;
+                let name = *self.names.entry(function).or_insert(next);
+                if name == next {
+                    self.calls.name(&self.trace.modules.names(function).0)?;
+                }
+                self.calls.begin(self.track, time.map(|Nanos(time)| time), name)
+            }
+            Moment::End { call } => self.calls.end(self.track, call.end.map(|Nanos(time)| time)),
+            Moment::Gap => {
+                self.calls.gap(self.track);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl CallSink for Sink<'_, '_, '_> {
+    fn begins(&self) -> bool {
+        true
+    }
+
+    fn thread(&mut self, context: u32) {
+        if self.result.is_ok() {
+            self.result = self.switch(context);
+        }
+    }
+
+    fn moment(&mut self, moment: Moment) {
+        if self.result.is_ok() {
+            self.result = self.add(moment);
+        }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.result.is_ok()
+    }
+}

@@ -1,0 +1,213 @@
+//! Calls, intervals and call paths exported for other tools, and read by them.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::{
+    profiles::{record_source, table},
+    recorded::can_record,
+    run::{Folder, hodo},
+};
+
+/// For each name, the number of slices and the sum of their nanoseconds.
+type Slices = BTreeMap<String, (u64, u64)>;
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_hodo")).ancestors().nth(2).expect("a folder that is built into").to_owned()
+}
+
+/// Returns what a program prints.
+fn output(command: &mut Command) -> String {
+    let output = command.output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask setup` installs it"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Exports an input and returns the path of the file.
+fn export(folder: &Folder, to: &str, options: &[&str], input: &str) -> String {
+    let file = folder.file(to);
+    let ran = hodo(&[&["export", "--to", to, "-q", "-o", &file], options, &[input]].concat()).fine();
+    assert!(ran.stdout.is_empty());
+    file
+}
+
+/// Returns the slices of an export, as other programs read them.
+fn slices(folder: &Folder, to: &str, options: &[&str], input: &str) -> Slices {
+    let file = export(folder, to, options, input);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/exports.py");
+    let schema = target().join("speedscope/node_modules/speedscope/dist/release/file-format-schema.json");
+    let mut python = Command::new(target().join("python/bin/python"));
+    serde_json::from_str(&output(python.arg(script).args([to, &file]).arg(schema))).expect("JSON")
+}
+
+/// Returns the calls of a recording with one thread by the times that `hodo script` prints, from a number of
+/// nanoseconds on. What has no timestamp after it is at the last one.
+fn calls(recording: &str, shortest: u64) -> Slices {
+    let script = hodo(&["script", "--calls", "--format", "jsonl", "-q", recording]).fine().stdout;
+    let calls: Vec<Value> = script.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = calls.iter().flat_map(|call| [call["time_ns"].as_u64(), call["end_ns"].as_u64()]).max();
+    let last = last.flatten().expect("a time");
+    let mut slices = Slices::new();
+    for call in &calls {
+        let begin = call["time_ns"].as_u64().unwrap_or(last);
+        let took = call["end_ns"].as_u64().unwrap_or(last) - begin;
+        if took >= shortest {
+            let sum = slices.entry(call["function"].as_str().unwrap().to_owned()).or_default();
+            *sum = (sum.0 + 1, sum.1 + took);
+        }
+    }
+    slices
+}
+
+#[test]
+fn other_tools_read_every_call() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c", &[]);
+    for (options, shortest) in [(&[][..], 0), (&["--min", "500ns"], 500)] {
+        let expected = calls(&recording, shortest);
+        assert!(expected["fib"].0 > 1, "{expected:?}");
+        for to in ["perfetto", "chrome", "speedscope"] {
+            let mut found = slices(&folder, to, options, &recording);
+            found.remove("[lost]");
+            assert_eq!(found, expected, "{to} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn other_tools_read_the_profile() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c", &[]);
+    let (summary, rows) = table("functions", &[], &recording);
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for row in &rows {
+        let name = row["function"].as_str().unwrap().to_owned();
+        *expected.entry(name).or_default() += row["self_instructions"].as_u64().unwrap();
+    }
+    expected.retain(|_, instructions| *instructions > 0);
+
+    let file = export(&folder, "folded", &[], &recording);
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for line in std::fs::read_to_string(file).unwrap().lines() {
+        let (path, instructions) = line.rsplit_once(' ').expect("a number");
+        let function = path.rsplit(';').next().expect("a frame");
+        *found.entry(function.to_owned()).or_default() += instructions.parse::<u64>().unwrap();
+    }
+    assert_eq!(found, expected);
+
+    let file = export(&folder, "callgrind", &[], &recording);
+    let mut annotate = Command::new("callgrind_annotate");
+    let printed = output(annotate.args(["--threshold=100", "--auto=no", "--show=Ir", &file]));
+    let number = |text: &str| text.replace(',', "").parse::<u64>().ok();
+    let total = printed.lines().find(|line| line.ends_with("PROGRAM TOTALS")).expect("totals");
+    let first = |line: &str| line.split_whitespace().next().and_then(number);
+    assert_eq!(first(total), summary["instructions"].as_u64());
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for line in printed.lines() {
+        let Some((costs, name)) = line.split_once("???:") else { continue };
+        let (name, _) = name.rsplit_once(" [").expect("a module");
+        *found.entry(name.to_owned()).or_default() += first(costs).expect("a number");
+    }
+    found.retain(|_, instructions| *instructions > 0);
+    assert_eq!(found, expected);
+
+    let file = export(&folder, "pprof", &[], &recording);
+    let mut pprof = Command::new("go");
+    let options = ["-top", "-nodefraction=0", "-nodecount=1000000", "-sample_index=instructions"];
+    let printed = output(pprof.args(["tool", "pprof"]).args(options).arg(&file));
+    let (_, lines) = printed.split_once("cum%\n").expect("a heading");
+    let flat = |line: &str| {
+        let mut words = line.split_whitespace();
+        let own = words.next().and_then(number).expect("a number");
+        (words.skip(4).collect::<Vec<_>>().join(" "), own)
+    };
+    let mut found: BTreeMap<String, u64> = lines.lines().map(flat).collect();
+    found.retain(|_, instructions| *instructions > 0);
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn genhtml_shows_the_executions_of_lines() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c", &[]);
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for row in table("lines", &[], &recording).1 {
+        let line = row["line"].as_str().and_then(|line| line.split_once("fib.c:"));
+        let executions = row["executions"].as_u64();
+        expected.extend(line.map(|(_, line)| line.to_owned()).zip(executions));
+    }
+    assert!(expected.len() > 3, "{expected:?}");
+    let (file, pages) = (export(&folder, "lcov", &[], &recording), folder.file("pages"));
+    let mut genhtml = Command::new("genhtml");
+    output(genhtml.args(["--quiet", "--ignore-errors", "source", "--output-directory", &pages, &file]));
+    let find = |entry: &Path| output(Command::new("find").arg(entry).args(["-name", "fib.c.gcov.html"]));
+    let page = std::fs::read_to_string(find(Path::new(&pages)).trim()).expect("a page of the program");
+    // A line's anchor, then its number of executions before the source.
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for line in page.lines().filter(|line| line.contains("class=\"lineCov\"")) {
+        let number = line.split("class=\"lineNum\">").nth(1).and_then(|text| text.split('<').next());
+        let count = line.split("class=\"lineCov\">").nth(1).and_then(|text| text.split(':').next());
+        let number = number.expect("a line number").trim().to_owned();
+        found.insert(number, count.expect("a count").trim().parse().unwrap());
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn intervals_of_events_are_slices() {
+    let input = &format!("{}/../../fixtures/ctf/lttng2.13-kernel", env!("CARGO_MANIFEST_DIR"));
+    let mut expected = Slices::new();
+    let names: [(&str, &[&str]); 4] = [
+        ("cpu", &["comm"]),
+        ("syscalls", &["call"]),
+        ("irq", &["kind", "name"]),
+        ("states", &["state", "call"]),
+    ];
+    for (report, columns) in names {
+        for row in table(report, &["--by", "interval"], input).1 {
+            let name: Vec<&str> = columns.iter().filter_map(|column| row[column].as_str()).collect();
+            let sum = expected.entry(name.join(" ")).or_default();
+            *sum = (sum.0 + 1, sum.1 + row["duration_ns"].as_u64().unwrap());
+        }
+    }
+    assert!(expected.len() > 10);
+    let folder = Folder::new();
+    for to in ["perfetto", "chrome"] {
+        assert_eq!(slices(&folder, to, &[], input), expected, "{to}");
+    }
+}
+
+#[test]
+fn what_an_input_lacks_is_said() {
+    let folder = Folder::new();
+    let events = &format!("{}/../../fixtures/ctf/lttng2.13-kernel", env!("CARGO_MANIFEST_DIR"));
+    for (to, options, why) in [
+        ("speedscope", &[][..], "no control flow"),
+        ("pprof", &["--min", "1us"], "sums of the whole run"),
+        ("lcov", &[], "but this input has none"),
+        ("ctf", &["--min", "1us"], "CTF contains events"),
+        ("perfetto", &["--min", "1"], "a time with its unit"),
+    ] {
+        let file = folder.file(to);
+        let ran = hodo(&[&["export", "--to", to, "-o", &file], options, &[events]].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(why), "{ran:?}");
+        assert!(!Path::new(&file).exists());
+    }
+}

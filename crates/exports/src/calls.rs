@@ -1,0 +1,224 @@
+//! Begins and ends of calls as slices: without those that are too short, and with gaps shown as slices.
+
+use std::io;
+
+use crate::{Timeline, Track};
+
+/// The name of the slices in gaps, where flow is missing.
+const LOST: &str = "[lost]";
+
+/// An open call.
+struct Open {
+    /// When it began; `None` if no time was known.
+    begin: Option<u64>,
+    name: u32,
+}
+
+/// The open calls of a thread.
+#[derive(Default)]
+struct Thread {
+    open: Vec<Open>,
+    /// The number of the oldest open calls that are written, or have no time to write.
+    passed: usize,
+    /// The last known time.
+    now: Option<u64>,
+    /// When the gap began, if one is open.
+    lost_since: Option<u64>,
+}
+
+/// Passes calls on to a timeline.
+pub struct Calls<'t> {
+    timeline: Box<dyn Timeline + 't>,
+    shortest: u64,
+    threads: Vec<Thread>,
+    /// Calls that are left out because they are too short.
+    pub left_out: u64,
+    /// Calls that are left out because their times are unknown.
+    pub untimed: u64,
+}
+
+impl<'t> Calls<'t> {
+    /// Creates it. Calls that take fewer nanoseconds than `shortest` are left out.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn new(mut timeline: Box<dyn Timeline + 't>, shortest: u64) -> io::Result<Calls<'t>> {
+        timeline.name(LOST)?;
+        Ok(Calls { timeline, shortest, threads: Vec::new(), left_out: 0, untimed: 0 })
+    }
+
+    /// Adds the next thread.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn track(&mut self, track: &Track) -> io::Result<()> {
+        self.threads.push(Thread::default());
+        self.timeline.track(track)
+    }
+
+    /// Adds the next name, from number 1.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn name(&mut self, name: &str) -> io::Result<()> {
+        self.timeline.name(name)
+    }
+
+    /// Begins a call.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn begin(&mut self, track: u32, time: Option<u64>, name: u32) -> io::Result<()> {
+        let now = self.reach(track, time)?;
+        let thread = &mut self.threads[track as usize];
+        if let Some((since, now)) = thread.lost_since.take().zip(now)
+            && since < now
+        {
+            self.timeline.begin(track, since, 0)?;
+            self.timeline.end(track, now)?;
+        }
+        thread.open.push(Open { begin: now, name });
+        self.write(track, now)
+    }
+
+    /// Ends the newest open call.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn end(&mut self, track: u32, time: Option<u64>) -> io::Result<()> {
+        let now = self.reach(track, time)?;
+        let thread = &mut self.threads[track as usize];
+        let Some(open) = thread.open.pop() else { return Ok(()) };
+        let passed = thread.passed > thread.open.len();
+        thread.passed = thread.passed.min(thread.open.len());
+        match (open.begin, now) {
+            (Some(_), Some(now)) if passed => return self.timeline.end(track, now),
+            (Some(_), _) => self.left_out += 1,
+            (None, _) => self.untimed += 1,
+        }
+        Ok(())
+    }
+
+    /// Flow is missing from here to the next call.
+    pub fn gap(&mut self, track: u32) {
+        let thread = &mut self.threads[track as usize];
+        thread.lost_since = thread.lost_since.or(thread.now);
+    }
+
+    /// Returns the timeline, to end it.
+    pub fn into_timeline(self) -> Box<dyn Timeline + 't> {
+        self.timeline
+    }
+
+    /// Moves a thread's clock, which never goes back. Returns its time, if known.
+    fn reach(&mut self, track: u32, time: Option<u64>) -> io::Result<Option<u64>> {
+        let thread = &mut self.threads[track as usize];
+        thread.now = thread.now.max(time);
+        let now = thread.now;
+        self.write(track, now)?;
+        Ok(now)
+    }
+
+    /// Writes the begins of the open calls that are long enough by now. The calls below an unwritten one are shorter.
+    fn write(&mut self, track: u32, now: Option<u64>) -> io::Result<()> {
+        let Some(now) = now else { return Ok(()) };
+        let thread = &mut self.threads[track as usize];
+        while let Some(open) = thread.open.get(thread.passed) {
+            match open.begin {
+                Some(begin) if now - begin < self.shortest => break,
+                Some(begin) => self.timeline.begin(track, begin, open.name)?,
+                None => {}
+            }
+            thread.passed += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use hodo_model::Loss;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Told(Arc<Mutex<Vec<String>>>);
+
+    impl Told {
+        fn tell(&self, line: String) -> io::Result<()> {
+            self.0.lock().unwrap().push(line);
+            Ok(())
+        }
+    }
+
+    impl Timeline for Told {
+        fn track(&mut self, _: &Track) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn name(&mut self, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn begin(&mut self, _: u32, time: u64, name: u32) -> io::Result<()> {
+            self.tell(format!("{time} begin {name}"))
+        }
+
+        fn end(&mut self, _: u32, time: u64) -> io::Result<()> {
+            self.tell(format!("{time} end"))
+        }
+
+        fn finish(self: Box<Self>, _: &[Loss]) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn calls(shortest: u64) -> (Told, Calls<'static>) {
+        let told = Told::default();
+        let mut calls = Calls::new(Box::new(told.clone()), shortest).unwrap();
+        calls.track(&Track::Named(String::new())).unwrap();
+        (told, calls)
+    }
+
+    #[test]
+    fn short_calls_are_left_out_and_counted() {
+        let (told, mut calls) = calls(10);
+        calls.begin(0, Some(100), 1).unwrap();
+        calls.begin(0, Some(101), 2).unwrap();
+        calls.end(0, Some(110)).unwrap();
+        calls.begin(0, Some(111), 3).unwrap();
+        calls.begin(0, Some(111), 4).unwrap();
+        calls.end(0, Some(121)).unwrap();
+        calls.end(0, Some(122)).unwrap();
+        calls.end(0, None).unwrap();
+        let expected =
+            ["100 begin 1", "111 begin 3", "111 begin 4", "121 end", "122 end", "122 end"].map(String::from);
+        assert_eq!(*told.0.lock().unwrap(), expected);
+        assert_eq!((calls.left_out, calls.untimed), (1, 0));
+    }
+
+    #[test]
+    fn a_gap_is_a_slice() {
+        let (told, mut calls) = calls(0);
+        calls.begin(0, Some(5), 1).unwrap();
+        calls.end(0, Some(7)).unwrap();
+        calls.gap(0);
+        calls.begin(0, Some(9), 1).unwrap();
+        calls.end(0, Some(9)).unwrap();
+        let expected = ["5 begin 1", "7 end", "7 begin 0", "9 end", "9 begin 1", "9 end"].map(String::from);
+        assert_eq!(*told.0.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn calls_without_times_are_counted() {
+        let (told, mut calls) = calls(0);
+        calls.begin(0, None, 1).unwrap();
+        calls.begin(0, Some(3), 2).unwrap();
+        calls.end(0, Some(4)).unwrap();
+        calls.end(0, Some(4)).unwrap();
+        assert_eq!(*told.0.lock().unwrap(), ["3 begin 2", "4 end"].map(String::from));
+        assert_eq!((calls.left_out, calls.untimed), (0, 1));
+    }
+}

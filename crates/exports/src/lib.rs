@@ -1,0 +1,151 @@
+//! Writes profiles and timelines for the tools that users have.
+//!
+//! ```text
+//! begins and ends of calls ──► Calls (shortest slice, gaps) ──┐
+//! rows of tables of intervals ────────────────────────────────┼──► a Timeline ──► file of Perfetto, Chrome, speedscope
+//! rows of a table of call paths ──────────────────────────────┼──► Paths ───────► file of folded, callgrind, pprof
+//! rows of a table of source lines ────────────────────────────┴──► Lines ───────► file of lcov
+//! ```
+//!
+//! Each format is a folder and a line in [`EXPORTS`]. A format knows threads, slices and call paths; it knows no
+//! analysis. Timelines are written as they arrive.
+
+use std::io::{self, Write};
+
+use hodo_model::Loss;
+
+mod callgrind;
+mod calls;
+mod chrome;
+mod folded;
+mod lcov;
+mod lines;
+mod paths;
+mod perfetto;
+mod pprof;
+mod speedscope;
+
+pub use calls::Calls;
+pub use lines::line_rows;
+pub use paths::{PathRow, path_rows};
+
+/// Every export, in the order of the help text.
+pub const EXPORTS: &[Export] = &[
+    perfetto::EXPORT,
+    chrome::EXPORT,
+    speedscope::EXPORT,
+    folded::EXPORT,
+    callgrind::EXPORT,
+    pprof::EXPORT,
+    lcov::EXPORT,
+];
+
+/// A file format of another tool.
+#[derive(Clone, Copy, Debug)]
+pub struct Export {
+    /// The name for users, as in `--to perfetto`.
+    pub name: &'static str,
+    /// A one-line description with the tools that read it.
+    pub help: &'static str,
+    /// What it is made of.
+    pub content: Content,
+}
+
+/// What an export is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    /// Slices over time: calls of threads, and intervals of events.
+    Timeline(BeginTimeline),
+    /// Calls of threads.
+    Calls(BeginTimeline),
+    /// Call paths with their costs.
+    Paths(BeginPaths),
+    /// Source lines with their executions.
+    Lines(BeginLines),
+}
+
+/// Begins a timeline in an output.
+pub type BeginTimeline = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Timeline + 'o>>;
+
+/// Begins a file of call paths in an output.
+pub type BeginPaths = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Paths + 'o>>;
+
+/// Begins a file of source lines in an output.
+pub type BeginLines = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Lines + 'o>>;
+
+/// The output of an export; it should be buffered.
+pub type Output<'o> = &'o mut (dyn Write + Send + 'o);
+
+/// A row of slices.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Track {
+    /// A thread.
+    Thread {
+        /// Its process.
+        pid: u32,
+        /// Its number.
+        tid: u32,
+        /// Its name; empty if unknown.
+        name: String,
+        /// What its slices are, such as `states`; calls if empty.
+        what: String,
+    },
+    /// A row that belongs to no thread, such as `CPU 0 irq`.
+    Named(String),
+}
+
+impl Track {
+    /// The name for people.
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Track::Thread { tid, name, what, .. } if what.is_empty() => format!("{name} ({tid})"),
+            Track::Thread { tid, name, what, .. } => format!("{name} ({tid}) {what}"),
+            Track::Named(name) => name.clone(),
+        }
+    }
+}
+
+/// Receives slices over time. Tracks and names are numbered from 0, and are given before they are used.
+///
+/// On each track, each end closes the newest open slice. Calls come in order of time; intervals come in order of their
+/// ends, each begin followed by its end, and one that lies in another comes before it. Times are in nanoseconds. Every method returns the errors of the writer.
+pub trait Timeline: Send {
+    /// Adds the next track.
+    fn track(&mut self, track: &Track) -> io::Result<()>;
+
+    /// Adds the next name.
+    fn name(&mut self, name: &str) -> io::Result<()>;
+
+    /// Begins a slice with a name.
+    fn begin(&mut self, track: u32, time: u64, name: u32) -> io::Result<()>;
+
+    /// Ends the newest open slice.
+    fn end(&mut self, track: u32, time: u64) -> io::Result<()>;
+
+    /// Ends the file, with what is missing from it.
+    fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;
+}
+
+/// Receives call paths, depth first. Every method returns the errors of the writer.
+pub trait Paths: Send {
+    /// Adds the next path, whose frames are those of the rows before it that it is below.
+    fn row(&mut self, row: &PathRow<'_>) -> io::Result<()>;
+
+    /// Ends the file, with what is missing from it.
+    fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;
+}
+
+/// Receives source lines. Every method returns the errors of the writer.
+pub trait Lines: Send {
+    /// Adds executions of a line.
+    fn line(&mut self, file: &str, line: u64, executions: u64) -> io::Result<()>;
+
+    /// Ends the file, with what is missing from it.
+    fn finish(self: Box<Self>, losses: &[Loss]) -> io::Result<()>;
+}
+
+/// Describes a loss for people.
+pub(crate) fn loss_line(loss: &Loss) -> String {
+    let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
+    format!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail)
+}
