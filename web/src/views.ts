@@ -5,6 +5,7 @@ import type { ComponentType } from "preact";
 import type { Session } from "./shared/session";
 import { about } from "./views/about";
 import { findings } from "./views/findings";
+import { flame } from "./views/flame";
 import { tables } from "./views/tables";
 import { timeline } from "./views/timeline";
 
@@ -22,4 +23,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [timeline, findings, tables, about];
+export const views: View[] = [timeline, findings, flame, tables, about];

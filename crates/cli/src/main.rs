@@ -29,6 +29,7 @@ mod serve;
 mod sync;
 mod timeline;
 mod view;
+mod view_flow;
 
 use std::process::ExitCode;
 

@@ -11,6 +11,9 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Starts work on a number of bytes of trace: with a bar and Ctrl-C, or for a page.
+pub type Begin<'b> = &'b dyn Fn(u64) -> Progress;
+
 /// Shows the progress of long work, and records Ctrl-C.
 pub struct Progress {
     bar: ProgressBar,
@@ -27,6 +30,11 @@ impl Progress {
             signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, interrupted.clone());
         let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone());
         Progress { bar, interrupted }
+    }
+
+    /// Starts work without a bar, which `stop` interrupts.
+    pub fn stopped_by(stop: &Arc<AtomicBool>) -> Progress {
+        Progress { bar: ProgressBar::hidden(), interrupted: Arc::clone(stop) }
     }
 
     /// Shows that `done` bytes are done. Returns whether to continue.

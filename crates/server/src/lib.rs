@@ -11,6 +11,7 @@
 
 mod answer;
 mod endpoints;
+mod flow;
 mod guard;
 mod index;
 mod job;
@@ -24,6 +25,7 @@ use hodo_model::Table;
 use hodo_store::Store;
 use serde::Serialize;
 
+pub use flow::{Compared, Differences, Execution, FlowInputs, Latency, Measured, Part, Recording, Stop};
 pub use page::is_built;
 pub use serve::serve;
 
@@ -55,7 +57,7 @@ pub struct Rows {
 pub struct Refused(pub String);
 
 /// What the server shows. Methods that return `None` were stopped by their progress.
-pub trait Inputs: Send + Sync + 'static {
+pub trait Inputs: FlowInputs + Send + Sync + 'static {
     /// The names of the inputs, as the user wrote them.
     fn names(&self) -> Vec<String>;
 
