@@ -6,6 +6,7 @@ import type { Session } from "./shared/session";
 import { about } from "./views/about";
 import { findings } from "./views/findings";
 import { flame } from "./views/flame";
+import { latency } from "./views/latency";
 import { tables } from "./views/tables";
 import { timeline } from "./views/timeline";
 
@@ -23,4 +24,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [timeline, findings, flame, tables, about];
+export const views: View[] = [timeline, findings, flame, latency, tables, about];
