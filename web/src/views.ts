@@ -4,6 +4,7 @@ import type { ComponentType } from "preact";
 
 import type { Session } from "./shared/session";
 import { about } from "./views/about";
+import { diff } from "./views/diff";
 import { findings } from "./views/findings";
 import { flame } from "./views/flame";
 import { latency } from "./views/latency";
@@ -24,4 +25,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [timeline, findings, flame, latency, tables, about];
+export const views: View[] = [timeline, findings, flame, latency, diff, tables, about];

@@ -41,6 +41,8 @@ export function Histogram({ bins, cumulated, logarithmic, marks, chosen, text, c
   const tall = HEIGHT - MARGIN.top - MARGIN.bottom;
   const height = (bin: Bin) => (cumulated ? bin.cumulated : bin.count);
   const most = Math.max(1, ...bins.map(height));
+  // Few among many stay visible.
+  const pixels = (bin: Bin) => (height(bin) > 0 ? Math.max(2, (tall * height(bin)) / most) : 0);
   const x = (value: number) => {
     const number = bins.findIndex((bin) => value < bin.until);
     const bin = bins[number];
@@ -96,7 +98,7 @@ export function Histogram({ bins, cumulated, logarithmic, marks, chosen, text, c
       {bins.map((bin, number) => (
         <g key={bin.from} data-bin={bin.from} data-count={bin.count} data-cumulated={bin.cumulated}>
           <title>{`${text(bin.from)} to ${text(bin.until)}: ${grouped(bin.count)}, with all below ${grouped(bin.cumulated)}`}</title>
-          <rect class="bar-of-bin" x={MARGIN.left + step * number + 1} width={Math.max(1, step - 2)} y={MARGIN.top + tall * (1 - height(bin) / most)} height={(tall * height(bin)) / most} />
+          <rect class="bar-of-bin" x={MARGIN.left + step * number + 1} width={Math.max(1, step - 2)} y={MARGIN.top + tall - pixels(bin)} height={pixels(bin)} />
           <rect fill="transparent" x={MARGIN.left + step * number} width={step} y={MARGIN.top} height={tall} />
           {number % every === 0 && (
             <text x={MARGIN.left + step * number} y={HEIGHT - 8} text-anchor="middle">

@@ -95,7 +95,7 @@ function Asking() {
     <input
       type="search"
       name={which}
-      size={12}
+      size={17}
       placeholder={label}
       aria-label={label}
       value={fields[which]}
