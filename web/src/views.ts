@@ -8,6 +8,7 @@ import { diff } from "./views/diff";
 import { findings } from "./views/findings";
 import { flame } from "./views/flame";
 import { latency } from "./views/latency";
+import { source } from "./views/source";
 import { tables } from "./views/tables";
 import { timeline } from "./views/timeline";
 
@@ -25,4 +26,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [timeline, findings, flame, latency, diff, tables, about];
+export const views: View[] = [timeline, findings, flame, latency, diff, source, tables, about];
