@@ -4,7 +4,11 @@ import type { ComponentType } from "preact";
 
 import type { Session } from "./shared/session";
 import { about } from "./views/about";
+import { diff } from "./views/diff";
 import { findings } from "./views/findings";
+import { flame } from "./views/flame";
+import { latency } from "./views/latency";
+import { source } from "./views/source";
 import { tables } from "./views/tables";
 import { timeline } from "./views/timeline";
 
@@ -22,4 +26,4 @@ export interface View {
   Page: ComponentType;
 }
 
-export const views: View[] = [timeline, findings, tables, about];
+export const views: View[] = [timeline, findings, flame, latency, diff, source, tables, about];

@@ -16,6 +16,7 @@ use crate::{
     failure::{Failure, written},
     function, input,
     output::{Destination, colours},
+    progress::{Begin, Progress},
 };
 
 /// Maximum size of a source file, in bytes.
@@ -32,11 +33,13 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
     input::open(&command.input, false, |experiment, window| {
         let function = function::find(&command.function, experiment)?;
         let size = ChunkSize::Shares;
-        let result = input::read(&command.input, experiment, size, false, window, |reading, go_on| {
-            hodo_engine::annotate(experiment, function, reading, go_on)
-        })?;
+        let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
+        let result =
+            input::read(&command.input, experiment, size, false, window, begin, |reading, go_on| {
+                hodo_engine::annotate(experiment, function, reading, go_on)
+            })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };
-        let sources = Sources::find(&annotation, command);
+        let sources = Sources::find(&annotation, &command.prefix, &command.source_dir);
         let mut out = Destination::open(command.output.output.as_deref())?;
         written(match format {
             "json" => json(&annotation, &sources, &mut out),
@@ -57,17 +60,19 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
 }
 
 /// The lines of the source files found, and the names of the others.
-struct Sources {
+pub struct Sources {
     files: BTreeMap<String, Vec<String>>,
     missing: BTreeSet<String>,
 }
 
 impl Sources {
-    fn find(annotation: &Annotation, command: &Annotate) -> Sources {
+    /// Reads the sources of a function. `prefixes` replace the beginnings of their names, and they are looked for in
+    /// `folders` too.
+    pub fn find(annotation: &Annotation, prefixes: &[(String, String)], folders: &[PathBuf]) -> Sources {
         let mut sources = Sources { files: BTreeMap::new(), missing: BTreeSet::new() };
         let names: BTreeSet<&str> = annotation.lines.iter().map(|line| line.file.as_str()).collect();
         for name in names {
-            let found = candidates(name, command).into_iter().find_map(|path| read(&path));
+            let found = candidates(name, prefixes, folders).into_iter().find_map(|path| read(&path));
             match found {
                 Some(text) => {
                     let lines = text.lines().map(|line| printable(line.trim_end())).collect();
@@ -87,12 +92,12 @@ impl Sources {
 
 /// Returns the possible paths of a source file: its name with a prefix replaced, the suffixes of its path in the
 /// folders of `--source-dir`, and its name.
-fn candidates(name: &str, command: &Annotate) -> Vec<PathBuf> {
+fn candidates(name: &str, prefixes: &[(String, String)], folders: &[PathBuf]) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
-    for (old, new) in &command.prefix {
+    for (old, new) in prefixes {
         candidates.extend(name.strip_prefix(old.as_str()).map(|rest| PathBuf::from(format!("{new}{rest}"))));
     }
-    for folder in &command.source_dir {
+    for folder in folders {
         let mut rest = name.trim_start_matches('/');
         loop {
             candidates.push(folder.join(rest));
@@ -120,14 +125,19 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-fn json(annotation: &Annotation, sources: &Sources, out: &mut impl Write) -> io::Result<()> {
+/// Returns a function with its sources as JSON.
+pub fn value(annotation: &Annotation, sources: &Sources) -> serde_json::Result<serde_json::Value> {
     let mut value = serde_json::to_value(annotation)?;
     let lines = value["lines"].as_array_mut().into_iter().flatten();
     for (shown, line) in lines.zip(&annotation.lines) {
         shown["source"] = sources.line(line).into();
     }
     value["missing_sources"] = sources.missing.iter().map(String::as_str).collect();
-    serde_json::to_writer_pretty(&mut *out, &value)?;
+    Ok(value)
+}
+
+fn json(annotation: &Annotation, sources: &Sources, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &value(annotation, sources)?)?;
     writeln!(out)
 }
 

@@ -143,7 +143,9 @@ fn causes(
     let compared: Vec<_> =
         found.iter().filter_map(|(name, intervals)| Some((*name, sides(intervals)?))).collect();
     let asked: Vec<&Interval> = compared.iter().flat_map(|(_, sides)| sides.iter().copied()).collect();
-    let Some(trees) = trees(input, experiment, request, &asked)? else { return Ok(None) };
+    let Some(trees) = trees(experiment, request, &asked, &|bytes| Progress::new(bytes, input.quiet))? else {
+        return Ok(None);
+    };
     let mut trees = trees.into_iter();
     let table = |(name, sides): &(&str, Vec<&Interval>)| {
         let trees: Vec<CallTree> = trees.by_ref().take(sides.len()).collect();

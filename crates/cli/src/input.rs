@@ -13,7 +13,7 @@ use crate::{
     arguments::Input,
     failure::{Failure, INTERRUPTED, LOSS, UNREADABLE},
     function,
-    progress::{Progress, Searching},
+    progress::{Begin, Searching},
     quantities::size,
     selection::Selection,
     timeline,
@@ -239,6 +239,7 @@ pub fn read<R>(
     chunk_size: impl Fn(usize) -> ChunkSize,
     numbered: bool,
     window: Option<TimeSpan>,
+    begin: Begin<'_>,
     work: impl FnOnce(Reading<'_>, &mut (dyn FnMut(u64) -> bool + Send)) -> R,
 ) -> Result<Option<R>, Failure> {
     let window = window.map(|span| span.of_flow(experiment)).transpose()?;
@@ -251,7 +252,7 @@ pub fn read<R>(
     };
     let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
     let rounds = 1 + u64::from(calls.is_some()) + u64::from(numbered || calls.is_some());
-    let progress = Progress::new(bytes * rounds, input.quiet);
+    let progress = begin(bytes * rounds);
     let mut before = 0;
     let spans = calls.map(|calls| {
         let spans = hodo_engine::find_calls(experiment, &calls, reading, |done| progress.set(done));

@@ -30,6 +30,7 @@ mod serve;
 mod sync;
 mod timeline;
 mod view;
+mod view_flow;
 
 use std::process::ExitCode;
 

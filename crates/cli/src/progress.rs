@@ -11,6 +11,9 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Starts work on a number of bytes of trace: with a bar and Ctrl-C, or for a page.
+pub type Begin<'b> = &'b dyn Fn(u64) -> Progress;
+
 /// Shows the progress of long work, and records Ctrl-C.
 pub struct Progress {
     bar: ProgressBar,
@@ -40,6 +43,11 @@ impl Progress {
     pub fn new(total: u64, quiet: bool) -> Progress {
         let bar = bar(total, quiet, "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
         Progress { bar, interrupted: CtrlC::watch() }
+    }
+
+    /// Starts work without a bar, which `stop` interrupts.
+    pub fn stopped_by(stop: &Arc<AtomicBool>) -> Progress {
+        Progress { bar: ProgressBar::hidden(), interrupted: CtrlC(Arc::clone(stop)) }
     }
 
     /// Shows that `done` bytes are done. Returns whether to continue.

@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, written},
     input, live,
     output::Destination,
+    progress::{Begin, Progress},
     selection::Selection,
 };
 
@@ -40,8 +41,9 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     input::open(&command.input, command.sideband, |experiment, window| {
         let mut out = Destination::open(command.output.output.as_deref())?;
         let chunk_size = |_| CHUNKS_IN_ORDER;
+        let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
         let outcome =
-            input::read(&command.input, experiment, chunk_size, false, window, |reading, go_on| {
+            input::read(&command.input, experiment, chunk_size, false, window, begin, |reading, go_on| {
                 let limit = command.output.limit;
                 if command.packets {
                     script::packets(experiment, reading, limit, &mut out, go_on)

@@ -25,6 +25,7 @@ use crate::{
     progress::CtrlC,
     quantities::size,
     report, timeline,
+    view_flow::Recorded,
 };
 
 /// Runs the command.
@@ -82,14 +83,16 @@ fn open_browser(address: &str) {
 }
 
 /// The opened inputs.
-struct Opened {
-    experiment: Experiment,
-    input: Input,
+pub struct Opened {
+    pub experiment: Experiment,
+    pub input: Input,
     /// The identity of the inputs when they were opened; `None` without files.
     identity: Option<Identity>,
     /// The folder of the store.
     folder: Option<PathBuf>,
     about: Vec<Table>,
+    /// The recordings of control flow.
+    pub recordings: Vec<Recorded>,
 }
 
 impl Opened {
@@ -104,7 +107,8 @@ impl Opened {
         let experiment = input::experiment(&input, Needs::ALL)?;
         let mut about = experiment.with(described);
         about.extend(timeline::clocks(&experiment));
-        Ok(Opened { experiment, input, identity, folder, about })
+        let recordings = Recorded::of(&input, &experiment);
+        Ok(Opened { experiment, input, identity, folder, about, recordings })
     }
 
     /// Returns whether the inputs provide what a report reads, without further options.

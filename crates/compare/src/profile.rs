@@ -351,6 +351,43 @@ impl Comparison {
         Table::new("diff", Shape::Counters, self.summary(), self.columns(), rows)
     }
 
+    /// Returns the call paths of both sides as one tree, depth first: amounts of each path without its callees.
+    pub fn tree(&self) -> Table {
+        let amount = |name| Column::real(name, Counted::Instructions);
+        let columns = vec![
+            Column::integer("depth", Counted::None),
+            Column::name("function"),
+            Column::name("module").secondary(),
+            amount("a_self_instructions"),
+            amount("b_self_instructions"),
+            Column::name("change"),
+        ];
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.union.nodes.len()];
+        let mut waiting: Vec<(usize, u64)> = Vec::new();
+        for (index, node) in self.union.nodes.iter().enumerate().rev() {
+            match node.parent {
+                Some(parent) => children[parent as usize].push(index),
+                None => waiting.push((index, 0)),
+            }
+        }
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        while let Some((index, depth)) = waiting.pop() {
+            let node = &self.union.nodes[index];
+            let (own, function) =
+                (self.instructions(&node.amounts), &self.union.functions[node.function as usize]);
+            rows.push(vec![
+                depth.into(),
+                function.name.as_str().into(),
+                function.module.as_str().into(),
+                own.a.into(),
+                own.b.into(),
+                self.change(&node.amounts).map_or("same", Change::name).into(),
+            ]);
+            waiting.extend(children[index].iter().map(|&child| (child, depth + 1)));
+        }
+        Table::new("diff_paths", Shape::Tree, self.summary(), columns, rows)
+    }
+
     fn columns(&self) -> Vec<Column> {
         let instructions = |name| Column::real(name, Counted::Instructions);
         let time = |name| Column::real(name, Counted::Nanoseconds);

@@ -142,6 +142,21 @@ impl Question<'_> {
         text.parse().map_err(|_| Failure::Refused(format!("{name}={text}: expected a number")))
     }
 
+    /// Returns the answer that was kept under a key; otherwise makes one and keeps it. `make` returns `None` if it was
+    /// stopped.
+    pub(crate) fn kept_or(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<Option<Answer>, Failure>,
+    ) -> Result<Answer, Failure> {
+        if let Some(answer) = self.session.kept(key) {
+            return Ok(answer);
+        }
+        let answer = make()?.filter(|_| !self.is_stopped()).ok_or(Failure::Stopped)?;
+        self.session.keep(key.to_owned(), &answer);
+        Ok(answer)
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

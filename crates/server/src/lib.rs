@@ -14,6 +14,7 @@
 mod answer;
 mod endpoints;
 mod file;
+mod flow;
 mod guard;
 mod index;
 mod job;
@@ -28,6 +29,7 @@ use hodo_store::Store;
 use serde::Serialize;
 
 pub use file::{Written, write_file};
+pub use flow::{Compared, Differences, Execution, FlowInputs, Latency, Measured, Part, Recording, Stop};
 pub use page::is_built;
 pub use serve::serve;
 
@@ -68,7 +70,7 @@ pub enum NoStore {
 }
 
 /// What the server shows. Methods that return `None` were stopped by their progress.
-pub trait Inputs: Send + Sync + 'static {
+pub trait Inputs: FlowInputs + Send + Sync + 'static {
     /// The names of the inputs, as the user wrote them.
     fn names(&self) -> Vec<String>;
 

@@ -3,12 +3,12 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use crate::{SharedInputs, answer::Answer, index::Index, job::Slots};
+use crate::{SharedInputs, answer::Answer, flow::Latency, index::Index, job::Slots};
 
 /// Bytes of answers that are kept, at most.
 const KEPT: usize = 64 << 20;
@@ -19,6 +19,8 @@ pub(crate) struct Session {
     pub(crate) index: Index,
     pub(crate) slots: Slots,
     kept: Mutex<VecDeque<(String, Answer)>>,
+    /// What was measured last.
+    measured: Mutex<Option<(String, Arc<Latency>)>>,
     ended: AtomicBool,
 }
 
@@ -29,6 +31,7 @@ impl Session {
             index: Index::new(),
             slots: Slots::default(),
             kept: Mutex::new(VecDeque::new()),
+            measured: Mutex::new(None),
             ended: AtomicBool::new(false),
         }
     }
@@ -46,6 +49,18 @@ impl Session {
     pub(crate) fn kept(&self, key: &str) -> Option<Answer> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, _)| known == key).map(|(_, answer)| answer.clone())
+    }
+
+    /// Returns what was measured last, if its key is this one.
+    pub(crate) fn measured(&self, key: &str) -> Option<Arc<Latency>> {
+        let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.as_ref().filter(|(known, _)| known == key).map(|(_, latency)| Arc::clone(latency))
+    }
+
+    /// Keeps what was measured, instead of what was measured before.
+    pub(crate) fn keep_measured(&self, key: String, latency: &Arc<Latency>) {
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        *measured = Some((key, Arc::clone(latency)));
     }
 
     /// Keeps an answer that took a pass over the traces; the oldest ones make room for it.

@@ -7,10 +7,11 @@ use hodo_engine::{
 use hodo_model::{Column, Shape, Table, Unit, Value};
 
 use super::Diff;
-use crate::{arguments::Input, failure::Failure, function, input};
+use crate::{arguments::Input, failure::Failure, function, input, progress::Begin};
 
 /// Returns a table of the branch at which the compared executions diverge.
-pub fn table(command: &Diff, sides: &Sides<Vec<Input>>) -> Result<Table, Failure> {
+pub fn table(command: &Diff, sides: &Sides<Vec<Input>>, begin: Begin<'_>) -> Result<Table, Failure> {
+    let progress = begin(0);
     let ([a], [b]) = (sides.a.as_slice(), sides.b.as_slice()) else {
         return Err(Failure::usage(
             "--divergence compares two executions, but a side has several recordings",
@@ -25,8 +26,8 @@ pub fn table(command: &Diff, sides: &Sides<Vec<Input>>) -> Result<Table, Failure
                 function::calls(&format!("{name}#{n}"), of_a)?,
                 function::calls(&format!("{name}#{m}"), of_b)?,
             ];
-            let first = Execution::find(of_a, &calls[0], readings[0], |_| true)?;
-            let second = Execution::find(of_b, &calls[1], readings[1], |_| true)?;
+            let first = Execution::find(of_a, &calls[0], readings[0], |_| !progress.is_interrupted())?;
+            let second = Execution::find(of_b, &calls[1], readings[1], |_| !progress.is_interrupted())?;
             first.runs_the_same_files(&second)?;
             Ok(divergence(&first, &second, readings))
         })

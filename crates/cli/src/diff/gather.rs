@@ -7,7 +7,7 @@ use hodo_engine::{AnyReport, Experiment, Needs};
 use hodo_model::{Loss, Parameters, Root, Selection, Table, Value};
 
 use super::Diff;
-use crate::{arguments::Input, failure::Failure, function, input, progress::Progress, report::named};
+use crate::{arguments::Input, failure::Failure, function, input, progress::Begin, report::named};
 
 /// Reports whose rows are latencies of events.
 const LATENCIES: [&str; 3] = ["syscalls", "irq", "sched"];
@@ -26,17 +26,22 @@ pub struct Gathered {
 }
 
 /// Reads the recordings of a side; `None` if interrupted.
-pub fn gather(command: &Diff, side: &[Input], name: &str) -> Result<Option<Gathered>, Failure> {
+pub fn gather(
+    command: &Diff,
+    side: &[Input],
+    name: &str,
+    begin: Begin<'_>,
+) -> Result<Option<Gathered>, Failure> {
     let mut gathered = Gathered::default();
     for input in side {
         let experiment = input::experiment(input, Needs::ALL)?;
         if let Some(problem) = experiment.problems.first() {
             return Err(Failure::unreadable(problem));
         }
-        if experiment.contents.flow && !gathered.add_flow(command, input, &experiment)? {
+        if experiment.contents.flow && !gathered.add_flow(command, input, &experiment, begin)? {
             return Ok(None);
         }
-        if experiment.contents.events && !gathered.add_events(command, input, &experiment)? {
+        if experiment.contents.events && !gathered.add_events(command, input, &experiment, begin)? {
             return Ok(None);
         }
     }
@@ -48,7 +53,13 @@ pub fn gather(command: &Diff, side: &[Input], name: &str) -> Result<Option<Gathe
 
 impl Gathered {
     /// Adds the call paths of a recording; returns false if interrupted.
-    fn add_flow(&mut self, command: &Diff, input: &Input, experiment: &Experiment) -> Result<bool, Failure> {
+    fn add_flow(
+        &mut self,
+        command: &Diff,
+        input: &Input,
+        experiment: &Experiment,
+        begin: Begin<'_>,
+    ) -> Result<bool, Failure> {
         // With --nth, the selected calls already have their function as root.
         let root = command.root().filter(|_| command.nth.is_none());
         if let Some(root) = &root {
@@ -56,7 +67,7 @@ impl Gathered {
         }
         let selection = Selection { root: root.clone(), ..selection(input) };
         let parameters = Parameters { selection, ..Parameters::default() };
-        let Some(tables) = run(input, experiment, named(&["paths".to_owned()]), parameters)? else {
+        let Some(tables) = run(input, experiment, named(&["paths".to_owned()]), parameters, begin)? else {
             return Ok(false);
         };
         for mut table in tables {
@@ -77,6 +88,7 @@ impl Gathered {
         command: &Diff,
         input: &Input,
         experiment: &Experiment,
+        begin: Begin<'_>,
     ) -> Result<bool, Failure> {
         if !experiment.contents.flow && command.root().is_some() {
             return Err(Failure::usage(
@@ -97,7 +109,7 @@ impl Gathered {
         requests.iter_mut().for_each(|(reports, _)| reports.retain(of_threads));
         requests.retain(|(reports, _)| !reports.is_empty());
         for (reports, parameters) in requests {
-            let Some(tables) = run(&input, experiment, reports, parameters)? else { return Ok(false) };
+            let Some(tables) = run(&input, experiment, reports, parameters, begin)? else { return Ok(false) };
             for table in tables {
                 self.loss.extend(
                     table.loss.iter().filter(|loss| !self.loss.contains(loss)).cloned().collect::<Vec<_>>(),
@@ -109,19 +121,20 @@ impl Gathered {
     }
 }
 
-fn selection(input: &Input) -> Selection {
+pub fn selection(input: &Input) -> Selection {
     Selection { tids: input.tid.clone(), pids: input.pid.clone(), ..Selection::default() }
 }
 
 /// Runs reports and returns their tables; `None` if interrupted.
-fn run(
+pub fn run(
     input: &Input,
     experiment: &Experiment,
     reports: Vec<&'static dyn AnyReport>,
     parameters: Parameters,
+    begin: Begin<'_>,
 ) -> Result<Option<Vec<Table>>, Failure> {
     let request = input::request(input, None, reports, parameters, experiment)?;
-    let progress = Progress::new(experiment.work(&request), input.quiet);
+    let progress = begin(experiment.work(&request));
     let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
     progress.finish();
     Ok((!progress.is_interrupted()).then_some(outcome.tables))
@@ -129,7 +142,12 @@ fn run(
 
 /// Returns the instructions that functions with these names executed inline, according to debugging information. With
 /// a root, counts only while the root runs.
-pub fn inlined(input: &Input, root: Option<Root>, names: &BTreeSet<String>) -> Result<Inlined, Failure> {
+pub fn inlined(
+    input: &Input,
+    root: Option<Root>,
+    names: &BTreeSet<String>,
+    begin: Begin<'_>,
+) -> Result<Inlined, Failure> {
     let mut found = Inlined::new();
     let call = match root {
         None => input.call.clone(),
@@ -146,7 +164,7 @@ pub fn inlined(input: &Input, root: Option<Root>, names: &BTreeSet<String>) -> R
         return Ok(found);
     }
     let parameters = Parameters { selection: selection(input), ..Parameters::default() };
-    let tables = run(input, &experiment, named(&["lines".to_owned()]), parameters)?;
+    let tables = run(input, &experiment, named(&["lines".to_owned()]), parameters, begin)?;
     for table in tables.iter().flatten() {
         let at = |name: &str| table.columns().iter().position(|column| column.name == name);
         let (Some(function), Some(instructions)) = (at("function"), at("instructions")) else { continue };

@@ -1,13 +1,13 @@
 //! `hodo diff`.
 
 mod arguments;
-mod divergence;
-mod gather;
+pub mod divergence;
+pub mod gather;
 
 use std::process::ExitCode;
 
 use hodo_compare::{Comparison, Inlined, Latencies, Options, Sides, latencies, paths};
-use hodo_model::Table;
+use hodo_model::{Loss, Table};
 use hodo_views::Reader;
 
 pub use arguments::Diff;
@@ -17,6 +17,7 @@ use crate::{
     arguments::Input,
     failure::{Failure, INTERRUPTED, LOSS},
     output,
+    progress::{Begin, Progress},
 };
 
 /// Number of rows that the message of `--fail-over` names, at most.
@@ -25,26 +26,17 @@ const WORST: usize = 3;
 /// Runs the command.
 pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     let sides = command.sides()?;
-    let (Some(a), Some(b)) = (gather(command, &sides.a, "A")?, gather(command, &sides.b, "B")?) else {
+    let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
+    let Some(Found { comparison, latencies, loss }) = find(command, &sides, begin)? else {
         return Ok(INTERRUPTED.into());
     };
-    if a.paths.is_empty() != b.paths.is_empty() && (a.events.is_empty() || b.events.is_empty()) {
-        return Err(Failure::usage(
-            "one side is a recording of control flow and the other has software events",
-        ));
-    }
-    let mut comparison = compare(command, &a, &b)?;
-    if let Some(found) = comparison.take() {
-        comparison = Some(with_inlined(found, command, &sides)?);
-    }
-    let latencies = of_events(&a, &b);
     let mut tables = comparison.as_ref().map_or(Vec::new(), |found| shown(found, command));
     tables.extend(latencies.iter().map(|found| found.table.clone()));
     if command.divergence {
-        tables.push(divergence::table(command, &sides)?);
+        tables.push(divergence::table(command, &sides, begin)?);
     }
     if let Some(table) = tables.first_mut() {
-        table.loss = [a.loss, b.loss].concat();
+        table.loss = loss;
     }
     let lossless = tables.first().is_none_or(|table| table.loss.is_empty());
     output::draw_all(tables, &command.output)?;
@@ -54,6 +46,33 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
         exit = LOSS.into();
     }
     Ok(exit)
+}
+
+/// The differences of two sides.
+pub struct Found {
+    /// Those of control flow; `None` if a side has none.
+    pub comparison: Option<Comparison>,
+    /// Those of latencies of events, by report.
+    pub latencies: Vec<Latencies>,
+    /// What was lost of both sides.
+    pub loss: Vec<Loss>,
+}
+
+/// Compares two sides; `None` if interrupted.
+pub fn find(command: &Diff, sides: &Sides<Vec<Input>>, begin: Begin<'_>) -> Result<Option<Found>, Failure> {
+    let gathered = (gather(command, &sides.a, "A", begin)?, gather(command, &sides.b, "B", begin)?);
+    let (Some(a), Some(b)) = gathered else { return Ok(None) };
+    if a.paths.is_empty() != b.paths.is_empty() && (a.events.is_empty() || b.events.is_empty()) {
+        return Err(Failure::usage(
+            "one side is a recording of control flow and the other has software events",
+        ));
+    }
+    let mut comparison = compare(command, &a, &b)?;
+    if let Some(found) = comparison.take() {
+        comparison = Some(with_inlined(found, command, sides, begin)?);
+    }
+    let latencies = of_events(&a, &b);
+    Ok(Some(Found { comparison, latencies, loss: [a.loss, b.loss].concat() }))
 }
 
 /// Compares control flow; `None` if a side has none.
@@ -77,10 +96,11 @@ fn with_inlined(
     comparison: Comparison,
     command: &Diff,
     sides: &Sides<Vec<Input>>,
+    begin: Begin<'_>,
 ) -> Result<Comparison, Failure> {
     let only = comparison.only_in();
     let of = |side: &[Input], names| -> Result<Inlined, Failure> {
-        side.first().map_or(Ok(Inlined::new()), |input| inlined(input, command.root(), names))
+        side.first().map_or(Ok(Inlined::new()), |input| inlined(input, command.root(), names, begin))
     };
     let found = Sides::new(of(&sides.a, &only.b)?, of(&sides.b, &only.a)?);
     Ok(comparison.with_inlined(found))

@@ -14,6 +14,7 @@ use crate::{
     failure::{Failure, written},
     input,
     output::Destination,
+    progress::Progress,
     selection::Selection,
 };
 
@@ -27,6 +28,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
             |_| CHUNKS_IN_ORDER,
             false,
             window,
+            &|bytes| Progress::new(bytes, command.input.quiet),
             |reading, go_on| {
                 let calls = Calls::new(begin(&mut out)?, command.min.unwrap_or(0))?;
                 let tracks = HashMap::new();

@@ -36,7 +36,7 @@ pub enum Bins {
 }
 
 /// The intervals to measure.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct QuestionArguments {
     /// Executions of this function, from call to return: its name, or NAME@FILE if several files have it
     #[arg(long, value_name = "FUNC", group = "what_intervals")]

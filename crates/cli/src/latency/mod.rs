@@ -2,7 +2,7 @@
 
 pub mod arguments;
 pub mod question;
-mod tables;
+pub mod tables;
 
 use std::{
     cmp::Reverse,
@@ -25,7 +25,7 @@ use crate::{
     failure::{Failure, INTERRUPTED, written},
     input,
     output::{self, Destination},
-    progress::Progress,
+    progress::{Begin, Progress},
 };
 
 /// Number of worst executions listed by default.
@@ -46,12 +46,7 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
     let of_events = question.is_of_events();
     let experiment =
         input::experiment(&command.input, Needs { flow: !of_events, sideband: false, events: of_events })?;
-    let view = view(command);
-    let selection = Selection { view: view.to_owned(), ..Selection::default() };
-    let intervals = Some(question.resolve(&experiment)?);
-    let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
-    let report = hodo_engine::report("latency").expect("it is listed");
-    let request = input::request(&command.input, None, vec![report], parameters, &experiment)?;
+    let request = request(&question, &command.input, &experiment, view(command))?;
     let progress = Progress::new(experiment.work(&request), command.input.quiet);
     let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
     progress.finish();
@@ -71,6 +66,20 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
             .map(|done| if done { code } else { INTERRUPTED.into() }),
         false => output::draw_all(outcome.tables, &command.output).map(|()| code),
     }
+}
+
+/// Returns the request for a view of the intervals.
+pub fn request(
+    question: &Question,
+    input: &Input,
+    experiment: &Experiment,
+    view: &str,
+) -> Result<Request, Failure> {
+    let selection = Selection { view: view.to_owned(), ..Selection::default() };
+    let intervals = Some(question.resolve(experiment)?);
+    let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
+    let report = hodo_engine::report("latency").expect("it is listed");
+    input::request(input, None, vec![report], parameters, experiment)
 }
 
 /// Returns whether the output shows single executions.
@@ -164,7 +173,8 @@ fn details(
     asked.extend(typical.iter().flat_map(|_| slow.iter().copied()));
     let asked: Vec<_> = asked.into_iter().filter(|interval| interval.first.is_some()).collect();
     if !asked.is_empty() {
-        let Some(mut trees) = trees(&command.input, experiment, request, &asked)? else { return Ok(false) };
+        let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
+        let Some(mut trees) = trees(experiment, request, &asked, begin)? else { return Ok(false) };
         let mut rest = trees.split_off(worst).into_iter();
         shown.trees = wants_trees.then_some(trees);
         shown.nth = nth.and_then(|interval| Some((interval, rest.next()?)));
@@ -188,10 +198,10 @@ fn nth(intervals: &[Interval], number: u64) -> Result<&Interval, Failure> {
 
 /// Returns the call trees of executions; `None` if interrupted.
 pub fn trees(
-    input: &Input,
     experiment: &Experiment,
     request: &Request,
     asked: &[&Interval],
+    begin: Begin<'_>,
 ) -> Result<Option<Vec<CallTree>>, Failure> {
     let spans: Option<Vec<_>> = asked.iter().map(|interval| latency::place(interval)).collect();
     let spans = spans.expect("executions of control flow say whose they are, and which instructions");
@@ -203,7 +213,7 @@ pub fn trees(
         };
         let threads = request.threads;
         let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo: true };
-        let progress = Progress::new(flow.bytes() * 2, input.quiet);
+        let progress = begin(flow.bytes() * 2);
         let (trees, _) = latency::trees(flow, &spans, reading, |done| progress.set(done));
         progress.finish();
         Ok(Some(trees).filter(|_| !progress.is_interrupted()))

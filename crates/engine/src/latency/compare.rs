@@ -100,6 +100,27 @@ struct Figures {
     time: Option<u64>,
 }
 
+/// Returns the call trees of two executions as one tree, path by path in the order of [`compare`].
+pub fn aligned(typical: &CallTree, slow: &CallTree) -> Table {
+    let mut root = Path::default();
+    root.add(0, typical);
+    root.add(1, slow);
+    let columns = vec![
+        Column::integer("depth", Unit::None),
+        Column::name("function"),
+        Column::name("module").secondary(),
+        Column::integer("typical_calls", Unit::Count),
+        Column::integer("slow_calls", Unit::Count),
+        Column::integer("typical_instructions", Unit::Instructions),
+        Column::integer("slow_instructions", Unit::Instructions),
+        Column::integer("typical_self_instructions", Unit::Instructions),
+        Column::integer("slow_self_instructions", Unit::Instructions),
+    ];
+    let mut rows = Vec::new();
+    root.side_by_side(0, &mut rows);
+    Table::new("aligned", Shape::Tree, Vec::new(), columns, rows)
+}
+
 /// Compares the call trees of slow executions with that of a typical one.
 pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     let mut root = Path::default();
@@ -231,6 +252,31 @@ impl Path {
         }
     }
 
+    fn side_by_side(&self, depth: u64, rows: &mut Vec<Vec<Value>>) {
+        for ((function, module), path) in self.costliest_first(1) {
+            let [typical, slow] = [0, 1].map(|index| path.of.get(&index).copied().unwrap_or_default());
+            rows.push(vec![
+                depth.into(),
+                function.as_str().into(),
+                module.as_str().into(),
+                typical.calls.into(),
+                slow.calls.into(),
+                typical.instructions.into(),
+                slow.instructions.into(),
+                typical.own.into(),
+                slow.own.into(),
+            ]);
+            path.side_by_side(depth + 1, rows);
+        }
+    }
+
+    /// Returns the children, those with the most extra instructions first.
+    fn costliest_first(&self, slow: usize) -> Vec<(&(String, String), &Path)> {
+        let mut children: Vec<_> = self.children.iter().collect();
+        children.sort_by_key(|(name, path)| (std::cmp::Reverse(path.extra(slow)), (*name).clone()));
+        children
+    }
+
     /// Returns the sum of the extra instructions of all slow executions along the path.
     fn extra(&self, slow: usize) -> i128 {
         let typical = self.of.get(&0).map_or(0, |figures| figures.instructions);
@@ -286,9 +332,7 @@ impl Path {
     }
 
     fn tell(&self, depth: usize, slow: usize, told: &mut Vec<Difference>) {
-        let mut children: Vec<_> = self.children.iter().collect();
-        children.sort_by_key(|(name, path)| (std::cmp::Reverse(path.extra(slow)), (*name).clone()));
-        for ((function, module), path) in children {
+        for ((function, module), path) in self.costliest_first(slow) {
             told.push(path.difference(depth, (function.as_str(), module.as_str()), slow));
             path.tell(depth + 1, slow, told);
         }

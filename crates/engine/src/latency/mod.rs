@@ -12,7 +12,7 @@ mod resolve;
 mod slowest;
 mod trees;
 
-pub use compare::{Cause, Compared, Difference, Kind, compare};
+pub use compare::{Cause, Compared, Difference, Kind, aligned, compare};
 pub use hodo_analyses::latency::{
     Bin, Ended, Grouping, Interval, MarkerError, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
     bins, grouped, histogram, of_table, parse, percentile, shipped, summary, user_pairs,

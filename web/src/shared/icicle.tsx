@@ -1,0 +1,214 @@
+// Call paths as a flame graph or a sunburst, with d3's partition.
+
+import { type HierarchyRectangularNode, hierarchy, partition } from "d3-hierarchy";
+import { arc } from "d3-shape";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+
+import { shown } from "./text";
+import { type Path } from "./tree";
+
+/** Height of a level in pixels. */
+const LEVEL = 20;
+/** Levels that are drawn. */
+const LEVELS = 200;
+/** Rings that are drawn. */
+const RINGS = 14;
+/** Boxes narrower than this many pixels are not drawn. */
+const NARROW = 0.7;
+/** Pixels of a character. */
+const CHARACTER = 6.9;
+
+/** A path with its place; `value` has callees. */
+export type Placed = HierarchyRectangularNode<Path>;
+
+interface Properties {
+  tree: Path;
+  /** The own amount of a path. */
+  amount: (path: Path) => number;
+  /** The amount of a path with callees, if it is known better than by its sum. */
+  total?: (path: Path) => number | undefined;
+  /** The path that fills the width: numbers of children, such as `0.2`. */
+  focus: string;
+  setFocus: (focus: string) => void;
+  /** Whether rings. */
+  round: boolean;
+  /** The colour of a path. */
+  fill: (placed: Placed) => string;
+  /** What is said of a path when the pointer rests. */
+  says: (placed: Placed) => string;
+  /** Whether a path stands out. */
+  marked?: (path: Path) => boolean;
+}
+
+/** Numbers of children from the root. */
+function place(node: Placed): string {
+  const numbers: number[] = [];
+  for (let at: Placed = node; at.parent; at = at.parent) numbers.unshift(at.parent.children?.indexOf(at) ?? 0);
+  return numbers.join(".");
+}
+
+function find(root: Placed, focus: string): Placed {
+  let at = root;
+  for (const number of focus ? focus.split(".") : []) {
+    const next = at.children?.[Number(number)];
+    if (!next) break;
+    at = next;
+  }
+  return at;
+}
+
+/** The size of an element. */
+function useSize() {
+  const element = useRef<HTMLDivElement>(null);
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  useEffect(() => {
+    if (!element.current) return;
+    const observer = new ResizeObserver(([entry]) => {
+      if (entry) setSize({ width: entry.contentRect.width, height: entry.contentRect.height });
+    });
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, []);
+  return { element, ...size };
+}
+
+/** The drawing. A click makes a path fill it; the focused path or the middle leads back. */
+export function Icicle(properties: Properties) {
+  const { tree, amount, total, focus, setFocus, round } = properties;
+  const { element, width, height } = useSize();
+  const root = useMemo(() => {
+    const summed = hierarchy(tree);
+    summed.eachAfter((node) => {
+      const known = total?.(node.data);
+      const below = (node.children ?? []).reduce((sum, child) => sum + (child.value ?? 0), 0);
+      Object.assign(node, { value: known ?? below + amount(node.data) });
+    });
+    summed.sort((a, b) => (b.value ?? 0) - (a.value ?? 0));
+    return partition<Path>()(summed);
+  }, [tree, amount, total]);
+  const at = find(root, focus);
+  const go = (node: Placed) => setFocus(place(node === at ? (node.parent ?? node) : node));
+  const drawing = { ...properties, at, go, width, height };
+  const drawn = width > 0 && (root.value ?? 0) > 0;
+  return (
+    <div class="icicle" ref={element}>
+      {drawn && (round ? <Rings {...drawing} /> : <Boxes {...drawing} />)}
+      {(root.value ?? 0) <= 0 && <p class="waiting">Nothing to draw.</p>}
+    </div>
+  );
+}
+
+type Drawing = Properties & { at: Placed; go: (node: Placed) => void; width: number; height: number };
+
+/** The paths below one that are wide enough. */
+function wide(at: Placed, least: number, levels: number): Placed[] {
+  const found: Placed[] = [];
+  const waiting = [at];
+  for (let node = waiting.pop(); node; node = waiting.pop()) {
+    if (node.x1 - node.x0 < least || node.depth - at.depth >= levels) continue;
+    found.push(node);
+    waiting.push(...(node.children ?? []));
+  }
+  return found;
+}
+
+function label(name: string, pixels: number): string {
+  const room = Math.floor(pixels / CHARACTER);
+  if (room < 3) return "";
+  return name.length <= room ? shown(name, room) : shown(name, room - 1);
+}
+
+function Boxes({ at, go, width, fill, says, marked }: Drawing) {
+  const scale = width / (at.x1 - at.x0);
+  const above = at.ancestors().slice(1).reverse();
+  const nodes = wide(at, NARROW / scale, LEVELS);
+  const deepest = nodes.reduce((most, node) => Math.max(most, node.depth), 0);
+  return (
+    <svg class="boxes" width={width} height={(deepest + 1) * LEVEL + 2} role="img" aria-label="Flame graph">
+      {[...above, ...nodes].map((node) => {
+        const isAbove = node.depth < at.depth;
+        const [x, extent] = isAbove ? [0, width] : [(node.x0 - at.x0) * scale, (node.x1 - node.x0) * scale];
+        const name = label(node.data.name, extent - 6);
+        return (
+          <g
+            key={place(node)}
+            class={marked?.(node.data) ? "box marked" : isAbove ? "box above" : "box"}
+            data-path={place(node)}
+            data-value={node.value}
+            transform={`translate(${x.toFixed(2)} ${node.depth * LEVEL})`}
+            onClick={() => go(node)}
+          >
+            <title>{says(node)}</title>
+            <rect width={Math.max(0.5, extent - 0.6).toFixed(2)} height={LEVEL - 1} style={{ fill: fill(node) }} />
+            {name && (
+              <text x={4} y={LEVEL / 2 + 4}>
+                {name}
+              </text>
+            )}
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
+  const radius = Math.max(60, Math.min(width, height) / 2 - 6);
+  const nodes = wide(at, (at.x1 - at.x0) / 1440, RINGS);
+  const rings = nodes.reduce((most, node) => Math.max(most, node.depth - at.depth), 0) + 1;
+  const ring = Math.min(radius / (rings + 0.4), 80);
+  const turn = (x: number) => ((x - at.x0) / (at.x1 - at.x0)) * 2 * Math.PI;
+  const shape = arc<Placed>()
+    .startAngle((node) => turn(node.x0))
+    .endAngle((node) => turn(node.x1))
+    .innerRadius((node) => (node === at ? 0 : (node.depth - at.depth + 0.4) * ring))
+    .outerRadius((node) => (node.depth - at.depth + 1.4) * ring - 1);
+  return (
+    <svg class="rings" width={width} height={Math.max(height - 4, 130)} role="img" aria-label="Sunburst">
+      <g transform={`translate(${width / 2} ${Math.max(height - 4, 130) / 2})`}>
+        {nodes.map((node) => {
+          const angle = (turn(node.x0) + turn(node.x1)) / 2;
+          const middle = (node.depth - at.depth + 0.9) * ring;
+          const along = (turn(node.x1) - turn(node.x0)) * middle;
+          const name = node === at ? label(node.data.name, 2.2 * ring) : along > 13 ? label(node.data.name, ring - 4) : "";
+          const degrees = (angle * 180) / Math.PI;
+          return (
+            <g
+              key={place(node)}
+              class={marked?.(node.data) ? "box marked" : "box"}
+              data-path={place(node)}
+              data-value={node.value}
+              onClick={() => go(node)}
+            >
+              <title>{says(node)}</title>
+              <path d={shape(node) ?? ""} style={{ fill: fill(node) }} />
+              {name && (
+                <text
+                  text-anchor="middle"
+                  dominant-baseline="central"
+                  transform={
+                    node === at
+                      ? ""
+                      : `rotate(${degrees - 90}) translate(${middle} 0) rotate(${degrees < 180 ? 0 : 180})`
+                  }
+                >
+                  {name}
+                </text>
+              )}
+            </g>
+          );
+        })}
+      </g>
+    </svg>
+  );
+}
+
+/** A colour of a module, lighter or darker by function. */
+export function moduleColour(path: Path, dark: boolean): string {
+  if (!path.name || path.row === -1 && !path.module) return "var(--raised)";
+  const number = (text: string) => [...text.slice(0, 200)].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) >>> 0, 7);
+  // Blue for programs, orange for the kernel; hues of colours that colour-blind people tell apart.
+  const hue = path.module.includes("kernel") ? 32 : [205, 165, 55, 320, 235][number(path.module) % 5];
+  const shade = number(path.name) % 5;
+  return dark ? `hsl(${hue} 38% ${24 + 4 * shade}%)` : `hsl(${hue} 58% ${70 + 4 * shade}%)`;
+}

@@ -1,0 +1,297 @@
+// Latency: the executions of a function or between two markers, as a histogram; ranges of it, and single executions.
+// Source: `crates/server/src/endpoints/latency`.
+
+import { useState } from "preact/hooks";
+
+import { type Parameters, json, question } from "../../shared/api";
+import { useAnswer } from "../../shared/ask";
+import { picked } from "../../shared/columns";
+import "../../shared/flow.css";
+import { duration, grouped, instant } from "../../shared/format";
+import { useKeys } from "../../shared/keys";
+import { type Model, columnOf, fetchModel, raw } from "../../shared/model";
+import { PartTools, around, part } from "../../shared/part";
+import { link, select, selection } from "../../shared/selection";
+import { Switch } from "../../shared/switch";
+import { DataTable } from "../../shared/table";
+import { shown } from "../../shared/text";
+import { Waiting } from "../../shared/waiting";
+import type { View } from "../../views";
+import { Aligned } from "./aligned";
+import { type Bin, Histogram } from "./histogram";
+
+/** What is measured, as the address says; undefined if it does not say. */
+function asked(): Parameters | undefined {
+  const { function: name, from, to, pair } = selection.value;
+  if (name) return { ...part(), function: name };
+  if (pair) return { ...part(), pair };
+  return from && to ? { ...part(), from, to } : undefined;
+}
+
+const MEASURES: [string, string][] = [
+  ["time_ns", "Time"],
+  ["instructions", "Instructions"],
+  ["cycles", "Cycles"],
+];
+
+/** A value of a measure for people. */
+function valueText(value: number, measure: string): string {
+  return measure === "time_ns" ? duration(value) : grouped(value);
+}
+
+function Page() {
+  const { measure = "time_ns", bins = "logarithmic", sum = "" } = selection.value;
+  const what = asked();
+  const key = what && question("latency/histogram", what);
+  const histogram = useAnswer(key, (signal) => fetchModel("latency/histogram", what ?? {}, signal));
+  const percentiles = useAnswer(key, (signal) => fetchModel("latency/percentiles", what ?? {}, signal));
+  const turnScale = () => select({ bins: bins === "linear" ? undefined : "linear" });
+  const turnSum = () => select({ sum: sum ? undefined : "1" });
+  useKeys((event) => {
+    if (event.key === "l") turnScale();
+    else if (event.key === "c") turnSum();
+    else if (event.key === "Escape") select({ low: undefined, high: undefined, nth: undefined });
+    else return false;
+    return true;
+  });
+  return (
+    <div class="flow">
+      <div class="tools">
+        <Asking />
+        <Switch
+          label="Measure"
+          values={MEASURES}
+          chosen={measure}
+          choose={(value) => select({ measure: value === "time_ns" ? undefined : value, low: undefined, high: undefined })}
+        />
+        <Switch
+          label="Bins"
+          values={[["logarithmic", "Logarithmic"], ["linear", "Linear"]]}
+          chosen={bins}
+          choose={turnScale}
+        />
+        <Switch
+          label="Heights"
+          values={[["", "Count"], ["1", "Cumulated"]]}
+          chosen={sum}
+          choose={turnSum}
+        />
+        <PartTools />
+      </div>
+      {what ? <Waiting asked={histogram} /> : <Functions />}
+      {what && histogram.value && percentiles.value && (
+        <Measured {...{ what, measure, bins, sum, histogram: histogram.value, percentiles: percentiles.value }} />
+      )}
+    </div>
+  );
+}
+
+/** Fields for a function, or for two markers. */
+function Asking() {
+  const { function: name = "", from = "", to = "" } = selection.value;
+  const [fields, setFields] = useState({ name, from, to });
+  const none = { function: undefined, pair: undefined, from: undefined, to: undefined };
+  const field = (which: keyof typeof fields, label: string) => (
+    <input
+      type="search"
+      name={which}
+      size={17}
+      placeholder={label}
+      aria-label={label}
+      value={fields[which]}
+      onInput={(event) => setFields({ ...fields, [which]: event.currentTarget.value })}
+    />
+  );
+  return (
+    <form
+      class="tools"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const chosen = fields.name ? { function: fields.name } : { from: fields.from, to: fields.to };
+        select({ ...none, low: undefined, high: undefined, nth: undefined, ...chosen });
+      }}
+    >
+      {field("name", "Function")} or {field("from", "from a marker")} {field("to", "to a marker")}
+      <button type="submit">Measure</button>
+    </form>
+  );
+}
+
+/** All functions, to choose one. */
+function Functions() {
+  const table = useAnswer("functions", (signal) => fetchModel("table", { report: "functions", by: "" }, signal));
+  if (!table.value) return <Waiting asked={table} />;
+  const model = picked(table.value, ["function", "calls", "self_instructions", "total_instructions", "total_time_ns", "module"]);
+  return (
+    <div class="content">
+      <p>Which executions? Choose a function here, or write one above.</p>
+      <DataTable
+        model={model}
+        linkOf={(row) => link({ ...selection.value, view: "latency", function: named(model, row) })}
+      />
+    </div>
+  );
+}
+
+/** The function of a row, with its file: several files may have one of the same name. */
+function named(model: Model, row: number): string {
+  return `${raw(model.cell(row, columnOf(model, "function") ?? 0))}@${raw(model.cell(row, columnOf(model, "module") ?? 0))}`;
+}
+
+interface Chosen {
+  what: Parameters;
+  measure: string;
+  bins: string;
+  sum: string;
+  histogram: Model;
+  percentiles: Model;
+}
+
+/** The bins of a measure on a scale. */
+function binsOf(model: Model, measure: string, scale: string): Bin[] {
+  const at = (row: number, name: string) => model.cell(row, columnOf(model, name) ?? 0);
+  return Array.from({ length: model.rows }, (_, row) => row)
+    .filter((row) => at(row, "measure") === measure && at(row, "bins") === scale)
+    .map((row) => ({
+      from: Number(at(row, "from")),
+      until: Number(at(row, "until")),
+      count: Number(at(row, "count")),
+      cumulated: Number(at(row, "cumulated")),
+    }));
+}
+
+function Measured({ what, measure, bins, sum, histogram, percentiles }: Chosen) {
+  const { low, high, nth } = selection.value;
+  const drawn = binsOf(histogram, measure, bins);
+  const row = Array.from({ length: percentiles.rows }, (_, row) => row).find(
+    (row) => percentiles.cell(row, columnOf(percentiles, "measure") ?? 0) === measure,
+  );
+  const marks = percentiles.columns
+    .map((column, number): [string, number] => [column.name, row === undefined ? NaN : Number(percentiles.cell(row, number))])
+    .filter(([name, value]) => /^p\d|^min|^max/.test(name) && Number.isFinite(value));
+  const range: [number, number] | undefined = low && high ? [Number(low), Number(high)] : undefined;
+  return (
+    <div class="beside">
+      <div class="drawing">
+        {drawn.length > 0 ? (
+          <Histogram
+            bins={drawn}
+            cumulated={sum !== ""}
+            logarithmic={bins === "logarithmic"}
+            marks={marks}
+            chosen={range}
+            text={(value) => valueText(value, measure)}
+            choose={([from, until]) => select({ low: String(from), high: String(until), nth: undefined })}
+          />
+        ) : (
+          <p class="waiting">The recording does not have this measure, or nothing was measured.</p>
+        )}
+        <table class="plain" data-table="percentiles">
+          <thead>
+            <tr>
+              <th class="text">percentile</th>
+              {marks.map(([name]) => (
+                <th key={name}>{name}</th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            <tr>
+              <td class="text">{MEASURES.find(([name]) => name === measure)?.[1]}</td>
+              {marks.map(([name, value]) => (
+                <td key={name} data-percentile={name} title={String(value)}>
+                  {valueText(value, measure)}
+                </td>
+              ))}
+            </tr>
+          </tbody>
+        </table>
+        {nth && <Aligned what={what} nth={nth} />}
+      </div>
+      <div class="aside">
+        <Executions what={what} measure={measure} range={range ?? whole(drawn)} />
+      </div>
+    </div>
+  );
+}
+
+function whole(bins: Bin[]): [number, number] {
+  return [bins[0]?.from ?? 0, bins.at(-1)?.until ?? 0];
+}
+
+/** An execution. */
+interface Execution {
+  nth: number;
+  thread: string;
+  begin: string | null;
+  time_ns: number | null;
+  instructions: number | null;
+  caller: string;
+}
+
+/** The executions of a range, the greatest first. */
+function Executions({ what, measure, range }: { what: Parameters; measure: string; range: [number, number] }) {
+  const parameters = { ...what, measure, from_value: range[0], until_value: range[1] };
+  const list = useAnswer(question("latency/executions", parameters), (signal) =>
+    json<{ count: number; executions: Execution[] }>("latency/executions", parameters, signal),
+  );
+  const { nth } = selection.value;
+  if (!list.value) return <Waiting asked={list} />;
+  const { count, executions } = list.value;
+  return (
+    <>
+      <p data-count={count}>
+        {grouped(count)} executions from {valueText(range[0], measure)} to {valueText(range[1], measure)}
+        {count > executions.length && `; the greatest ${grouped(executions.length)} are listed`}
+      </p>
+      <div class="scrolls">
+        <table class="plain" data-table="executions">
+          <thead>
+            <tr>
+              {["", "begin", "time", "instructions"].map((name) => (
+                <th key={name}>{name}</th>
+              ))}
+              <th class="text">thread</th>
+              <th class="text">caller</th>
+            </tr>
+          </thead>
+          <tbody>
+            {executions.map((one) => (
+              <tr key={one.nth} data-nth={one.nth} class={String(one.nth) === nth ? "marked" : ""}>
+                <td>
+                  <button type="button" onClick={() => select({ nth: String(one.nth) })} title="Its call tree beside a typical one">
+                    compare
+                  </button>
+                </td>
+                <td>
+                  {one.begin === null ? "–" : (
+                    <a href={link(around(one.begin, one.time_ns ?? 0))} title="See it in the timeline">
+                      {instant(BigInt(one.begin))}
+                    </a>
+                  )}
+                </td>
+                <td title={String(one.time_ns)}>{one.time_ns === null ? "–" : duration(one.time_ns)}</td>
+                <td>{one.instructions === null ? "–" : grouped(one.instructions)}</td>
+                <td class="text">{shown(one.thread, 40)}</td>
+                <td class="text">{shown(one.caller, 60)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+export const latency: View = {
+  name: "latency",
+  title: "Latency",
+  keys: [
+    ["drag", "choose a range of the histogram"],
+    ["L", "linear or logarithmic bins"],
+    ["C", "count or cumulated"],
+    ["Esc", "no range, no execution"],
+  ],
+  has: (session) => session.reports.some((report) => report.name === "functions"),
+  Page,
+};
