@@ -66,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-views",
         ],
     ),
+    ("hodoscope", &["hodo", "hodo-engine", "hodo-model", "hodo-views"]),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
