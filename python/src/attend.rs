@@ -2,26 +2,39 @@
 
 use std::{
     panic::resume_unwind,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    process,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
 
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 /// Time between two looks for signals.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The process that used the engine first.
+static USER: OnceLock<u32> = OnceLock::new();
 
 /// Runs `work` without the GIL. Its argument receives the bytes done and the bytes to do, and returns false once the
 /// caller pressed Ctrl-C or `progress` raised an exception.
 ///
 /// # Errors
-/// Returns what a signal handler or `progress` raised, after `work` has ended.
+/// Returns what a signal handler or `progress` raised, after `work` has ended; an error in a fork of a process that used
+/// the engine.
 pub(crate) fn attended<R: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
     work: impl FnOnce(&mut (dyn FnMut(u64, u64) -> bool + Send)) -> R + Send,
 ) -> PyResult<R> {
+    if *USER.get_or_init(process::id) != process::id() {
+        return Err(PyRuntimeError::new_err(
+            "the engine's threads do not survive a fork: start processes with multiprocessing's `spawn`, or fork before the first use",
+        ));
+    }
     let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
     let (stopped, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let waiting = thread::current();
