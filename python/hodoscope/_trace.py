@@ -53,7 +53,7 @@ def open(*inputs, **given):
 
 
 class Trace:
-    """Inputs that are read together. It holds no file open, so it can be pickled and used after a fork."""
+    """Inputs that are read together. It holds no file open, so it can be pickled."""
 
     def __init__(self, *inputs, **given):
         if not inputs:
