@@ -57,9 +57,9 @@ def test_options_mean_the_same():
 
 
 def test_latency_is_the_command_lines():
-    [expected] = printed("latency", "--function", "main", FLOW, "--symfs", SYMFS, "--by", "thread")
+    [expected] = printed("latency", "--function", "fib", FLOW, "--symfs", SYMFS, "--by", "thread")
     assert expected["rows"]
-    assert rows(hodoscope.open(FLOW, symfs=SYMFS).latency(function="main", by="thread")) == expected["rows"]
+    assert rows(hodoscope.open(FLOW, symfs=SYMFS).latency(function="fib", by="thread")) == expected["rows"]
 
 
 def test_all_makes_many():
