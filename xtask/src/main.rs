@@ -13,6 +13,7 @@ mod demo;
 mod demo_board;
 mod fixtures;
 mod fuzz;
+mod python;
 mod test;
 mod tidy;
 

@@ -5,6 +5,7 @@ use std::{process::Command, time::Instant};
 use crate::{
     Outcome,
     command::{self, cargo},
+    python,
     setup::{self, Need},
     tidy, web,
 };
@@ -27,6 +28,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     // The end-to-end tests start the release build, with the plugin in the same folder.
     step("build", command::build_hodo)?;
     step("tests", || command::run(&mut cargo(&["test", "--workspace"])))?;
+    step("Python package", python::test)?;
     step("browser tests", || web::script("browser"))?;
     println!(
         "test: all passed in {} s, {} cases of Intel PT among them",

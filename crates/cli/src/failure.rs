@@ -31,6 +31,11 @@ impl Failure {
         Failure { message: message.to_string(), code: UNREADABLE }
     }
 
+    /// Returns whether it is wrong use.
+    pub fn is_usage(&self) -> bool {
+        self.code == USAGE
+    }
+
     /// Prints the message and returns the exit code.
     pub fn report(self) -> ExitCode {
         eprintln!("hodo: {}", self.message);

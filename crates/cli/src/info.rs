@@ -6,7 +6,7 @@ use std::{
 };
 
 use hodo_engine::{
-    Info, ModuleInfo, Needs, Source, TraceClock, Traces,
+    Experiment, Info, ModuleInfo, Needs, Source, TraceClock, Traces,
     events::{Contents, EventTraces},
 };
 use hodo_model::{Column, Shape, Table, Unit, Value};
@@ -49,13 +49,26 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
                     }
                     None => Ok(()),
                 }),
-            _ => json(&infos, &traces.events, &experiment.clocks, store.as_ref(), &mut out),
+            _ => write_json(command, &experiment, &mut out),
         })?;
         out.finish()?;
         let lossless = infos.iter().all(|info| info.loss.is_empty())
             && traces.events.loss().is_empty()
             && events::lost(&traces.events) == (0, 0);
         Ok(input::exit_code_of(&command.input, &experiment, lossless))
+    })
+}
+
+/// Writes the description of the inputs as JSON.
+pub fn write_json(
+    command: &arguments::Info,
+    experiment: &Experiment,
+    out: &mut (impl Write + Send),
+) -> io::Result<()> {
+    let store = index::find(&command.input, &command.store);
+    experiment.with(|traces| {
+        let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
+        json(&infos, &traces.events, &experiment.clocks, store.as_ref(), out)
     })
 }
 

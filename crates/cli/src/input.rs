@@ -43,6 +43,14 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     Ok(experiment)
 }
 
+/// Checks that every input exists and has a known format, and opens none.
+pub fn recognised(input: &Input) -> Result<(), Failure> {
+    let (files, _) = timeline::files(input)?;
+    let needs = Needs { flow: false, sideband: false, events: false };
+    let experiment = Experiment::open(sources(input, files), &Options::default(), needs, 1, |_, _| {})?;
+    experiment.problems.first().map_or(Ok(()), |problem| Err(Failure::unreadable(problem)))
+}
+
 /// Opens the inputs, each on its own timeline.
 pub fn unplaced(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;

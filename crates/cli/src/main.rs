@@ -1,63 +1,7 @@
-//! `hodo`: maps arguments to commands, and results to exit codes.
-
-#![allow(unreachable_pub, reason = "a program has no public interface")]
-
-mod annotate;
-mod arguments;
-mod buffer;
-mod diff;
-mod events;
-mod explain;
-mod export;
-mod failure;
-mod function;
-mod index;
-mod info;
-mod input;
-mod latency;
-mod live;
-mod output;
-mod parts;
-mod path;
-mod picture;
-mod progress;
-mod quantities;
-mod record;
-mod report;
-mod script;
-mod selection;
-mod serve;
-mod sync;
-mod timeline;
-mod view;
-mod view_flow;
+//! The program `hodo`.
 
 use std::process::ExitCode;
 
-use arguments::{Arguments, Command};
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let result = match &arguments.command {
-        Command::Record(command) => record::run(command),
-        Command::Info(command) => info::run(command),
-        Command::Script(command) => script::run(command),
-        Command::Report(command) => report::run(command),
-        Command::Explain(command) => explain::run(command),
-        Command::Path(command) => path::run(command),
-        Command::Latency(command) => latency::run(command),
-        Command::Plan(command) => parts::plan(command),
-        Command::Fold(command) => parts::fold(command),
-        Command::Merge(command) => parts::merge(command),
-        Command::Sync(command) => sync::run(command),
-        Command::Export(command) => export::run(command),
-        Command::Index(command) => index::run(command),
-        Command::Serve(command) => serve::run(command),
-        Command::View(command) => view::run(command),
-        Command::Annotate(command) => annotate::run(command),
-        Command::Diff(command) => diff::run(command),
-        Command::Completions { shell } => arguments::completions(*shell),
-    };
-    result.unwrap_or_else(|failure| failure.report())
+    hodo::run(&std::env::args_os().collect::<Vec<_>>())
 }

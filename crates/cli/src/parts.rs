@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Parser;
-use hodo_engine::{Experiment, Part, PartError, Portion, Request};
+use hodo_engine::{Experiment, Outcome, Part, PartError, Portion, Request};
 use hodo_model::{Parameters, Selection};
 use serde::{Deserialize, Serialize};
 
@@ -37,27 +37,34 @@ struct Task {
 
 /// `hodo plan`.
 pub fn plan(command: &Plan) -> Result<ExitCode, Failure> {
-    let experiment = open(&command.what)?;
-    let bytes = experiment.work(&request(&command.what, &experiment)?);
-    const USUAL: u64 = 64 << 20;
-    let parts = command.parts.map_or(bytes.div_ceil(USUAL).clamp(1, 256) as u32, |parts| parts.get());
     let mut out = Destination::open(None)?;
-    for portion in Portion::all(parts) {
-        let task = Task {
-            arguments: arguments_of(env::args()),
-            part: portion.to_string(),
-            bytes: portion.share(bytes),
-            identity: experiment.identity(),
-        };
-        let line = serde_json::to_string(&task).expect("text and numbers become JSON");
+    for line in tasks(command, &arguments_of(env::args()))? {
         written(writeln!(out, "{line}"))?;
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the tasks of a plan, a line of JSON each.
+pub fn tasks(command: &Plan, arguments: &[String]) -> Result<Vec<String>, Failure> {
+    let experiment = open(&command.what)?;
+    let bytes = experiment.work(&request(&command.what, &experiment)?);
+    const USUAL: u64 = 64 << 20;
+    let parts = command.parts.map_or(bytes.div_ceil(USUAL).clamp(1, 256) as u32, |parts| parts.get());
+    let task = |portion: Portion| {
+        let task = Task {
+            arguments: arguments.to_vec(),
+            part: portion.to_string(),
+            bytes: portion.share(bytes),
+            identity: experiment.identity(),
+        };
+        serde_json::to_string(&task).expect("text and numbers become JSON")
+    };
+    Ok(Portion::all(parts).map(task).collect())
+}
+
 /// Returns the arguments after the command's name, without those that name a part.
-fn arguments_of(all: impl Iterator<Item = String>) -> Vec<String> {
+pub fn arguments_of(all: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut arguments = all.skip(2);
     while let Some(argument) = arguments.next() {
@@ -87,13 +94,35 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
         let part = command.part.expect("the parser asks for a part or a task");
         return fold_part(&command.what, part, &arguments_of(env::args()), None, command);
     };
+    let (task, part, parsed) = task(text)?;
+    fold_part(&parsed.what, part, &task.arguments, Some(&task.identity), command)
+}
+
+/// Parses a task.
+fn task(text: &str) -> Result<(Task, Portion, Box<Fold>), Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("--task: this is not a task printed by `hodo plan`: {why}"))
     };
     let task: Task = serde_json::from_str(text).map_err(|error| wrong(&error))?;
     let part = Portion::parse(&task.part).ok_or_else(|| wrong(&task.part))?;
     let parsed = parse(&task.arguments, &task.part)?;
-    fold_part(&parsed.what, part, &task.arguments, Some(&task.identity), command)
+    Ok((task, part, parsed))
+}
+
+/// Folds a task; `None` if stopped by `progress`, which receives the bytes done and the bytes to do.
+pub fn fold_task(
+    text: &str,
+    progress: &mut (dyn FnMut(u64, u64) -> bool + Send),
+) -> Result<Option<Part>, Failure> {
+    let (task, part, parsed) = task(text)?;
+    let (experiment, request) = open_part(&parsed.what, Some(&task.identity))?;
+    let total = part.share(experiment.work(&request));
+    let mut stopped = false;
+    let folded = experiment.fold(&request, &task.arguments, part, &mut |done| {
+        stopped |= !progress(done, total);
+        !stopped
+    })?;
+    Ok((!stopped).then_some(folded))
 }
 
 fn fold_part(
@@ -103,11 +132,7 @@ fn fold_part(
     identity: Option<&str>,
     command: &Fold,
 ) -> Result<ExitCode, Failure> {
-    let experiment = open(what)?;
-    if identity.is_some_and(|identity| identity != experiment.identity()) {
-        return Err(Failure::unreadable("--task: the input has changed since it was planned; plan it again"));
-    }
-    let request = request(what, &experiment)?;
+    let (experiment, request) = open_part(what, identity)?;
     let progress = Progress::new(part.share(experiment.work(&request)), what.input.quiet);
     let folded = experiment.fold(&request, arguments, part, &mut |done| progress.set(done))?;
     progress.finish();
@@ -115,6 +140,23 @@ fn fold_part(
         return Ok(ExitCode::from(INTERRUPTED));
     }
     write(&folded, &command.output)
+}
+
+/// Opens the inputs of a part, which must have this identity.
+fn open_part(
+    what: &crate::arguments::What,
+    identity: Option<&str>,
+) -> Result<(Experiment, Request), Failure> {
+    let experiment = open(what)?;
+    if identity.is_some_and(|identity| identity != experiment.identity()) {
+        let names: Vec<String> = what.input.files.iter().map(|file| file.display().to_string()).collect();
+        return Err(Failure::unreadable(format!(
+            "--task: the input has changed since it was planned; plan it again: {}",
+            names.join(", ")
+        )));
+    }
+    let request = request(what, &experiment)?;
+    Ok((experiment, request))
 }
 
 fn write(part: &Part, path: &Path) -> Result<ExitCode, Failure> {
@@ -189,10 +231,15 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     output::check(names.len(), &command.output)?;
     let parameters = Parameters { selection: selection.clone(), alone: false, ..whole.parameters() };
     Request::of(report::named(names), parameters).check()?;
-    let reopened = whole.needs_inputs().then(|| parse(whole.inputs(), "1/1")).transpose()?;
-    let experiment = reopened.map(|fold| open(&fold.what)).transpose()?;
-    let outcome = whole.tables(&selection, experiment.as_ref(), 1).map_err(failed)?;
+    let outcome = tables(whole, &selection)?;
     let lossless = outcome.is_lossless();
     output::draw_all(outcome.tables, &command.output)?;
     Ok(if command.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS })
+}
+
+/// Makes the tables of a merged part; opens the inputs again if they have names that it lacks.
+pub fn tables(whole: Part, selection: &Selection) -> Result<Outcome, Failure> {
+    let reopened = whole.needs_inputs().then(|| parse(whole.inputs(), "1/1")).transpose()?;
+    let experiment = reopened.map(|fold| open(&fold.what)).transpose()?;
+    whole.tables(selection, experiment.as_ref(), 1).map_err(Failure::usage)
 }

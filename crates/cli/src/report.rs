@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{AnyReport, Needs, Outcome, reports};
+use hodo_engine::{AnyReport, Experiment, Needs, Outcome, Request, reports};
 use hodo_model::{Interest, Parameters};
 
 use crate::{
@@ -32,6 +32,25 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
             "--refresh is for sessions that are being recorded: net://HOST/host/NAME/SESSION",
         ));
     }
+    let (experiment, request) = open_kind(command, kind)?;
+    if !command.input.quiet {
+        timeline::report_unrelated(&experiment);
+    }
+    draw(command, experiment, &request)
+}
+
+/// Opens the inputs of a report that was chosen, and makes its request.
+pub fn open(command: &Report) -> Result<(Experiment, Request), Failure> {
+    match command.kind.as_deref() {
+        Some(_) if live::address(&command.input)?.is_some() => {
+            Err(Failure::usage("a session that is being recorded has no end: use the command `hodo report`"))
+        }
+        Some(kind) => open_kind(command, kind),
+        None => Err(Failure::usage("which report? `hodo report --list` names them")),
+    }
+}
+
+fn open_kind(command: &Report, kind: &str) -> Result<(Experiment, Request), Failure> {
     let reports = named(&[kind.to_owned()]);
     let selection = Selection::new(&command.input, Some(&command.filter))?;
     let parameters = Parameters {
@@ -51,13 +70,15 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     if let Some(root) = command.root.root() {
         function::is_somewhere(&root, &experiment)?;
     }
-    if !command.input.quiet {
-        timeline::report_unrelated(&experiment);
-    }
     let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
-    let heading = experiment.heading(&request).filter(|_| output::view(&command.output).keeps_no_rows());
+    Ok((experiment, request))
+}
+
+/// Draws the tables of a request.
+fn draw(command: &Report, experiment: Experiment, request: &Request) -> Result<ExitCode, Failure> {
+    let heading = experiment.heading(request).filter(|_| output::view(&command.output).keeps_no_rows());
     let passes = if heading.is_some() { 2 } else { 1 };
-    let progress = Progress::new(passes * experiment.work(&request), command.input.quiet);
+    let progress = Progress::new(passes * experiment.work(request), command.input.quiet);
     let mut lossless = true;
     let mut end = |outcome: Outcome| {
         progress.finish();
@@ -69,11 +90,11 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     };
     match heading {
         Some(heading) => output::draw_stream(heading, &command.output, |rows| {
-            let outcome = experiment.stream(&request, rows, &mut |done| progress.set(done))?;
+            let outcome = experiment.stream(request, rows, &mut |done| progress.set(done))?;
             Ok(end(outcome).and_then(|mut tables| tables.pop()))
         })?,
         None => {
-            let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+            let outcome = experiment.run(request, &mut |done| progress.set(done))?;
             end(outcome).map_or(Ok(()), |tables| output::draw_all(tables, &command.output))?;
         }
     }

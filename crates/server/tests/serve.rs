@@ -13,7 +13,10 @@ use std::{
 };
 
 use hodo_model::{Column, Shape, Table, Unit};
-use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, serve, write_file};
+use hodo_server::{
+    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Part, Progress, Recording,
+    Refused, Report, Rows, Stop, serve, write_file,
+};
 use hodo_store::{Field, Kind, Schema, Store, Writer};
 
 const HOSTILE: &str = "</script><script>alert(1)</script>\u{202e}\u{0}";
@@ -63,6 +66,41 @@ fn table() -> Table {
     let columns = vec![Column::name("name"), Column::integer("count", Unit::Count)];
     let rows = (0..5000u64).map(|row| vec![format!("{HOSTILE}{}", row * 7919).into(), row.into()]);
     Table::new("made", Shape::Counters, vec![("rows", 5000u64.into())], columns, rows)
+}
+
+/// There is no control flow.
+fn no_flow<T>() -> Result<Option<T>, Refused> {
+    Err(Refused("there is no control flow".to_owned()))
+}
+
+impl FlowInputs for Made {
+    fn recordings(&self) -> Vec<Recording> {
+        Vec::new()
+    }
+
+    fn paths(&self, _: &Part, _: &Stop) -> Result<Option<Table>, Refused> {
+        no_flow()
+    }
+
+    fn latency(&self, _: &Part, _: &Measured, _: &Stop) -> Result<Option<Latency>, Refused> {
+        no_flow()
+    }
+
+    fn trees(&self, _: &Part, _: &Measured, _: u64, _: &Stop) -> Result<Option<Table>, Refused> {
+        no_flow()
+    }
+
+    fn diff(&self, _: &Compared, _: &Stop) -> Result<Option<Differences>, Refused> {
+        no_flow()
+    }
+
+    fn divergence(&self, _: &Compared, _: &Stop) -> Result<Option<Table>, Refused> {
+        no_flow()
+    }
+
+    fn annotate(&self, _: &Part, _: &str, _: &Stop) -> Result<Option<serde_json::Value>, Refused> {
+        no_flow()
+    }
 }
 
 impl Inputs for Made {

@@ -34,7 +34,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
     events::refuse_flow(&command.input)?;
     let selection = Selection::new(&command.input, Some(&command.filter))?.of_tables(Some(VIEW));
     let experiment = input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
-    experiment.with(|traces| timeline::refuse_unrelated(traces))?;
+    experiment.with(timeline::refuse_unrelated)?;
     let with_intervals = |report: &&'static dyn AnyReport| report.description().views.contains(&VIEW);
     let mut requests = Vec::new();
     for report in reports().iter().map(|report| &**report).filter(with_intervals) {

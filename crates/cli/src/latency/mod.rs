@@ -37,6 +37,18 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
         written(io::stdout().write_all(list.as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let (experiment, request) = open(command)?;
+    let progress = Progress::new(experiment.work(&request), command.input.quiet);
+    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    finish(command, &experiment, &request, outcome)
+}
+
+/// Opens the inputs of a latency, and makes its request.
+pub fn open(command: &Latency) -> Result<(Experiment, Request), Failure> {
     let Some(question) = Question::of(&command.question, &command.matched)? else {
         return Err(Failure::usage(
             "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME, --irq NUMBER or --period 'BEGIN -> END'; see `hodo latency --help`",
@@ -47,12 +59,16 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
     let experiment =
         input::experiment(&command.input, Needs { flow: !of_events, sideband: false, events: of_events })?;
     let request = request(&question, &command.input, &experiment, view(command))?;
-    let progress = Progress::new(experiment.work(&request), command.input.quiet);
-    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
-    progress.finish();
-    if progress.is_interrupted() {
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
+    Ok((experiment, request))
+}
+
+/// Draws an outcome, with single executions if the output shows them.
+fn finish(
+    command: &Latency,
+    experiment: &Experiment,
+    request: &Request,
+    outcome: Outcome,
+) -> Result<ExitCode, Failure> {
     let lossless = outcome.is_lossless();
     if !command.input.quiet {
         outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
@@ -60,9 +76,9 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
     if !command.input.quiet {
         never(&outcome.tables).iter().for_each(|note| eprintln!("hodo: {note}"));
     }
-    let code = input::exit_code_of(&command.input, &experiment, lossless);
+    let code = input::exit_code_of(&command.input, experiment, lossless);
     match has_details(command) {
-        true => details(command, &experiment, &request, outcome)
+        true => details(command, experiment, request, outcome)
             .map(|done| if done { code } else { INTERRUPTED.into() }),
         false => output::draw_all(outcome.tables, &command.output).map(|()| code),
     }

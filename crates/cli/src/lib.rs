@@ -1,0 +1,71 @@
+//! The command `hodo`, for its program and for the Python package: maps arguments to commands, and results to exit codes.
+//!
+//! ```text
+//! arguments ──parse──► command ──► Experiment ──► tables ──► output, exit code     run
+//!                                                    └─────► the caller            tables
+//! ```
+
+#![allow(unreachable_pub, reason = "only `run` and `tables` are an interface")]
+#![allow(missing_docs, reason = "only `run` and `tables` are an interface")]
+
+mod annotate;
+mod arguments;
+mod buffer;
+mod diff;
+mod events;
+mod explain;
+mod export;
+mod failure;
+mod function;
+mod index;
+mod info;
+mod input;
+mod latency;
+mod live;
+mod output;
+mod parts;
+mod path;
+mod picture;
+mod progress;
+mod quantities;
+mod record;
+mod report;
+mod script;
+mod selection;
+mod serve;
+mod sync;
+pub mod tables;
+mod timeline;
+mod view;
+mod view_flow;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+
+/// Runs the command that the arguments name, the first of which is the program's name. Wrong arguments end the process.
+pub fn run(all: &[OsString]) -> ExitCode {
+    let arguments = Arguments::parse_from(all);
+    let result = match &arguments.command {
+        Command::Record(command) => record::run(command),
+        Command::Info(command) => info::run(command),
+        Command::Script(command) => script::run(command),
+        Command::Report(command) => report::run(command),
+        Command::Explain(command) => explain::run(command),
+        Command::Path(command) => path::run(command),
+        Command::Latency(command) => latency::run(command),
+        Command::Plan(command) => parts::plan(command),
+        Command::Fold(command) => parts::fold(command),
+        Command::Merge(command) => parts::merge(command),
+        Command::Sync(command) => sync::run(command),
+        Command::Export(command) => export::run(command),
+        Command::Index(command) => index::run(command),
+        Command::Serve(command) => serve::run(command),
+        Command::View(command) => view::run(command),
+        Command::Annotate(command) => annotate::run(command),
+        Command::Diff(command) => diff::run(command),
+        Command::Completions { shell } => arguments::completions(*shell),
+    };
+    result.unwrap_or_else(|failure| failure.report())
+}

@@ -1,0 +1,144 @@
+//! Tables for programs that embed `hodo`: the arguments are those of the command line, and the tables come back as
+//! values instead of as output.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use hodo_engine::{Outcome, Part};
+use hodo_model::Selection;
+
+use crate::{
+    arguments::{Arguments, Command},
+    events,
+    failure::Failure,
+    info, input, latency, parts, report,
+};
+
+/// Why there are no tables.
+#[derive(Debug)]
+pub enum Error {
+    /// Wrong use: the arguments, or their combination with the inputs.
+    Usage(String),
+    /// An input can't be read: file, offset, what was expected.
+    Unreadable(String),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        let message = failure.to_string();
+        if failure.is_usage() { Error::Usage(message) } else { Error::Unreadable(message) }
+    }
+}
+
+impl From<hodo_engine::Refusal> for Error {
+    fn from(refusal: hodo_engine::Refusal) -> Error {
+        Failure::from(refusal).into()
+    }
+}
+
+/// Receives the bytes done and the bytes to do; returns whether to continue.
+pub type Progress<'p> = &'p mut (dyn FnMut(u64, u64) -> bool + Send);
+
+/// Makes the tables of `report` or `latency`. `arguments` begin with the command's name. If stopped by `progress`,
+/// returns `None`.
+///
+/// # Errors
+/// Returns an error for wrong arguments and for inputs that can't be read, even one of several.
+pub fn tables(arguments: &[OsString], progress: Progress<'_>) -> Result<Option<Outcome>, Error> {
+    let (experiment, request) = match parse(arguments)? {
+        Command::Report(command) => report::open(&command)?,
+        Command::Latency(command) => latency::open(&command)?,
+        _ => return Err(Error::Usage("only `report` and `latency` make tables".to_owned())),
+    };
+    if let Some(problem) = experiment.problems.first() {
+        return Err(Error::Unreadable(problem.to_string()));
+    }
+    let total = experiment.work(&request);
+    let mut stopped = false;
+    let outcome = experiment.run(&request, &mut |done| {
+        stopped |= !progress(done, total);
+        !stopped
+    })?;
+    Ok((!stopped).then_some(outcome))
+}
+
+/// Describes the inputs as JSON: the output of `hodo info --format json`. `arguments` begin with `info`.
+///
+/// # Errors
+/// As for [`tables`].
+pub fn description(arguments: &[OsString]) -> Result<String, Error> {
+    let Command::Info(command) = parse(arguments)? else {
+        return Err(Error::Usage("only `info` describes inputs".to_owned()));
+    };
+    events::contents(&command.input)?;
+    let experiment = input::experiment(&command.input, hodo_engine::Needs::ALL)?;
+    if let Some(problem) = experiment.problems.first() {
+        return Err(Error::Unreadable(problem.to_string()));
+    }
+    let mut json = Vec::new();
+    info::write_json(&command, &experiment, &mut json).expect("memory accepts all bytes");
+    Ok(String::from_utf8(json).expect("JSON is text"))
+}
+
+/// Checks that every input exists and has a known format, and opens none.
+///
+/// # Errors
+/// Returns the first problem.
+pub fn check(arguments: &[OsString]) -> Result<(), Error> {
+    let Command::Info(command) = parse(arguments)? else {
+        return Err(Error::Usage("only `info` describes inputs".to_owned()));
+    };
+    Ok(input::recognised(&command.input)?)
+}
+
+/// Divides a report into tasks: the lines that `hodo plan` prints. `arguments` begin with `plan`.
+///
+/// # Errors
+/// As for [`tables`].
+pub fn plan(arguments: &[OsString]) -> Result<Vec<String>, Error> {
+    let Command::Plan(command) = parse(arguments)? else {
+        return Err(Error::Usage("only `plan` makes tasks".to_owned()));
+    };
+    let text = |argument: &OsString| argument.to_str().map(str::to_owned);
+    let texts: Option<Vec<String>> = arguments.iter().map(text).collect();
+    let texts = texts.ok_or_else(|| Error::Usage("a task holds arguments that are text only".to_owned()))?;
+    let texts = std::iter::once("hodo".to_owned()).chain(texts);
+    Ok(parts::tasks(&command, &parts::arguments_of(texts))?)
+}
+
+/// Folds a task into a part; `None` if stopped by `progress`.
+///
+/// # Errors
+/// Returns an error for what is no task, and for inputs that can't be read or have changed since they were planned.
+pub fn fold(task: &str, progress: Progress<'_>) -> Result<Option<Vec<u8>>, Error> {
+    Ok(parts::fold_task(task, progress)?.map(|part| part.to_bytes()))
+}
+
+/// Merges parts of one request into one.
+///
+/// # Errors
+/// Returns an error for bytes that are no part, and for parts of several requests.
+pub fn merge(parts: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
+    let parts = parts.iter().map(|bytes| part(bytes)).collect::<Result<Vec<Part>, Error>>()?;
+    Ok(Part::merge(parts).map_err(Failure::usage)?.to_bytes())
+}
+
+/// Makes the tables of the merged parts.
+///
+/// # Errors
+/// Returns an error for bytes that are no part, and for a part that is not the whole.
+pub fn finish(whole: &[u8]) -> Result<Outcome, Error> {
+    let whole = part(whole)?;
+    let selection = Selection { view: whole.parameters().selection.view, ..Selection::default() };
+    Ok(parts::tables(whole, &selection)?)
+}
+
+fn part(bytes: &[u8]) -> Result<Part, Error> {
+    Part::from_bytes(bytes).map_err(|error| Error::Unreadable(error.to_string()))
+}
+
+fn parse(arguments: &[OsString]) -> Result<Command, Error> {
+    let program = std::iter::once(OsString::from("hodo"));
+    let parsed = Arguments::try_parse_from(program.chain(arguments.iter().cloned()));
+    parsed.map(|arguments| arguments.command).map_err(|error| Error::Usage(error.to_string()))
+}

@@ -1,0 +1,94 @@
+"""Inputs, and the commands that make tables of them."""
+
+import json
+import os
+
+from . import _native
+
+# Options about output, which is a table here.
+OUTPUT = {"color", "format", "limit", "list", "output", "quiet", "refresh", "strict", "top"}
+
+
+def option(name, value):
+    """Returns the arguments that give an option of the command line this value."""
+    name = name.rstrip("_").replace("_", "-")
+    if name in OUTPUT:
+        raise TypeError(f"{name} is about output, and a Table is a value")
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [f"--{name}"]
+    if isinstance(value, (str, int, float, os.PathLike)):
+        return [f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
+    if isinstance(value, (list, tuple, range)):
+        return [argument for one in value for argument in option(name, one)]
+    raise TypeError(f"{name}: expected text, a number, True or a list of them, not {type(value).__name__}")
+
+
+def options(values):
+    """Returns the arguments that give options their values."""
+    return [argument for name, value in values.items() for argument in option(name, value)]
+
+
+def path(value):
+    """Returns an input as text; bytes are decoded as the file system's names are."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"an input is a path, not {type(value).__name__}")
+    return os.fsdecode(value)
+
+
+def reports():
+    """Returns the reports: name, what it shows, the kinds of its rows (`by`), the usual one first."""
+    return _native.reports()
+
+
+def open(*inputs, **given):
+    """Opens inputs together, as one experiment, with options such as `symfs` and `offset` for all that is asked of it.
+
+    Raises `InputError` if an input does not exist or has no known format.
+    """
+    trace = Trace(*inputs, **given)
+    _native.check(trace.arguments("info"))
+    return trace
+
+
+class Trace:
+    """Inputs that are read together. It holds no file open, so it can be pickled."""
+
+    def __init__(self, *inputs, **given):
+        if not inputs:
+            raise TypeError("open() needs an input")
+        self.inputs = tuple(path(one) for one in inputs)
+        self._given = given
+        options(given)
+
+    def __repr__(self):
+        return f"hodoscope.open({', '.join(map(repr, self.inputs))})"
+
+    def arguments(self, command, *first, **given):
+        """Returns the arguments of a command on these inputs."""
+        return [command, *options({**self._given, **given}), "--quiet", "--", *first, *self.inputs]
+
+    def info(self):
+        """Describes the inputs: what `hodo info --format json` prints."""
+        return json.loads(_native.describe(self.arguments("info")))
+
+    def report(self, kind, *, progress=None, **given):
+        """Makes the one table of a report. `progress(done, total)` is called with bytes of trace while it works."""
+        tables = self.reports(kind, progress=progress, **given)
+        if len(tables) != 1:
+            raise ValueError(f"{kind} makes {len(tables)} tables of these inputs; reports() returns all")
+        return tables[0]
+
+    def reports(self, kind, *, progress=None, **given):
+        """Makes all tables of a report: one for each recording of control flow, and `all` makes many."""
+        if not isinstance(kind, str):
+            raise TypeError(f"a report is a name, not {type(kind).__name__}")
+        return _native.make(self.arguments("report", kind, **given), progress)
+
+    def latency(self, *, progress=None, **given):
+        """Measures how long from one marker to another: the distribution of `hodo latency`, or its rows `by`."""
+        # Its text and its JSON show single executions too, and this format the table alone.
+        first, *rest = self.arguments("latency", **given)
+        [table] = _native.make([first, "--format=csv", *rest], progress)
+        return table

@@ -1,0 +1,143 @@
+//! A table, as Python sees it.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{RecordBatchIterator, ffi_stream::FFI_ArrowArrayStream};
+use hodo_model::{
+    Table,
+    table::{cells, metadata},
+};
+use hodo_views::{Options, VIEWS};
+use pyo3::{
+    exceptions::{PyRuntimeError, PyTypeError},
+    prelude::*,
+    types::PyCapsule,
+};
+
+/// Rows that a notebook shows.
+const SHOWN: usize = 20;
+
+/// A table. Every reader of the Arrow PyCapsule interface takes its columns without a copy.
+#[pyclass(frozen, name = "Table", module = "hodoscope")]
+pub(crate) struct PyTable(pub(crate) Table);
+
+#[pymethods]
+impl PyTable {
+    /// The stable name, such as `functions`.
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// The shape: `counters`, `tree`, `intervals` or `points`.
+    #[getter]
+    fn shape(&self) -> &'static str {
+        self.0.shape().name()
+    }
+
+    /// The names of the columns.
+    #[getter]
+    fn columns(&self) -> Vec<&'static str> {
+        self.0.columns().iter().map(|column| column.name).collect()
+    }
+
+    /// The units of the columns by name, without columns that have none.
+    #[getter]
+    fn units(&self) -> BTreeMap<&'static str, &'static str> {
+        let units = self.0.columns().iter().map(|column| (column.name, column.unit.name()));
+        units.filter(|(_, unit)| !unit.is_empty()).collect()
+    }
+
+    /// Figures of the whole table.
+    #[getter]
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        parsed(py, &metadata::summary_json(&self.0.summary))
+    }
+
+    /// What is missing from the rows, with its place and cause.
+    #[getter]
+    fn loss<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        parsed(py, &metadata::loss_json(&self.0.loss))
+    }
+
+    /// The table as `hodo report --format json` prints it.
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        let view = VIEWS.iter().find(|view| view.name == "json").expect("it is listed");
+        let options = Options { width: None, colour: false, limit: None };
+        let mut text = Vec::new();
+        let drawn = py.detach(|| view.draw(&self.0, &options, &mut text));
+        drawn.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(String::from_utf8(text).expect("JSON is text"))
+    }
+
+    /// The batches, by the Arrow PyCapsule interface. Other types than those of the table are not made.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // The interface lets a producer ignore the request; the consumer then casts.
+        let _ = requested_schema;
+        let schema = self.0.schema();
+        let batches: Vec<_> =
+            self.0.batches().iter().cloned().map(|batch| batch.with_schema(schema.clone())).collect();
+        let stream = FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new(batches, schema)));
+        PyCapsule::new(py, stream, Some(c"arrow_array_stream".to_owned()))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.row_count()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<hodoscope.Table {}: {} rows × {} columns>",
+            self.0.name(),
+            self.0.row_count(),
+            self.0.columns().len()
+        )
+    }
+
+    fn _repr_html_(&self) -> String {
+        html(&self.0)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a Table can't be pickled: convert it first, such as by pyarrow.table(table)",
+        ))
+    }
+}
+
+fn parsed<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (json,))
+}
+
+/// The first rows as HTML.
+fn html(table: &Table) -> String {
+    let mut html =
+        format!("<table><caption>{}, {} rows</caption><thead><tr>", table.name(), table.row_count());
+    for column in table.columns() {
+        let unit = column.unit.name();
+        let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
+        html += &format!("<th>{}</th>", escaped(&format!("{}{unit}", column.name)));
+    }
+    html += "</tr></thead><tbody>";
+    let rows = table.batches().iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
+    for (batch, row) in rows.take(SHOWN) {
+        html += "<tr>";
+        for column in cells(batch) {
+            let mut text = Vec::new();
+            column.cell(row).write_json(&mut text);
+            let text = String::from_utf8_lossy(&text);
+            html += &format!("<td>{}</td>", escaped(text.trim_matches('"')));
+        }
+        html += "</tr>";
+    }
+    html + "</tbody></table>"
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
