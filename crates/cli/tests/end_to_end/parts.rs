@@ -52,6 +52,24 @@ fn merged_parts_are_the_whole() {
     }
 }
 
+/// A trace of one chunk: all portions but the first are empty.
+#[test]
+fn empty_parts_change_nothing() {
+    let folder = Folder::new();
+    for name in analyses() {
+        let part = |number: usize| {
+            let file = folder.file(&format!("{number}.part"));
+            let part = format!("{number}/{PARTS}");
+            hodo(&["fold", "-q", "--analysis", &name, "--part", &part, "-o", &file, &trace()]).fine();
+            file
+        };
+        let parts: Vec<String> = (1..=PARTS).map(part).collect();
+        let merged = hodo(&["merge", "--format", "json", &parts[0], &parts[1], &parts[2]]).fine().stdout;
+        let whole = hodo(&["report", &name, "-q", "--format", "json", &trace()]).fine().stdout;
+        assert_eq!(merged, whole, "{name}");
+    }
+}
+
 #[test]
 fn all_analyses_in_one_pass_are_each_by_itself() {
     let all = hodo(&["report", "all", "-q", "--format", "json", &trace()]).fine().json();

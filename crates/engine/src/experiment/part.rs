@@ -69,8 +69,9 @@ impl Portion {
         let total: u64 = all.iter().map(&bytes).sum();
         let mut before = 0;
         all.retain(|one| {
-            // A chunk belongs to the portion that contains its middle.
-            let middle = u128::from(before) + u128::from(bytes(one) / 2);
+            // A chunk belongs to the portion that contains its middle; the first one, which knows the state of
+            // everything before it, to the first portion.
+            let middle = if before == 0 { 0 } else { u128::from(before) + u128::from(bytes(one) / 2) };
             before += bytes(one);
             let number = middle * u128::from(self.of) / u128::from(total.max(1)) + 1;
             number.min(self.of.into()) == u128::from(self.number)
