@@ -158,7 +158,10 @@ impl Decoder<'_> {
         });
         self.packets.skip_to(end);
         context.sink.packet(PacketKind::Tnt);
-        self.tnt(rest, context)
+        self.tnt(rest, context)?;
+        // A deferred TIP of this packet may follow CYC packets.
+        self.tell_time(context);
+        Ok(())
     }
 }
 
