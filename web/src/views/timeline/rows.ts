@@ -65,7 +65,9 @@ export function layout(store: Store, choice: Choice, labels: (table: StoreTable,
   const result: Layout = { pinned: [], pinnedHeight: 0, headings: [], rows: [], height: 0 };
   const place = (table: StoreTable) => {
     const at = choice.order.indexOf(table.name);
-    return at < 0 ? choice.order.length + store.tables.indexOf(table) : at;
+    // The states of threads come first, unless the user has moved them.
+    const usual = table.name === "states" ? -1 : store.tables.indexOf(table);
+    return at < 0 ? choice.order.length + 1 + usual : at;
   };
   const drawn = store.tables.filter((table) => table.lanes.length > 0 && table.shape !== "links");
   for (const table of drawn.sort((a, b) => place(a) - place(b))) {
