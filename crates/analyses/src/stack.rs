@@ -16,12 +16,12 @@ pub enum Entry {
     Call,
     /// By a jump out of the called function: a tail call, or a part that the compiler moved.
     Tail,
-    /// From outside the function's code: a signal handler, an interrupt or a system call.
+    /// From outside the function's code: a signal handler or an interrupt.
     Interrupt,
 }
 
 impl Entry {
-    /// The name in tables: Returns `start`, `call`, `jump` or `interrupt`.
+    /// Returns the name in tables: `start`, `call`, `jump` or `interrupt`.
     pub fn name(self) -> &'static str {
         match self {
             Entry::Root => "start",
@@ -40,7 +40,7 @@ pub(crate) type Back = NonZero<u64>;
 pub(crate) struct Frame<T, F = FunctionId> {
     pub(crate) function: F,
     pub(crate) entry: Entry,
-    /// The return address, for frames that a call made; the interrupted address, for frames that an interrupt made.
+    /// The return address, for frames that a call made.
     pub(crate) return_address: Option<Back>,
     pub(crate) note: T,
 }
@@ -107,12 +107,7 @@ pub(crate) enum Edge {
     /// By a jump to a function that has a frame below the known frames.
     UnwindBelow,
     /// From outside traced code, or by a far transfer or an interrupt.
-    Enter {
-        /// The address at which control left; 0 if unknown.
-        from: u64,
-        /// The return address of a call that was not executed beyond the call itself; 0 if there is none.
-        back: u64,
-    },
+    Enter,
     /// Over a gap.
     Gap,
 }
@@ -125,10 +120,7 @@ impl Edge {
             FlowEvent::Call { return_address } => Edge::Call { return_address },
             FlowEvent::Return => Edge::Return,
             FlowEvent::IndirectJump => Edge::Indirect,
-            // The address at which control left is not used yet: frames of interrupts that depend on it are not the
-            // same for every cutting (`any_tasks_in_any_grouping_give_the_table_of_one`).
-            FlowEvent::Leave { .. } => Edge::Enter { from: 0, back: 0 },
-            FlowEvent::Enter => Edge::Enter { from: 0, back: 0 },
+            FlowEvent::Enter => Edge::Enter,
             FlowEvent::Gap => Edge::Gap,
             _ => Edge::Unknown,
         }
@@ -173,19 +165,14 @@ impl Edge {
         match (self, next) {
             (before, Edge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
-            (Edge::Gap, Edge::Enter { .. }) => Edge::Gap,
-            (Edge::Call { return_address }, Edge::Enter { from, back: 0 }) => {
-                Edge::Enter { from, back: return_address }
-            }
-            // What left at an address comes back.
-            (before @ Edge::Enter { .. }, Edge::Enter { from: 0, .. }) => before,
+            (Edge::Gap, Edge::Enter) => Edge::Gap,
             (_, next) => next,
         }
     }
 
     /// Whether control comes from outside.
     pub(crate) fn enters(self) -> bool {
-        matches!(self, Edge::Enter { .. })
+        self == Edge::Enter
     }
 }
 
@@ -216,59 +203,10 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::JumpBelow => Step::Jump,
         Edge::Return | Edge::ReturnBelow => Step::ReturnTo(arrival.address),
         Edge::UnwindBelow => Step::UnwindTo,
-        Edge::Enter { .. } if same => Step::Stay,
-        Edge::Enter { .. } if arrival.place == Place::Middle => Step::UnwindTo,
-        Edge::Enter { from, .. } => Step::Push(Entry::Interrupt, Back::new(from)),
+        Edge::Enter if same => Step::Stay,
+        Edge::Enter if arrival.place == Place::Middle => Step::UnwindTo,
+        Edge::Enter => Step::Push(Entry::Interrupt, None),
         Edge::Gap => Step::Forget,
-    }
-}
-
-/// Addresses of the kernel have this bit.
-const KERNEL: u64 = 1 << 63;
-
-/// The operation that an arrival from outside requires: control goes on where it left, a handler begins, or it returns
-/// to what it interrupted.
-fn step_in<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
-    watch: &mut impl Watch<T, F>,
-    (from, back): (u64, u64),
-    arrival: &At<F>,
-) -> Step {
-    let (address, begins) = (arrival.address, arrival.place == Place::Entry);
-    let edge = Edge::Enter { from, back };
-    if from != 0 && from == address {
-        return match () {
-            () if back != 0 => Step::Push(Entry::Call, Back::new(back)),
-            () if begins && stack[stack.len() - 1].function != arrival.function => Step::Jump,
-            () => step(edge, arrival, stack[stack.len() - 1].function, false),
-        };
-    }
-    if from != 0 && (begins || address & KERNEL != 0) {
-        if let Some(back) = Back::new(back).filter(|_| address & KERNEL != 0) {
-            // The called function is unknown until it runs; the caller stands for it.
-            let caller = stack[stack.len() - 1].function;
-            enter(stack, watch, caller, Entry::Call, Some(back));
-        }
-        return Step::Push(Entry::Interrupt, Back::new(from));
-    }
-    let left = |frame: &Frame<T, F>| frame.entry == Entry::Interrupt && frame.returns_to(address);
-    let interrupt = stack.iter().rposition(left).filter(|&index| index > 0);
-    if let Some(interrupt) = interrupt {
-        cut(stack, watch, interrupt);
-    }
-    match &stack[..] {
-        [.., caller, Frame { entry: Entry::Call, function, return_address, .. }]
-            if interrupt.is_some()
-                && begins
-                && caller.function == *function
-                && *function != arrival.function =>
-        {
-            let return_address = *return_address;
-            leave(stack, watch);
-            Step::Push(Entry::Call, return_address)
-        }
-        [.., top] if interrupt.is_some() && begins && top.function != arrival.function => Step::Jump,
-        _ => step(edge, arrival, stack[stack.len() - 1].function, false),
     }
 }
 
@@ -319,11 +257,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
     let top = stack[stack.len() - 1].function;
     let interrupt = stack[physical_frame(stack)].entry == Entry::Interrupt;
     let function = arrival.function;
-    let step = match edge {
-        Edge::Enter { from, back } => step_in(stack, watch, (from, back), arrival),
-        _ => step(edge, arrival, top, interrupt),
-    };
-    let (keep, edge_below) = match step {
+    let (keep, edge_below) = match step(edge, arrival, top, interrupt) {
         Step::Stay => return Ok(()),
         Step::Push(entry, return_address) => {
             enter(stack, watch, function, entry, return_address);

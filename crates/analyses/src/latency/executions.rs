@@ -153,7 +153,7 @@ impl Watch<Note> for Watcher<'_> {
 fn how(edge: Edge, at: &Arrival) -> Ended {
     match edge {
         Edge::Gap => Ended::Lost,
-        Edge::Indirect | Edge::Enter { .. } if at.place == Place::Middle => Ended::Unwound,
+        Edge::Indirect | Edge::Enter if at.place == Place::Middle => Ended::Unwound,
         Edge::UnwindBelow => Ended::Unwound,
         _ => Ended::Returned,
     }
