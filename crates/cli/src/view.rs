@@ -228,6 +228,19 @@ impl Inputs for Opened {
         Ok(Some(Rows { table, left_out: 0 }).filter(|_| goes_on))
     }
 
+    fn critical_path(&self, thread: u32, progress: Progress<'_>) -> Result<Option<Table>, Refused> {
+        let mut request = self.request("critical-path", "piece")?;
+        request.parameters.selection.tids = vec![thread];
+        let total = self.experiment.work(&request);
+        let mut goes_on = true;
+        let outcome = self.experiment.run(&request, &mut |done| {
+            goes_on = progress(done, total);
+            goes_on
+        });
+        let tables = outcome.map_err(|refusal| Refused(refusal.to_string()))?.tables;
+        Ok(tables.into_iter().next().filter(|_| goes_on))
+    }
+
     fn findings(&self, progress: Progress<'_>) -> Result<Option<Table>, Refused> {
         let total = explain::work(&self.input, &self.experiment).map_err(refused)?;
         let found = explain::find(&self.input, &self.experiment, &mut |done| progress(done, total));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! about, findings, tables (half of the room, each cut to its share) ──┐
-//! timeline, texts of lanes, tiles: coarse ones of all the time first ─┼─gzip, base64─► page, {question: answer, …}
+//! timeline, tiles: coarse ones of all the time first ─┼─gzip, base64─► page, {question: answer, …}
 //! session: with what was left out ────────────────────────────────────┘
 //! ```
 //!
@@ -229,9 +229,6 @@ impl<'s> File<'s> {
         let root = (0..).step_by(2).find(|digits| (snapshot.end - snapshot.origin) >> digits < CELLS);
         let mut places = VecDeque::new();
         for (table, first) in blocks(&snapshot.store) {
-            let parameters =
-                [("first", first.to_string()), ("generation", generation.clone()), ("table", table.clone())];
-            self.ask("timeline/labels", &parameters)?;
             let digits = root.unwrap_or(0);
             let width = CELLS << digits;
             for tile in snapshot.origin / width..=snapshot.end / width {

@@ -82,6 +82,10 @@ impl FlowInputs for Made {
         no_flow()
     }
 
+    fn pairs(&self) -> Vec<Pair> {
+        Vec::new()
+    }
+
     fn latency(&self, _: &Part, _: &Measured, _: &Stop) -> Result<Option<Latency>, Refused> {
         no_flow()
     }
@@ -137,6 +141,10 @@ impl Inputs for Made {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(Some(Rows { table: table(), left_out: 0 }))
+    }
+
+    fn critical_path(&self, _: u32, _: Progress<'_>) -> Result<Option<Table>, Refused> {
+        no_flow()
     }
 
     fn findings(&self, _: Progress<'_>) -> Result<Option<Table>, Refused> {
