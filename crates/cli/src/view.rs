@@ -190,6 +190,11 @@ impl Inputs for Opened {
         self.about.clone()
     }
 
+    fn half_width(&self) -> u64 {
+        let widths = self.experiment.clocks.iter().filter_map(|clock| clock.half_width_ns);
+        widths.max().unwrap_or(0)
+    }
+
     fn reports(&self) -> Vec<Report> {
         let known = reports().iter().map(|report| &**report).filter(|report| self.provides(*report));
         let of = |report: &'static dyn AnyReport| {

@@ -79,6 +79,9 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
     /// What is in the inputs, and what was lost: tables with their losses.
     fn about(&self) -> Vec<Table>;
 
+    /// The greatest half width of the interval that a time of a trace lies in, in nanoseconds; 0 if all clocks are one.
+    fn half_width(&self) -> u64;
+
     /// The reports that the inputs provide.
     fn reports(&self) -> Vec<Report>;
 

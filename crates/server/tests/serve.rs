@@ -116,6 +116,10 @@ impl Inputs for Made {
         vec![table()]
     }
 
+    fn half_width(&self) -> u64 {
+        0
+    }
+
     fn reports(&self) -> Vec<Report> {
         vec![Report { name: "made", help: "made up", views: &[] }]
     }

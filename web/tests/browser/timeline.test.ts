@@ -1,7 +1,12 @@
+import { execFileSync } from "node:child_process";
+import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
+import { HODO, type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
 const KERNEL = fixture("ctf/lttng2.13-kernel");
 let viewer: Viewer;
@@ -283,4 +288,86 @@ test("the critical path of a thread has the numbers of hodo path", async () => {
     await page.waitForSelector(".critical", { state: "detached" });
   }
   await close(opened);
+});
+
+/** A copy of the trace to whose CPU 1 a packet without events is added, 20 ms later, after which 7 events were discarded. */
+function withLoss(): { folder: string; trace: string; from: bigint; to: bigint } {
+  const folder = mkdtempSync(join(tmpdir(), "hodo-loss-"));
+  const trace = join(folder, "trace");
+  cpSync(KERNEL, trace, { recursive: true });
+  const file = join(trace, "k_1");
+  const bytes = readFileSync(file);
+  // The header and the context of an LTTng packet: times at 32 and 40, sizes in bits at 48 and 56, its number at 64, the
+  // count of discarded events at 72, the CPU at 80.
+  const packet = Buffer.from(bytes.subarray(0, 84));
+  const end = bytes.readBigUInt64LE(40);
+  for (const at of [32, 40]) packet.writeBigUInt64LE(end + 20_000_000n, at);
+  for (const at of [48, 56]) packet.writeBigUInt64LE(84n * 8n, at);
+  packet.writeBigUInt64LE(1n, 64);
+  packet.writeBigUInt64LE(7n, 72);
+  chmodSync(file, 0o644);
+  writeFileSync(file, Buffer.concat([bytes, packet]));
+  const info = printed("info", KERNEL) as unknown as { traces: { clocks: { offset_seconds: number; offset_cycles: number }[] }[] };
+  const clock = info.traces[0]?.clocks[0];
+  const offset = BigInt(clock?.offset_seconds ?? 0) * 1_000_000_000n + BigInt(clock?.offset_cycles ?? 0);
+  return { folder, trace, from: end + offset, to: end + offset + 20_000_000n };
+}
+
+test("a loss is hatched across the rows that it concerns, and has its count", async () => {
+  const { folder, trace, from, to } = withLoss();
+  const own = await start([trace]);
+  const opened = await open(`${own.address}#view=timeline&t0=${from - 20_000_000n}&t1=${to}`, { height: 2000 });
+  const { page } = opened;
+  await settled(page);
+  const picture = await box(page, ".picture");
+  const label = await box(page, '[data-row-id="losses:k_1"]');
+  await page.mouse.click(picture.x + 0.9 * picture.width, label.y + label.height / 2);
+  await page.waitForSelector(`.record[data-record="${from}"] [data-cell="count"][title="7"]`);
+  expect(printed("report", "count", trace).summary.events_lost).toBe(7);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector(".details", { state: "detached" });
+  await settled(page);
+  // Pixels of a row, in the loss and before it.
+  const drawn = (row: { y: number; height: number }, from: number, to: number) =>
+    page.locator(".picture").evaluate(
+      (element, [top, high, from, to]) => {
+        const canvas = element as HTMLCanvasElement;
+        const [scale, width] = [devicePixelRatio, canvas.width];
+        const area = [from * width, top * scale, (to - from) * width, high * scale] as const;
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+        copy?.drawImage(canvas, 0, 0);
+        const data = copy?.getImageData(...area).data ?? [];
+        return data.filter((_, at) => at % 4 === 3).filter((alpha) => alpha > 0).length;
+      },
+      [row.y - picture.y + 3, row.height - 6, from, to] as const,
+    );
+  const cpu = async (number: number) => box(page, `[data-row-id="cpu:${number}"]`);
+  // No CPU has a record there, so that nothing but the loss is drawn. A line of the axis may be.
+  const few = 60;
+  expect(await drawn(await cpu(1), 0.75, 0.98)).toBeGreaterThan(few);
+  expect(await drawn(await cpu(0), 0.75, 0.98)).toBeLessThan(few);
+  await close(opened);
+  await own.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("the uncertainty of synchronised clocks lies around a selected instant", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "hodo-clocks-"));
+  const experiment = join(folder, "board.toml");
+  const traces = ["master", "slave-0", "slave-1", "slave-2"].map((name) => fixture(`ctf/board/${name}`));
+  execFileSync(HODO, ["sync", "-q", "-o", experiment, ...traces]);
+  const info = printed("info", experiment) as unknown as { clocks: { half_width_ns: number }[] };
+  const widest = Math.max(...info.clocks.map((clock) => clock.half_width_ns));
+  expect(widest).toBeGreaterThan(0);
+  // The timeline of a board has no rows yet; a kernel's has.
+  const own = await start([experiment, KERNEL]);
+  const opened = await open(`${own.address}#view=timeline`, { height: 1800 });
+  const { page } = opened;
+  await settled(page);
+  await page.click(`${rowOf("336")} .name`);
+  await page.keyboard.press(".");
+  await page.waitForSelector(`[data-figure="half_width"][title^="${widest} ns"]`);
+  await close(opened);
+  await own.stop();
+  rmSync(folder, { recursive: true, force: true });
 });

@@ -58,7 +58,15 @@ export function Details({ store, row, at, slice, arrows, follow, go, show, close
     <aside class="details" aria-label="Details">
       <header>
         <strong>{shown(titleOf(row))}</strong>
-        <span>at {time(at)}</span>
+        <span>
+          at {time(at)}
+          {store.half_width > 0 && (
+            <span data-figure="half_width" title={`${store.half_width} ns: half of the widest interval in which a time of another clock lies`}>
+              {" "}
+              ± {duration(store.half_width)}
+            </span>
+          )}
+        </span>
         {follow && (
           <button type="button" onClick={follow} title="What this thread waited for, and what that waited for (K)">
             Critical path

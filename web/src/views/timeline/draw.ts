@@ -306,12 +306,28 @@ function lines(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) 
     context.fillStyle = scene.theme.selected;
     context.fillRect(Math.min(from, to), 0, Math.abs(to - from), height);
   }
+  for (const at of [...scene.marks, ...(scene.at === undefined ? [] : [scene.at])]) softEdges(context, scene, x, at, height);
   if (scene.at !== undefined) {
     context.fillStyle = scene.theme.accent;
     context.fillRect(x(scene.at) - 0.5, 0, 1, height);
   }
   context.fillStyle = scene.theme.bad;
   for (const mark of scene.marks) context.fillRect(x(mark) - 0.75, 0, 1.5, height);
+}
+
+/** Draws how far an instant may be off in rows of another clock: a band that fades. */
+function softEdges(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) => number, at: number, height: number): void {
+  const half = scene.tiles.store.half_width;
+  const [left, right] = [x(at - half), x(at + half)];
+  if (right - left < 2) return;
+  const fade = context.createLinearGradient(left, 0, right, 0);
+  fade.addColorStop(0, "transparent");
+  fade.addColorStop(0.5, scene.theme.accent);
+  fade.addColorStop(1, "transparent");
+  context.globalAlpha = 0.45;
+  context.fillStyle = fade;
+  context.fillRect(left, 0, right - left, height);
+  context.globalAlpha = 1;
 }
 
 /** Draws the axis: times, marks and what lies between them, notes. */

@@ -32,8 +32,8 @@ export function concerns(stream: string, row: Pick<Row, "table" | "lane">): bool
   const cell = (name: string) => keyCell(row.table, row.lane, name);
   const tid = /^tid (\d+)$/.exec(stream)?.[1];
   if (tid !== undefined) return cell("tid") === tid;
-  // `cpu 3` of perf; LTTng's files of a channel end in the number of the CPU.
-  const cpu = /(?:^cpu |_)(\d+)$/.exec(stream)?.[1];
+  // `cpu 3` of perf; LTTng's file `channel0_3` of a channel on CPU 3, or `channel0_3_0` if its files are rotated.
+  const cpu = /(?:^cpu |_)(\d+)(?:_\d+)?$/.exec(stream)?.[1];
   const own = cell("cpu");
   return cpu === undefined || own === undefined || own === null || own === cpu;
 }

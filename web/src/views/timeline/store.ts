@@ -36,6 +36,8 @@ export interface Store {
   /** The instant from which times count, in nanoseconds. */
   origin: string;
   length: number;
+  /** How far a time of another clock may be off, in nanoseconds; 0 if all clocks are one. */
+  half_width: number;
   tables: StoreTable[];
 }
 

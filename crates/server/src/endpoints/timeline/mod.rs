@@ -58,6 +58,7 @@ fn tables(question: &Question<'_>) -> Result<Answer, Failure> {
         // Exact in a page only as text.
         "origin": snapshot.origin.to_string(),
         "length": snapshot.end - snapshot.origin,
+        "half_width": session.inputs.half_width(),
         "tables": tables.collect::<Result<Vec<_>, Failure>>()?,
     }))
 }
