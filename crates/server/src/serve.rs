@@ -123,7 +123,9 @@ fn send(answer: Answer) -> Response {
 fn refuse(failure: Failure) -> Response {
     let status = match failure {
         Failure::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        Failure::NotYet(_) | Failure::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+        // A browser reports statuses from 400 on as errors, and this is none.
+        Failure::NotYet(_) => StatusCode::ACCEPTED,
+        Failure::Stopped => StatusCode::SERVICE_UNAVAILABLE,
         Failure::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, failure.to_string()).into_response()

@@ -45,7 +45,8 @@ async function ask(asked: string, signal?: AbortSignal): Promise<Answer> {
     throw new Refusal("hodo does not answer: its process has ended. Start `hodo view` again.", true);
   }
   const bytes = new Uint8Array(await response.arrayBuffer());
-  if (!response.ok) throw new Refusal(new TextDecoder().decode(bytes), response.status === 503);
+  const isLater = response.status === 202;
+  if (!response.ok || isLater) throw new Refusal(new TextDecoder().decode(bytes), isLater);
   return { bytes, leftOut: Number(response.headers.get("x-hodo-left-out") ?? 0) };
 }
 

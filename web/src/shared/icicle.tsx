@@ -170,8 +170,16 @@ function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
           const angle = (turn(node.x0) + turn(node.x1)) / 2;
           const middle = (node.depth - at.depth + 0.9) * ring;
           const along = (turn(node.x1) - turn(node.x0)) * middle;
-          const name = node === at ? label(node.data.name, 2.2 * ring) : along > 13 ? label(node.data.name, ring - 4) : "";
+          // Along the ring, a line of text has the chord that lies within it; across, the ring's width.
+          const chord = Math.min(0.9 * along, 2 * Math.sqrt(middle * Math.max(0, ring - 15)));
+          const isAlong = chord > ring;
+          const across = along > 13 ? ring - 4 : 0;
+          const name = label(node.data.name, node === at ? 2.2 * ring : isAlong ? chord : across);
           const degrees = (angle * 180) / Math.PI;
+          const upright = degrees > 90 && degrees < 270 ? 180 : 0;
+          const turned = isAlong
+            ? `rotate(${degrees}) translate(0 ${-middle}) rotate(${upright})`
+            : `rotate(${degrees - 90}) translate(${middle} 0) rotate(${degrees < 180 ? 0 : 180})`;
           return (
             <g
               key={place(node)}
@@ -186,11 +194,7 @@ function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
                 <text
                   text-anchor="middle"
                   dominant-baseline="central"
-                  transform={
-                    node === at
-                      ? ""
-                      : `rotate(${degrees - 90}) translate(${middle} 0) rotate(${degrees < 180 ? 0 : 180})`
-                  }
+                  transform={node === at ? "" : turned}
                 >
                   {name}
                 </text>

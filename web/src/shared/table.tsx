@@ -131,7 +131,7 @@ export function DataTable({ model, linkOf, children, describes = false }: Proper
           onInput={(event) => setFilter(event.currentTarget.value)}
         />
         <span class="count">
-          {filter ? `${grouped(rows.length)} of ${grouped(model.rows)}` : grouped(model.rows)} rows
+          {filter ? `${grouped(rows.length)} of ${grouped(model.rows)}` : grouped(model.rows)} {model.rows === 1 ? "row" : "rows"}
           {model.leftOut > 0 && `; ${grouped(model.leftOut)} more are left out of this page`}
         </span>
         {worst >= 0 && model.rows > 1 && !describes && (

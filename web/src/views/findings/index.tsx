@@ -1,4 +1,4 @@
-// Findings: what `hodo explain` says, worst first, each with a link to its table.
+// Findings: what `hodo explain` says, worst first, each with a link to its table or executions.
 
 import { useAnswer } from "../../shared/ask";
 import { type Model, columnOf, fetchModel, raw } from "../../shared/model";
@@ -28,6 +28,7 @@ function List({ model }: { model: Model }) {
       {Array.from({ length: model.rows }, (_, row) => {
         const command = text(row, "command");
         const to = tableOf(command);
+        const executions = executionsOf(command);
         return (
           <li key={row} data-finding={row}>
             <p class="sentence">{shown(text(row, "finding"), 2000)}</p>
@@ -37,6 +38,7 @@ function List({ model }: { model: Model }) {
               </span>
               <span class="rule">{shown(text(row, "rule"))}</span>
               {to && <a href={to}>See the table</a>}
+              {executions && <a href={executions}>See the executions</a>}
               <code>
                 hodo {shown(command, 500)} {shown(inputs, 200)}
               </code>
@@ -55,6 +57,14 @@ export function tableOf(command: string): string | undefined {
   const place = options.indexOf("--by");
   const by = place < 0 ? undefined : options[place + 1];
   return link({ view: "tables", report: report ?? "", ...(by ? { by } : {}) });
+}
+
+/** The address of the executions of a function that a command measures; undefined if it measures no function. */
+function executionsOf(command: string): string | undefined {
+  const words = command.split(" ");
+  const place = words.indexOf("--function");
+  const name = place < 0 ? undefined : words[place + 1];
+  return words[0] === "latency" && name ? link({ view: "latency", function: name }) : undefined;
 }
 
 export const findings: View = {

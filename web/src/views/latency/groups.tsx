@@ -16,7 +16,8 @@ export interface Borders {
   slow: number;
 }
 
-/** The borders of the address; at first fast is below the bin of the median, slow begins with the bin of the 99th percentile. */
+/** The borders of the address. At first fast is below the bin of the median, and slow begins with the bin of the 99th percentile,
+ * or behind the median's if that is the same. */
 export function bordersOf(bins: Bin[], percentile: (name: string) => number | undefined): Borders {
   const { fast, slow } = selection.value;
   const at = (text: string | undefined, usual: number | undefined) => {
@@ -24,8 +25,10 @@ export function bordersOf(bins: Bin[], percentile: (name: string) => number | un
     const found = value === undefined ? -1 : bins.findIndex((bin) => value < bin.until);
     return found < 0 ? bins.length : found;
   };
+  const median = at(undefined, percentile("p50"));
   const typical = at(fast, percentile("p50"));
-  return { typical, slow: Math.max(typical, at(slow, percentile("p99"))) };
+  const usual = Math.max(at(undefined, percentile("p99")), median + 1);
+  return { typical, slow: Math.max(typical, slow === undefined ? usual : at(slow, undefined)) };
 }
 
 /** The group of a bin. */

@@ -158,11 +158,14 @@ export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number,
       for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene });
     }
     context.fillStyle = hatch;
+    // What is below stays readable.
+    context.globalAlpha = 0.6;
     for (const { stream, begin, end } of row.table.name === LOSSES ? [] : losses) {
       const [left, right] = [Math.max(-2, x(begin)), Math.min(width + 2, x(end))];
       if (right < -1 || left > width || !concerns(stream, row)) continue;
       context.fillRect(left, top, Math.max(3, right - left), row.height);
     }
+    context.globalAlpha = 1;
     context.fillStyle = scene.theme.bad;
     for (const match of scene.matches.get(`${row.number} ${row.lane}`) ?? []) {
       const left = x(match.begin);

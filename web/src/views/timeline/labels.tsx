@@ -7,6 +7,8 @@ import type { StoreTable } from "./store";
 
 /** The indentation of a level, in rem. */
 const STEP = 0.8;
+/** A name such as that of a depth of a call stack, which says little by itself. */
+const IS_NUMBER = /^\d+$/;
 /** Values of a legend. */
 const MOST_VALUES = 8;
 
@@ -25,7 +27,7 @@ export function RowLabel({ row, selected, choose, pin, fold }: RowProperties) {
   const name = shown(row.name, 60);
   return (
     <div
-      class={`row-label ${selected ? "selected" : ""} ${row.isBelow ? "below" : ""}`}
+      class={`row-label ${selected ? "selected" : ""} ${row.isBelow || IS_NUMBER.test(row.name) ? "below" : ""}`}
       style={{ top: `${row.top}px`, height: `${row.height}px`, ...indented(row.depth) }}
       data-row-id={row.id}
     >

@@ -115,7 +115,8 @@ class Placing {
       return at < 0 ? choice.order.length + roots.indexOf(node) : at;
     };
     for (const root of [...roots].sort((a, b) => order(a) - order(b))) {
-      this.count(root);
+      // A filter leaves out groups without a row.
+      if (this.count(root) === 0 && this.wanted && !this.hasPins(root)) continue;
       this.place(root, { depth: 0, under: [], root: root.name, folds: root.path, isBelow: false });
     }
     result.pinned.sort((a, b) => choice.pins.indexOf(a.id) - choice.pins.indexOf(b.id));
