@@ -14,7 +14,7 @@ use std::{
 
 use hodo_model::{Column, Shape, Table, Unit};
 use hodo_server::{
-    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Part, Progress, Recording,
+    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Pair, Part, Progress, Recording,
     Refused, Report, Rows, Stop, serve, write_file,
 };
 use hodo_store::{Field, Kind, Schema, Store, Writer};

@@ -2,6 +2,7 @@
 
 import { shown } from "../../shared/text";
 import type { Colours } from "./colours";
+import { LOSSES } from "./overlays";
 import { type Heading, type Row, titleOf } from "./rows";
 import type { StoreTable } from "./store";
 
@@ -95,10 +96,11 @@ export function GroupHeading({ heading, colours, fold, move }: HeadingProperties
 /** The heaviest values of a table and their colours. */
 function Legend({ table, colours }: { table: StoreTable; colours: Colours | undefined }) {
   const values = table.values.slice(0, MOST_VALUES);
+  if (values.length === 0 && table.name !== LOSSES) return null;
   return (
     <>
       <em>{shown(table.title || table.name, 40)}</em>
-      {table.name === "losses" ? (
+      {table.name === LOSSES ? (
         <span>
           <i class="hatch" />
           lost
