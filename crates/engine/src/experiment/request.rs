@@ -123,13 +123,13 @@ impl Outcome {
 }
 
 /// An analysis of a request, with the name of its report and the selection of its table.
-pub(super) struct Asked {
+pub(super) struct RequestedAnalysis {
     pub(super) name: &'static str,
     pub(super) selection: Selection,
     pub(super) run: Box<dyn AnyRun>,
 }
 
-impl Asked {
+impl RequestedAnalysis {
     pub(super) fn analysis(&self) -> &dyn AnyAnalysis {
         self.run.analysis()
     }
@@ -139,16 +139,16 @@ impl Asked {
 #[derive(Default)]
 pub(super) struct Analyses {
     /// Control flow.
-    pub(super) flow: Vec<Asked>,
+    pub(super) flow: Vec<RequestedAnalysis>,
     /// Events.
-    pub(super) events: Vec<Asked>,
+    pub(super) events: Vec<RequestedAnalysis>,
     /// Counts of events.
-    pub(super) counts: Vec<Asked>,
+    pub(super) counts: Vec<RequestedAnalysis>,
 }
 
 impl Analyses {
     /// Returns all analyses, in the order of their tables.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Asked> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &RequestedAnalysis> {
         self.flow.iter().chain(&self.counts).chain(&self.events)
     }
 
@@ -159,7 +159,7 @@ impl Analyses {
 
     /// Returns the event analyses, for a pass.
     pub(super) fn of_events(&self) -> Vec<&dyn AnyAnalysis> {
-        self.events.iter().map(Asked::analysis).collect()
+        self.events.iter().map(RequestedAnalysis::analysis).collect()
     }
 }
 
@@ -187,14 +187,14 @@ impl Request {
                 parameters.selection.view = (*view).to_owned();
             }
             let (name, run) = (report.description().name, report.make(&parameters));
-            let asked = Asked { name, selection: parameters.selection, run };
-            let Interest { flow, counts, .. } = asked.analysis().interest();
+            let requested = RequestedAnalysis { name, selection: parameters.selection, run };
+            let Interest { flow, counts, .. } = requested.analysis().interest();
             let list = match (flow, counts) {
                 (FlowInterest::None, CountInterest::None) => &mut analyses.events,
                 (FlowInterest::None, _) => &mut analyses.counts,
                 _ => &mut analyses.flow,
             };
-            list.push(asked);
+            list.push(requested);
         }
         analyses
     }

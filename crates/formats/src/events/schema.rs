@@ -138,7 +138,7 @@ pub struct StreamClass {
 
 impl StreamClass {
     /// Whether event headers contain the class id.
-    pub(crate) fn tells_event_classes(&self) -> bool {
+    pub(crate) fn has_event_classes(&self) -> bool {
         self.event_header.as_ref().is_some_and(|header| header.has_role(Role::EventClassId))
     }
 }
