@@ -222,7 +222,7 @@ impl<N: Copy + PartialEq> Clock<N> {
     /// Sets the clock to `now`, and returns whether to share time. If nothing ran since the last sharing although
     /// tracing is on, the instructions are still to come: the processor holds branches back until their packet is full.
     #[inline]
-    pub(crate) fn emit(&mut self, now: u64) -> bool {
+    pub(crate) fn read(&mut self, now: u64) -> bool {
         if self.now.replace(now).is_none() {
             // Time before the first timestamp is unknown.
             self.shared_until = Some(now);

@@ -54,7 +54,7 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
             eprintln!("hodo: {} never ran in what was looked at", annotation.function);
         }
         let code = input::exit_code(&command.input, losses.is_empty());
-        input::emit(losses);
+        input::report_losses(losses);
         Ok(code)
     })
 }

@@ -173,7 +173,7 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
         }
         out.finish()?;
         let lossless = outcome.losses.is_empty() && lost(traces) == (0, 0);
-        input::emit(outcome.losses);
+        input::report_losses(outcome.losses);
         Ok(Some(lossless))
     })
 }

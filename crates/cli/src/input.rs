@@ -319,7 +319,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
 }
 
 /// Reports losses on standard error, for outputs that can't contain them.
-pub fn emit(losses: Losses) {
+pub fn report_losses(losses: Losses) {
     for loss in losses.into_list() {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
         eprintln!("hodo: lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);

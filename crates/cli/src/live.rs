@@ -73,7 +73,7 @@ pub fn script(command: &Script, address: &LiveAddress) -> Result<ExitCode, Failu
     written(outcome.written)?;
     out.finish()?;
     let lossless = outcome.losses.is_empty();
-    input::emit(outcome.losses);
+    input::report_losses(outcome.losses);
     Ok(input::exit_code(&command.input, lossless))
 }
 

@@ -71,7 +71,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
         written(outcome.written)?;
         out.finish()?;
         let code = input::exit_code(&command.input, outcome.losses.is_empty());
-        input::emit(outcome.losses);
+        input::report_losses(outcome.losses);
         Ok(code)
     })
 }

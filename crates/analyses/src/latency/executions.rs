@@ -208,7 +208,7 @@ impl Partial {
             }
             FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
                 let mut clocks = mem::take(&mut self.clocks);
-                clocks.fold(seen, |reading| self.emit(reading));
+                clocks.fold(seen, |reading| self.stamp(reading));
                 self.clocks = clocks;
             }
             FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
@@ -234,7 +234,7 @@ impl Partial {
         self.edge = edge;
         if let Some(until) = until {
             let reading = self.clocks.time(until);
-            self.emit(&reading);
+            self.stamp(&reading);
         }
     }
 
@@ -285,15 +285,15 @@ impl Partial {
     }
 
     /// Sets the values of all marks that wait for a clock reading.
-    fn emit(&mut self, reading: &Reading) {
+    fn stamp(&mut self, reading: &Reading) {
         let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
         for item in &mut self.items[*reported..] {
             match item {
                 Item::Done(done) => {
-                    reading.emit(&mut done.begin);
-                    reading.emit(&mut done.end);
+                    reading.stamp(&mut done.begin);
+                    reading.stamp(&mut done.end);
                 }
-                Item::Arrive(_, mark) | Item::Forget(mark) => reading.emit(mark),
+                Item::Arrive(_, mark) | Item::Forget(mark) => reading.stamp(mark),
             }
         }
         *reported = self.items.len();
@@ -302,12 +302,12 @@ impl Partial {
             if !reading.is_awaited(&frame.note.begin) {
                 break;
             }
-            reading.emit(&mut frame.note.begin);
+            reading.stamp(&mut frame.note.begin);
         }
         if reading.of() == Of::Time {
             for mut done in mem::take(&mut self.waiting) {
-                reading.emit(&mut done.begin);
-                reading.emit(&mut done.end);
+                reading.stamp(&mut done.begin);
+                reading.stamp(&mut done.end);
                 self.sum(&done);
             }
         }

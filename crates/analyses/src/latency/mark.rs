@@ -66,7 +66,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Sets the value of a mark that waits for it.
     #[inline]
-    pub(super) fn emit(&self, mark: &mut Mark) {
+    pub(super) fn stamp(&self, mark: &mut Mark) {
         let value = match self.of {
             Of::Time => &mut mark.time,
             Of::Cycles => &mut mark.cycles,

@@ -86,7 +86,7 @@ impl Partial {
             }
             seen => {
                 let mut clocks = std::mem::take(&mut self.clocks);
-                clocks.fold(seen, |reading| self.emit(reading));
+                clocks.fold(seen, |reading| self.stamp(reading));
                 self.clocks = clocks;
             }
         }
@@ -147,11 +147,11 @@ impl Partial {
         self.hit(GAP, self.clocks.mark());
     }
 
-    fn emit(&mut self, reading: &Reading) {
+    fn stamp(&mut self, reading: &Reading) {
         let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
-        self.hits[*reported..].iter_mut().for_each(|hit| reading.emit(&mut hit.mark));
+        self.hits[*reported..].iter_mut().for_each(|hit| reading.stamp(&mut hit.mark));
         *reported = self.hits.len();
-        self.early.iter_mut().for_each(|early| reading.emit(&mut early.mark));
+        self.early.iter_mut().for_each(|early| reading.stamp(&mut early.mark));
     }
 
     /// Merges the next part.

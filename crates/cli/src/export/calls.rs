@@ -46,7 +46,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         out.finish()?;
         emit_left_out(command, left_out);
         let code = input::exit_code(&command.input, losses.is_empty());
-        input::emit(losses);
+        input::report_losses(losses);
         Ok(code)
     })
 }

@@ -102,7 +102,7 @@ fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<
         eprintln!("hodo: {count} × {conversion}");
     }
     let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
-    input::emit(exported.losses);
+    input::report_losses(exported.losses);
     Ok(Some(lossless))
 }
 

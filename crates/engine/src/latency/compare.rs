@@ -129,7 +129,7 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     }
     let mut compared = Compared::default();
     let mut kinds: BTreeMap<Kind, (i64, i64)> = BTreeMap::new();
-    root.emit(0, slow.len(), &mut compared.paths);
+    root.list(0, slow.len(), &mut compared.paths);
     compared.causes = root.causes(slow.len());
     for path in &compared.paths {
         let sums = kinds.entry(path.kind).or_default();
@@ -331,10 +331,10 @@ impl Path {
         causes
     }
 
-    fn emit(&self, depth: usize, slow: usize, reported: &mut Vec<Difference>) {
+    fn list(&self, depth: usize, slow: usize, reported: &mut Vec<Difference>) {
         for ((function, module), path) in self.costliest_first(slow) {
             reported.push(path.difference(depth, (function.as_str(), module.as_str()), slow));
-            path.emit(depth + 1, slow, reported);
+            path.list(depth + 1, slow, reported);
         }
     }
 

@@ -212,7 +212,7 @@ impl<'t> Decoder<'t> {
     fn finish<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.announced.flush(None, context.sink);
         let unbound = self.machine.take_unbound();
-        self.machine.emit(unbound, context.sink);
+        self.machine.apply(unbound, context.sink);
         self.close_gap(context.sink);
     }
 

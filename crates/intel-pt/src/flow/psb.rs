@@ -45,7 +45,7 @@ impl Decoder<'_> {
         {
             self.reach_psb(plus, context);
         }
-        self.machine.emit(unbound, context.sink);
+        self.machine.apply(unbound, context.sink);
         let plus = plus?;
         if self.machine.changes {
             self.machine.set();

@@ -179,7 +179,7 @@ impl Partial {
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
                 self.log.push_paths(&self.paths.memoized_paths);
-                if self.clock.emit(clock.0) || self.log.instructions > 0 {
+                if self.clock.read(clock.0) || self.log.instructions > 0 {
                     self.share();
                 }
             }

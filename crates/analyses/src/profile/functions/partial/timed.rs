@@ -24,7 +24,7 @@ impl Partial {
     ) {
         let ran = FunctionRun::instructions(function_runs);
         let Partial { clock, sums, .. } = self;
-        clock.emit(until.0);
+        clock.read(until.0);
         // Something ran, so the time belongs to no wait.
         let even = clock.share(ran, |share| {
             if let Share::Lost(time) = share {
