@@ -179,7 +179,7 @@ pub fn span(input: &Input, traces: &Traces<'_>) -> Result<Option<TimeSpan>, Fail
 
 /// Parses `--chunk-size`.
 pub fn chunking(input: &Input) -> Result<Chunking, Failure> {
-    let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Usual) };
+    let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Default) };
     match nanos(text).filter(|&nanos| nanos > 0 && text.ends_with('s')) {
         Some(span) => Ok(Chunking::Time(Nanos(span))),
         None if text == "stream" => Ok(Chunking::Streams),

@@ -13,7 +13,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot,
-    Terminator, block::UNMET, native::Native, snapshot::Reader,
+    Terminator, block::NOT_SEEN, native::Native, snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -160,7 +160,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         while bits != NO_OUTCOMES {
             let compact = &self.compact_blocks[id.0 as usize];
             let next = compact.next[(bits >> 63) as usize];
-            if compact.pass != EdgeKind::Branch || compact.function != function || next == UNMET {
+            if compact.pass != EdgeKind::Branch || compact.function != function || next == NOT_SEEN {
                 break;
             }
             instructions += u32::from(compact.instructions);

@@ -17,7 +17,7 @@ use super::{
     translate::Reference,
 };
 use crate::{
-    BlockId, BranchBatch, CompactBlock, FunctionRun, NO_OUTCOMES, ReturnStack, Transfer, block::UNMET,
+    BlockId, BranchBatch, CompactBlock, FunctionRun, NO_OUTCOMES, ReturnStack, Transfer, block::NOT_SEEN,
     returns::ReturnTarget,
 };
 
@@ -120,7 +120,7 @@ impl Code {
             back: 0,
             targets: Target::none(),
             generation,
-            left: (UNMET, 0),
+            left: (NOT_SEEN, 0),
             returns,
             references: Vec::new(),
             text: Vec::new(),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Experiment, Outcome, Refusal, Request, Traces,
-    request::{Analyses, RequestedAnalysis},
+    request::{Analyses, Requested},
     run::{OfEvents, OfFlow, Plan, Progress, State, check_events, finish, finish_events},
 };
 use crate::{
@@ -284,13 +284,13 @@ impl Origin {
 impl Part {
     fn pack(portions: (u32, u32, u32), origin: Origin, state: State, analyses: &Analyses) -> Part {
         let of_flow = |partials: OfFlow| {
-            let pack = |((partial, losses), requested): ((FlowPartial, Losses), &RequestedAnalysis)| {
-                (partial.pack(requested.analysis()), losses.into_list())
+            let pack = |((partial, losses), of): ((FlowPartial, Losses), &Requested)| {
+                (partial.pack(of.analysis()), losses.into_list())
             };
             partials.into_iter().zip(&analyses.flow).map(pack).collect()
         };
-        let of_counts = |((partial, losses), requested): ((AnyPartial, Losses), &RequestedAnalysis)| {
-            (requested.analysis().pack(&partial), losses.into_list())
+        let of_counts = |((partial, losses), of): ((AnyPartial, Losses), &Requested)| {
+            (of.analysis().pack(&partial), losses.into_list())
         };
         let of_events = |state: OfEvents| EventPart {
             totals: state.folded.totals,
@@ -303,26 +303,26 @@ impl Part {
     }
 
     fn unpack(self, analyses: &Analyses) -> Result<State, PartError> {
-        let wrong = |requested: &RequestedAnalysis| PartError::Partial(requested.name.to_owned());
+        let wrong = |of: &Requested| PartError::Partial(of.name.to_owned());
         // `origin.traces` lists the control-flow traces first, then the event traces.
         let events = self.origin.traces.len().checked_sub(self.flows.len()).ok_or(PartError::Damaged)?;
-        let requested = |list: &[RequestedAnalysis]| if events > 0 { list.len() } else { 0 };
+        let expected = |list: &[Requested]| if events > 0 { list.len() } else { 0 };
         let is_whole = self.flows.iter().all(|flow| flow.len() == analyses.flow.len())
-            && self.counts.len() == requested(&analyses.counts)
-            && self.events.is_some() == (requested(&analyses.events) > 0);
+            && self.counts.len() == expected(&analyses.counts)
+            && self.events.is_some() == (expected(&analyses.events) > 0);
         if !is_whole {
             return Err(PartError::Damaged);
         }
         let of_flow = |packed: Vec<(PackedFlow, Vec<Loss>)>| -> Result<OfFlow, PartError> {
-            let unpack = |((packed, losses), requested): ((PackedFlow, Vec<Loss>), &RequestedAnalysis)| {
-                let partial = FlowPartial::unpack(packed, requested.analysis());
-                Ok((partial.ok_or_else(|| wrong(requested))?, gathered(losses)))
+            let unpack = |((packed, losses), of): ((PackedFlow, Vec<Loss>), &Requested)| {
+                let partial = FlowPartial::unpack(packed, of.analysis());
+                Ok((partial.ok_or_else(|| wrong(of))?, gathered(losses)))
             };
             packed.into_iter().zip(&analyses.flow).map(unpack).collect()
         };
         let flows = self.flows.into_iter().map(of_flow).collect::<Result<_, _>>()?;
-        let of_counts = |((packed, losses), requested): ((Vec<u8>, Vec<Loss>), &RequestedAnalysis)| -> Result<_, PartError> {
-            Ok((requested.analysis().unpack(&packed).ok_or_else(|| wrong(requested))?, gathered(losses)))
+        let of_counts = |((packed, losses), of): ((Vec<u8>, Vec<Loss>), &Requested)| -> Result<_, PartError> {
+            Ok((of.analysis().unpack(&packed).ok_or_else(|| wrong(of))?, gathered(losses)))
         };
         let counts =
             self.counts.into_iter().zip(&analyses.counts).map(of_counts).collect::<Result<_, _>>()?;
@@ -401,18 +401,17 @@ impl Part {
         }
         let of_flow = |(one, other): (OfFlow, OfFlow)| {
             let mut joined = OfFlow::new();
-            for (((one, losses), (other, more)), requested) in one.into_iter().zip(other).zip(&analyses.flow)
-            {
-                joined.push((one.merge(other, requested.analysis()), both(losses, more)));
+            for (((one, losses), (other, more)), of) in one.into_iter().zip(other).zip(&analyses.flow) {
+                joined.push((one.merge(other, of.analysis()), both(losses, more)));
             }
             joined
         };
         let flows = one.flows.into_iter().zip(other.flows).map(of_flow).collect();
         let mut counts = Vec::new();
-        for (((one, losses), (other, more)), requested) in
+        for (((one, losses), (other, more)), of) in
             one.counts.into_iter().zip(other.counts).zip(&analyses.counts)
         {
-            counts.push((requested.analysis().merge(one, other, &Threads::default()), both(losses, more)));
+            counts.push((of.analysis().merge(one, other, &Threads::default()), both(losses, more)));
         }
         let of_events = analyses.of_events();
         let pass = Pass::new(&of_events);
@@ -472,10 +471,8 @@ impl Part {
         }
         let origin = self.origin.clone();
         let (folded, shown) = (origin.analyses()?, origin.made_for(selection)?);
-        let is_same = |one: &RequestedAnalysis, other: &RequestedAnalysis| {
-            one.analysis().partial() == other.analysis().partial()
-        };
-        if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| !is_same(one, other)) {
+        let kind = |of: &Requested| of.analysis().partial();
+        if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| kind(one) != kind(other)) {
             return Err(PartError::View(one.name.to_owned()));
         }
         let state = self.unpack(&folded)?;
@@ -547,7 +544,7 @@ mod tests {
     use super::*;
     use crate::{Input, Needs, Options, registry::PackedTimeSlice};
 
-    type TimeSlices = Vec<PackedTimeSlice>;
+    type Slices = Vec<PackedTimeSlice>;
 
     /// Makes the tables of a control-flow part after `change`.
     fn tables(change: impl FnOnce(&mut Part)) -> Result<usize, PartError> {
@@ -564,10 +561,10 @@ mod tests {
     }
 
     /// Changes the number of the first trace stream, and its thread slices.
-    fn change_track(part: &mut Part, change: impl FnOnce(usize, TimeSlices) -> (usize, TimeSlices)) {
+    fn change_track(part: &mut Part, change: impl FnOnce(usize, Slices) -> (usize, Slices)) {
         let packed = &mut part.flows[0][0].0;
         let bytes = postcard::to_allocvec(packed).unwrap();
-        let (mut tracks, trace_bytes): (std::collections::BTreeMap<usize, TimeSlices>, Option<u64>) =
+        let (mut tracks, trace_bytes): (std::collections::BTreeMap<usize, Slices>, Option<u64>) =
             postcard::from_bytes(&bytes).unwrap();
         let (track, slices) = tracks.pop_first().unwrap();
         tracks.extend([change(track, slices)]);
@@ -576,11 +573,10 @@ mod tests {
 
     #[test]
     fn parts_of_what_is_not_there_are_damaged() {
-        let with =
-            |change: fn(usize, TimeSlices) -> (usize, TimeSlices)| tables(|part| change_track(part, change));
+        let with = |change: fn(usize, Slices) -> (usize, Slices)| tables(|part| change_track(part, change));
         assert_eq!(with(|track, slices| (track, slices)), Ok(1));
         assert_eq!(with(|_, slices| (1 << 40, slices)), Err(PartError::Damaged));
-        let of_nobody = |track, mut slices: TimeSlices| {
+        let of_nobody = |track, mut slices: Slices| {
             slices[0].0 = 1 << 20;
             (track, slices)
         };
@@ -594,7 +590,7 @@ mod tests {
 
     #[test]
     fn bytes_behind_a_partial_are_none_of_it() {
-        let longer = |track, mut slices: TimeSlices| {
+        let longer = |track, mut slices: Slices| {
             slices[0].2.push(0);
             (track, slices)
         };

@@ -10,7 +10,7 @@ use hodo_model::{
 
 use super::{
     Experiment, Outcome, Portion, Refusal, Request, Traces,
-    request::{Analyses, RequestedAnalysis},
+    request::{Analyses, Requested},
 };
 use crate::{
     FlowPartial, FlowTrace, Losses, Reading, Window,
@@ -95,7 +95,7 @@ impl Experiment {
     }
 }
 
-fn is_numbered(requested: &RequestedAnalysis) -> bool {
+fn is_numbered(requested: &Requested) -> bool {
     requested.analysis().interest().flow == FlowInterest::Numbered
 }
 
@@ -166,7 +166,7 @@ impl<'t, 'f> Plan<'t, 'f> {
     fn fold_counts(
         &self,
         request: &Request,
-        requested: &RequestedAnalysis,
+        requested: &Requested,
         progress: Progress<'_>,
     ) -> Result<(AnyPartial, Losses), Refusal> {
         let interest = requested.analysis().interest().counts;
@@ -211,7 +211,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         request: &Request,
         trace: &FlowTrace<'_>,
         window: Option<Window>,
-        analyses: &[RequestedAnalysis],
+        analyses: &[Requested],
         before: &mut u64,
         progress: Progress<'_>,
     ) -> Result<OfFlow, Refusal> {
@@ -235,7 +235,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         if let Some(portion) = self.portion {
             chunks = portion.choose(chunks, |chunk| chunk.bytes());
         }
-        let mut fold = |requested: &RequestedAnalysis| {
+        let mut fold = |requested: &Requested| {
             let folded =
                 requested.run.fold_flow(trace, &chunks, reading, &mut |done| progress(*before + done));
             *before += bytes;
@@ -286,7 +286,7 @@ pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, thr
 /// Makes the tables of counts and events.
 pub(super) fn finish_events(state: State, analyses: &Analyses, threads: usize) -> Outcome {
     let nobody = Threads::default();
-    let count = |(requested, (partial, losses)): (&RequestedAnalysis, (AnyPartial, Losses))| {
+    let count = |(requested, (partial, losses)): (&Requested, (AnyPartial, Losses))| {
         let whole = FinishContext::without_events(&requested.selection, &nobody, &NoSources);
         requested.analysis().finish(vec![partial], &whole).with_loss(losses.into_list())
     };

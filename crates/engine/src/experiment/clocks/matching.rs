@@ -41,7 +41,7 @@ pub struct FieldMatch {
 
 impl MatchRule {
     /// The default rules.
-    pub const USUAL: [MatchRule; 2] = [MatchRule::Exchanges, MatchRule::Tcp];
+    pub const DEFAULT: [MatchRule; 2] = [MatchRule::Exchanges, MatchRule::Tcp];
 
     /// Parses `exchanges`, `tcp`, or `SEND.FIELD = RECEIVE.FIELD`; several such pairs are joined by `and`.
     ///
