@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use clap::Parser;
 use hodo_engine::{
     ChunkSize, Experiment, Needs,
-    latency::{self as executions, Interval},
+    latency::{self as executions, Interval, NamedPair},
 };
 use hodo_model::{Parameters, Table};
 use hodo_server::{
-    Compared, Differences, Execution, FlowInputs, Latency, Measured, Part, Recording, Refused, Stop,
+    Compared, Differences, Execution, FlowInputs, Latency, Measured, Pair, Part, Recording, Refused, Stop,
 };
 use serde_json::Value;
 
@@ -182,6 +182,11 @@ impl FlowInputs for Opened {
             Parameters { selection: gather::selection(&input), alone: true, ..Parameters::default() };
         let made = gather::run(&input, experiment, named(&["paths".to_owned()]), parameters, &begin(stop));
         Ok(made.map_err(refused)?.and_then(|tables| tables.into_iter().next()))
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        let pair = |pair: NamedPair| Pair { name: pair.name, help: pair.help };
+        executions::shipped().into_iter().map(pair).collect()
     }
 
     fn latency(&self, part: &Part, measured: &Measured, stop: &Stop) -> Result<Option<Latency>, Refused> {

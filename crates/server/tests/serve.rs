@@ -14,7 +14,7 @@ use std::{
 
 use hodo_model::{Column, Shape, Table, Unit};
 use hodo_server::{
-    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Part, Progress, Recording,
+    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Pair, Part, Progress, Recording,
     Refused, Report, Rows, Stop, serve, write_file,
 };
 use hodo_store::{Field, Kind, Schema, Store, Writer};
@@ -82,6 +82,10 @@ impl FlowInputs for Made {
         no_flow()
     }
 
+    fn pairs(&self) -> Vec<Pair> {
+        Vec::new()
+    }
+
     fn latency(&self, _: &Part, _: &Measured, _: &Stop) -> Result<Option<Latency>, Refused> {
         no_flow()
     }
@@ -112,6 +116,10 @@ impl Inputs for Made {
         vec![table()]
     }
 
+    fn half_width(&self) -> u64 {
+        0
+    }
+
     fn reports(&self) -> Vec<Report> {
         vec![Report { name: "made", help: "made up", views: &[] }]
     }
@@ -137,6 +145,10 @@ impl Inputs for Made {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(Some(Rows { table: table(), left_out: 0 }))
+    }
+
+    fn critical_path(&self, _: u32, _: Progress<'_>) -> Result<Option<Table>, Refused> {
+        no_flow()
     }
 
     fn findings(&self, _: Progress<'_>) -> Result<Option<Table>, Refused> {

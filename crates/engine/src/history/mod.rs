@@ -3,10 +3,11 @@
 //! ```text
 //! events ──one pass──► rows of each report in `INDEXED`, as they settle ─► Rows ──┐ a thread for each report
 //! control flow ──────► calls of each thread ─────────────────────────► calls ─────┼─► Writer
-//! losses ─────────────────────────────────────────────────────────────────────────┘
+//! losses, and what tracers discarded ─────────────────────────────────────────────┘
 //! ```
 
 mod calls;
+mod losses;
 mod tables;
 
 use std::{
@@ -24,15 +25,13 @@ use hodo_model::{
     Cause, Loss, Table, Value,
     table::{RecordBatch, cells},
 };
-use hodo_store::{Error, Field, Kind, Schema, Shape, Writer};
+use hodo_store::{Error, Writer};
 
-use self::tables::{INDEXED, Rows, naming};
+use self::tables::{INDEXED, Rows};
 use crate::{Experiment, Refusal, Request};
 
 /// Rows that each table buffers before it writes them: eight tables are written at a time.
 const RUN_ROWS: usize = 1 << 17;
-/// Name of the table of losses.
-const LOSSES: &str = "losses";
 /// Number of bytes at the start of each file that are part of the identity.
 const BEGINNING: u64 = 64 << 10;
 
@@ -157,7 +156,8 @@ impl Experiment {
             return Ok(None);
         }
         let Indexing { losses, span, .. } = indexing;
-        add_losses(&writer, &losses, span)?;
+        let discarded = self.with(|traces| losses::discarded(&traces.events));
+        losses::add(&writer, losses.iter().chain(&discarded), span)?;
         writer.finish(threads)?;
         Ok(Some(losses))
     }
@@ -269,29 +269,4 @@ fn left_out(table: &Table) -> Option<Loss> {
     let detail = format!("rows of {} that waited for the end of too long a part of the trace", table.name());
     let loss = Loss { stream: String::new(), cause: Cause::CutShort, bytes: 0..0, time: None, count, detail };
     (count > 0).then_some(loss)
-}
-
-/// Adds losses as intervals. A loss without a time gets the span of all records, and `has_place` is false.
-fn add_losses(writer: &Writer, losses: &[Loss], span: (u64, u64)) -> Result<(), Error> {
-    let count = Field { unit: "count".to_owned(), ..Field::new("count", Kind::Integer) };
-    let schema = Schema {
-        name: LOSSES.to_owned(),
-        shape: Shape::Intervals,
-        key: vec![Field::new("stream", Kind::Name)],
-        value: Field::new("cause", Kind::Name),
-        columns: vec![count, Field::new("detail", Kind::Name), Field::new("has_place", Kind::Boolean)],
-        naming: naming("what is missing", &["Losses", "{stream}"]),
-    };
-    let mut feed = writer.feed(writer.table(&schema)?);
-    let span = (span.0.min(span.1), span.1);
-    for loss in losses {
-        let stream = if loss.stream.is_empty() { "whole input" } else { &loss.stream };
-        let stream = feed.name(stream)?;
-        let lane = feed.lane(&[Some(stream)])?;
-        let (cause, detail) = (feed.name(loss.cause.name())?, feed.name(&loss.detail)?);
-        let place = loss.time.map(|(begin, end)| (begin.0, end.0.max(begin.0)));
-        let cells = [Some(loss.count), Some(detail), Some(place.is_some().into())];
-        feed.push(lane, place.unwrap_or(span), Some(cause), &cells)?;
-    }
-    feed.flush()
 }
