@@ -308,6 +308,12 @@ fn causes_of_a_critical_path_need_a_twentieth_of_it() {
     let need = ("critical-path", "cause");
     assert_eq!(rules(&[(need, &path("cpu", "lock", 50))]), [] as [&str; 0]);
     assert_eq!(rules(&[(need, &path("running", "", 900))]), [] as [&str; 0], "its own work is no wait");
+    assert_eq!(rules(&[(need, &path("unknown", "lock", 900))]), [] as [&str; 0], "no cause is known");
+    let mut joins = path("running", "lock", 900);
+    assert_eq!(rules(&[(need, &joins)]), ["critical-path"]);
+    joins.summary.retain(|(name, _)| *name != "thread");
+    joins.summary.push(("thread", "low (9)".into()));
+    assert_eq!(rules(&[(need, &joins)]), [] as [&str; 0], "it waits for a worker of its program");
     let inverted = path("cpu", "lock", 51);
     let [finding] = &found(&[(need, &inverted)])[..] else { panic!("one finding") };
     assert_eq!((finding.rule, finding.command.as_str()), ("critical-path", "path"));
