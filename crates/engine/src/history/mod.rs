@@ -1,7 +1,7 @@
 //! Writes the history of an experiment to a store, and identifies the store's inputs.
 //!
 //! ```text
-//! events ──one pass──► rows of each report in `INDEXED`, as they settle ─► Rows ──┐
+//! events ──one pass──► rows of each report in `INDEXED`, as they settle ─► Rows ──┐ a thread for each report
 //! control flow ──────► calls of each thread ─────────────────────────► calls ─────┼─► Writer
 //! losses, and what tracers discarded ─────────────────────────────────────────────┘
 //! ```
@@ -14,11 +14,17 @@ use std::{
     fmt,
     fs::{self, File},
     io::{self, Read},
+    panic::resume_unwind,
     path::{Path, PathBuf},
+    sync::mpsc::{self, SyncSender},
+    thread::{self, Scope, ScopedJoinHandle},
     time::UNIX_EPOCH,
 };
 
-use hodo_model::{Cause, Loss, Table, Value, table::cells};
+use hodo_model::{
+    Cause, Loss, Table, Value,
+    table::{RecordBatch, cells},
+};
 use hodo_store::{Error, Writer};
 
 use self::tables::{INDEXED, Rows};
@@ -208,34 +214,53 @@ impl Indexing<'_> {
         let headings = headings.map(|heading| heading.expect("the rows of what is indexed settle"));
         let rows =
             INDEXED.iter().zip(headings).map(|(table, heading)| Rows::new(self.writer, table, &heading));
-        let mut rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
-        let (mut fed, mut goes_on) = (Ok(()), true);
-        let outcome = experiment.stream_all(
-            &requests,
-            &mut |table, batch| {
-                if fed.is_ok() {
-                    fed = rows[table].add(&cells(batch), batch.num_rows());
-                }
-                fed.is_ok()
-            },
-            &mut |done| {
-                goes_on = progress(done);
-                goes_on
-            },
-        )?;
-        fed?;
+        let rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
+        let mut goes_on = true;
+        let (tables, spans) = thread::scope(|scope| {
+            let (feeds, writers): (Vec<_>, Vec<_>) = rows.into_iter().map(|rows| write(scope, rows)).unzip();
+            let outcome = experiment.stream_all(
+                &requests,
+                &mut |table, batch| feeds[table].send(batch.clone()).is_ok(),
+                &mut |done| {
+                    goes_on = progress(done);
+                    goes_on
+                },
+            );
+            let tables = outcome.map(|outcome| outcome.tables);
+            for (feed, table) in feeds.into_iter().zip(tables.iter().flatten()) {
+                // A writer that failed takes no more; its error comes with its end.
+                let _ = table.batches().iter().try_for_each(|batch| feed.send(batch.clone()));
+            }
+            let ends =
+                writers.into_iter().map(|writer| writer.join().unwrap_or_else(|why| resume_unwind(why)));
+            (tables, ends.collect::<Result<Vec<_>, Error>>())
+        });
+        spans?.into_iter().for_each(|span| self.covers(span));
+        let tables = tables?;
         if !goes_on {
             return Ok(false);
         }
         // All tables of a pass have the losses of the pass.
-        self.losses.extend(outcome.tables.first().into_iter().flat_map(|table| table.loss.clone()));
-        for (rows, table) in rows.iter_mut().zip(outcome.tables) {
-            self.losses.extend(left_out(&table));
-            table.batches().iter().try_for_each(|batch| rows.add(&cells(batch), batch.num_rows()))?;
-            self.covers(rows.finish()?);
-        }
+        self.losses.extend(tables.first().into_iter().flat_map(|table| table.loss.clone()));
+        self.losses.extend(tables.iter().filter_map(left_out));
         Ok(true)
     }
+}
+
+/// A thread that writes a table; it returns the first begin and the last end of its records.
+type WriterThread<'s> = ScopedJoinHandle<'s, Result<(u64, u64), Error>>;
+
+/// Batches of a table that wait to be written.
+const WAITING: usize = 4;
+
+/// Starts a thread that writes the batches of a table, and returns their first begin and last end.
+fn write<'s>(scope: &'s Scope<'s, '_>, mut rows: Rows) -> (SyncSender<RecordBatch>, WriterThread<'s>) {
+    let (feed, batches) = mpsc::sync_channel::<RecordBatch>(WAITING);
+    let write = move || {
+        batches.iter().try_for_each(|batch| rows.add(&cells(&batch), batch.num_rows()))?;
+        rows.finish()
+    };
+    (feed, scope.spawn(write))
 }
 
 /// Returns the loss of rows that a table left out, as it would have held too many at a time.

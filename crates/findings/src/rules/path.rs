@@ -20,9 +20,9 @@ pub(crate) const RULE: Rule = Rule {
     find,
 };
 
-/// What happened meanwhile, in words. `None` for what the subject did itself, for times of which nothing is known, and for
-/// what it asked for.
-fn cause(row: &Row<'_>) -> Option<String> {
+/// What happened meanwhile, in words. `None` for what the subject asked for, for times of which nothing is known, and for
+/// the work of its program: of the subject itself, and of threads with its name, `own`, such as workers that it joins.
+fn cause(row: &Row<'_>, own: &str) -> Option<String> {
     let who = match row.text("host") {
         "" => thread(row),
         host if host == row.text("comm") => host.to_owned(),
@@ -30,7 +30,8 @@ fn cause(row: &Row<'_>) -> Option<String> {
     };
     let (wait, detail) = (row.text("wait"), row.text("detail"));
     let what = match (row.text("cause"), wait) {
-        ("running" | "unknown", "") | ("timer", "sleep") => return None,
+        ("running", "") | ("unknown", _) | ("timer", "sleep") => return None,
+        ("running", _) if row.text("host").is_empty() && row.text("comm") == own => return None,
         ("running", _) => format!("{who} ran"),
         ("cpu", _) if detail == "idle" => format!("{who} waited for an idle CPU to wake up"),
         ("cpu", _) => format!("{who} could run, but {detail} had the CPU"),
@@ -38,8 +39,7 @@ fn cause(row: &Row<'_>) -> Option<String> {
         ("network", _) => "a packet was in the network".to_owned(),
         ("message", _) => "a message was on its way".to_owned(),
         ("timer", _) => "a timer ran".to_owned(),
-        ("interrupt", _) => format!("an interrupt was due ({detail})"),
-        (_, _) => format!("the trace does not tell the cause ({detail})"),
+        (_, _) => format!("an interrupt was due ({detail})"),
     };
     let call = row.text("call");
     Some(match (wait, call) {
@@ -54,11 +54,12 @@ fn cause(row: &Row<'_>) -> Option<String> {
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let Some(table) = evidence.table(RULE.needs[0]) else { return Vec::new() };
     let Some(Value::Text(subject)) = table.figure("thread") else { return Vec::new() };
+    let own = subject.rsplit_once(" (").map_or(subject.as_str(), |(name, _)| name);
     let span = figure(table, "total_ns");
     let rows = evidence.rows(RULE.needs[0]);
     let found = rows.iter().filter_map(|row| {
         let part = share(row.integer("total_ns"), span);
-        let cause = cause(row).filter(|_| part > THRESHOLD)?;
+        let cause = cause(row, own).filter(|_| part > THRESHOLD)?;
         Some(Finding {
             rule: RULE.name,
             weight: part,
