@@ -95,7 +95,8 @@ pub fn outliers(intervals: &[&Interval]) -> Table {
 
 /// Returns the call tree of one execution.
 pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
-    let columns = vec![
+    let has_waiting = tree.nodes.iter().any(|node| node.waiting.is_some());
+    let mut columns = vec![
         Column::integer("depth", Unit::Count),
         Column::name("function"),
         Column::name("module").secondary(),
@@ -103,10 +104,10 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
         Column::integer("instructions", Unit::Count),
         Column::integer("self_instructions", Unit::Count),
         Column::integer("time_ns", Unit::Nanoseconds),
-        Column::integer("waiting_ns", Unit::Nanoseconds).secondary(),
     ];
+    columns.extend(has_waiting.then(|| Column::integer("waiting_ns", Unit::Nanoseconds).secondary()));
     let rows = tree.nodes.iter().map(|node| -> Vec<Value> {
-        vec![
+        let mut row = vec![
             (node.depth as u64).into(),
             node.function.as_str().into(),
             node.module.as_str().into(),
@@ -114,8 +115,9 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
             node.instructions.into(),
             node.self_instructions.into(),
             node.time.into(),
-            node.waiting.into(),
-        ]
+        ];
+        row.extend(has_waiting.then(|| node.waiting.into()));
+        row
     });
     let summary = vec![
         ("thread", (&*interval.thread).into()),

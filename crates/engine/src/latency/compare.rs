@@ -171,7 +171,7 @@ impl Compared {
             summary.push((names[1], (*time).into()));
         }
         summary.extend(self.waiting.map(|time| ("extra_time_waiting_ns", time.into())));
-        let columns = vec![
+        let mut columns = vec![
             Column::integer("depth", Unit::Count),
             Column::name("function"),
             Column::name("module").secondary(),
@@ -185,10 +185,12 @@ impl Compared {
             Column::integer("extra_self_max", Unit::Count).secondary(),
             Column::signed("extra_self_total", Unit::Count),
             Column::signed("extra_self_time_ns", Unit::Nanoseconds),
-            Column::signed("extra_self_waiting_ns", Unit::Nanoseconds).secondary(),
         ];
+        let waiting =
+            self.waiting.map(|_| Column::signed("extra_self_waiting_ns", Unit::Nanoseconds).secondary());
+        columns.extend(waiting);
         let rows = self.paths.iter().map(|path| -> Vec<Value> {
-            vec![
+            let mut row = vec![
                 (path.depth as u64).into(),
                 path.function.as_str().into(),
                 path.module.as_str().into(),
@@ -202,8 +204,9 @@ impl Compared {
                 path.extra_self.1.into(),
                 path.extra_self_total.into(),
                 path.extra_self_time.into(),
-                path.extra_self_waiting.into(),
-            ]
+            ];
+            row.extend(self.waiting.map(|_| path.extra_self_waiting.into()));
+            row
         });
         Table::new("compare", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
     }
