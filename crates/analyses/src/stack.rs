@@ -16,8 +16,10 @@ pub enum Entry {
     Call,
     /// By a jump out of the called function: a tail call, or a part that the compiler moved.
     Tail,
-    /// From outside the function's code: a signal handler or an interrupt.
+    /// From outside the function's code: a signal handler, an interrupt, an exception or a system call.
     Interrupt,
+    /// By an interrupt after a call, before the called function executed an instruction.
+    InterruptedCall,
 }
 
 impl Entry {
@@ -27,8 +29,12 @@ impl Entry {
             Entry::Root => "start",
             Entry::Call => "call",
             Entry::Tail => "jump",
-            Entry::Interrupt => "interrupt",
+            Entry::Interrupt | Entry::InterruptedCall => "interrupt",
         }
+    }
+
+    fn is_interrupt(self) -> bool {
+        matches!(self, Entry::Interrupt | Entry::InterruptedCall)
     }
 }
 
@@ -40,7 +46,8 @@ pub(crate) type Back = NonZero<u64>;
 pub(crate) struct Frame<T, F = FunctionId> {
     pub(crate) function: F,
     pub(crate) entry: Entry,
-    /// The return address, for frames that a call made.
+    /// For frames that a call made: its return address. For [`Entry::Interrupt`]: the address at which execution
+    /// continues after it, if known. For [`Entry::InterruptedCall`]: the return address of the interrupted call.
     pub(crate) return_address: Option<Back>,
     pub(crate) note: T,
 }
@@ -106,10 +113,34 @@ pub(crate) enum Edge {
     ReturnBelow,
     /// By a jump to a function that has a frame below the known frames.
     UnwindBelow,
-    /// From outside traced code, or by a far transfer or an interrupt.
+    /// From outside traced code.
     Enter,
+    /// By an interrupt, an exception or a system call.
+    Interrupt {
+        /// The address at which execution continues after it.
+        from: u64,
+        /// The edge before it, whose arrival the interrupt prevented.
+        before: Prevented,
+    },
+    /// By the return from an interrupt, an exception or a system call.
+    InterruptReturn,
+    /// By the return from an interrupt below the known frames.
+    InterruptReturnBelow,
     /// Over a gap.
     Gap,
+}
+
+/// An edge whose arrival an interrupt prevented: no instruction was executed in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Prevented {
+    /// Unknown: the chunk begins with the interrupt.
+    Unknown,
+    /// [`Edge::Enter`] or [`Edge::InterruptReturn`].
+    Enter,
+    /// [`Edge::Call`] with its return address.
+    Call(u64),
+    /// Any other.
+    Other,
 }
 
 impl Edge {
@@ -121,6 +152,8 @@ impl Edge {
             FlowEvent::Return => Edge::Return,
             FlowEvent::IndirectJump => Edge::Indirect,
             FlowEvent::Enter => Edge::Enter,
+            FlowEvent::Interrupt { from } => Edge::Interrupt { from, before: Prevented::Unknown },
+            FlowEvent::InterruptReturn => Edge::InterruptReturn,
             FlowEvent::Gap => Edge::Gap,
             _ => Edge::Unknown,
         }
@@ -160,19 +193,34 @@ impl Edge {
         }
     }
 
-    /// Combines this edge with a following one.
+    /// Combines this edge with a following one. This is associative, so that an edge may be cut anywhere.
     pub(crate) fn then(self, next: Edge) -> Edge {
         match (self, next) {
             (before, Edge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
-            (Edge::Gap, Edge::Enter) => Edge::Gap,
+            (Edge::Gap, Edge::Enter | Edge::InterruptReturn) => Edge::Gap,
+            (Edge::Gap, Edge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. }) => Edge::Gap,
+            (edge, Edge::Interrupt { from, before: Prevented::Unknown }) => {
+                Edge::Interrupt { from, before: edge.prevented() }
+            }
             (_, next) => next,
         }
     }
 
-    /// Whether control comes from outside.
+    /// Returns the form of this edge within an interrupt that prevents its arrival.
+    fn prevented(self) -> Prevented {
+        match self {
+            Edge::Unknown => Prevented::Unknown,
+            Edge::Enter | Edge::InterruptReturn => Prevented::Enter,
+            Edge::Call { return_address } => Prevented::Call(return_address),
+            Edge::Interrupt { before, .. } => before,
+            _ => Prevented::Other,
+        }
+    }
+
+    /// Whether control comes from outside the function's code: only frames of jumps and interrupts end regularly.
     pub(crate) fn enters(self) -> bool {
-        self == Edge::Enter
+        matches!(self, Edge::Enter | Edge::InterruptReturn)
     }
 }
 
@@ -183,6 +231,7 @@ enum Step {
     Jump,
     ReturnTo(u64),
     UnwindTo,
+    EndInterrupt,
     Forget,
 }
 
@@ -206,6 +255,13 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::Enter if same => Step::Stay,
         Edge::Enter if arrival.place == Place::Middle => Step::UnwindTo,
         Edge::Enter => Step::Push(Entry::Interrupt, None),
+        Edge::Interrupt { before: Prevented::Call(return_address), .. } => {
+            Step::Push(Entry::InterruptedCall, Back::new(return_address))
+        }
+        Edge::Interrupt { from, .. } => Step::Push(Entry::Interrupt, Back::new(from)),
+        // The kernel serializes a processor with an IRET to the next instruction.
+        Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
+        Edge::InterruptReturn | Edge::InterruptReturnBelow => Step::EndInterrupt,
         Edge::Gap => Step::Forget,
     }
 }
@@ -255,7 +311,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
 ) -> Result<(), Edge> {
     let known = stack.len() > 1;
     let top = stack[stack.len() - 1].function;
-    let interrupt = stack[physical_frame(stack)].entry == Entry::Interrupt;
+    let interrupt = stack[physical_frame(stack)].entry.is_interrupt();
     let function = arrival.function;
     let (keep, edge_below) = match step(edge, arrival, top, interrupt) {
         Step::Stay => return Ok(()),
@@ -267,10 +323,8 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
         Step::ReturnTo(address) => {
             (stack.iter().rposition(|frame| frame.returns_to(address)), Edge::ReturnBelow)
         }
-        Step::UnwindTo => {
-            let waits = |frame: &Frame<T, F>| frame.function == function;
-            (stack.iter().rposition(waits).map(|index| index + 1), Edge::UnwindBelow)
-        }
+        Step::UnwindTo => (unwound(stack, function), Edge::UnwindBelow),
+        Step::EndInterrupt => return end_interrupt(stack, watch, below, arrival),
         Step::Forget => (None, Edge::Gap),
     };
     cut(stack, watch, keep.unwrap_or(0));
@@ -281,6 +335,49 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
         // The caller jumped to another function, which now waits in its place.
         Some(_) => jump(stack, watch, below, function),
     }
+}
+
+/// Returns the number of frames up to the newest one of a function.
+fn unwound<T, F: PartialEq>(stack: &[Frame<T, F>], function: F) -> Option<usize> {
+    stack.iter().rposition(|frame| frame.function == function).map(|index| index + 1)
+}
+
+/// Ends the newest interrupt and all frames above it, and moves the stack to the arrival of its return.
+///
+/// The newest interrupt decides the outcome. If it lies below the known frames, they all end, and the interrupt is
+/// searched in the frames below.
+fn end_interrupt<T: Copy, F: Copy + PartialEq>(
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
+    below: Below,
+    arrival: &At<F>,
+) -> Result<(), Edge> {
+    let interrupt = stack.iter().rposition(|frame| frame.entry.is_interrupt()).filter(|&index| index > 0);
+    let Some(index) = interrupt else {
+        cut(stack, watch, 0);
+        return Err(Edge::InterruptReturnBelow);
+    };
+    let Frame { entry, return_address, .. } = stack[index];
+    let continues = stack[index].returns_to(arrival.address);
+    cut(stack, watch, index);
+    let (function, same) = (arrival.function, stack[index - 1].function == arrival.function);
+    match entry {
+        _ if arrival.place == Place::Middle && same => {}
+        // A return, whose arrival the interrupt prevented, or the end of a signal handler.
+        _ if arrival.place == Place::Middle => match unwound(stack, function) {
+            Some(length) => cut(stack, watch, length),
+            None => {
+                cut(stack, watch, 0);
+                return Err(Edge::UnwindBelow);
+            }
+        },
+        Entry::InterruptedCall => enter(stack, watch, function, Entry::Call, return_address),
+        _ if continues && same => {}
+        _ if continues => return jump(stack, watch, below, function),
+        // A signal handler: the kernel returns to it, and not to where it was entered.
+        _ => enter(stack, watch, function, Entry::Interrupt, return_address),
+    }
+    Ok(())
 }
 
 /// The newest frames of a stack with space for one more.

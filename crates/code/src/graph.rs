@@ -8,7 +8,7 @@ use std::{
 
 use hashbrown::HashTable;
 use hodo_model::Place;
-use iced_x86::{Code, FlowControl, Instruction, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
@@ -469,6 +469,33 @@ fn terminator(instruction: &Instruction) -> Terminator {
             Terminator::Far
         }
         FlowControl::Exception => Terminator::Far,
+    }
+}
+
+/// The effect of a [`Terminator::Far`] on the call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FarTransfer {
+    /// A system call, a software interrupt or a far call.
+    Call,
+    /// The return from an interrupt, a system call or a far call.
+    Return,
+    /// A far jump, a VM entry or exit, an invalid instruction.
+    Other,
+}
+
+impl FarTransfer {
+    /// Returns the effect of the instruction in these bytes, in code of 16, 32 or 64 bits.
+    pub fn of(bytes: &[u8], bits: u8) -> FarTransfer {
+        let instruction = Decoder::new(bits.into(), bytes, DecoderOptions::NONE).decode();
+        let near = instruction.is_call_near() || instruction.is_call_near_indirect();
+        let is_system_call =
+            matches!(instruction.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Call);
+        match instruction.flow_control() {
+            FlowControl::Interrupt => FarTransfer::Call,
+            FlowControl::Call | FlowControl::IndirectCall if is_system_call && !near => FarTransfer::Call,
+            FlowControl::Return if !is_near_return(instruction.code()) => FarTransfer::Return,
+            _ => FarTransfer::Other,
+        }
     }
 }
 

@@ -21,7 +21,7 @@ mod space;
 pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Provenance, Terminator};
 pub use branch_batches::{BranchBatch, BranchBatches};
 pub use function_run::FunctionRuns;
-pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
+pub use graph::{FarTransfer, Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
 pub use native::{NativeExit, Rules};
 pub use program::Program;
 pub use returns::{Back, DEPTH, ReturnStack, ReturnTarget};

@@ -1,7 +1,7 @@
 //! Converts the decoded flow of a trace stream to events of its threads.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Graph, Labels, Terminator};
+use hodo_code::{FarTransfer, Graph, Labels, Terminator};
 use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer};
 
@@ -26,8 +26,8 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     early: Early,
     /// Whether blocks are currently joined to runs.
     joins: bool,
-    /// The last executed block ends in a far transfer, and nothing shows yet where to.
-    far: bool,
+    /// The far transfer at the end of the last executed block, while nothing shows yet where to.
+    far: Option<FlowEvent<'static>>,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
 }
@@ -56,7 +56,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             open,
             early,
             joins: false,
-            far: false,
+            far: None,
             run: NO_RUN,
         }
     }
@@ -103,7 +103,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         if executed.is_whole() {
             self.end_run(block.transfer(), || block.end);
         }
-        if self.far {
+        if self.far.is_some() {
             self.report_run();
             self.joins = false;
         }
@@ -112,15 +112,15 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     /// Notes whether executed code ends in a far transfer: a system call, an interrupt's return.
     #[inline]
     fn note_far(&mut self, executed: &Executed<'_>) {
-        self.far = executed.block.terminator == Terminator::Far && executed.is_whole();
+        let is_far = executed.block.terminator == Terminator::Far && executed.is_whole();
+        self.far = if is_far { Some(far_transfer(executed)) } else { None };
     }
 
     /// Reports a far transfer within the traced code.
     #[cold]
-    fn emit_far(&mut self) {
-        self.far = false;
+    fn emit_far(&mut self, transfer: FlowEvent<'static>) {
         self.take(FlowEvent::Leave { next: None });
-        self.take(FlowEvent::Enter);
+        self.take(transfer);
     }
 
     /// Starts a run, unless the block continues the pending one.
@@ -238,13 +238,15 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
 
     fn other_event(&mut self, event: &Event) {
         // Tracing went off, or control went elsewhere first: the event itself tells of it.
-        self.far &= !matches!(event, Event::Disabled { .. } | Event::Asynchronous { .. } | Event::Gap(_));
+        if matches!(event, Event::Disabled { .. } | Event::Asynchronous { .. } | Event::Gap(_)) {
+            self.far = None;
+        }
         match *event {
             Event::Switch(context) => self.switch(context),
             Event::Enabled(_) => self.take(FlowEvent::Enter),
             Event::Asynchronous { from, .. } => {
                 self.take(FlowEvent::Leave { next: Some(from) });
-                self.take(FlowEvent::Enter);
+                self.take(FlowEvent::Interrupt { from });
             }
             Event::Disabled { from, to, .. } => self.take(FlowEvent::Leave { next: from.or(to) }),
             Event::Gap(_) => self.take(FlowEvent::Gap),
@@ -268,6 +270,18 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 }
 
+/// Converts the far transfer at the end of an executed block.
+#[cold]
+fn far_transfer(executed: &Executed<'_>) -> FlowEvent<'static> {
+    let last = executed.lengths.last().map_or(0, |&length| usize::from(length));
+    let bytes = executed.bytes();
+    match FarTransfer::of(&bytes[bytes.len() - last..], executed.code.bits as u8) {
+        FarTransfer::Call => FlowEvent::Interrupt { from: executed.block.end },
+        FarTransfer::Return => FlowEvent::InterruptReturn,
+        FarTransfer::Other => FlowEvent::Enter,
+    }
+}
+
 impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
     fn begin_segment(&mut self) {
         self.filter.begin_segment();
@@ -275,7 +289,7 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
         self.fresh = true;
         self.early.clear();
         self.joins = false;
-        self.far = false;
+        self.far = None;
         self.resume_thread();
     }
 
@@ -303,8 +317,8 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         if self.joins {
             return self.join(&executed);
         }
-        if self.far {
-            self.emit_far();
+        if let Some(transfer) = self.far.take() {
+            self.emit_far(transfer);
         }
         self.note_far(&executed);
         let block = executed.block;
@@ -321,7 +335,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
                 Transfer::None => {}
             }
         }
-        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && !self.far;
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none();
     }
 
     #[inline]
@@ -351,7 +365,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
 
     #[inline]
     fn takes_paths(&self) -> bool {
-        self.is_direct() && !self.far && self.taker.takes_paths()
+        self.is_direct() && self.far.is_none() && self.taker.takes_paths()
     }
 
     fn state(&mut self) -> Option<u32> {
@@ -389,6 +403,6 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
             }
             _ => self.other_event(&event),
         }
-        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && !self.far;
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none();
     }
 }

@@ -108,6 +108,14 @@ pub enum FlowEvent<'a> {
     },
     /// The thread returned to the traced code.
     Enter,
+    /// An interrupt, an exception or a system call begins within the traced code. Follows a [`FlowEvent::Leave`].
+    Interrupt {
+        /// The address at which execution continues after it.
+        from: u64,
+    },
+    /// An interrupt, an exception or a system call returned (IRET, SYSRET, SYSEXIT or a far return) within the traced
+    /// code. Follows a [`FlowEvent::Leave`].
+    InterruptReturn,
     /// A segment begins, with the clock at that point if known. Clocks of segments are independent. Each chunk begins
     /// with one.
     Begin(Option<Nanos>),
@@ -158,6 +166,8 @@ impl FlowEvent<'_> {
             FlowEvent::IndirectJump => FlowEvent::IndirectJump,
             FlowEvent::Leave { next } => FlowEvent::Leave { next },
             FlowEvent::Enter => FlowEvent::Enter,
+            FlowEvent::Interrupt { from } => FlowEvent::Interrupt { from },
+            FlowEvent::InterruptReturn => FlowEvent::InterruptReturn,
             FlowEvent::Begin(clock) => FlowEvent::Begin(clock),
             FlowEvent::Time(clock) => FlowEvent::Time(clock),
             FlowEvent::Cycles(count) => FlowEvent::Cycles(count),

@@ -52,6 +52,75 @@ fn times_between_two_clocks_are_spread_over_the_instructions() {
     assert_eq!(reported(&seen), expected);
 }
 
+/// An instruction of a function: the kernel's have numbers from 100 on.
+fn at(index: u32, offset: u64, place: Place) -> FlowEvent<'static> {
+    let FlowEvent::Run { at, instructions, code } = run(index, place, 1) else { unreachable!() };
+    let at = Arrival { address: u64::from(index) * 100 + offset, ..at };
+    FlowEvent::Run { at, instructions, code }
+}
+
+/// The functions that begin, indented by their depth.
+fn begun(seen: &[FlowEvent]) -> Vec<String> {
+    reported(seen).iter().filter_map(|line| Some(line.strip_suffix(" at ?")?.to_owned())).collect()
+}
+
+/// An interrupt with its `Leave`.
+fn interrupt(from: u64) -> [FlowEvent<'static>; 2] {
+    [FlowEvent::Leave { next: Some(from) }, FlowEvent::Interrupt { from }]
+}
+
+const INTERRUPT_RETURN: [FlowEvent<'static>; 2] =
+    [FlowEvent::Leave { next: None }, FlowEvent::InterruptReturn];
+
+#[test]
+fn an_interrupt_returns_to_what_it_interrupted() {
+    let entry = |index| at(index, 0, Place::Entry);
+    let mut seen = vec![FlowEvent::Begin(None), entry(1)];
+    // The first instruction of the called function raises a page fault, whose handler is itself interrupted.
+    seen.push(FlowEvent::Call { return_address: 150 });
+    seen.extend(interrupt(200));
+    seen.push(entry(100));
+    seen.extend(interrupt(10_050));
+    seen.push(at(101, 8, Place::Middle));
+    seen.extend(INTERRUPT_RETURN);
+    seen.push(at(100, 50, Place::Middle));
+    seen.extend(INTERRUPT_RETURN);
+    seen.push(entry(2));
+    // A system call.
+    seen.extend(interrupt(204));
+    seen.push(entry(102));
+    seen.extend(INTERRUPT_RETURN);
+    seen.extend([at(2, 4, Place::Middle), FlowEvent::Return, at(1, 50, Place::Middle)]);
+    seen.extend([FlowEvent::Call { return_address: 160 }, entry(3)]);
+    assert_eq!(begun(&seen), ["f1", " f100", "  f101", " f2", "  f102", " f3"]);
+}
+
+#[test]
+fn a_signal_handler_lies_above_the_interrupted_function() {
+    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
+    seen.extend(interrupt(150));
+    seen.push(at(100, 0, Place::Entry));
+    seen.extend(INTERRUPT_RETURN);
+    seen.extend([at(2, 0, Place::Entry), FlowEvent::Return, at(3, 0, Place::Entry)]);
+    // The trampoline calls the kernel, which continues where the signal came.
+    seen.extend(interrupt(310));
+    seen.push(at(100, 0, Place::Entry));
+    seen.extend(INTERRUPT_RETURN);
+    seen.extend([at(1, 50, Place::Middle), FlowEvent::Call { return_address: 160 }, at(4, 0, Place::Entry)]);
+    assert_eq!(begun(&seen), ["f1", " f100", " f2", "  f3", "   f100", " f4"]);
+}
+
+#[test]
+fn a_return_that_faults_ends_the_function() {
+    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
+    seen.extend([FlowEvent::Call { return_address: 150 }, at(2, 0, Place::Entry), FlowEvent::Return]);
+    seen.extend(interrupt(150));
+    seen.push(at(100, 0, Place::Entry));
+    seen.extend(INTERRUPT_RETURN);
+    seen.extend([at(1, 50, Place::Middle), FlowEvent::Call { return_address: 160 }, at(3, 0, Place::Entry)]);
+    assert_eq!(begun(&seen), ["f1", " f2", "  f100", " f3"]);
+}
+
 #[test]
 fn a_gap_ends_what_was_open() {
     let seen = [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];

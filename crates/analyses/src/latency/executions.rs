@@ -132,7 +132,8 @@ impl Watch<Note> for Watcher<'_> {
             return;
         }
         *self.level = self.level.saturating_sub(u32::from(self.which != Which::Each));
-        let is_over = self.entered && matches!(frame.entry, Entry::Interrupt | Entry::Tail);
+        let is_over =
+            self.entered && matches!(frame.entry, Entry::Interrupt | Entry::InterruptedCall | Entry::Tail);
         let ended = match self.ended {
             _ if is_root => Ended::Begun,
             Ended::Unwound if is_over => Ended::Returned,
@@ -154,7 +155,7 @@ fn how(edge: Edge, at: &Arrival) -> Ended {
     match edge {
         Edge::Gap => Ended::Lost,
         Edge::Indirect | Edge::Enter if at.place == Place::Middle => Ended::Unwound,
-        Edge::UnwindBelow => Ended::Unwound,
+        Edge::UnwindBelow | Edge::InterruptReturn | Edge::InterruptReturnBelow => Ended::Unwound,
         _ => Ended::Returned,
     }
 }

@@ -176,7 +176,9 @@ impl Analysis for Resolution {
             }
             FlowEvent::Time(now) => partial.read(now.0),
             FlowEvent::Leave { .. } => partial.clock.left = true,
-            FlowEvent::Enter => partial.clock.left = false,
+            FlowEvent::Enter | FlowEvent::Interrupt { .. } | FlowEvent::InterruptReturn => {
+                partial.clock.left = false;
+            }
             FlowEvent::Begin(clock) => {
                 partial.lose();
                 partial.clock = Clock { since: clock.map(|clock| clock.0), ..Clock::default() };

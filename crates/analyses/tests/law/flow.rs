@@ -89,6 +89,8 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
         2 => leaf,
         1 => prop::option::of(0u64..40).prop_map(|next| vec![FlowEvent::Leave { next }]),
         1 => Just(vec![FlowEvent::Enter]),
+        2 => (0u64..4, 0u64..3).prop_map(|(f, a)| vec![FlowEvent::Interrupt { from: f * 10 + a }]),
+        2 => Just(vec![FlowEvent::InterruptReturn]),
         1 => Just(vec![FlowEvent::Gap]),
         1 => (1u64..9).prop_map(|instructions| vec![FlowEvent::Skip { instructions }]),
     ]

@@ -15,6 +15,7 @@ mod index;
 mod jitted;
 mod latency;
 mod live;
+mod machine;
 mod marks;
 mod output;
 mod parts;

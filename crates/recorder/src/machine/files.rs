@@ -30,6 +30,8 @@ const VARIABLE: &str = "HODO_MACHINE";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
 const QEMU: &str = "usr/bin/qemu-system-x86_64";
+/// The oldest major version of QEMU with the plugin interface that the emulated processors need.
+const OLDEST: u32 = 11;
 
 impl Files {
     pub(crate) fn find() -> Result<Files, Error> {
@@ -41,7 +43,8 @@ impl Files {
             init: init(&folder),
             folder,
         };
-        let needed = [files.kernel.clone(), files.modules.clone(), files.init.clone(), files.qemu()];
+        let needed =
+            [files.kernel.clone(), files.modules.clone(), files.init.clone(), files.qemu(), files.loader()];
         match needed.iter().find(|path| !path.exists()) {
             Some(path) => Err(missing(&format!("{} is not there", path.display()))),
             None => Ok(files),
@@ -52,11 +55,15 @@ impl Files {
         self.folder.join("qemu").join(QEMU)
     }
 
+    fn loader(&self) -> PathBuf {
+        self.folder.join("qemu").join(LIBRARIES).join(LOADER)
+    }
+
     /// A command that starts QEMU with the libraries of its own packages.
     pub(crate) fn command(&self) -> Command {
         let root = self.folder.join("qemu");
         let libraries = root.join(LIBRARIES);
-        let mut command = Command::new(libraries.join(LOADER));
+        let mut command = Command::new(self.loader());
         let mut path = OsString::from(&libraries);
         path.push(":");
         path.push(root.join("lib/x86_64-linux-gnu"));
@@ -68,11 +75,20 @@ impl Files {
     }
 
     /// The name and version of QEMU.
+    ///
+    /// # Errors
+    /// It does not start, or is too old.
     pub(crate) fn version(&self) -> Result<String, Error> {
-        let output = self.command().arg("--version").output().map_err(Error::file(&self.qemu()))?;
+        let output = self.command().arg("--version").output().map_err(Error::file(&self.loader()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let number = text.split_whitespace().skip_while(|&word| word != "version").nth(1);
+        let major = number.and_then(|number| number.split('.').next()?.parse::<u32>().ok());
         match number {
+            Some(number) if major.is_some_and(|major| major < OLDEST) => Err(missing(&format!(
+                "{} is version {number}, which is too old; remove {}",
+                self.qemu().display(),
+                self.folder.display()
+            ))),
             Some(number) => Ok(format!("qemu-system-x86_64 {number}")),
             None => {
                 let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();

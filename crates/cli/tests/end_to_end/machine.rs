@@ -1,0 +1,82 @@
+//! A whole emulated machine: what really ran, and call stacks from user space into the kernel.
+
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
+
+use crate::run::{Folder, Ran, command, hodo, wait};
+
+/// The factor of a digest (`CpuTruth` of `hodo-formats`).
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Records a shell's command; `None`, with a message, if no machine is set up here.
+fn record(folder: &Folder, script: &str) -> Option<(String, Ran)> {
+    let out = folder.file("machine.data");
+    let ran = hodo(&["record", "--engine", "machine", "-o", &out, "--", "sh", "-c", script]);
+    if ran.stderr.contains("xtask setup --machine") {
+        eprintln!("skipped: no emulated machine is set up (cargo xtask setup --machine)");
+        return None;
+    }
+    Some((out, ran))
+}
+
+/// Returns the number of instructions of each processor and the digest of their addresses, from a listing.
+fn listed(recording: &str) -> BTreeMap<u64, (u64, u64)> {
+    let listing = hodo(&["script", "--insns", "--fields", "cpu,ip", recording]).fine();
+    let mut listed = BTreeMap::new();
+    for line in listing.stdout.lines() {
+        let (cpu, address) = line.split_once(' ').expect("a processor and an address");
+        let address = u64::from_str_radix(address.trim(), 16).expect("an address");
+        let (count, digest): &mut (u64, u64) = listed.entry(cpu.parse().expect("a number")).or_default();
+        *count += 1;
+        *digest = digest.wrapping_mul(FACTOR).wrapping_add(address);
+    }
+    listed
+}
+
+#[test]
+fn a_machine_is_read_as_it_ran() {
+    let folder = Folder::new();
+    let Some((recording, ran)) = record(&folder, "echo hello; exit 7") else { return };
+    assert_eq!((ran.code, ran.stdout.as_str()), (7, "hello\n"), "{ran:?}");
+    let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+    let truth = info["cpu_truth"].as_array().expect("what ran on each processor");
+    let number = |row: &serde_json::Value, name: &str| row[name].as_u64().expect("a number");
+    let truth: BTreeMap<_, _> = truth
+        .iter()
+        .map(|row| (number(row, "cpu"), (number(row, "instructions"), number(row, "digest"))))
+        .collect();
+    assert!(truth.values().map(|(instructions, _)| instructions).sum::<u64>() > 100_000, "{truth:?}");
+    assert_eq!(listed(&recording), truth);
+}
+
+#[test]
+fn an_old_qemu_is_rejected() {
+    let folder = Folder::new();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder is ours");
+        fs::write(&path, text).expect("the file can be written");
+        path
+    };
+    for name in
+        ["kernel/vmlinux", "kernel/modules/modules.order", "hodo-guest", "qemu/usr/bin/qemu-system-x86_64"]
+    {
+        write(name, "");
+    }
+    let record = || {
+        let out = folder.file("machine.data");
+        let mut hodo = command(&["record", "--engine", "machine", "-o", &out, "--", "true"]);
+        let ran =
+            wait(hodo.env("HODO_MACHINE", folder.path()).spawn().expect("hodo starts")).expect("it ends");
+        assert!(!Path::new(&out).exists(), "{ran:?}");
+        ran
+    };
+    let ran = record();
+    assert!(ran.code == 3 && ran.stderr.contains("ld-linux-x86-64.so.2 is not there"), "{ran:?}");
+    let loader = write(
+        "qemu/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+        "#!/bin/sh\necho QEMU emulator version 7.2.22 '(Debian 1:7.2)'\n",
+    );
+    fs::set_permissions(loader, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let ran = record();
+    assert!(ran.code == 3 && ran.stderr.contains("is version 7.2.22, which is too old; remove"), "{ran:?}");
+}
