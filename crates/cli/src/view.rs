@@ -190,6 +190,11 @@ impl Inputs for Opened {
         self.about.clone()
     }
 
+    fn half_width(&self) -> u64 {
+        let widths = self.experiment.clocks.iter().filter_map(|clock| clock.half_width_ns);
+        widths.max().unwrap_or(0)
+    }
+
     fn reports(&self) -> Vec<Report> {
         let known = reports().iter().map(|report| &**report).filter(|report| self.provides(*report));
         let of = |report: &'static dyn AnyReport| {
@@ -226,6 +231,19 @@ impl Inputs for Opened {
             table.summary.push(("recordings_left_out", (tables.len() as u64).into()));
         }
         Ok(Some(Rows { table, left_out: 0 }).filter(|_| goes_on))
+    }
+
+    fn critical_path(&self, thread: u32, progress: Progress<'_>) -> Result<Option<Table>, Refused> {
+        let mut request = self.request("critical-path", "piece")?;
+        request.parameters.selection.tids = vec![thread];
+        let total = self.experiment.work(&request);
+        let mut goes_on = true;
+        let outcome = self.experiment.run(&request, &mut |done| {
+            goes_on = progress(done, total);
+            goes_on
+        });
+        let tables = outcome.map_err(|refusal| Refused(refusal.to_string()))?.tables;
+        Ok(tables.into_iter().next().filter(|_| goes_on))
     }
 
     fn findings(&self, progress: Progress<'_>) -> Result<Option<Table>, Refused> {

@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use clap::Parser;
 use hodo_engine::{
     ChunkSize, Experiment, Needs,
-    latency::{self as executions, Interval},
+    latency::{self as executions, Interval, NamedPair},
 };
 use hodo_model::{Parameters, Table};
 use hodo_server::{
-    Compared, Differences, Execution, FlowInputs, Latency, Measured, Part, Recording, Refused, Stop,
+    Compared, Differences, Execution, FlowInputs, Latency, Measured, Pair, Part, Recording, Refused, Stop,
 };
 use serde_json::Value;
 
@@ -184,6 +184,11 @@ impl FlowInputs for Opened {
         Ok(made.map_err(refused)?.and_then(|tables| tables.into_iter().next()))
     }
 
+    fn pairs(&self) -> Vec<Pair> {
+        let pair = |pair: NamedPair| Pair { name: pair.name, help: pair.help };
+        executions::shipped().into_iter().map(pair).collect()
+    }
+
     fn latency(&self, part: &Part, measured: &Measured, stop: &Stop) -> Result<Option<Latency>, Refused> {
         let (input, experiment) = self.part(part)?;
         let question = question(measured).map_err(refused)?;
@@ -253,9 +258,10 @@ impl FlowInputs for Opened {
             let window = input::span(&input, traces)?;
             let function = function::find(function, flow)?;
             let size = ChunkSize::Shares;
-            let read = input::read(&input, flow, size, false, window, &begin(stop), |reading, go_on| {
-                hodo_engine::annotate(flow, function, reading, go_on)
-            })?;
+            let read =
+                input::read(&input, flow, size, false, window, &begin(stop), |reading, keep_going| {
+                    hodo_engine::annotate(flow, function, reading, keep_going)
+                })?;
             let Some((annotation, _)) = read else { return Ok(None) };
             let sources = Sources::find(&annotation, &[], &[]);
             Ok(Some(annotate::value(&annotation, &sources).map_err(Failure::unreadable)?))

@@ -9,6 +9,22 @@
 //! ```
 //!
 //! Only this crate opens files and starts threads; the crates below it do neither.
+//!
+//! # Example
+//!
+//! A table of a kernel trace:
+//!
+//! ```
+//! use hodo_engine::{Experiment, Input, Needs, Options, Request, report};
+//! use hodo_model::Parameters;
+//!
+//! let inputs = vec![Input::File("../../fixtures/ctf/lttng2.13-kernel".into())];
+//! let experiment = Experiment::open(inputs, &Options::default(), Needs::ALL, 1, |_, _| ())?;
+//! let syscalls = report("syscalls").expect("there is such a report");
+//! let outcome = experiment.run(&Request::of(vec![syscalls], Parameters::default()), &mut |_| true)?;
+//! assert_eq!(outcome.tables[0].figure("calls"), Some(&95u64.into()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod events;
 pub mod latency;

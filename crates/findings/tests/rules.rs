@@ -97,17 +97,20 @@ fn waits_name_the_lock_its_holder_and_the_device() {
     };
     let row: [Value; 5] = ["0x7f10".into(), 400u64.into(), "db".into(), 8u64.into(), 300u64.into()];
     let locks = made("locks", &[], &["lock", "total_ns", "holder", "holder_tid", "holder_ns"], &[&row]);
-    let told =
+    let reported =
         sentence(&waits("interruptible", "futex", SECOND / 5, SECOND / 10), (("locks", "lock"), &locks));
     assert!(
-        told.contains("the lock at 0x7f10: 400 ns together, in 75 % of it db (8) was the next"),
-        "{told}"
+        reported.contains("the lock at 0x7f10: 400 ns together, in 75 % of it db (8) was the next"),
+        "{reported}"
     );
     let row: [Value; 5] = ["sda".into(), "read".into(), 900u64.into(), 3u64.into(), 300u64.into()];
     let devices = made("io", &[], &["device", "operation", "total_ns", "count", "average_ns"], &[&row]);
-    let told =
+    let reported =
         sentence(&waits("uninterruptible", "read", SECOND / 5, SECOND / 10), (("io", "device"), &devices));
-    assert!(told.ends_with("Device sda took 900 ns for 3 requests (read), 300 ns on average."), "{told}");
+    assert!(
+        reported.ends_with("Device sda took 900 ns for 3 requests (read), 300 ns on average."),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -307,6 +310,12 @@ fn causes_of_a_critical_path_need_a_twentieth_of_it() {
     let need = ("critical-path", "cause");
     assert_eq!(rules(&[(need, &path("cpu", "lock", 50))]), [] as [&str; 0]);
     assert_eq!(rules(&[(need, &path("running", "", 900))]), [] as [&str; 0], "its own work is no wait");
+    assert_eq!(rules(&[(need, &path("unknown", "lock", 900))]), [] as [&str; 0], "no cause is known");
+    let mut joins = path("running", "lock", 900);
+    assert_eq!(rules(&[(need, &joins)]), ["critical-path"]);
+    joins.summary.retain(|(name, _)| *name != "thread");
+    joins.summary.push(("thread", "low (9)".into()));
+    assert_eq!(rules(&[(need, &joins)]), [] as [&str; 0], "it waits for a worker of its program");
     let inverted = path("cpu", "lock", 51);
     let [finding] = &found(&[(need, &inverted)])[..] else { panic!("one finding") };
     assert_eq!((finding.rule, finding.command.as_str()), ("critical-path", "path"));

@@ -10,6 +10,23 @@
 //! ```
 //!
 //! Formats convert bytes to values; the engine opens files.
+//!
+//! # Example
+//!
+//! The streams of a perf.data with Intel PT:
+//!
+//! ```
+//! use hodo_formats::{Input, Unpacked, read};
+//!
+//! let bytes = std::fs::read("../../fixtures/perf/tiny.data")?;
+//! let unpacked = Unpacked::default();
+//! let recording = read(&Input::file(&bytes, &unpacked))?;
+//! for stream in &recording.streams {
+//!     println!("{:?} {:?}: {} pieces", stream.cpu, stream.thread, stream.pieces.len());
+//! }
+//! assert_eq!(recording.streams.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod clock_identity;
 pub mod ctf;

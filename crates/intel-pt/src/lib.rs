@@ -8,6 +8,25 @@
 //!
 //! Names are those of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, chapter "Intel
 //! Processor Trace" (SDM below).
+//!
+//! # Example
+//!
+//! The packets of a trace, with their positions:
+//!
+//! ```
+//! use hodo_intel_pt::packet::{Decoder, Error, Packet};
+//!
+//! let psb = [0x02, 0x82].repeat(8);
+//! let trace = [&psb[..], &[0x02, 0x23], &[0x06]].concat();
+//! let mut decoder = Decoder::new(&trace, 0);
+//! let mut packets = Vec::new();
+//! while let Some(packet) = decoder.next_packet()? {
+//!     packets.push((decoder.position(), packet));
+//! }
+//! assert_eq!(packets[..2], [(16, Packet::Psb), (18, Packet::PsbEnd)]);
+//! assert!(matches!(packets[2], (19, Packet::Tnt8(tnt)) if tnt.count == 1));
+//! # Ok::<(), Error>(())
+//! ```
 
 pub mod encoder;
 pub mod flow;

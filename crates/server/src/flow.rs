@@ -44,6 +44,15 @@ pub enum Measured {
     Place(String),
 }
 
+/// A named pair of markers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pair {
+    /// Its name.
+    pub name: String,
+    /// What it measures, for people.
+    pub help: String,
+}
+
 /// An execution.
 #[derive(Clone, Debug)]
 pub struct Execution {
@@ -105,6 +114,9 @@ pub trait FlowInputs {
     /// Call paths, as `hodo report paths` makes them.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
     fn paths(&self, part: &Part, stop: &Stop) -> Result<Option<Table>, Refused>;
+
+    /// The named pairs of markers that [`Measured::Pair`] may name.
+    fn pairs(&self) -> Vec<Pair>;
 
     /// Executions, as `hodo latency` measures them.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]

@@ -29,7 +29,9 @@ use hodo_store::Store;
 use serde::Serialize;
 
 pub use file::{Written, write_file};
-pub use flow::{Compared, Differences, Execution, FlowInputs, Latency, Measured, Part, Recording, Stop};
+pub use flow::{
+    Compared, Differences, Execution, FlowInputs, Latency, Measured, Pair, Part, Recording, Stop,
+};
 pub use page::is_built;
 pub use serve::serve;
 
@@ -77,6 +79,9 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
     /// What is in the inputs, and what was lost: tables with their losses.
     fn about(&self) -> Vec<Table>;
 
+    /// The greatest half width of the interval that a time of a trace lies in, in nanoseconds; 0 if all clocks are one.
+    fn half_width(&self) -> u64;
+
     /// The reports that the inputs provide.
     fn reports(&self) -> Vec<Report>;
 
@@ -91,6 +96,12 @@ pub trait Inputs: FlowInputs + Send + Sync + 'static {
         most: usize,
         progress: Progress<'_>,
     ) -> Result<Option<Rows>, Refused>;
+
+    /// The pieces of a thread's critical path, as `hodo path --by piece` prints them.
+    ///
+    /// # Errors
+    /// The inputs have no events of a scheduler.
+    fn critical_path(&self, thread: u32, progress: Progress<'_>) -> Result<Option<Table>, Refused>;
 
     /// The findings of `hodo explain`.
     ///

@@ -14,7 +14,7 @@ use std::{
 
 use hodo_model::{Column, Shape, Table, Unit};
 use hodo_server::{
-    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Part, Progress, Recording,
+    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Pair, Part, Progress, Recording,
     Refused, Report, Rows, Stop, serve, write_file,
 };
 use hodo_store::{Field, Kind, Schema, Store, Writer};
@@ -82,6 +82,10 @@ impl FlowInputs for Made {
         no_flow()
     }
 
+    fn pairs(&self) -> Vec<Pair> {
+        Vec::new()
+    }
+
     fn latency(&self, _: &Part, _: &Measured, _: &Stop) -> Result<Option<Latency>, Refused> {
         no_flow()
     }
@@ -112,6 +116,10 @@ impl Inputs for Made {
         vec![table()]
     }
 
+    fn half_width(&self) -> u64 {
+        0
+    }
+
     fn reports(&self) -> Vec<Report> {
         vec![Report { name: "made", help: "made up", views: &[] }]
     }
@@ -139,6 +147,10 @@ impl Inputs for Made {
         Ok(Some(Rows { table: table(), left_out: 0 }))
     }
 
+    fn critical_path(&self, _: u32, _: Progress<'_>) -> Result<Option<Table>, Refused> {
+        no_flow()
+    }
+
     fn findings(&self, _: Progress<'_>) -> Result<Option<Table>, Refused> {
         Ok(Some(table()))
     }
@@ -162,9 +174,9 @@ impl Inputs for Made {
 /// Serves inputs until the test ends; returns the port and the token.
 fn served(inputs: &Arc<Made>) -> (u16, String) {
     let inputs: Arc<dyn Inputs> = Arc::clone(inputs) as Arc<dyn Inputs>;
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || serve(inputs, |address| tell.send(address.to_owned()).expect("the test waits")));
-    let address = told.recv_timeout(Duration::from_secs(30)).expect("an address");
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || serve(inputs, |address| sender.send(address.to_owned()).expect("the test waits")));
+    let address = receiver.recv_timeout(Duration::from_secs(30)).expect("an address");
     let rest = address.strip_prefix("http://127.0.0.1:").expect("the loopback interface");
     let (port, token) = rest.trim_end_matches('/').split_once('/').expect("a token");
     (port.parse().expect("a port"), token.to_owned())

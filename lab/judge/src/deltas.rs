@@ -1,5 +1,4 @@
-//! `cargo judge deltas`: compares the intervals between two markers with a simple reference in Python; and finds a
-//! hundred executions that are slow for known reasons among a million.
+//! `cargo judge deltas`: compares the intervals between two markers with a simple reference in Python.
 //!
 //! ```text
 //! program ──hodo record──► recording ─┬─► hodo latency --by executions ──────────────────┐ every delta, in order,
@@ -10,8 +9,6 @@ use std::{
     fs,
     process::{Command, Stdio},
 };
-
-use serde_json::Value;
 
 use crate::{
     Outcome, command,
@@ -79,72 +76,9 @@ pub(super) fn run(names: &[String]) -> Outcome {
         }
     }
     println!("\n{compared} deltas, each however the recording is cut");
-    if names.is_empty() {
-        planted()?;
-    }
     match failed.is_empty() && compared > 0 {
         true => Ok(()),
         false => Err(format!("not equal: {}", failed.join(", ")).into()),
-    }
-}
-
-/// Finds every planted slow execution among a million, and why it is slow. `planted.c` states what each executes.
-fn planted() -> Outcome {
-    const CALLS: u64 = 1_000_000;
-    const DISTANCE: u64 = 10_000;
-    /// Number of instructions of a slow execution, by cause.
-    const SLOW: [u64; 3] = [4010, 2011, 808];
-    let folder = command::target().join("judge/deltas/planted");
-    let binary = workloads::compile("planted.c", &["-O1", "-fcf-protection=none"], &folder)?;
-    let recording = folder.join("recording.perf.data");
-    let mut record = Command::new(command::hodo());
-    record.args(["record", "--engine", "emulate", "-q", "-o"]).arg(&recording).arg("--").arg(&binary);
-    command::capture(record.args([CALLS.to_string(), DISTANCE.to_string()]))?;
-    let mut latency = Command::new(command::hodo());
-    latency.args([
-        "latency",
-        "--function",
-        "serve",
-        "--outliers",
-        "100",
-        "--compare",
-        "--format",
-        "json",
-        "-q",
-    ]);
-    let found: Value = serde_json::from_str(&command::capture(latency.arg(&recording))?)?;
-    let number = |value: &Value| value.as_u64().unwrap_or(0);
-    let outliers = found["outliers"].as_array().into_iter().flatten();
-    let mut told: Vec<_> =
-        outliers.map(|one| (number(&one["number"]), number(&one["instructions"]))).collect();
-    told.sort_unstable();
-    let slow =
-        (0..CALLS / DISTANCE).map(|slow| (slow * DISTANCE + DISTANCE / 2 + 1, SLOW[slow as usize % 3]));
-    let rows = found["compare"]["rows"].as_array().into_iter().flatten();
-    let path = |row: &Value| {
-        let extra = ["executions", "extra_min", "extra_max"].map(|name| number(&row[name]));
-        (row["function"].as_str().unwrap_or_default().to_owned(), extra)
-    };
-    let paths: Vec<_> = rows.map(path).collect();
-    let expected = [
-        ("serve", [100, 804, 4006]),
-        ("grow", [34, 4002, 4002]),
-        ("flush", [33, 2004, 2004]),
-        ("copy", [33, 2002, 2002]),
-    ];
-    let expected = expected.map(|(function, extra)| (function.to_owned(), extra));
-    let is_whole = number(&found["summary"]["count"]) == CALLS;
-    match is_whole && told == slow.collect::<Vec<_>>() && paths == expected {
-        true => {
-            println!(
-                "planted.c: {CALLS} executions, {} slow ones found, their causes and extra instructions exact",
-                told.len()
-            );
-            Ok(())
-        }
-        false => {
-            Err(format!("planted.c: {} executions, {told:?}, {paths:?}", found["summary"]["count"]).into())
-        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    Outcome, command,
+    Outcome, command, latency,
     setup::{self, Need},
     workloads,
 };
@@ -48,14 +48,6 @@ struct Case {
 }
 
 const THREADS: &[&str] = &["-pthread"];
-/// Every slow execution of `planted.c`, and what it ran more.
-const PLANTED: &[&str] = &[
-    "serve has a heavy tail: the longest of 1,000,000 executions ran 4,010 instructions",
-    "34 ran 4,006 more instructions than the median, 4,002 of them in serve → grow",
-    "33 ran 2,007 more instructions than the median, 2,002 of them in serve → flush → copy",
-    "33 ran 804 more instructions than the median, 804 of them in its own code",
-];
-
 const fn of_flow(
     trouble: &'static str,
     (source, flags): (&'static str, &'static [&'static str]),
@@ -77,13 +69,7 @@ const fn of_kernel(
 }
 
 const CASES: &[Case] = &[
-    of_flow(
-        "heavy tail",
-        ("planted.c", &["-O1", "-fcf-protection=none"]),
-        &["1000000", "10000"],
-        Some("heavy-tail"),
-        PLANTED,
-    ),
+    of_flow("heavy tail", latency::PROGRAM, latency::ARGUMENTS, Some("heavy-tail"), latency::FINDING),
     of_flow(
         "unequal threads",
         ("threads.c", THREADS),

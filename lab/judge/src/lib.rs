@@ -24,6 +24,7 @@ mod diff;
 mod difference;
 mod events;
 mod explain;
+mod latency;
 mod libipt;
 mod lines;
 mod machine;
@@ -65,6 +66,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge cases [NAME]…
        cargo judge containers [FILE]…
        cargo judge lines [PROGRAM]…
+       cargo judge latency
        cargo judge deltas [PROGRAM]…
        cargo judge explain [TROUBLE]…
        cargo judge diff
@@ -95,6 +97,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "cases" => return cases::run(names),
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
+        Some((first, [])) if first == "latency" => return latency::run(),
         Some((first, names)) if first == "deltas" => return deltas::run(names),
         Some((first, names)) if first == "explain" => return explain::run(names),
         Some((first, [])) if first == "diff" => return diff::run(),

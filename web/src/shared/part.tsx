@@ -20,7 +20,8 @@ const NUMBER = /^\d{1,19}$/;
 export function part(): Parameters {
   const { recording, t0, t1, thread } = selection.value;
   const known: Parameters = {};
-  if (recording && NUMBER.test(recording)) known.recording = recording;
+  // The first one is not named, so that its questions are always the same.
+  if (recording && NUMBER.test(recording) && recording !== "0") known.recording = recording;
   if (thread && NUMBER.test(thread)) known.thread = thread;
   if (t0 && t1 && NUMBER.test(t0) && NUMBER.test(t1)) Object.assign(known, { t0, t1 });
   return known;

@@ -20,9 +20,13 @@ afterAll(async () => {
 });
 
 function write(name: string, ...options: string[]): { path: string; bytes: number } {
+  return writeOf([KERNEL], name, ...options);
+}
+
+function writeOf(inputs: string[], name: string, ...options: string[]): { path: string; bytes: number } {
   const path = join(folder, name);
   const store = ["--store", join(folder, "store")];
-  const text = execFileSync(HODO, ["view", "-q", "-o", path, ...store, ...options, KERNEL]).toString();
+  const text = execFileSync(HODO, ["view", "-q", "-o", path, ...store, ...options, ...inputs]).toString();
   const bytes = statSync(path).size;
   expect(text.trim()).toBe(`${path}: ${bytes} bytes`);
   return { path, bytes };
@@ -46,7 +50,7 @@ test("a page that is a file works without a network", async () => {
   await page.keyboard.press("1");
   await page.waitForSelector(".row-label b");
   const picture = await page.locator(".picture").boundingBox();
-  const row = await page.locator('[data-row-id="states:336"]').boundingBox();
+  const row = await page.locator('[data-row-id^="states:"][data-row-id*=",336,"]').boundingBox();
   if (!picture || !row) throw new Error("the timeline is not drawn");
   await page.waitForTimeout(500);
   await page.mouse.click(picture.x + 0.75 * picture.width, row.y + row.height / 2);
@@ -69,5 +73,39 @@ test("a smaller page says what was left out", async () => {
   await opened.page.waitForSelector("details.banner summary");
   await opened.page.click("details.banner summary");
   await opened.page.waitForSelector('details.banner li:has-text("only the first")');
+  await close(opened);
+});
+
+test("the views of control flow are in the file: flame graph, latency, source, diff", async () => {
+  const symbols = ["--symfs", fixture("perf/symfs")];
+  const inputs = [fixture("perf/tiny.data"), fixture("perf/tiny-no-return-compression.data")];
+  const { path } = writeOf(inputs, "flow.html", ...symbols);
+  const [first] = inputs as [string];
+  const opened = await open(`file://${path}#view=flame`);
+  const { page } = opened;
+  const report = (...words: string[]) => printed(...words, ...symbols, first);
+  const paths = report("report", "paths");
+  const total = paths.columns.findIndex((column) => column.name === "total_instructions");
+  await page.waitForSelector(`svg.boxes [data-path="0"][data-value="${paths.rows[0]?.[total]}"]`);
+  // A thread was not chosen when the file was written.
+  await page.goto(`file://${path}#view=flame&thread=1`);
+  await page.waitForSelector('.problem:has-text("left out")');
+  await page.goto(`file://${path}#view=latency`);
+  await page.click('.content td a:text-is("choose")');
+  await page.waitForSelector(".histogram [data-bin]");
+  const bins = report("latency", "--function", "choose").rows.filter((row) => row[0] === "time_ns" && row[1] === "logarithmic");
+  const counts = await page.locator(".histogram [data-bin]").evaluateAll((all) => all.map((one) => Number(one.getAttribute("data-count"))));
+  expect(counts).toEqual(bins.map((row) => row[4]));
+  const slow = bins.at(-1) as number[];
+  await page.click('tr[data-group="slow"] button');
+  await page.waitForSelector(`p[data-count="${slow[4]}"]`);
+  expect(await page.locator('[data-table="executions"] tbody tr').count()).toBe(slow[4]);
+  await page.click('nav a:text-is("Source")');
+  await page.waitForSelector('.drawing:has-text("5 018 instructions")');
+  await page.click('nav a:text-is("Diff")');
+  const { summary } = printed("diff", ...symbols, ...inputs);
+  await page.waitForSelector(`[data-figure="verdict"]:text-is("${summary.verdict}")`);
+  await page.click("details.banner summary");
+  await page.waitForSelector('details.banner li:has-text("for the functions that run most")');
   await close(opened);
 });

@@ -1,6 +1,8 @@
+import { execFileSync } from "node:child_process";
+
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
+import { HODO, type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
 const TINY = fixture("perf/tiny.data");
 const OPTIONS = ["--symfs", fixture("perf/symfs")];
@@ -71,6 +73,57 @@ test("a drag chooses a range; its executions lead to the timeline and to call tr
   await page.waitForFunction(() => location.hash.includes("view=timeline"));
   expect(new URLSearchParams(new URL(page.url()).hash.slice(1)).get("at")).toBe(String(rows[nth - 1]?.[2]));
   await page.waitForSelector(".timeline");
+  await close(opened);
+});
+
+test("sliders divide executions into fast, typical and slow ones", async () => {
+  const opened = await open(`${viewer.address}#view=latency&function=choose&bins=linear`);
+  const { page } = opened;
+  await page.waitForSelector('tr[data-group="slow"][data-sum]');
+  const rows = printed("latency", ...OPTIONS, "--function", "choose", "--by", "executions", TINY).rows;
+  const times = rows.map((row) => Number(row[3]));
+  const group = async (name: string) => {
+    const row = page.locator(`tr[data-group="${name}"]`);
+    return [Number(await row.getAttribute("data-count")), Number(await row.getAttribute("data-sum"))];
+  };
+  const expected = (from: number, until: number) => {
+    const inside = times.filter((time) => time >= from && time < until);
+    return [inside.length, inside.reduce((sum, time) => sum + time, 0)];
+  };
+  const edges = [...bins("time_ns", "linear").map(([from]) => from as number), Infinity];
+  const slow = edges.findLastIndex((edge) => edge <= Number(printed("latency", ...OPTIONS, "--function", "choose", TINY).summary.time_p99_ns));
+  expect(await group("slow")).toEqual(expected(edges[slow] as number, Infinity));
+  // The keyboard moves a slider by a bin.
+  await page.focus('input[name="slow"]');
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("ArrowLeft");
+  await page.focus('input[name="fast"]');
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction((edge) => location.hash.includes(`slow=${edge}`), edges[slow - 2]);
+  const borders = [edges[1], edges[slow - 2]] as [number, number];
+  const total = times.reduce((sum, time) => sum + time, 0);
+  const [fast, typical, rest] = [expected(0, borders[0]), expected(...borders), expected(borders[1], Infinity)];
+  await page.waitForSelector(`tr[data-group="typical"][data-sum="${typical[1]}"]`);
+  expect([await group("fast"), await group("typical"), await group("slow")]).toEqual([fast, typical, rest]);
+  expect((fast[1] as number) + (typical[1] as number) + (rest[1] as number)).toBe(total);
+  await page.click('tr[data-group="slow"] button');
+  await page.waitForSelector(`p[data-count="${rest[0]}"]`);
+  await close(opened);
+});
+
+test("named pairs of markers are those of hodo latency --pair list", async () => {
+  const opened = await open(`${viewer.address}#view=latency&function=choose`);
+  const { page } = opened;
+  await page.waitForSelector('select[name="pair"] option:nth-child(2)', { state: "attached" });
+  const names = await page.locator('select[name="pair"] option').evaluateAll((all) => all.slice(1).map((one) => (one as HTMLOptionElement).value));
+  const list = execFileSync(HODO, ["latency", "--pair", "list"]).toString().trimEnd().split("\n");
+  expect(names).toEqual(list.map((line) => line.trim().split(/\s/)[0]));
+  await page.selectOption('select[name="pair"]', "syscall");
+  await page.waitForFunction(() => location.hash.includes("pair=syscall") && !location.hash.includes("function="));
+  const { summary } = printed("latency", ...OPTIONS, "--pair", "syscall", TINY);
+  expect(summary.count).toBe(0);
+  await page.waitForSelector('.waiting:has-text("nothing was measured")');
   await close(opened);
 });
 

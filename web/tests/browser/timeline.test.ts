@@ -1,7 +1,12 @@
+import { execFileSync } from "node:child_process";
+import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
+import { HODO, type Viewer, close, closeBrowser, fixture, open, printed, start } from "./viewer";
 
 const KERNEL = fixture("ctf/lttng2.13-kernel");
 let viewer: Viewer;
@@ -36,8 +41,8 @@ function states(): State[] {
   }));
 }
 
-async function openTimeline(parameters = "") {
-  const opened = await open(`${viewer.address}#view=timeline${parameters}`);
+async function openTimeline(parameters = "", size = {}) {
+  const opened = await open(`${viewer.address}#view=timeline${parameters}`, size);
   await settled(opened.page);
   return opened;
 }
@@ -53,30 +58,49 @@ function span(page: Page): [bigint, bigint] {
   return [BigInt(known.get("t0") ?? 0), BigInt(known.get("t1") ?? 0)];
 }
 
+/** The row of a thread's states: its key is process, thread, name. */
+function rowOf(tid: string): string {
+  return `[data-row-id^="states:"][data-row-id*=",${tid},"]`;
+}
+
 async function box(page: Page, selector: string) {
   const found = await page.locator(selector).boundingBox();
   if (!found) throw new Error(`${selector} is not drawn`);
   return found;
 }
 
-// Written for a store of states only; see again with its further tables.
-test.skip("there is a row for each thread, with its name", async () => {
-  const opened = await openTimeline();
+test("there is a row for each thread, with its name", async () => {
+  const opened = await openTimeline("", { height: 1800 });
   const { page } = opened;
-  const threads = new Set(states().map((state) => state.tid));
+  const threads = new Map(states().map((state) => [state.tid, state.comm]));
   await page.waitForSelector(".row-label b");
-  expect(await page.textContent('[data-group="states"] .fold span')).toBe(String(threads.size));
-  for (const tid of threads) {
-    expect(await page.locator(`[data-row-id="states:${tid}"]`).count(), tid).toBe(1);
+  expect(await page.locator('[data-row-id^="states:"]').count()).toBe(threads.size);
+  for (const [tid, name] of threads) {
+    expect(await page.locator(`${rowOf(tid)} b`).allTextContents(), tid).toEqual([`${name} (${tid})`]);
   }
-  const first = states().find((state) => state.tid === "336");
-  await page.waitForSelector(`[data-row-id="states:336"] b:text-is("${first?.comm}")`);
+  // The heading of a group counts what is below it: threads and their system calls.
+  const calls = await page.locator('[data-row-id^="syscalls:"]').count();
+  expect(calls).toBeGreaterThan(0);
+  expect(await page.textContent('[data-group="Threads"] .fold span')).toBe(String(threads.size + calls));
   await close(opened);
 });
 
-// Written for a store of states only; see again with its further tables.
-test.skip("a click shows the record with its exact numbers", async () => {
-  const opened = await openTimeline();
+test("a thread's system calls are below it, and fold with it", async () => {
+  const opened = await openTimeline("", { height: 1800 });
+  const { page } = opened;
+  const calls = page.locator('[data-row-id^="syscalls:"][data-row-id*=",336,"]');
+  const [thread, below] = [await box(page, rowOf("336")), await calls.boundingBox()];
+  expect(below?.y).toBe(thread.y + thread.height);
+  await page.click(`${rowOf("336")} .fold`);
+  await calls.waitFor({ state: "detached" });
+  await page.click(`${rowOf("336")} .name`);
+  await page.keyboard.press("c");
+  await calls.waitFor();
+  await close(opened);
+});
+
+test("a click shows the record with its exact numbers", async () => {
+  const opened = await openTimeline("", { height: 1800 });
   const { page } = opened;
   const all = states();
   const origin = all.reduce((least, state) => (state.begin < least ? state.begin : least), all[0]?.begin ?? 0n);
@@ -85,7 +109,7 @@ test.skip("a click shows the record with its exact numbers", async () => {
   expect(long.length).toBeGreaterThan(3);
   const picture = await box(page, ".picture");
   for (const state of long) {
-    const row = await box(page, `[data-row-id="states:${state.tid}"]`);
+    const row = await box(page, rowOf(state.tid));
     const middle = Number(state.begin + state.duration / 2n - origin) / Number(end - origin);
     await page.mouse.click(picture.x + middle * picture.width, row.y + row.height / 2);
     const record = page.locator(`.record[data-record="${state.begin}"]`);
@@ -155,23 +179,23 @@ test("keys, wheel and drags move the time", async () => {
   await close(opened);
 });
 
-// Written for a store of states only; see again with its further tables.
-test.skip("groups fold, rows are pinned and filtered, and the address has it all", async () => {
-  const opened = await openTimeline();
+test("groups fold, rows are pinned and filtered, and the address has it all", async () => {
+  const opened = await openTimeline("", { height: 1800 });
   const { page } = opened;
-  await page.click('[data-row-id="states:35"] .pin');
-  await page.waitForSelector('.pinned [data-row-id="states:35"]');
+  await page.click(`${rowOf("35")} .pin`);
+  await page.waitForSelector(`.pinned ${rowOf("35")}`);
+  const all = await page.locator(".space .row-label").count();
   await page.fill('input[name="rows"]', "kworker");
-  await page.waitForFunction(() => document.querySelectorAll(".space .row-label").length < 17);
+  await page.waitForFunction((all) => document.querySelectorAll(".space .row-label").length < all, all);
   const workers = new Set(states().filter((state) => state.comm.startsWith("kworker")).map((state) => state.tid));
   expect(await page.locator(".space .row-label").count()).toBe(workers.size - 1);
-  await page.click('[data-group="states"] .fold');
+  await page.click('[data-group="Threads"] > .fold');
   await page.waitForFunction(() => document.querySelectorAll(".space .row-label").length === 0);
   const again = await open(page.url());
-  await again.page.waitForSelector('.pinned [data-row-id="states:35"]');
+  await again.page.waitForSelector(`.pinned ${rowOf("35")}`);
   expect(await again.page.locator(".space .row-label").count()).toBe(0);
   await close(again);
-  await page.click('[data-row-id="states:35"] .pin');
+  await page.click(`${rowOf("35")} .pin`);
   await page.waitForSelector(".pinned", { state: "detached" });
   await close(opened);
 });
@@ -190,11 +214,10 @@ test("search counts and visits matches", async () => {
   await close(opened);
 });
 
-// Written for a store of states only; see again with its further tables.
-test.skip("marks measure, notes stay, changes are visited", async () => {
-  const opened = await openTimeline();
+test("marks measure, notes stay, changes are visited", async () => {
+  const opened = await openTimeline("", { height: 1800 });
   const { page } = opened;
-  await page.click('[data-row-id="states:336"] .name');
+  await page.click(`${rowOf("336")} .name`);
   await page.keyboard.press("0");
   await page.keyboard.press(".");
   const [first] = states().filter((state) => state.tid === "336");
@@ -219,4 +242,132 @@ test.skip("marks measure, notes stay, changes are visited", async () => {
   await page.click(".note");
   await page.waitForSelector(".note", { state: "detached" });
   await close(opened);
+});
+
+test("wake-ups are arrows: as many as the report has, and details name both sides", async () => {
+  const opened = await openTimeline("", { height: 1800 });
+  const { page } = opened;
+  const { columns, rows } = printed("report", "wakers", "--by", "wakeup", KERNEL);
+  const place = (name: string) => columns.findIndex((column) => column.name === name);
+  const links = page.locator('[data-links="wake-ups"]');
+  await page.waitForSelector(`[data-links="wake-ups"][data-count="${rows.length}"][data-drawn="${rows.length}"]`);
+  // A wake-up lies at the border of two states of the woken thread.
+  const woken = rows.find((row) => row[place("woken_tid")] === 335) as unknown[];
+  const [waker, wakerTid] = [String(woken[place("waker")]), String(woken[place("waker_tid")])];
+  await page.goto(`${page.url()}&row=${encodeURIComponent(await idOf(page, "335"))}&at=${woken[place("at_ns")]}`);
+  await page.waitForSelector(`.record [data-link="from"]:has-text("${waker} (${wakerTid})")`);
+  await page.click('.record [data-link="from"] button');
+  await page.waitForFunction((tid) => new URLSearchParams(location.hash.slice(1)).get("row")?.includes(`,${tid},`), wakerTid);
+  // Of a part of the time, those that begin in it.
+  const times = rows.map((row) => BigInt(String(row[place("at_ns")]))).sort((one, other) => Number(one - other));
+  const [t0, t1] = [times[20] as bigint, times[40] as bigint];
+  await page.goto(`${viewer.address}#view=timeline&t0=${t0}&t1=${t1}`);
+  const inside = times.filter((time) => time >= t0 && time < t1).length;
+  await page.waitForSelector(`[data-links="wake-ups"][data-count="${inside}"]`);
+  await page.keyboard.press("r");
+  await links.waitFor({ state: "detached" });
+  await close(opened);
+});
+
+async function idOf(page: Page, tid: string): Promise<string> {
+  return (await page.getAttribute(rowOf(tid), "data-row-id")) ?? "";
+}
+
+test("the critical path of a thread has the numbers of hodo path", async () => {
+  const opened = await openTimeline("", { height: 1800 });
+  const { page } = opened;
+  for (const tid of ["335", "243"]) {
+    await page.click(`${rowOf(tid)} .name`);
+    await page.keyboard.press("k");
+    const { summary } = printed("path", "--thread", tid, "--by", "piece", KERNEL);
+    await page.waitForSelector(`.critical:has-text("(${tid})")`);
+    expect(await page.getAttribute('[data-figure="path_total"]', "title")).toBe(String(summary.total_ns));
+    expect(await page.getAttribute('[data-figure="path_own"]', "title")).toBe(String(summary.own_ns));
+    expect(await page.textContent('[data-figure="path_pieces"]')).toBe(String(summary.pieces));
+    await page.keyboard.press("k");
+    await page.waitForSelector(".critical", { state: "detached" });
+  }
+  await close(opened);
+});
+
+/** A copy of the trace to whose CPU 1 a packet without events is added, 20 ms later, after which 7 events were discarded. */
+function withLoss(): { folder: string; trace: string; from: bigint; to: bigint } {
+  const folder = mkdtempSync(join(tmpdir(), "hodo-loss-"));
+  const trace = join(folder, "trace");
+  cpSync(KERNEL, trace, { recursive: true });
+  const file = join(trace, "k_1");
+  const bytes = readFileSync(file);
+  // The header and the context of an LTTng packet: times at 32 and 40, sizes in bits at 48 and 56, its number at 64, the
+  // count of discarded events at 72, the CPU at 80.
+  const packet = Buffer.from(bytes.subarray(0, 84));
+  const end = bytes.readBigUInt64LE(40);
+  for (const at of [32, 40]) packet.writeBigUInt64LE(end + 20_000_000n, at);
+  for (const at of [48, 56]) packet.writeBigUInt64LE(84n * 8n, at);
+  packet.writeBigUInt64LE(1n, 64);
+  packet.writeBigUInt64LE(7n, 72);
+  chmodSync(file, 0o644);
+  writeFileSync(file, Buffer.concat([bytes, packet]));
+  const info = printed("info", KERNEL) as unknown as { traces: { clocks: { offset_seconds: number; offset_cycles: number }[] }[] };
+  const clock = info.traces[0]?.clocks[0];
+  const offset = BigInt(clock?.offset_seconds ?? 0) * 1_000_000_000n + BigInt(clock?.offset_cycles ?? 0);
+  return { folder, trace, from: end + offset, to: end + offset + 20_000_000n };
+}
+
+test("a loss is hatched across the rows that it concerns, and has its count", async () => {
+  const { folder, trace, from, to } = withLoss();
+  const own = await start([trace]);
+  const opened = await open(`${own.address}#view=timeline&t0=${from - 20_000_000n}&t1=${to}`, { height: 2000 });
+  const { page } = opened;
+  await settled(page);
+  const picture = await box(page, ".picture");
+  const label = await box(page, '[data-row-id="losses:k_1"]');
+  await page.mouse.click(picture.x + 0.9 * picture.width, label.y + label.height / 2);
+  await page.waitForSelector(`.record[data-record="${from}"] [data-cell="count"][title="7"]`);
+  expect(printed("report", "count", trace).summary.events_lost).toBe(7);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector(".details", { state: "detached" });
+  await settled(page);
+  // Pixels of a row, in the loss and before it.
+  const drawn = (row: { y: number; height: number }, from: number, to: number) =>
+    page.locator(".picture").evaluate(
+      (element, [top, high, from, to]) => {
+        const canvas = element as HTMLCanvasElement;
+        const [scale, width] = [devicePixelRatio, canvas.width];
+        const area = [from * width, top * scale, (to - from) * width, high * scale] as const;
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+        copy?.drawImage(canvas, 0, 0);
+        const data = copy?.getImageData(...area).data ?? [];
+        return data.filter((_, at) => at % 4 === 3).filter((alpha) => alpha > 0).length;
+      },
+      [row.y - picture.y + 3, row.height - 6, from, to] as const,
+    );
+  const cpu = async (number: number) => box(page, `[data-row-id="cpu:${number}"]`);
+  // No CPU has a record there, so that nothing but the loss is drawn. A line of the axis may be.
+  const few = 60;
+  expect(await drawn(await cpu(1), 0.75, 0.98)).toBeGreaterThan(few);
+  expect(await drawn(await cpu(0), 0.75, 0.98)).toBeLessThan(few);
+  await close(opened);
+  await own.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("the uncertainty of synchronised clocks lies around a selected instant", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "hodo-clocks-"));
+  const experiment = join(folder, "board.toml");
+  const traces = ["master", "slave-0", "slave-1", "slave-2"].map((name) => fixture(`ctf/board/${name}`));
+  execFileSync(HODO, ["sync", "-q", "-o", experiment, ...traces]);
+  const info = printed("info", experiment) as unknown as { clocks: { half_width_ns: number }[] };
+  const widest = Math.max(...info.clocks.map((clock) => clock.half_width_ns));
+  expect(widest).toBeGreaterThan(0);
+  // The timeline of a board has no rows yet; a kernel's has.
+  const own = await start([experiment, KERNEL]);
+  const opened = await open(`${own.address}#view=timeline`, { height: 1800 });
+  const { page } = opened;
+  await settled(page);
+  await page.click(`${rowOf("336")} .name`);
+  await page.keyboard.press(".");
+  await page.waitForSelector(`[data-figure="half_width"][title^="${widest} ns"]`);
+  await close(opened);
+  await own.stop();
+  rmSync(folder, { recursive: true, force: true });
 });

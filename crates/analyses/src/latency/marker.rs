@@ -119,9 +119,8 @@ fn instruction(text: &str) -> Result<Pattern, Wrong> {
     if (prefix, name.as_str()) == (Some(Prefix::Rep), "nop") {
         return Ok(Pattern { prefix: None, mnemonic: "pause".to_owned(), operands: Vec::new() });
     }
-    let is_known = |name: &str| Mnemonic::values().any(|known| is_called(known, name));
-    let bare = name.strip_suffix(['b', 'w', 'l', 'q']);
-    if name != "*" && !is_known(&name) && !bare.is_some_and(is_known) {
+    let is_known = Mnemonic::values().any(|known| may_be_written(&lower(known), &name));
+    if name != "*" && !is_known {
         let near = nearest(&name);
         let hint =
             if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
@@ -152,17 +151,32 @@ fn split_operands(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+fn lower(mnemonic: Mnemonic) -> String {
+    format!("{mnemonic:?}").to_ascii_lowercase()
+}
+
 /// Returns whether an instruction has this name, which may omit the size.
 pub(super) fn is_called(mnemonic: Mnemonic, name: &str) -> bool {
-    let own = format!("{mnemonic:?}").to_ascii_lowercase();
+    is_lower_called(&lower(mnemonic), name)
+}
+
+fn is_lower_called(mnemonic: &str, name: &str) -> bool {
     let sized = ["pushf", "popf", "iret", "sysret", "sysexit", "pusha", "popa"].contains(&name);
-    own == name || sized && own.strip_prefix(name).is_some_and(|size| ["w", "d", "q"].contains(&size))
+    mnemonic == name
+        || sized && mnemonic.strip_prefix(name).is_some_and(|size| ["w", "d", "q"].contains(&size))
+}
+
+/// Returns whether instructions with this mnemonic, in lower case, may be written with this name: it may omit the size,
+/// or add it.
+pub fn may_be_written(mnemonic: &str, name: &str) -> bool {
+    let bare = name.strip_suffix(['b', 'w', 'l', 'q']);
+    is_lower_called(mnemonic, name) || bare.is_some_and(|bare| is_lower_called(mnemonic, bare))
 }
 
 /// Returns the names of instructions that are most similar to a name.
 fn nearest(name: &str) -> Vec<String> {
     const SHOWN: usize = 3;
-    let all = Mnemonic::values().skip(1).map(|known| format!("{known:?}").to_ascii_lowercase());
+    let all = Mnemonic::values().skip(1).map(lower);
     nearest_of(name, all, SHOWN)
 }
 

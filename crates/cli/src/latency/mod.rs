@@ -1,6 +1,7 @@
 //! `hodo latency`.
 
 pub mod arguments;
+mod never;
 pub mod question;
 pub mod tables;
 
@@ -74,7 +75,11 @@ fn finish(
         outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
     }
     if !command.input.quiet {
-        never(&outcome.tables).iter().for_each(|note| eprintln!("hodo: {note}"));
+        let question = Question::of(&command.question, &command.matched)?;
+        let notes = question
+            .map(|question| never::notes(&question, experiment, request, &outcome.tables))
+            .transpose()?;
+        notes.iter().flatten().for_each(|note| eprintln!("hodo: {note}"));
     }
     let code = input::exit_code_of(&command.input, experiment, lossless);
     match has_details(command) {
@@ -112,20 +117,6 @@ fn view(command: &Latency) -> &'static str {
         None if has_details(command) => "executions",
         None => "",
     }
-}
-
-/// Returns notes on markers that never occur and on an empty result.
-fn never(tables: &[Table]) -> Vec<String> {
-    let is_zero = |table: &Table, name| matches!(table.figure(name), Some(hodo_model::Value::Integer(0)));
-    let sides = [("from_passed", "--from"), ("to_passed", "--to"), ("count", "")];
-    let told = sides.into_iter().filter(|(name, _)| tables.iter().any(|table| is_zero(table, name)));
-    let text = |(_, side): (&str, &str)| match side {
-        "" => "nothing was measured: no interval is complete".to_owned(),
-        side => format!(
-            "the marker of {side} never occurs; `hodo script --insns --fields ip,sym,insn` shows what ran"
-        ),
-    };
-    told.map(text).collect()
 }
 
 /// Rejects options that can't be combined.
@@ -290,6 +281,7 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
                 "instructions": node.instructions,
                 "self_instructions": node.self_instructions,
                 "time_ns": node.time,
+                "waiting_ns": node.waiting,
             })
         };
         if let Some(tree) = tree {

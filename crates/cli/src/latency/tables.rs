@@ -103,6 +103,7 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
         Column::integer("instructions", Unit::Count),
         Column::integer("self_instructions", Unit::Count),
         Column::integer("time_ns", Unit::Nanoseconds),
+        Column::integer("waiting_ns", Unit::Nanoseconds).secondary(),
     ];
     let rows = tree.nodes.iter().map(|node| -> Vec<Value> {
         vec![
@@ -113,6 +114,7 @@ pub fn tree(interval: &Interval, tree: &CallTree) -> Table {
             node.instructions.into(),
             node.self_instructions.into(),
             node.time.into(),
+            node.waiting.into(),
         ]
     });
     let summary = vec![

@@ -1,6 +1,10 @@
 //! `hodo latency` of programs of which everything is known.
 
+use std::fs;
+
+use hodo_formats::perf::layout::{misc, record as record_type};
 use hodo_intel_pt::packet::{IpPayload, Packet};
+use hodo_repack::{Kept, Recorded, file};
 use serde_json::Value;
 
 use crate::{
@@ -42,14 +46,14 @@ fn planted_executions_are_found_and_explained_exactly() {
     );
     assert_eq!((&summary["instructions_p50"], &summary["instructions_max"]), (&FAST.into(), &SLOW[0].into()));
     let outliers = found["outliers"].as_array().unwrap();
-    let mut told: Vec<(u64, u64)> = outliers
+    let mut reported: Vec<(u64, u64)> = outliers
         .iter()
         .map(|one| (one["number"].as_u64().unwrap(), one["instructions"].as_u64().unwrap()))
         .collect();
-    told.sort_unstable();
+    reported.sort_unstable();
     let expected: Vec<(u64, u64)> =
         (0..20).map(|slow| (slow * 1000 + 501, SLOW[slow as usize % 3])).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     for one in outliers {
         let tree = one["tree"].as_array().unwrap();
         assert_eq!(tree[0]["instructions"], one["instructions"]);
@@ -88,6 +92,72 @@ fn planted_executions_are_found_and_explained_exactly() {
         ("serve".to_owned(), [6, 804, 804]),
     ];
     assert_eq!(causes, expected);
+}
+
+/// Adds context switches to a recording of one thread, which is off the CPU between two times.
+fn with_absence(folder: &Folder, recording: &str, [from, to]: [u64; 2]) -> String {
+    let mut recorded = Recorded::read(&fs::read(recording).expect("a recording"));
+    let begins = recorded.records.iter().position(|kept| kept.kind == record_type::SWITCH);
+    let begins = begins.expect("the thread begins");
+    let switch = |misc, time: u64| {
+        let mut body = recorded.records[begins].body.clone();
+        // After the thread.
+        body[8..16].copy_from_slice(&time.to_le_bytes());
+        Kept::new(record_type::SWITCH, misc, body)
+    };
+    let switches = [switch(misc::SWITCH_OUT, from), switch(0, to)];
+    recorded.records.splice(begins + 1..begins + 1, switches);
+    folder.write("absent.data", &file(&recorded))
+}
+
+#[test]
+fn time_off_the_cpu_is_told_apart() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = planted(&folder, "300", "100");
+    let arguments = ["--function", "serve", "--outliers", "3", "--compare"];
+    let before = latency(&arguments, &recording);
+    assert!(before["compare"]["summary"].get("extra_time_waiting_ns").is_none(), "{before}");
+    let grows = before["outliers"].as_array().unwrap().iter().find(|one| one["number"] == 51).unwrap();
+    let begin = grows["begin_ns"].as_u64().unwrap();
+    let absent = with_absence(&folder, &recording, [begin + 1000, begin + 3000]);
+    let after = latency(&arguments, &absent);
+    let [time_before, time_after] = [&before, &after].map(|found| {
+        let time = |name: &str| found["compare"]["summary"][name].as_i64().unwrap();
+        ["extra_time_own_code_ns", "extra_time_callees_ns"].map(time)
+    });
+    assert_eq!(after["compare"]["summary"]["extra_time_waiting_ns"], 2000);
+    assert_eq!(time_after, [time_before[0], time_before[1] - 2000]);
+    let waiting = |row: &Value| {
+        (row["function"].as_str().unwrap().to_owned(), row["extra_self_waiting_ns"].as_i64().unwrap())
+    };
+    let waited: Vec<_> = after["compare"]["rows"].as_array().unwrap().iter().map(waiting).collect();
+    let expected = [("serve", 0), ("grow", 2000), ("flush", 0), ("copy", 0)];
+    assert_eq!(waited, expected.map(|(function, time)| (function.to_owned(), time)));
+}
+
+#[test]
+fn a_marker_that_never_occurs_has_near_names() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = planted(&folder, "300", "1000");
+    let note = |from: &str| {
+        hodo(&["latency", "--format", "csv", "--from", from, "--to", "exit:serve", &recording]).fine().stderr
+    };
+    let expected = [
+        ("xadd", "xadd never ran; the nearest that did: add"),
+        ("syscall; incq", "each of its instructions ran, but never all of them in this order"),
+        ("incq %rax,%rbx", "its instruction ran, but never with this prefix and these operands"),
+        ("entry:abort", "abort never ran; `hodo report functions` lists what did"),
+    ];
+    for (from, why) in expected {
+        let note = note(from);
+        assert!(note.contains(&format!("the marker of --from never occurs: {why}\n")), "{note}");
+    }
 }
 
 #[test]
@@ -168,8 +238,8 @@ fn interrupts_and_system_calls_of_kernel_traces() {
         for row in rows("syscalls").iter().take(4) {
             let found = latency(&["--syscall", row[0].as_str().unwrap()], &trace);
             let summary = &found["summary"];
-            let told = [&summary["count"], &summary["time_total_ns"], &summary["time_max_ns"]];
-            assert_eq!(told, [&row[1], &row[2], &row[8]], "{row}");
+            let reported = [&summary["count"], &summary["time_total_ns"], &summary["time_max_ns"]];
+            assert_eq!(reported, [&row[1], &row[2], &row[8]], "{row}");
             compared += 1;
         }
         for row in rows("irq").iter().filter(|row| row[0] == "hard") {

@@ -1,32 +1,37 @@
 //! Writes the history of an experiment to a store, and identifies the store's inputs.
 //!
 //! ```text
-//! events ──one pass──► rows of each report in `INDEXED`, as they settle ─► Rows ──┐
+//! events ──one pass──► rows of each report in `INDEXED`, as they settle ─► Rows ──┐ a thread for each report
 //! control flow ──────► calls of each thread ─────────────────────────► calls ─────┼─► Writer
-//! losses ─────────────────────────────────────────────────────────────────────────┘
+//! losses, and what tracers discarded ─────────────────────────────────────────────┘
 //! ```
 
 mod calls;
+mod losses;
 mod tables;
 
 use std::{
     fmt,
     fs::{self, File},
     io::{self, Read},
+    panic::resume_unwind,
     path::{Path, PathBuf},
+    sync::mpsc::{self, SyncSender},
+    thread::{self, Scope, ScopedJoinHandle},
     time::UNIX_EPOCH,
 };
 
-use hodo_model::{Cause, Loss, Table, Value, table::cells};
-use hodo_store::{Error, Field, Kind, Schema, Shape, Writer};
+use hodo_model::{
+    Cause, Loss, Table, Value,
+    table::{RecordBatch, cells},
+};
+use hodo_store::{Error, Writer};
 
-use self::tables::{INDEXED, Rows, naming};
+use self::tables::{INDEXED, Rows};
 use crate::{Experiment, Refusal, Request};
 
 /// Rows that each table buffers before it writes them: eight tables are written at a time.
 const RUN_ROWS: usize = 1 << 17;
-/// Name of the table of losses.
-const LOSSES: &str = "losses";
 /// Number of bytes at the start of each file that are part of the identity.
 const BEGINNING: u64 = 64 << 10;
 
@@ -151,7 +156,8 @@ impl Experiment {
             return Ok(None);
         }
         let Indexing { losses, span, .. } = indexing;
-        add_losses(&writer, &losses, span)?;
+        let discarded = self.with(|traces| losses::discarded(&traces.events));
+        losses::add(&writer, losses.iter().chain(&discarded), span)?;
         writer.finish(threads)?;
         Ok(Some(losses))
     }
@@ -208,34 +214,53 @@ impl Indexing<'_> {
         let headings = headings.map(|heading| heading.expect("the rows of what is indexed settle"));
         let rows =
             INDEXED.iter().zip(headings).map(|(table, heading)| Rows::new(self.writer, table, &heading));
-        let mut rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
-        let (mut fed, mut goes_on) = (Ok(()), true);
-        let outcome = experiment.stream_all(
-            &requests,
-            &mut |table, batch| {
-                if fed.is_ok() {
-                    fed = rows[table].add(&cells(batch), batch.num_rows());
-                }
-                fed.is_ok()
-            },
-            &mut |done| {
-                goes_on = progress(done);
-                goes_on
-            },
-        )?;
-        fed?;
+        let rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
+        let mut goes_on = true;
+        let (tables, spans) = thread::scope(|scope| {
+            let (feeds, writers): (Vec<_>, Vec<_>) = rows.into_iter().map(|rows| write(scope, rows)).unzip();
+            let outcome = experiment.stream_all(
+                &requests,
+                &mut |table, batch| feeds[table].send(batch.clone()).is_ok(),
+                &mut |done| {
+                    goes_on = progress(done);
+                    goes_on
+                },
+            );
+            let tables = outcome.map(|outcome| outcome.tables);
+            for (feed, table) in feeds.into_iter().zip(tables.iter().flatten()) {
+                // A writer that failed takes no more; its error comes with its end.
+                let _ = table.batches().iter().try_for_each(|batch| feed.send(batch.clone()));
+            }
+            let ends =
+                writers.into_iter().map(|writer| writer.join().unwrap_or_else(|why| resume_unwind(why)));
+            (tables, ends.collect::<Result<Vec<_>, Error>>())
+        });
+        spans?.into_iter().for_each(|span| self.covers(span));
+        let tables = tables?;
         if !goes_on {
             return Ok(false);
         }
         // All tables of a pass have the losses of the pass.
-        self.losses.extend(outcome.tables.first().into_iter().flat_map(|table| table.loss.clone()));
-        for (rows, table) in rows.iter_mut().zip(outcome.tables) {
-            self.losses.extend(left_out(&table));
-            table.batches().iter().try_for_each(|batch| rows.add(&cells(batch), batch.num_rows()))?;
-            self.covers(rows.finish()?);
-        }
+        self.losses.extend(tables.first().into_iter().flat_map(|table| table.loss.clone()));
+        self.losses.extend(tables.iter().filter_map(left_out));
         Ok(true)
     }
+}
+
+/// A thread that writes a table; it returns the first begin and the last end of its records.
+type WriterThread<'s> = ScopedJoinHandle<'s, Result<(u64, u64), Error>>;
+
+/// Batches of a table that wait to be written.
+const WAITING: usize = 4;
+
+/// Starts a thread that writes the batches of a table, and returns their first begin and last end.
+fn write<'s>(scope: &'s Scope<'s, '_>, mut rows: Rows) -> (SyncSender<RecordBatch>, WriterThread<'s>) {
+    let (feed, batches) = mpsc::sync_channel::<RecordBatch>(WAITING);
+    let write = move || {
+        batches.iter().try_for_each(|batch| rows.add(&cells(&batch), batch.num_rows()))?;
+        rows.finish()
+    };
+    (feed, scope.spawn(write))
 }
 
 /// Returns the loss of rows that a table left out, as it would have held too many at a time.
@@ -244,29 +269,4 @@ fn left_out(table: &Table) -> Option<Loss> {
     let detail = format!("rows of {} that waited for the end of too long a part of the trace", table.name());
     let loss = Loss { stream: String::new(), cause: Cause::CutShort, bytes: 0..0, time: None, count, detail };
     (count > 0).then_some(loss)
-}
-
-/// Adds losses as intervals. A loss without a time gets the span of all records, and `has_place` is false.
-fn add_losses(writer: &Writer, losses: &[Loss], span: (u64, u64)) -> Result<(), Error> {
-    let count = Field { unit: "count".to_owned(), ..Field::new("count", Kind::Integer) };
-    let schema = Schema {
-        name: LOSSES.to_owned(),
-        shape: Shape::Intervals,
-        key: vec![Field::new("stream", Kind::Name)],
-        value: Field::new("cause", Kind::Name),
-        columns: vec![count, Field::new("detail", Kind::Name), Field::new("has_place", Kind::Boolean)],
-        naming: naming("what is missing", &["Losses", "{stream}"]),
-    };
-    let mut feed = writer.feed(writer.table(&schema)?);
-    let span = (span.0.min(span.1), span.1);
-    for loss in losses {
-        let stream = if loss.stream.is_empty() { "whole input" } else { &loss.stream };
-        let stream = feed.name(stream)?;
-        let lane = feed.lane(&[Some(stream)])?;
-        let (cause, detail) = (feed.name(loss.cause.name())?, feed.name(&loss.detail)?);
-        let place = loss.time.map(|(begin, end)| (begin.0, end.0.max(begin.0)));
-        let cells = [Some(loss.count), Some(detail), Some(place.is_some().into())];
-        feed.push(lane, place.unwrap_or(span), Some(cause), &cells)?;
-    }
-    feed.flush()
 }

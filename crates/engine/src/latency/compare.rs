@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
-use super::{CallTree, Interval};
+use super::{CallNode, CallTree, Interval};
 
 /// The code that executed the extra instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +53,8 @@ pub struct Difference {
     pub extra_self_total: i64,
     /// Sum over all executions of the extra nanoseconds without callees; `None` if a time is unknown.
     pub extra_self_time: Option<i64>,
+    /// The part of that time off the CPU; `None` if the recording has no context switches.
+    pub extra_self_waiting: Option<i64>,
 }
 
 /// Executions that are slow for the same reason: most of what they ran more lies along the same call path.
@@ -79,8 +81,10 @@ pub struct Compared {
     pub paths: Vec<Difference>,
     /// Why executions ran more than the typical one, the most costly cause first.
     pub causes: Vec<Cause>,
-    /// Sums of extra instructions and nanoseconds over all executions, by kind.
+    /// Sums of extra instructions and nanoseconds over all executions, by kind; without the time off the CPU.
     pub kinds: Vec<(Kind, i64, i64)>,
+    /// Sum of the extra nanoseconds off the CPU over all executions; `None` if the recording has no context switches.
+    pub waiting: Option<i64>,
 }
 
 /// A call path, identified by the names of its functions. Addresses are ignored, so a call from another place is the
@@ -97,7 +101,10 @@ struct Figures {
     calls: u64,
     instructions: u64,
     own: u64,
+    /// Nanoseconds without callees.
     time: Option<u64>,
+    /// The part of that time off the CPU.
+    waiting: Option<u64>,
 }
 
 /// Returns the call trees of two executions as one tree, path by path in the order of [`compare`].
@@ -129,12 +136,15 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     }
     let mut compared = Compared::default();
     let mut kinds: BTreeMap<Kind, (i64, i64)> = BTreeMap::new();
-    root.tell(0, slow.len(), &mut compared.paths);
+    root.list(0, slow.len(), &mut compared.paths);
     compared.causes = root.causes(slow.len());
     for path in &compared.paths {
         let sums = kinds.entry(path.kind).or_default();
+        let waiting = path.extra_self_waiting;
         sums.0 = sums.0.saturating_add(path.extra_self_total);
-        sums.1 = sums.1.saturating_add(path.extra_self_time.unwrap_or(0));
+        sums.1 =
+            sums.1.saturating_add(path.extra_self_time.unwrap_or(0).saturating_sub(waiting.unwrap_or(0)));
+        compared.waiting = sum(compared.waiting, waiting, i64::saturating_add);
     }
     compared.kinds =
         kinds.into_iter().map(|(kind, (instructions, time))| (kind, instructions, time)).collect();
@@ -160,6 +170,7 @@ impl Compared {
             summary.push((names[0], (*instructions).into()));
             summary.push((names[1], (*time).into()));
         }
+        summary.extend(self.waiting.map(|time| ("extra_time_waiting_ns", time.into())));
         let columns = vec![
             Column::integer("depth", Unit::Count),
             Column::name("function"),
@@ -174,6 +185,7 @@ impl Compared {
             Column::integer("extra_self_max", Unit::Count).secondary(),
             Column::signed("extra_self_total", Unit::Count),
             Column::signed("extra_self_time_ns", Unit::Nanoseconds),
+            Column::signed("extra_self_waiting_ns", Unit::Nanoseconds).secondary(),
         ];
         let rows = self.paths.iter().map(|path| -> Vec<Value> {
             vec![
@@ -190,6 +202,7 @@ impl Compared {
                 path.extra_self.1.into(),
                 path.extra_self_total.into(),
                 path.extra_self_time.into(),
+                path.extra_self_waiting.into(),
             ]
         });
         Table::new("compare", Shape::Tree, summary, columns, rows.collect::<Vec<_>>())
@@ -225,18 +238,30 @@ impl Compared {
     }
 }
 
+/// Adds two amounts, of which either may be unknown.
+fn sum<N>(one: Option<N>, other: Option<N>, add: fn(N, N) -> N) -> Option<N> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(add(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Returns a time of each node, without that of its callees.
+fn own_times(tree: &CallTree, time: fn(&CallNode) -> Option<u64>) -> Vec<Option<u64>> {
+    let mut own: Vec<Option<u64>> = tree.nodes.iter().map(time).collect();
+    for node in &tree.nodes {
+        if let Some(parent) = node.parent {
+            own[parent] = own[parent].zip(time(node)).map(|(all, part)| all.saturating_sub(part));
+        }
+    }
+    own
+}
+
 impl Path {
     fn add(&mut self, index: usize, tree: &CallTree) {
-        // A function's own time excludes that of its callees.
-        let mut own_time: Vec<Option<u64>> = tree.nodes.iter().map(|node| node.time).collect();
-        for node in &tree.nodes {
-            if let Some(parent) = node.parent {
-                own_time[parent] =
-                    own_time[parent].zip(node.time).map(|(all, part)| all.saturating_sub(part));
-            }
-        }
+        let times = own_times(tree, |node| node.time).into_iter().zip(own_times(tree, |node| node.waiting));
         let mut names: Vec<(String, String)> = Vec::new();
-        for (node, time) in tree.nodes.iter().zip(own_time) {
+        for (node, (time, waiting)) in tree.nodes.iter().zip(times) {
             names.truncate(node.depth);
             names.push((node.function.clone(), node.module.clone()));
             let path =
@@ -245,10 +270,8 @@ impl Path {
             figures.calls += node.calls;
             figures.instructions += node.instructions;
             figures.own += node.self_instructions;
-            figures.time = match (figures.time, time) {
-                (Some(one), Some(other)) => Some(one + other),
-                (one, other) => one.or(other),
-            };
+            figures.time = sum(figures.time, time, u64::saturating_add);
+            figures.waiting = sum(figures.waiting, waiting, u64::saturating_add);
         }
     }
 
@@ -331,10 +354,10 @@ impl Path {
         causes
     }
 
-    fn tell(&self, depth: usize, slow: usize, told: &mut Vec<Difference>) {
+    fn list(&self, depth: usize, slow: usize, reported: &mut Vec<Difference>) {
         for ((function, module), path) in self.costliest_first(slow) {
-            told.push(path.difference(depth, (function.as_str(), module.as_str()), slow));
-            path.tell(depth + 1, slow, told);
+            reported.push(path.difference(depth, (function.as_str(), module.as_str()), slow));
+            path.list(depth + 1, slow, reported);
         }
     }
 
@@ -355,10 +378,11 @@ impl Path {
         let own = |figures: &Figures| i64::try_from(figures.own).unwrap_or(i64::MAX);
         let extra_self_total =
             each().fold(0i64, |sum, figures| sum.saturating_add(own(&figures) - own(&typical)));
-        let is_known = self.of.values().all(|figures| figures.time.is_some());
-        let time = |figures: &Figures| i64::try_from(figures.time.unwrap_or(0)).unwrap_or(i64::MAX);
-        let extra_time =
-            each().fold(0i64, |sum, figures| sum.saturating_add(time(&figures) - time(&typical)));
+        let extra_time = |of: fn(&Figures) -> Option<u64>| {
+            let time = |figures: &Figures| i64::try_from(of(figures).unwrap_or(0)).unwrap_or(i64::MAX);
+            let extra = each().fold(0i64, |sum, figures| sum.saturating_add(time(&figures) - time(&typical)));
+            self.of.values().all(|figures| of(figures).is_some()).then_some(extra)
+        };
         let kind = match (module, depth) {
             (module, _) if module.contains("kernel") => Kind::Kernel,
             (_, 0) => Kind::Own,
@@ -375,7 +399,8 @@ impl Path {
             extra: (least, most),
             extra_self: (least_self, most_self),
             extra_self_total,
-            extra_self_time: is_known.then_some(extra_time),
+            extra_self_time: extra_time(|figures| figures.time),
+            extra_self_waiting: extra_time(|figures| figures.waiting),
         }
     }
 }
@@ -383,7 +408,6 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::CallNode;
 
     fn node(parent: Option<usize>, depth: usize, function: &str, instructions: u64, own: u64) -> CallNode {
         let (function, module) = (function.to_owned(), "program".to_owned());
@@ -396,6 +420,7 @@ mod tests {
             instructions,
             self_instructions: own,
             time: Some(instructions),
+            waiting: None,
         }
     }
 
@@ -413,14 +438,15 @@ mod tests {
         let hashes =
             CallTree { nodes: vec![node(None, 0, "serve", 107, 60), node(Some(0), 1, "hash", 47, 47)] };
         let compared = compare(&typical, &[grows.clone(), hashes, grows]);
-        let told = |path: &Difference| (path.function.clone(), path.executions, path.extra, path.extra_self);
-        let told: Vec<_> = compared.paths.iter().map(told).collect();
+        let reported =
+            |path: &Difference| (path.function.clone(), path.executions, path.extra, path.extra_self);
+        let reported: Vec<_> = compared.paths.iter().map(reported).collect();
         let expected = [
             ("serve".to_owned(), 3, (7, 505), (5, 5)),
             ("grow".to_owned(), 2, (500, 500), (500, 500)),
             ("hash".to_owned(), 1, (7, 7), (7, 7)),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(compared.kinds, [(Kind::Own, 10, 10), (Kind::Callee, 1007, 1007)]);
         let cause = |path: &[&str], executions, extra, there, total| Cause {
             path: path.iter().map(|&name| name.to_owned()).collect(),

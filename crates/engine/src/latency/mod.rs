@@ -8,6 +8,7 @@
 //! ```
 
 mod compare;
+mod off_cpu;
 mod resolve;
 mod slowest;
 mod trees;
@@ -15,7 +16,8 @@ mod trees;
 pub use compare::{Cause, Compared, Difference, Kind, aligned, compare};
 pub use hodo_analyses::latency::{
     Bin, Ended, Grouping, Interval, MarkerError, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
-    bins, grouped, histogram, of_table, parse, percentile, shipped, summary, user_pairs,
+    bins, grouped, histogram, may_be_written, nearest_of, of_table, parse, percentile, shipped, summary,
+    user_pairs,
 };
 pub use resolve::{function, markers};
 pub use slowest::{place, slowest, typical};

@@ -6,6 +6,7 @@ use hodo_analyses::calls::{Call, Moment};
 use hodo_model::{FunctionId, Names};
 use rustc_hash::FxHashMap;
 
+use super::off_cpu::OffCpu;
 use crate::{CallSink, FlowTrace, Losses, Reading, Spans};
 
 /// A function as called along one path of an execution.
@@ -27,6 +28,8 @@ pub struct CallNode {
     pub self_instructions: u64,
     /// Nanoseconds, including callees; `None` if unknown.
     pub time: Option<u64>,
+    /// Nanoseconds of these off the CPU; `None` if the recording has no context switches.
+    pub waiting: Option<u64>,
 }
 
 /// The call tree of an execution.
@@ -37,7 +40,7 @@ pub struct CallTree {
 }
 
 /// An open execution.
-struct Growing {
+struct OpenExecution {
     /// Its index in the list of requested executions.
     index: usize,
     range: Range<u64>,
@@ -56,9 +59,10 @@ struct Tree {
 
 struct Grower<'x, 'f> {
     flow: &'x FlowTrace<'f>,
+    off_cpu: Option<OffCpu>,
     /// Executions that have not begun, by context; the next one is last.
     waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
-    growing: BTreeMap<u32, Vec<Growing>>,
+    growing: BTreeMap<u32, Vec<OpenExecution>>,
     trees: Vec<Tree>,
     context: u32,
 }
@@ -88,7 +92,8 @@ pub fn trees(
     let before = flow.bytes();
     let reading = Reading { numbers: Some(&numbers), spans: Some(&spans), window: None, ..reading };
     let trees = executions.iter().map(|_| Tree::default()).collect();
-    let mut grower = Grower { flow, waiting, growing: BTreeMap::new(), trees, context: 0 };
+    let off_cpu = OffCpu::of(flow.recording.of_host());
+    let mut grower = Grower { flow, off_cpu, waiting, growing: BTreeMap::new(), trees, context: 0 };
     let losses = crate::calls(flow, reading, &mut grower, |done| progress(before + done));
     (grower.trees.into_iter().map(Tree::finish).collect(), losses)
 }
@@ -130,7 +135,7 @@ impl Grower<'_, '_> {
         let waiting = self.waiting.entry(self.context).or_default();
         while let Some((index, range)) = waiting.pop_if(|(_, range)| range.start <= before) {
             if before < range.end {
-                growing.push(Growing { index, range, base: depth, path: Vec::new() });
+                growing.push(OpenExecution { index, range, base: depth, path: Vec::new() });
             }
         }
         for one in growing {
@@ -144,10 +149,14 @@ impl Grower<'_, '_> {
 
     fn end(&mut self, call: &Call) {
         let Some(growing) = self.growing.get_mut(&self.context) else { return };
+        let thread = self.flow.threads.get(self.context as usize);
+        let span = call.begin.zip(call.end);
+        let waiting = self.off_cpu.as_ref().zip(thread).zip(span);
+        let waiting = waiting.map(|((off_cpu, &thread), (begin, end))| off_cpu.within(thread, begin, end));
         for one in growing.iter_mut().filter(|one| one.range.contains(&call.before)) {
             let Some(level) = call.depth.checked_sub(one.base) else { continue };
             if let Some(&node) = one.path.get(level) {
-                self.trees[one.index].tree.nodes[node].add(call);
+                self.trees[one.index].tree.nodes[node].add(call, waiting);
                 one.path.truncate(level);
             }
         }
@@ -155,13 +164,14 @@ impl Grower<'_, '_> {
 }
 
 impl CallNode {
-    fn add(&mut self, call: &Call) {
+    fn add(&mut self, call: &Call, waiting: Option<u64>) {
         self.calls += 1;
         self.instructions += call.instructions;
-        if let Some((begin, end)) = call.begin.zip(call.end) {
-            let took = end.0.saturating_sub(begin.0);
-            self.time = Some(self.time.unwrap_or(0).saturating_add(took));
-        }
+        let add = |sum: &mut Option<u64>, more: Option<u64>| {
+            *sum = more.map(|more| sum.unwrap_or(0).saturating_add(more)).or(*sum);
+        };
+        add(&mut self.time, call.begin.zip(call.end).map(|(begin, end)| end.0.saturating_sub(begin.0)));
+        add(&mut self.waiting, waiting);
     }
 }
 
@@ -181,6 +191,7 @@ impl Tree {
                 instructions: 0,
                 self_instructions: 0,
                 time: None,
+                waiting: None,
             });
             nodes.len() - 1
         })

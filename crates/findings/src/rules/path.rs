@@ -69,9 +69,10 @@ fn listed(rows: &[&Row<'_>], text: impl Fn(&Row<'_>) -> String) -> String {
     if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) }
 }
 
-/// Returns what happened meanwhile, in words. `None` for what the subject did itself, for times of which nothing is
-/// known, and for sleeps that the subject requested.
-fn cause(group: &Group<'_>) -> Option<String> {
+/// Returns what happened meanwhile, in words. `None` for what the subject asked for, for times of which nothing is known,
+/// and for the work of its program: of the subject itself, and of threads with its name, `own`, such as workers that it
+/// joins.
+fn cause(group: &Group<'_>, own: &str) -> Option<String> {
     let row = group.rows[0];
     let who = match row.text("host") {
         "" => thread(row),
@@ -84,7 +85,8 @@ fn cause(group: &Group<'_>) -> Option<String> {
         None => row.text("detail").to_owned(),
     };
     let what = match (row.text("cause"), wait) {
-        ("running" | "unknown", "") | ("timer", "sleep") => return None,
+        ("running", "") | ("unknown", _) | ("timer", "sleep") => return None,
+        ("running", _) if row.text("host").is_empty() && row.text("comm") == own => return None,
         ("running", _) => format!("{who} ran"),
         ("cpu", _) if detail == "idle" => format!("{who} waited for an idle CPU to wake up"),
         ("cpu", _) => format!("{who} could run, but {detail} had the CPU"),
@@ -92,8 +94,7 @@ fn cause(group: &Group<'_>) -> Option<String> {
         ("network", _) => "a packet was in the network".to_owned(),
         ("message", _) => "a message was on its way".to_owned(),
         ("timer", _) => "a timer ran".to_owned(),
-        ("interrupt", _) => format!("an interrupt was due ({detail})"),
-        (_, _) => format!("the trace does not tell the cause ({detail})"),
+        (_, _) => format!("an interrupt was due ({detail})"),
     };
     let call = row.text("call");
     Some(match (wait, call) {
@@ -108,11 +109,12 @@ fn cause(group: &Group<'_>) -> Option<String> {
 fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let Some(table) = evidence.table(RULE.needs[0]) else { return Vec::new() };
     let Some(Value::Text(subject)) = table.figure("thread") else { return Vec::new() };
+    let own = subject.rsplit_once(" (").map_or(subject.as_str(), |(name, _)| name);
     let span = figure(table, "total_ns");
     let rows = evidence.rows(RULE.needs[0]);
     let found = groups(&rows).into_iter().filter_map(|group| {
         let part = share(group.total, span);
-        let cause = cause(&group).filter(|_| part > THRESHOLD)?;
+        let cause = cause(&group, own).filter(|_| part > THRESHOLD)?;
         Some(Finding {
             rule: RULE.name,
             weight: part,

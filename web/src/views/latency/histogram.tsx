@@ -20,16 +20,20 @@ interface Properties {
   marks: [name: string, value: number][];
   chosen: [number, number] | undefined;
   text: (value: number) => string;
+  /** The group of a bin, which colours it. */
+  groupOf: (bin: number) => string;
   choose: (range: [number, number]) => void;
 }
 
-const HEIGHT = 300;
+/** The share of the window that the drawing is high, and its bounds in pixels. */
+const [SHARE, LEAST, MOST] = [0.42, 240, 640];
 const MARGIN = { left: 56, right: 14, top: 22, bottom: 26 };
 
 /** The drawing. Bins are equally wide; a value lies in its bin as the scale says. */
-export function Histogram({ bins, cumulated, logarithmic, marks, chosen, text, choose }: Properties) {
+export function Histogram({ bins, cumulated, logarithmic, marks, chosen, text, groupOf, choose }: Properties) {
   const element = useRef<SVGSVGElement>(null);
   const [width, setWidth] = useState(800);
+  const high = Math.round(Math.min(MOST, Math.max(LEAST, SHARE * innerHeight)));
   const [drag, setDrag] = useState<[number, number]>();
   useEffect(() => {
     const observer = new ResizeObserver(([entry]) => entry && setWidth(Math.max(320, entry.contentRect.width)));
@@ -38,7 +42,7 @@ export function Histogram({ bins, cumulated, logarithmic, marks, chosen, text, c
   }, []);
   const inside = width - MARGIN.left - MARGIN.right;
   const step = inside / bins.length;
-  const tall = HEIGHT - MARGIN.top - MARGIN.bottom;
+  const tall = high - MARGIN.top - MARGIN.bottom;
   const height = (bin: Bin) => (cumulated ? bin.cumulated : bin.count);
   const most = Math.max(1, ...bins.map(height));
   // Few among many stay visible.
@@ -63,7 +67,7 @@ export function Histogram({ bins, cumulated, logarithmic, marks, chosen, text, c
     <svg
       ref={element}
       class="histogram"
-      height={HEIGHT}
+      height={high}
       role="img"
       aria-label="Histogram"
       onPointerDown={(event) => {
@@ -98,10 +102,10 @@ export function Histogram({ bins, cumulated, logarithmic, marks, chosen, text, c
       {bins.map((bin, number) => (
         <g key={bin.from} data-bin={bin.from} data-count={bin.count} data-cumulated={bin.cumulated}>
           <title>{`${text(bin.from)} to ${text(bin.until)}: ${grouped(bin.count)}, with all below ${grouped(bin.cumulated)}`}</title>
-          <rect class="bar-of-bin" x={MARGIN.left + step * number + 1} width={Math.max(1, step - 2)} y={MARGIN.top + tall - pixels(bin)} height={pixels(bin)} />
+          <rect class={`bar-of-bin ${groupOf(number)}`} x={MARGIN.left + step * number + 1} width={Math.max(1, step - 2)} y={MARGIN.top + tall - pixels(bin)} height={pixels(bin)} />
           <rect fill="transparent" x={MARGIN.left + step * number} width={step} y={MARGIN.top} height={tall} />
           {number % every === 0 && (
-            <text x={MARGIN.left + step * number} y={HEIGHT - 8} text-anchor="middle">
+            <text x={MARGIN.left + step * number} y={high - 8} text-anchor="middle">
               {text(bin.from)}
             </text>
           )}

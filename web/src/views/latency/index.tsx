@@ -3,6 +3,7 @@
 
 import { useState } from "preact/hooks";
 
+import { answers } from "../../shared/answers";
 import { type Parameters, json, question } from "../../shared/api";
 import { useAnswer } from "../../shared/ask";
 import { picked } from "../../shared/columns";
@@ -18,6 +19,7 @@ import { shown } from "../../shared/text";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
 import { Aligned } from "./aligned";
+import { Groups, bordersOf, groupOf } from "./groups";
 import { type Bin, Histogram } from "./histogram";
 
 /** What is measured, as the address says; undefined if it does not say. */
@@ -33,6 +35,9 @@ const MEASURES: [string, string][] = [
   ["instructions", "Instructions"],
   ["cycles", "Cycles"],
 ];
+
+/** Values that another measure does not have. */
+const NO_BORDERS = { low: undefined, high: undefined, fast: undefined, slow: undefined };
 
 /** A value of a measure for people. */
 function valueText(value: number, measure: string): string {
@@ -62,7 +67,7 @@ function Page() {
           label="Measure"
           values={MEASURES}
           chosen={measure}
-          choose={(value) => select({ measure: value === "time_ns" ? undefined : value, low: undefined, high: undefined })}
+          choose={(value) => select({ measure: value === "time_ns" ? undefined : value, ...NO_BORDERS })}
         />
         <Switch
           label="Bins"
@@ -86,11 +91,15 @@ function Page() {
   );
 }
 
-/** Fields for a function, or for two markers. */
+/** Fields for a function, a named pair of markers, or two markers. */
 function Asking() {
-  const { function: name = "", from = "", to = "" } = selection.value;
+  const { function: name = "", from = "", to = "", pair = "" } = selection.value;
+  const pairs = useAnswer("pairs", (signal) => json<{ name: string; help: string }[]>("latency/pairs", {}, signal));
   const [fields, setFields] = useState({ name, from, to });
-  const none = { function: undefined, pair: undefined, from: undefined, to: undefined };
+  const none = {
+    ...{ function: undefined, pair: undefined, from: undefined, to: undefined, low: undefined, high: undefined },
+    ...{ nth: undefined, fast: undefined, slow: undefined },
+  };
   const field = (which: keyof typeof fields, label: string) => (
     <input
       type="search"
@@ -108,11 +117,25 @@ function Asking() {
       onSubmit={(event) => {
         event.preventDefault();
         const chosen = fields.name ? { function: fields.name } : { from: fields.from, to: fields.to };
-        select({ ...none, low: undefined, high: undefined, nth: undefined, ...chosen });
+        select({ ...none, ...chosen });
       }}
     >
       {field("name", "Function")} or {field("from", "from a marker")} {field("to", "to a marker")}
-      <button type="submit">Measure</button>
+      <button type="submit">Measure</button> or
+      <select
+        name="pair"
+        aria-label="Named pair of markers"
+        title={pairs.value?.find((one) => one.name === pair)?.help ?? "Named pairs of markers"}
+        value={pair}
+        onChange={(event) => select({ ...none, pair: event.currentTarget.value || undefined })}
+      >
+        <option value="">a named pair…</option>
+        {(pairs.value ?? []).map((one) => (
+          <option key={one.name} value={one.name} title={shown(one.help, 200)}>
+            {shown(one.name, 40)}
+          </option>
+        ))}
+      </select>
     </form>
   );
 }
@@ -169,6 +192,9 @@ function Measured({ what, measure, bins, sum, histogram, percentiles }: Chosen) 
   const marks = percentiles.columns
     .map((column, number): [string, number] => [column.name, row === undefined ? NaN : Number(percentiles.cell(row, number))])
     .filter(([name, value]) => /^p\d|^min|^max/.test(name) && Number.isFinite(value));
+  const named = new Map(marks);
+  const borders = bordersOf(drawn, (name) => named.get(name));
+  const text = (value: number) => valueText(value, measure);
   const range: [number, number] | undefined = low && high ? [Number(low), Number(high)] : undefined;
   return (
     <div class="beside">
@@ -180,13 +206,15 @@ function Measured({ what, measure, bins, sum, histogram, percentiles }: Chosen) 
             logarithmic={bins === "logarithmic"}
             marks={marks}
             chosen={range}
-            text={(value) => valueText(value, measure)}
+            text={text}
+            groupOf={(bin) => groupOf(borders, bin)}
             choose={([from, until]) => select({ low: String(from), high: String(until), nth: undefined })}
           />
         ) : (
           <p class="waiting">The recording does not have this measure, or nothing was measured.</p>
         )}
-        <table class="plain" data-table="percentiles">
+        {drawn.length > 0 && <Groups {...{ what, measure, bins: drawn, borders, text }} />}
+        {drawn.length > 0 && <table class="plain" data-table="percentiles">
           <thead>
             <tr>
               <th class="text">percentile</th>
@@ -205,7 +233,7 @@ function Measured({ what, measure, bins, sum, histogram, percentiles }: Chosen) 
               ))}
             </tr>
           </tbody>
-        </table>
+        </table>}
         {nth && <Aligned what={what} nth={nth} />}
       </div>
       <div class="aside">
@@ -229,15 +257,32 @@ interface Execution {
   caller: string;
 }
 
+interface Listed {
+  count: number;
+  executions: Execution[];
+}
+
+/** All executions, as a page that is a file has them: at most the greatest thousand of each measure. */
+const EVERYTHING = { from_value: "0", until_value: "18446744073709551615" };
+
+function inside(list: Listed, measure: string, [from, until]: [number, number]): Listed {
+  const value = (one: Execution) => one[measure as "time_ns"] ?? -1;
+  const executions = list.executions.filter((one) => value(one) >= from && value(one) < until);
+  return { count: executions.length, executions };
+}
+
 /** The executions of a range, the greatest first. */
 function Executions({ what, measure, range }: { what: Parameters; measure: string; range: [number, number] }) {
-  const parameters = { ...what, measure, from_value: range[0], until_value: range[1] };
+  const asked = answers ? EVERYTHING : { from_value: range[0], until_value: range[1] };
+  const parameters = { ...what, measure, ...asked };
   const list = useAnswer(question("latency/executions", parameters), (signal) =>
-    json<{ count: number; executions: Execution[] }>("latency/executions", parameters, signal),
+    json<Listed>("latency/executions", parameters, signal),
   );
   const { nth } = selection.value;
   if (!list.value) return <Waiting asked={list} />;
-  const { count, executions } = list.value;
+  const { count, executions } = answers ? inside(list.value, measure, range) : list.value;
+  // One thread needs no column.
+  const hasThreads = executions.some((one) => one.thread !== executions[0]?.thread);
   return (
     <>
       <p data-count={count}>
@@ -251,7 +296,7 @@ function Executions({ what, measure, range }: { what: Parameters; measure: strin
               {["", "begin", "time", "instructions"].map((name) => (
                 <th key={name}>{name}</th>
               ))}
-              <th class="text">thread</th>
+              {hasThreads && <th class="text">thread</th>}
               <th class="text">caller</th>
             </tr>
           </thead>
@@ -259,9 +304,11 @@ function Executions({ what, measure, range }: { what: Parameters; measure: strin
             {executions.map((one) => (
               <tr key={one.nth} data-nth={one.nth} class={String(one.nth) === nth ? "marked" : ""}>
                 <td>
-                  <button type="button" onClick={() => select({ nth: String(one.nth) })} title="Its call tree beside a typical one">
-                    compare
-                  </button>
+                  {!answers && (
+                    <button type="button" onClick={() => select({ nth: String(one.nth) })} title="Its call tree beside a typical one">
+                      compare
+                    </button>
+                  )}
                 </td>
                 <td>
                   {one.begin === null ? "–" : (
@@ -272,7 +319,7 @@ function Executions({ what, measure, range }: { what: Parameters; measure: strin
                 </td>
                 <td title={String(one.time_ns)}>{one.time_ns === null ? "–" : duration(one.time_ns)}</td>
                 <td>{one.instructions === null ? "–" : grouped(one.instructions)}</td>
-                <td class="text">{shown(one.thread, 40)}</td>
+                {hasThreads && <td class="text">{shown(one.thread, 40)}</td>}
                 <td class="text">{shown(one.caller, 60)}</td>
               </tr>
             ))}

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
+import { answers } from "../../shared/answers";
 import { json } from "../../shared/api";
 import { useKeys } from "../../shared/keys";
 import { selection } from "../../shared/selection";
@@ -10,12 +11,14 @@ import { Colours } from "./colours";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
 import { GroupHeading, RowLabel } from "./labels";
+import { useCriticalPath, useLinks } from "./links";
 import { pointer } from "./pointer";
-import { type Row, idOf, layout } from "./rows";
+import { type Row, idOf, keyCell, layout } from "./rows";
 import { type Search, useSearch } from "./search";
 import { limited, moved, read, whole, write, zoomed } from "./state";
-import { type Slice, type Store, type StoreTable, Tiles } from "./store";
+import { type Slice, type Store, Tiles } from "./store";
 import { Tools } from "./tools";
+import { type Node, treeOf } from "./tree";
 
 /** Time after which a moved span is written to the address, in ms. */
 const SETTLED = 150;
@@ -31,14 +34,10 @@ interface Live {
 
 interface Properties {
   store: Store;
-  /** Texts of lanes, by table. */
-  labels: Map<string, (string | null)[]>;
-  /** Changes with the labels, so that they are drawn. */
-  named: number;
 }
 
 /** The timeline of a store. */
-export function Board({ store, labels }: Properties) {
+export function Board({ store }: Properties) {
   const state = read(store);
   const [scroll, setScroll] = useState(0);
   const [seenHeight, setSeenHeight] = useState(600);
@@ -61,8 +60,11 @@ export function Board({ store, labels }: Properties) {
     [store, dark.value],
   );
   const search = useSearch(store, state.find);
-  const label = (table: StoreTable, lane: number) => labels.get(table.name)?.[lane] ?? "";
-  const rows = layout(store, state.choice, label);
+  const tree = useMemo(() => treeOf(store), [store]);
+  const rows = layout(tree, state.choice);
+  const links = useLinks(store, state.span, state.arrows);
+  const arrows = links.flatMap((one) => one.arrows);
+  const path = useCriticalPath(store, state.path);
 
   // The address was changed by a link or by Back: its span counts.
   const written = useRef("");
@@ -91,7 +93,7 @@ export function Board({ store, labels }: Properties) {
     const scene: Scene = {
       ...state,
       ...{ span: live.current.span, chosen: live.current.chosen, tiles, colours, theme: theme() },
-      matches: search.byRow,
+      ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [] },
     };
     const { overview, axis, pinned, picture, scroller } = refs;
     if (picture.current) drawRows(picture.current, rows.rows, scroller.current?.scrollTop ?? 0, scene);
@@ -124,7 +126,7 @@ export function Board({ store, labels }: Properties) {
 
   const all = [...rows.pinned, ...rows.rows];
   const selected = all.find((row) => row.id === state.row);
-  const actions = actionsOf({ store, state, all, selected, live, go, rows: rows.rows, search, tiles, later, refs });
+  const actions = actionsOf({ store, tree, state, all, selected, live, go, rows: rows.rows, search, tiles, later, refs });
   const pick = useRef<(list: "rows" | "pinned", x: number, y: number, twice: boolean) => void>(() => {});
   pick.current = (list, x, y, twice) => {
     const above = list === "rows" ? (refs.scroller.current?.scrollTop ?? 0) : 0;
@@ -155,7 +157,7 @@ export function Board({ store, labels }: Properties) {
   const slice = selected && state.at !== undefined ? sliceAt(selected, state.at, tiles, live.current.span) : undefined;
   return (
     <div class="timeline" ref={refs.board}>
-      <Tools {...{ store, state, search, go, span: live.current.span }} step={actions.step} />
+      <Tools {...{ store, state, search, go, links, path, span: live.current.span }} step={actions.step} />
       <canvas
         ref={refs.overview}
         class="overview"
@@ -168,7 +170,7 @@ export function Board({ store, labels }: Properties) {
         <div class="pinned" style={{ height: `${rows.pinnedHeight}px` }}>
           <canvas ref={refs.pinned} />
           {rows.pinned.map((row) => (
-            <RowLabel key={row.id} {...actions.labelOf(row)} label={label(row.table, row.lane)} />
+            <RowLabel key={row.id} {...actions.labelOf(row)} />
           ))}
         </div>
       )}
@@ -185,22 +187,23 @@ export function Board({ store, labels }: Properties) {
           <canvas ref={refs.picture} class="picture" style={{ height: `${seenHeight}px` }} aria-label="Rows over time" />
           {rows.headings.filter(visible).map((heading) => (
             <GroupHeading
-              key={heading.table.name}
+              key={heading.path}
               heading={heading}
-              colours={colours.get(heading.table.name)}
-              fold={() => actions.fold(heading.table.name)}
-              move={(by) => actions.move(heading.table.name, by)}
+              colours={colours}
+              fold={() => actions.fold(heading.path)}
+              move={heading.depth === 0 ? (by) => actions.move(heading.path, by) : undefined}
             />
           ))}
           {rows.rows.filter(visible).map((row) => (
-            <RowLabel key={row.id} {...actions.labelOf(row)} label={label(row.table, row.lane)} />
+            <RowLabel key={row.id} {...actions.labelOf(row)} />
           ))}
         </div>
       </div>
       {selected && state.at !== undefined && (
         <Details
-          {...{ store, row: selected, at: state.at, slice }}
-          label={label(selected.table, selected.lane)}
+          {...{ store, row: selected, at: state.at, slice, arrows }}
+          follow={threadOf(selected) === undefined ? undefined : actions.follow}
+          go={actions.place}
           show={(record) => go(around(record, store))}
           close={() => write(store, { at: undefined })}
         />
@@ -215,6 +218,11 @@ function around({ begin, end }: { begin: number; end: number }, store: Store): S
   return limited({ begin: begin - length / 4, length: length * 1.5 }, store);
 }
 
+/** The thread of a row. A page that is a file has no critical paths. */
+function threadOf(row: Row): string | undefined {
+  return answers ? undefined : (keyCell(row.table, row.lane, "tid") ?? undefined);
+}
+
 function sliceAt(row: Row, at: number, tiles: Tiles, span: Span): Slice | undefined {
   const seen = slicesOf(row, { span, tiles }, 1000);
   return seen.find(({ begin, end }) => begin <= at && at < Math.max(end, begin + 1))?.slice;
@@ -222,6 +230,7 @@ function sliceAt(row: Row, at: number, tiles: Tiles, span: Span): Slice | undefi
 
 interface Parts {
   store: Store;
+  tree: Node[];
   state: ReturnType<typeof read>;
   all: Row[];
   rows: Row[];
@@ -236,7 +245,7 @@ interface Parts {
 
 /** What the user can do. */
 function actionsOf(parts: Parts) {
-  const { store, state, all, selected, live, go, search, later, refs } = parts;
+  const { store, tree, state, all, selected, live, go, search, later, refs } = parts;
   const { choice } = state;
   const reveal = (row: Row) => {
     const scroller = refs.scroller.current;
@@ -293,7 +302,7 @@ function actionsOf(parts: Parts) {
   const pin = (id: string) =>
     write(store, { pins: choice.pins.includes(id) ? choice.pins.filter((one) => one !== id) : [...choice.pins, id] });
   const move = (name: string, by: number) => {
-    const names = store.tables.map((table) => table.name);
+    const names = tree.map((root) => root.name);
     const order = [...choice.order.filter((one) => names.includes(one)), ...names.filter((one) => !choice.order.includes(one))];
     const [from, to] = [order.indexOf(name), order.indexOf(name) + by];
     if (to < 0 || to >= order.length) return;
@@ -306,6 +315,10 @@ function actionsOf(parts: Parts) {
     if (!next) return;
     write(store, { row: next.id });
     reveal(next);
+  };
+  const follow = () => {
+    const tid = selected && threadOf(selected);
+    if (tid) write(store, { path: state.path === tid ? undefined : tid });
   };
   const mark = () => {
     const at = state.at ?? live.current.span.begin + live.current.span.length / 2;
@@ -345,11 +358,13 @@ function actionsOf(parts: Parts) {
     ".": () => quietly(change(true)),
     ",": () => quietly(change(false)),
     l: () => quietly(longest()),
+    k: follow,
+    r: () => write(store, { arrows: !state.arrows }),
     m: mark,
     n: note,
     "/": () => document.querySelector<HTMLInputElement>(".timeline input[name=find]")?.focus(),
     p: () => selected && pin(selected.id),
-    c: () => selected && fold(selected.table.name),
+    c: () => selected && fold(selected.folds),
     Escape: () => {
       live.current.chosen = undefined;
       write(store, { at: undefined });
@@ -359,6 +374,12 @@ function actionsOf(parts: Parts) {
   const inside = (at: number) => at >= live.current.span.begin && at <= live.current.span.begin + live.current.span.length;
   return {
     step,
+    follow,
+    /** Selects an instant of the row of a path, if that is here. */
+    place: (path: string, at: number) => {
+      const row = all.find((row) => row.path === path);
+      if (row) place(row, at);
+    },
     fold,
     move,
     labelOf: (row: Row) => ({
@@ -366,6 +387,7 @@ function actionsOf(parts: Parts) {
       selected: row.id === state.row,
       choose: () => write(store, { row: row.id }),
       pin: () => pin(row.id),
+      fold: () => fold(row.path),
     }),
     pick: (list: Row[], x: number, y: number, width: number, twice: boolean) => {
       const row = list.find((row) => y >= row.top && y < row.top + row.height);
@@ -382,8 +404,8 @@ function actionsOf(parts: Parts) {
     },
     key: (event: KeyboardEvent) => {
       if (event.altKey) {
-        if (selected && event.key === "ArrowUp") move(selected.table.name, -1);
-        if (selected && event.key === "ArrowDown") move(selected.table.name, 1);
+        if (selected && event.key === "ArrowUp") move(selected.root, -1);
+        if (selected && event.key === "ArrowDown") move(selected.root, 1);
         return selected !== undefined;
       }
       const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];

@@ -27,6 +27,13 @@ const QUIET: Record<string, [light: string, dark: string]> = {
   stopped: ["#8d96a0", "#5d6874"],
 };
 
+/** States of threads have the same colours in every trace: green runs, orange waits for a CPU, red waits for a device. */
+const STATES: Record<string, string> = {
+  running: "#009e73",
+  runnable: "#e69f00",
+  uninterruptible: "#d55e00",
+};
+
 function hash(text: string): number {
   let sum = 2166136261;
   for (let at = 0; at < text.length; at++) sum = Math.imul(sum ^ text.charCodeAt(at), 16777619);
@@ -44,11 +51,12 @@ export class Colours {
     let next = 0;
     for (const value of heaviest) {
       const text = value ?? "";
-      this.known.set(text, this.quiet(text) ?? (ALL[next++ % ALL.length] as string));
+      this.known.set(text, this.usual(text) ?? (ALL[next++ % ALL.length] as string));
     }
   }
 
-  private quiet(text: string): string | undefined {
+  private usual(text: string): string | undefined {
+    if (Object.hasOwn(STATES, text)) return STATES[text];
     return Object.hasOwn(QUIET, text) ? QUIET[text]?.[Number(this.dark)] : undefined;
   }
 
@@ -56,7 +64,7 @@ export class Colours {
     const text = value ?? "";
     let colour = this.known.get(text);
     if (!colour) {
-      colour = this.quiet(text) ?? (ALL[hash(text) % ALL.length] as string);
+      colour = this.usual(text) ?? (ALL[hash(text) % ALL.length] as string);
       this.known.set(text, colour);
     }
     return colour;

@@ -6,8 +6,12 @@ import { useAnswer } from "../../shared/ask";
 import { duration, grouped, time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import { Waiting } from "../../shared/waiting";
-import { type Row, keyOf } from "./rows";
+import type { Arrow } from "./overlays";
+import { type Row, titleOf } from "./rows";
 import type { Slice, Store } from "./store";
+
+/** Links of a record that are listed. */
+const MOST_LINKS = 6;
 
 /** A record with its cells. */
 export interface StoreRecord {
@@ -26,7 +30,11 @@ interface Properties {
   at: number;
   /** The cell of time there, if it holds several records. */
   slice: Slice | undefined;
-  label: string;
+  arrows: Arrow[];
+  /** Shows the critical path of the row's thread. */
+  follow: (() => void) | undefined;
+  /** Goes to an instant of the row of a path. */
+  go: (path: string, at: number) => void;
   show: (record: StoreRecord) => void;
   close: () => void;
 }
@@ -40,7 +48,7 @@ async function inSlice(store: Store, row: Row, slice: Slice | undefined): Promis
 }
 
 /** The panel of details. */
-export function Details({ store, row, at, slice, label, show, close }: Properties) {
+export function Details({ store, row, at, slice, arrows, follow, go, show, close }: Properties) {
   const table = row.table.name;
   const parameters = { generation: store.generation, table, lane: row.lane, time: Math.max(0, Math.floor(at)) };
   const asked = useAnswer(`${JSON.stringify(parameters)} ${answers ? slice?.begin : ""}`, (signal) =>
@@ -49,10 +57,21 @@ export function Details({ store, row, at, slice, label, show, close }: Propertie
   return (
     <aside class="details" aria-label="Details">
       <header>
-        <strong>
-          {shown(table)} · {shown(keyOf(row.table, row.lane))} {label && `· ${shown(label)}`}
-        </strong>
-        <span>at {time(at)}</span>
+        <strong>{shown(titleOf(row))}</strong>
+        <span>
+          at {time(at)}
+          {store.half_width > 0 && (
+            <span data-figure="half_width" title={`${store.half_width} ns: half of the widest interval in which a time of another clock lies`}>
+              {" "}
+              ± {duration(store.half_width)}
+            </span>
+          )}
+        </span>
+        {follow && (
+          <button type="button" onClick={follow} title="What this thread waited for, and what that waited for (K)">
+            Critical path
+          </button>
+        )}
         <button type="button" class="quiet" onClick={close} aria-label="Close details">
           ×
         </button>
@@ -68,6 +87,7 @@ export function Details({ store, row, at, slice, label, show, close }: Propertie
           {record.cells.map((cell) => (
             <Entry key={cell.name} name={cell.name} value={cell.value} unit={cell.unit} />
           ))}
+          <Touching {...{ row, record, arrows, go }} />
           {record.end > record.begin && (
             <div>
               <button type="button" onClick={() => show(record)}>
@@ -78,6 +98,33 @@ export function Details({ store, row, at, slice, label, show, close }: Propertie
         </dl>
       ))}
     </aside>
+  );
+}
+
+/** Links that begin or end in a record. */
+function Touching({ row, record, arrows, go }: Pick<Properties, "row" | "arrows" | "go"> & { record: StoreRecord }) {
+  const inside = (at: number) => at >= record.begin && at <= record.end;
+  const touching = arrows.filter(
+    ({ from, to, begin, end }) => (from === row.path && inside(begin)) || (to === row.path && inside(end)),
+  );
+  return (
+    <>
+      {touching.slice(0, MOST_LINKS).map(({ from, to, begin, end }) => {
+        const isTo = to === row.path;
+        const other = isTo ? from : to;
+        return (
+          <div key={`${from} ${to} ${begin}`}>
+            <dt>{isTo ? "← from" : "→ to"}</dt>
+            <dd data-link={isTo ? "from" : "to"}>
+              <button type="button" class="quiet" onClick={() => go(other, isTo ? begin : end)} title={shown(other)}>
+                {shown(other.split(" › ").at(-1) ?? "", 40)} at {time(isTo ? end : begin)}
+              </button>
+            </dd>
+          </div>
+        );
+      })}
+      {touching.length > MOST_LINKS && <div>and {grouped(touching.length - MOST_LINKS)} more arrows</div>}
+    </>
   );
 }
 

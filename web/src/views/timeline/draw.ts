@@ -3,6 +3,7 @@
 import { time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import { type Colours, inkOn } from "./colours";
+import { type Arrow, LOSSES, type Piece, Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
 import type { Row } from "./rows";
 import { LANES, type Slice, type Tiles } from "./store";
 
@@ -35,6 +36,10 @@ export interface Scene {
   /** A span that is being chosen. */
   chosen: [number, number] | undefined;
   notes: { time: number; text: string }[];
+  /** Links between rows. */
+  arrows: Arrow[];
+  /** The critical path of a thread. */
+  path: Piece[];
   theme: Theme;
 }
 
@@ -93,7 +98,7 @@ export interface Seen {
 }
 
 /** The slices of a row in a span: the finest that are here, and whether finer ones were asked for. */
-export function slicesOf(row: Row, { span, tiles }: Pick<Scene, "span" | "tiles">, width: number): Seen[] {
+export function slicesOf(row: Pick<Row, "table" | "lane">, { span, tiles }: Pick<Scene, "span" | "tiles">, width: number): Seen[] {
   const digits = tiles.digits((2 * span.length) / width);
   const first = row.lane - (row.lane % LANES);
   const seen: Seen[] = [];
@@ -138,6 +143,7 @@ export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number,
   const x = (at: number) => ((at - span.begin) / span.length) * width;
   grid(context, scene, width, height);
   const hatch = hatched(context, scene.theme.hatch);
+  const losses = lossSpans(scene, width);
   for (const row of rows) {
     const top = row.top - scroll;
     if (top > height || top + row.height < 0) continue;
@@ -151,6 +157,12 @@ export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number,
     else if (colours) {
       for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene });
     }
+    context.fillStyle = hatch;
+    for (const { stream, begin, end } of row.table.name === LOSSES ? [] : losses) {
+      const [left, right] = [Math.max(-2, x(begin)), Math.min(width + 2, x(end))];
+      if (right < -1 || left > width || !concerns(stream, row)) continue;
+      context.fillRect(left, top, Math.max(3, right - left), row.height);
+    }
     context.fillStyle = scene.theme.bad;
     for (const match of scene.matches.get(`${row.number} ${row.lane}`) ?? []) {
       const left = x(match.begin);
@@ -159,7 +171,22 @@ export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number,
       context.fillRect(left, top + row.height - 4, Math.max(2, right - left), 3);
     }
   }
+  const places = new Places(rows, scroll);
+  const sheet: Sheet = { context, x, width, height, theme: scene.theme };
+  if (scene.path.length > 0) drawPath(sheet, places, scene.path);
+  if (scene.arrows.length > 0) drawArrows(sheet, places, scene.arrows, rows.find((row) => row.id === scene.row));
   lines(context, scene, x, height);
+}
+
+/** Losses that have a place in time, which lie across the rows that they concern. */
+function lossSpans(scene: Scene, width: number): { stream: string; begin: number; end: number }[] {
+  const { store } = scene.tiles;
+  return lossLanes(store).flatMap(({ stream, ...place }) =>
+    slicesOf(place, scene, width)
+      // The store gives a loss without a place all of the time.
+      .filter(({ slice }) => slice.begin > 0 || slice.end < store.length)
+      .map(({ begin, end }) => ({ stream, begin, end })),
+  );
 }
 
 interface Where {
@@ -178,7 +205,7 @@ function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Row, wher
   const right = Math.min(where.width + 2, where.x(seen.end));
   if (right < -1 || left > where.width) return;
   const wide = Math.max(1, right - left);
-  if (row.table.name === "losses") {
+  if (row.table.name === LOSSES) {
     context.fillStyle = where.hatch;
     context.fillRect(left, top, Math.max(4, wide), high);
     context.strokeStyle = where.scene.theme.hatch;
@@ -279,12 +306,28 @@ function lines(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) 
     context.fillStyle = scene.theme.selected;
     context.fillRect(Math.min(from, to), 0, Math.abs(to - from), height);
   }
+  for (const at of [...scene.marks, ...(scene.at === undefined ? [] : [scene.at])]) softEdges(context, scene, x, at, height);
   if (scene.at !== undefined) {
     context.fillStyle = scene.theme.accent;
     context.fillRect(x(scene.at) - 0.5, 0, 1, height);
   }
   context.fillStyle = scene.theme.bad;
   for (const mark of scene.marks) context.fillRect(x(mark) - 0.75, 0, 1.5, height);
+}
+
+/** Draws how far an instant may be off in rows of another clock: a band that fades. */
+function softEdges(context: CanvasRenderingContext2D, scene: Scene, x: (at: number) => number, at: number, height: number): void {
+  const half = scene.tiles.store.half_width;
+  const [left, right] = [x(at - half), x(at + half)];
+  if (right - left < 2) return;
+  const fade = context.createLinearGradient(left, 0, right, 0);
+  fade.addColorStop(0, "transparent");
+  fade.addColorStop(0.5, scene.theme.accent);
+  fade.addColorStop(1, "transparent");
+  context.globalAlpha = 0.45;
+  context.fillStyle = fade;
+  context.fillRect(left, 0, right - left, height);
+  context.globalAlpha = 1;
 }
 
 /** Draws the axis: times, marks and what lies between them, notes. */

@@ -1,6 +1,6 @@
 // The timeline: rows of the store over time.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 
 import { useAnswer } from "../../shared/ask";
 import { selection } from "../../shared/selection";
@@ -9,7 +9,6 @@ import { dark } from "../../shared/theme";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
 import { Board } from "./board";
-import { fetchLabels } from "./names";
 import { fetchStore } from "./store";
 import "./timeline.css";
 
@@ -25,19 +24,11 @@ function Page() {
   // The drawing follows the address and the theme.
   void selection.value;
   void dark.value;
-  const [named, setNamed] = useState(0);
-  const labels = useMemo(() => new Map<string, (string | null)[]>(), [store]);
-  useEffect(() => {
-    if (!store) return;
-    const control = new AbortController();
-    void fetchLabels(store, labels, control.signal, () => setNamed((count) => count + 1));
-    return () => control.abort();
-  }, [store]);
   if (!store) return <div class="about"><Waiting asked={asked} /></div>;
   if (store.tables.every((table) => table.lanes.length === 0)) {
     return <p class="about waiting">The store has no rows.</p>;
   }
-  return <Board key={store.generation} store={store} labels={labels} named={named} />;
+  return <Board key={store.generation} store={store} />;
 }
 
 export const timeline: View = {
@@ -57,8 +48,10 @@ export const timeline: View = {
     ["L", "the longest record that is seen"],
     ["/", "search; Enter and Shift+Enter: next, previous"],
     ["M", "mark; two marks measure, the third removes them"],
+    ["R", "arrows on or off"],
+    ["K", "critical path of the row's thread, on or off"],
     ["N", "note at the selected instant"],
-    ["P C", "pin the row; fold its group"],
+    ["P C", "pin the row; fold what is below it, or its group"],
     ["Alt+↑ Alt+↓", "move the group of the row"],
     ["Esc", "close details"],
   ],

@@ -1,24 +1,43 @@
-// The names of rows, at the left: buttons to fold groups, to pin rows and to change the order of groups.
+// The names of rows, at the left: buttons to fold, to pin rows and to change the order of groups.
 
 import { shown } from "../../shared/text";
 import type { Colours } from "./colours";
-import { type Heading, type Row, keyOf } from "./rows";
+import { type Heading, type Row, titleOf } from "./rows";
+import type { StoreTable } from "./store";
+
+/** The indentation of a level, in rem. */
+const STEP = 0.8;
+/** Values of a legend. */
+const MOST_VALUES = 8;
+
+const indented = (depth: number) => ({ paddingLeft: `${0.4 + STEP * Math.max(0, depth - 1)}rem` });
 
 interface RowProperties {
   row: Row;
-  label: string;
   selected: boolean;
   choose: () => void;
   pin: () => void;
+  fold: () => void;
 }
 
 /** The name of a row. */
-export function RowLabel({ row, label, selected, choose, pin }: RowProperties) {
-  const key = shown(keyOf(row.table, row.lane), 120);
+export function RowLabel({ row, selected, choose, pin, fold }: RowProperties) {
+  const name = shown(row.name, 60);
   return (
-    <div class={`row-label ${selected ? "selected" : ""}`} style={{ top: `${row.top}px`, height: `${row.height}px` }} data-row-id={row.id}>
-      <button type="button" class="name" onClick={choose} title={`${row.table.name}: ${key} ${shown(label)}`}>
-        {label && <b>{shown(label, 60)}</b>} <span>{key}</span>
+    <div
+      class={`row-label ${selected ? "selected" : ""} ${row.isBelow ? "below" : ""}`}
+      style={{ top: `${row.top}px`, height: `${row.height}px`, ...indented(row.depth) }}
+      data-row-id={row.id}
+    >
+      {row.hasBelow && !row.pinned ? (
+        <button type="button" class="fold" aria-expanded={!row.collapsed} onClick={fold} title="Fold or unfold (C)" aria-label={`Fold ${name}`}>
+          {row.collapsed ? "▸" : "▾"}
+        </button>
+      ) : (
+        <i class="no-fold" />
+      )}
+      <button type="button" class="name" onClick={choose} title={shown(titleOf(row))}>
+        <b>{name}</b> {row.under && <span>{shown(row.under, 60)}</span>}
       </button>
       <button
         type="button"
@@ -26,7 +45,7 @@ export function RowLabel({ row, label, selected, choose, pin }: RowProperties) {
         aria-pressed={row.pinned}
         onClick={pin}
         title={row.pinned ? "Unpin (P)" : "Pin to the top (P)"}
-        aria-label={`${row.pinned ? "Unpin" : "Pin"} ${key}`}
+        aria-label={`${row.pinned ? "Unpin" : "Pin"} ${name}`}
       >
         {row.pinned ? "◆" : "◇"}
       </button>
@@ -36,42 +55,61 @@ export function RowLabel({ row, label, selected, choose, pin }: RowProperties) {
 
 interface HeadingProperties {
   heading: Heading;
-  colours: Colours | undefined;
+  colours: Map<string, Colours>;
   fold: () => void;
-  move: (by: number) => void;
+  /** Moves a group; undefined for what is within one. */
+  move: ((by: number) => void) | undefined;
 }
 
-/** The heading of a group, with its heaviest values and their colours. */
+/** The heading of a group or of a node within one; that of a group has the heaviest values of its tables. */
 export function GroupHeading({ heading, colours, fold, move }: HeadingProperties) {
-  const { table, collapsed, rows, top, height } = heading;
-  const name = shown(table.name);
+  const { path, collapsed, rows, top, height, depth } = heading;
+  const name = shown(heading.name, 60);
+  const style = { top: `${top}px`, height: `${height}px`, ...indented(depth) };
   return (
-    <div class="group" style={{ top: `${top}px`, height: `${height}px` }} data-group={table.name}>
+    <div class={`group ${move ? "" : "inner"}`} style={style} data-group={path}>
       <button type="button" class="fold" aria-expanded={!collapsed} onClick={fold} title="Fold or unfold (C)">
         {collapsed ? "▸" : "▾"} {name} <span>{rows}</span>
       </button>
-      <button type="button" onClick={() => move(-1)} aria-label={`Move ${name} up`} title="Move up">
-        ↑
-      </button>
-      <button type="button" onClick={() => move(1)} aria-label={`Move ${name} down`} title="Move down">
-        ↓
-      </button>
-      <span class="legend">
-        {table.name !== "losses" &&
-          table.values.slice(0, 8).map(([value]) => (
-            <span key={value}>
-              <i style={{ background: colours?.of(value) }} />
-              {shown(value ?? "–", 30)}
-            </span>
-          ))}
-        {table.name === "losses" && (
-          <span>
-            <i class="hatch" />
-            lost
+      {move && (
+        <>
+          <button type="button" onClick={() => move(-1)} aria-label={`Move ${name} up`} title="Move up">
+            ↑
+          </button>
+          <button type="button" onClick={() => move(1)} aria-label={`Move ${name} down`} title="Move down">
+            ↓
+          </button>
+          <span class="legend">
+            {heading.tables.map((table) => (
+              <Legend key={table.name} table={table} colours={colours.get(table.name)} />
+            ))}
           </span>
-        )}
-        {table.lanes_left_out > 0 && <em>{table.lanes_left_out} more rows are left out</em>}
-      </span>
+        </>
+      )}
     </div>
+  );
+}
+
+/** The heaviest values of a table and their colours. */
+function Legend({ table, colours }: { table: StoreTable; colours: Colours | undefined }) {
+  const values = table.values.slice(0, MOST_VALUES);
+  return (
+    <>
+      <em>{shown(table.title || table.name, 40)}</em>
+      {table.name === "losses" ? (
+        <span>
+          <i class="hatch" />
+          lost
+        </span>
+      ) : (
+        values.map(([value]) => (
+          <span key={value}>
+            <i style={{ background: colours?.of(value) }} />
+            {shown(value ?? "–", 30)}
+          </span>
+        ))
+      )}
+      {table.lanes_left_out > 0 && <em>{table.lanes_left_out} more rows are left out</em>}
+    </>
   );
 }

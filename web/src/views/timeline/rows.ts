@@ -1,6 +1,7 @@
-// The rows of the timeline: a group for each table of the store, a row for each lane.
+// The rows of the timeline: the nodes of the tree of lanes, below each other.
 
-import type { Store, StoreTable } from "./store";
+import type { StoreTable } from "./store";
+import { type Lane, type Node, pathOf } from "./tree";
 
 /** A row. */
 export interface Row {
@@ -13,14 +14,35 @@ export interface Row {
   pinned: boolean;
   top: number;
   height: number;
+  /** How far its name is indented. */
+  depth: number;
+  /** The last part of its path. */
+  name: string;
+  /** The parts before it that no row or heading above shows. */
+  under: string;
+  /** Its path as a text, which folds what is below it. */
+  path: string;
+  /** What a key folds that is meant for this row: itself, or the next heading above. */
+  folds: string;
+  /** The root of its path. */
+  root: string;
+  /** Whether a row, rather than a heading, is above it in the tree. */
+  isBelow: boolean;
+  /** Whether rows are below it in the tree. */
+  hasBelow: boolean;
+  collapsed: boolean;
 }
 
-/** The heading of a group. */
+/** The heading of a node that has no row of its own. */
 export interface Heading {
-  table: StoreTable;
+  path: string;
+  name: string;
+  depth: number;
   collapsed: boolean;
-  /** Rows of it that pass the filter. */
+  /** Rows below it that pass the filter. */
   rows: number;
+  /** Of a root: the tables in it. */
+  tables: StoreTable[];
   top: number;
   height: number;
 }
@@ -37,9 +59,10 @@ export interface Layout {
 /** What the user chose. */
 export interface Choice {
   filter: string;
+  /** Paths of nodes. */
   collapsed: ReadonlySet<string>;
   pins: readonly string[];
-  /** Groups in an order of the user; others follow in the store's. */
+  /** Roots in an order of the user; others follow in the store's. */
   order: readonly string[];
 }
 
@@ -52,48 +75,132 @@ export function idOf(table: StoreTable, lane: number): string {
   return `${table.name}:${(table.lanes[lane] ?? []).map((cell) => cell ?? "").join(",")}`;
 }
 
-/** The key of a lane for people. */
-export function keyOf(table: StoreTable, lane: number): string {
-  const cells = table.lanes[lane] ?? [];
-  return table.key.map((name, place) => `${name} ${cells[place] || "–"}`).join(", ");
+/** The cell of a lane's key; undefined if the key has none of this name. */
+export function keyCell(table: StoreTable, lane: number, name: string): string | null | undefined {
+  const place = table.key.indexOf(name);
+  return place < 0 ? undefined : table.lanes[lane]?.[place];
 }
 
-/** Puts rows below each other. `labels` finds the text of a lane. */
-export function layout(store: Store, choice: Choice, labels: (table: StoreTable, lane: number) => string): Layout {
-  const wanted = choice.filter.toLowerCase();
-  const height = (table: StoreTable) => (table.shape === "counters" ? COUNTER : ROW);
-  const result: Layout = { pinned: [], pinnedHeight: 0, headings: [], rows: [], height: 0 };
-  const place = (table: StoreTable) => {
-    const at = choice.order.indexOf(table.name);
-    // The states of threads come first, unless the user has moved them.
-    const usual = table.name === "states" ? -1 : store.tables.indexOf(table);
-    return at < 0 ? choice.order.length + 1 + usual : at;
-  };
-  const drawn = store.tables.filter((table) => table.lanes.length > 0 && table.shape !== "links");
-  for (const table of drawn.sort((a, b) => place(a) - place(b))) {
-    const number = store.tables.indexOf(table);
-    const collapsed = choice.collapsed.has(table.name);
-    const heading = { table, collapsed, rows: 0, top: result.height, height: HEADING };
-    result.headings.push(heading);
-    result.height += HEADING;
-    for (let lane = 0; lane < table.lanes.length; lane++) {
-      const id = idOf(table, lane);
-      const pinned = choice.pins.includes(id);
-      const text = `${table.name} ${keyOf(table, lane)} ${labels(table, lane)}`.toLowerCase();
-      if (pinned) {
-        result.pinned.push({ id, table, number, lane, pinned, top: 0, height: height(table) });
-      }
-      if (wanted && !text.includes(wanted)) continue;
-      heading.rows++;
-      if (collapsed || pinned) continue;
-      result.rows.push({ id, table, number, lane, pinned, top: result.height, height: height(table) });
-      result.height += height(table);
+/** Where a node is placed. */
+interface Place {
+  depth: number;
+  /** Parts of the path that are not shown above. */
+  under: string[];
+  root: string;
+  folds: string;
+  isBelow: boolean;
+}
+
+/** Puts rows below each other. */
+export function layout(roots: Node[], choice: Choice): Layout {
+  return new Placing(choice).all(roots);
+}
+
+class Placing {
+  private readonly result: Layout = { pinned: [], pinnedHeight: 0, headings: [], rows: [], height: 0 };
+  private readonly wanted: string;
+  private readonly pins: Set<string>;
+  /** Rows at and below each node that pass the filter. */
+  private readonly counts = new Map<Node, number>();
+
+  constructor(private readonly choice: Choice) {
+    this.wanted = choice.filter.toLowerCase();
+    this.pins = new Set(choice.pins);
+  }
+
+  all(roots: Node[]): Layout {
+    const { result, choice } = this;
+    const order = (node: Node) => {
+      const at = choice.order.indexOf(node.name);
+      return at < 0 ? choice.order.length + roots.indexOf(node) : at;
+    };
+    for (const root of [...roots].sort((a, b) => order(a) - order(b))) {
+      this.count(root);
+      this.place(root, { depth: 0, under: [], root: root.name, folds: root.path, isBelow: false });
     }
+    result.pinned.sort((a, b) => choice.pins.indexOf(a.id) - choice.pins.indexOf(b.id));
+    for (const row of result.pinned) {
+      row.top = result.pinnedHeight;
+      result.pinnedHeight += row.height;
+    }
+    return result;
   }
-  result.pinned.sort((a, b) => choice.pins.indexOf(a.id) - choice.pins.indexOf(b.id));
-  for (const row of result.pinned) {
-    row.top = result.pinnedHeight;
-    result.pinnedHeight += row.height;
+
+  private passes({ text }: Lane): boolean {
+    return !this.wanted || text.includes(this.wanted);
   }
-  return result;
+
+  private count(node: Node): number {
+    let count = node.lanes.filter((lane) => this.passes(lane)).length;
+    for (const one of node.below) count += this.count(one);
+    this.counts.set(node, count);
+    return count;
+  }
+
+  private place(node: Node, place: Place): void {
+    const { result } = this;
+    const isRoot = place.depth === 0;
+    const below = node.below.filter((one) => this.counts.get(one) || this.hasPins(one));
+    const collapsed = this.choice.collapsed.has(node.path);
+    const rows = node.lanes.map((lane) => this.row(node, lane, place, collapsed, below.length > 0));
+    result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
+    const own = rows.filter((row, number) => !row.pinned && this.passes(node.lanes[number] as Lane));
+    const seen = below.filter((one) => this.counts.get(one));
+    const isHeading = isRoot || (own.length === 0 && node.lanes.length === 0 && seen.length > 1);
+    if (isHeading) {
+      const tables = isRoot ? tablesOf(node) : [];
+      const { depth } = place;
+      const name = [...place.under, node.name].join(" › ");
+      const count = this.counts.get(node) ?? 0;
+      result.headings.push({ path: node.path, name, depth, collapsed, rows: count, tables, top: result.height, height: HEADING });
+      result.height += HEADING;
+    }
+    for (const row of own) {
+      row.top = result.height;
+      result.height += row.height;
+      result.rows.push(row);
+    }
+    const isShown = isHeading || own.length > 0;
+    const next = {
+      depth: place.depth + Number(isShown),
+      under: isShown ? [] : [...place.under, node.name],
+      root: place.root,
+      folds: isShown ? node.path : place.folds,
+      isBelow: place.isBelow || own.length > 0,
+    };
+    // What is folded has no rows; pinned ones are above anyway.
+    const height = result.height;
+    const [headings, count] = [result.headings.length, result.rows.length];
+    for (const one of below) this.place(one, next);
+    if (!collapsed || !isShown) return;
+    result.height = height;
+    result.headings.length = headings;
+    result.rows.length = count;
+  }
+
+  private hasPins(node: Node): boolean {
+    if (this.pins.size === 0) return false;
+    return node.lanes.some(({ table, lane }) => this.pins.has(idOf(table, lane))) || node.below.some((one) => this.hasPins(one));
+  }
+
+  private row(node: Node, { table, number, lane }: Lane, place: Place, collapsed: boolean, hasBelow: boolean): Row {
+    const id = idOf(table, lane);
+    return {
+      ...{ id, table, number, lane, collapsed, hasBelow },
+      ...{ pinned: this.pins.has(id), top: 0, height: table.shape === "counters" ? COUNTER : ROW },
+      ...{ depth: place.depth, name: node.name, under: place.under.join(" › "), path: node.path },
+      ...{ folds: hasBelow ? node.path : place.folds, root: place.root, isBelow: place.isBelow },
+    };
+  }
+}
+
+function tablesOf(node: Node): StoreTable[] {
+  const tables = new Set(node.lanes.map((lane) => lane.table));
+  for (const one of node.below) for (const table of tablesOf(one)) tables.add(table);
+  return [...tables];
+}
+
+/** The path of a row for people. */
+export function titleOf(row: Row): string {
+  return `${row.table.title || row.table.name} · ${pathOf(row.table, row.lane)}`;
 }

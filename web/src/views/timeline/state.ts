@@ -22,6 +22,10 @@ export interface State {
   marks: number[];
   notes: Note[];
   find: string;
+  /** Whether links are drawn. */
+  arrows: boolean;
+  /** The id of the thread whose critical path is drawn. */
+  path: string | undefined;
   choice: Choice;
 }
 
@@ -57,6 +61,8 @@ export function read(store: Store): State {
     marks: times(known.marks).slice(0, 2),
     notes,
     find: known.find ?? "",
+    arrows: known.arrows !== "0",
+    path: known.path && /^\d{1,10}$/.test(known.path) ? known.path : undefined,
     choice: {
       filter: known.rows ?? "",
       collapsed: new Set(list(known.folded)),
@@ -84,6 +90,8 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   if (changes.marks) next.marks = items(changes.marks.map(absolute));
   if (changes.notes) next.notes = items(changes.notes.map((note) => `${absolute(note.time)} ${note.text}`));
   if (changes.find !== undefined) next.find = changes.find || undefined;
+  if (changes.arrows !== undefined) next.arrows = changes.arrows ? undefined : "0";
+  if ("path" in changes) next.path = changes.path;
   if (changes.filter !== undefined) next.rows = changes.filter || undefined;
   if (changes.collapsed) next.folded = items(changes.collapsed);
   if (changes.pins) next.pins = items(changes.pins);

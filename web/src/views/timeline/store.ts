@@ -15,12 +15,16 @@ const AT_ONCE = 4;
 /** A table of the store. */
 export interface StoreTable {
   name: string;
+  /** What its records are, for people; may be empty. */
+  title: string;
   shape: "intervals" | "points" | "counters" | "links";
   key: string[];
   value: string;
   unit: string;
   rows: number;
   lanes: (string | null)[][];
+  /** The place of each lane in the tree of all lanes, from the root. */
+  paths: string[][];
   lanes_left_out: number;
   /** The heaviest values, with their weights. */
   values: [string | null, number][];
@@ -32,6 +36,8 @@ export interface Store {
   /** The instant from which times count, in nanoseconds. */
   origin: string;
   length: number;
+  /** How far a time of another clock may be off, in nanoseconds; 0 if all clocks are one. */
+  half_width: number;
   tables: StoreTable[];
 }
 

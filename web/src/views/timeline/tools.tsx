@@ -3,7 +3,9 @@
 import { answers } from "../../shared/answers";
 import { duration, grouped, time } from "../../shared/format";
 import { shown } from "../../shared/text";
+import type { Asked } from "../../shared/ask";
 import type { Span } from "./draw";
+import type { CriticalPath, Links } from "./links";
 import type { Search } from "./search";
 import { type State, whole, write, zoomed } from "./state";
 import type { Store } from "./store";
@@ -14,12 +16,14 @@ interface Properties {
   search: Search;
   span: Span;
   go: (span: Span) => void;
+  links: Links[];
+  path: Asked<CriticalPath>;
   /** Goes to the next match, or to the one before. */
   step: (by: number) => void;
 }
 
 /** The tools. */
-export function Tools({ store, state, search, span, go, step }: Properties) {
+export function Tools({ store, state, search, span, go, links, path, step }: Properties) {
   const middle = span.begin + span.length / 2;
   const [one, other] = state.marks;
   return (
@@ -68,12 +72,62 @@ export function Tools({ store, state, search, span, go, step }: Properties) {
           {shown(note.text, 24)} ×
         </button>
       ))}
+      {store.tables.some((table) => table.shape === "links") && <LinkTools {...{ store, state, links }} />}
+      {state.path && <PathTools {...{ store, path }} />}
       {one !== undefined && (
         <span class="measure" role="status">
           {other === undefined ? `mark at ${time(one)}: M sets another` : `between marks: ${duration(Math.abs(other - one))}`}
         </span>
       )}
     </div>
+  );
+}
+
+/** Turns arrows on and off, and says how many there are. */
+function LinkTools({ store, state, links }: Pick<Properties, "store" | "state" | "links">) {
+  return (
+    <>
+      <button type="button" aria-pressed={state.arrows} onClick={() => write(store, { arrows: !state.arrows })} title="Arrows (R)">
+        Arrows
+      </button>
+      {links.map(({ title, count, arrows }) => (
+        <span key={title} class="matches" role="status">
+          <span data-links={title} data-count={count} data-drawn={arrows.length}>
+            {grouped(count)}
+          </span>{" "}
+          {shown(title, 30)}
+          {count > arrows.length && ": too many to draw, go closer"}
+        </span>
+      ))}
+    </>
+  );
+}
+
+/** The critical path that is drawn, in numbers. */
+function PathTools({ store, path }: Pick<Properties, "store" | "path">) {
+  const { value, error } = path;
+  return (
+    <span class="critical" role="status">
+      {error && <span class="problem">{shown(error, 200)}</span>}
+      {!value && !error && <span class="waiting">critical path…</span>}
+      {value && (
+        <>
+          critical path of {shown(value.thread, 40)}:{" "}
+          <span data-figure="path_total" title={String(value.total)}>
+            {duration(value.total)}
+          </span>{" "}
+          in <span data-figure="path_pieces">{grouped(value.pieces.length)}</span> pieces,{" "}
+          <span data-figure="path_own" title={String(value.own)}>
+            {duration(value.own)}
+          </span>{" "}
+          its own
+          {value.unknown > 0 && `, ${duration(value.unknown)} unknown`}
+        </>
+      )}
+      <button type="button" class="quiet" onClick={() => write(store, { path: undefined })} aria-label="No critical path">
+        ×
+      </button>
+    </span>
   );
 }
 

@@ -5,9 +5,11 @@
 //!
 //! | path | further parameters | answer |
 //! |---|---|---|
+//! | `latency/pairs` | none at all | JSON: the named pairs of markers |
 //! | `latency/percentiles` | – | a row for each measure |
 //! | `latency/histogram` | – | bins |
 //! | `latency/executions` | measure, from_value, until_value | JSON: how many are in the range, and the greatest |
+//! | `latency/groups` | measure, fast, slow | JSON: number and sum of those below `fast`, from `slow` on, and between |
 //! | `latency/at` | – | JSON: all in order of time, at most 1,000 from `after` on |
 //! | `latency/trees` | nth | the call tree of an execution beside a typical one |
 
@@ -27,12 +29,18 @@ const MOST: usize = 1000;
 const MOST_PATHS: usize = 50_000;
 
 pub(super) const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "latency/pairs", work: Work::Query, answer: pairs },
     Endpoint { path: "latency/percentiles", work: Work::Pass, answer: percentiles },
     Endpoint { path: "latency/histogram", work: Work::Pass, answer: histogram },
     Endpoint { path: "latency/executions", work: Work::Pass, answer: executions },
+    Endpoint { path: "latency/groups", work: Work::Pass, answer: groups },
     Endpoint { path: "latency/at", work: Work::Pass, answer: at },
     Endpoint { path: "latency/trees", work: Work::Pass, answer: trees },
 ];
+
+fn pairs(question: &Question<'_>) -> Result<Answer, Failure> {
+    Answer::json(&question.session.inputs.pairs())
+}
 
 fn percentiles(question: &Question<'_>) -> Result<Answer, Failure> {
     Answer::table(&measured(question)?.percentiles, MOST)
@@ -44,6 +52,17 @@ fn histogram(question: &Question<'_>) -> Result<Answer, Failure> {
 
 fn executions(question: &Question<'_>) -> Result<Answer, Failure> {
     let latency = measured(question)?;
+    let (from, until): (u64, u64) = (question.number("from_value")?, question.number("until_value")?);
+    let all = values(question, &latency)?;
+    let mut inside: Vec<(u64, &Execution)> =
+        all.into_iter().filter(|(value, _)| (from..until).contains(value)).collect();
+    inside.sort_by_key(|(value, execution)| (Reverse(*value), execution.nth));
+    let list: Vec<Value> = inside.iter().take(MOST).map(|(_, execution)| shown(execution)).collect();
+    Answer::json(&json!({ "count": inside.len(), "executions": list }))
+}
+
+/// Returns the complete executions with their values of the question's measure.
+fn values<'l>(question: &Question<'_>, latency: &'l Latency) -> Result<Vec<(u64, &'l Execution)>, Failure> {
     let value: fn(&Execution) -> Option<u64> = match question.text("measure") {
         "time_ns" => |execution| execution.time,
         "instructions" => |execution| execution.instructions,
@@ -54,17 +73,22 @@ fn executions(question: &Question<'_>) -> Result<Answer, Failure> {
             )));
         }
     };
-    let (from, until): (u64, u64) = (question.number("from_value")?, question.number("until_value")?);
-    let mut inside: Vec<(u64, &Execution)> = latency
-        .executions
-        .iter()
-        .filter(|execution| execution.is_complete)
-        .filter_map(|execution| Some((value(execution)?, execution)))
-        .filter(|(value, _)| (from..until).contains(value))
-        .collect();
-    inside.sort_by_key(|(value, execution)| (Reverse(*value), execution.nth));
-    let list: Vec<Value> = inside.iter().take(MOST).map(|(_, execution)| shown(execution)).collect();
-    Answer::json(&json!({ "count": inside.len(), "executions": list }))
+    let complete = latency.executions.iter().filter(|execution| execution.is_complete);
+    Ok(complete.filter_map(|execution| Some((value(execution)?, execution))).collect())
+}
+
+/// Counts and sums the fast, the typical and the slow executions.
+fn groups(question: &Question<'_>) -> Result<Answer, Failure> {
+    let latency = measured(question)?;
+    let (fast, slow): (u64, u64) = (question.number("fast")?, question.number("slow")?);
+    let mut sums = [(0u64, 0u64); 3];
+    for (value, _) in values(question, &latency)? {
+        let group = usize::from(value >= fast) + usize::from(value >= slow.max(fast));
+        let (count, sum) = sums[group];
+        sums[group] = (count + 1, sum.saturating_add(value));
+    }
+    let sums = sums.map(|(count, sum)| json!({ "count": count, "sum": sum }));
+    Answer::json(&json!({ "fast": sums[0], "typical": sums[1], "slow": sums[2] }))
 }
 
 fn at(question: &Question<'_>) -> Result<Answer, Failure> {

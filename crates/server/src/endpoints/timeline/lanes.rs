@@ -1,13 +1,13 @@
-//! What a page says of whole lanes: their texts, and the values that matter most in them.
+//! The values that matter most in the lanes of a table.
 
 use std::collections::BTreeMap;
 
-use hodo_store::{Error, Kind, Lanes, Slices, Table, Wanted};
+use hodo_store::{Error, Kind, Lanes, Slices, Table};
 use serde_json::{Value, json};
 
-use super::{tile::LANES, values::value};
+use super::values::value;
 use crate::{
-    answer::{Answer, Failure, Question},
+    answer::{Failure, Question},
     index::Snapshot,
 };
 
@@ -15,23 +15,6 @@ use crate::{
 const VALUES: usize = 24;
 /// Rows that a question may decode.
 const BUDGET: u64 = 1 << 23;
-
-/// A text of each lane: the first column of names, such as the name of a thread, in the lane's longest record.
-pub(super) fn labels(question: &Question<'_>) -> Result<Answer, Failure> {
-    let snapshot = super::snapshot(question)?;
-    let table = super::table(question, &snapshot)?;
-    let first: u32 = question.number("first")?;
-    let lanes = first..table.lanes().min(first.saturating_add(LANES));
-    let column = table.schema().columns.iter().position(|field| field.kind == Kind::Name);
-    let label = |lane: u32| -> Result<Option<String>, Failure> {
-        let Some(column) = column else { return Ok(None) };
-        let wanted = Wanted { lanes: Lanes::Some(&[lane]), ..Wanted::ALL };
-        let longest = table.longest(&wanted, 1, &question.budget(BUDGET))?;
-        let cell = longest.first().and_then(|record| record.cells.get(column).copied().flatten());
-        Ok(value(&snapshot.store, cell, Kind::Name))
-    };
-    Answer::json(&lanes.map(label).collect::<Result<Vec<_>, Failure>>()?)
-}
 
 /// The heaviest values of a table, with their weights in all lanes; none of a table that is too large to ask.
 pub(super) fn heaviest(

@@ -4,15 +4,18 @@
 //!
 //! | path | parameters | answer |
 //! |---|---|---|
-//! | `timeline` | – | JSON: the tables, their columns and lanes |
-//! | `timeline/labels` | generation, table, first | JSON: a text for each of 32 lanes, or null |
+//! | `timeline` | – | JSON: the tables, their columns, and their lanes with the paths of these |
 //! | `timeline/tile` | generation, table, first, digits, tile | a picture of 32 lanes and 256 cells of time |
 //! | `timeline/at` | generation, table, lane, time | JSON: the records there, with all cells |
 //! | `timeline/change` | generation, table, lane, time, next | JSON: the next change of the lane, or the one before |
 //! | `timeline/longest` | generation, table, begin, end | JSON: the longest records of the span |
+//! | `timeline/links` | generation, table, begin, end | the links that begin in the span, and their number |
+//! | `timeline/path` | tid | the pieces of a thread's critical path; their times are absolute |
 //! | `timeline/search` | generation, text | the records whose value contains the text |
 
+mod critical;
 mod lanes;
+mod links;
 mod records;
 mod search;
 mod tile;
@@ -24,7 +27,7 @@ use hodo_store::{Shape, Table};
 use serde_json::{Value, json};
 
 pub(crate) use self::tile::{CELLS, LANES, picture};
-use self::values::value;
+use self::values::{cut, value};
 use crate::{
     answer::{Answer, Endpoint, Failure, Question, Work},
     index::Snapshot,
@@ -32,11 +35,12 @@ use crate::{
 
 pub(super) const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "timeline", work: Work::Query, answer: tables },
-    Endpoint { path: "timeline/labels", work: Work::Query, answer: lanes::labels },
     Endpoint { path: "timeline/tile", work: Work::Query, answer: tile::tile },
     Endpoint { path: "timeline/at", work: Work::Query, answer: records::at },
     Endpoint { path: "timeline/change", work: Work::Query, answer: records::change },
     Endpoint { path: "timeline/longest", work: Work::Query, answer: records::longest },
+    Endpoint { path: "timeline/links", work: Work::Query, answer: links::links },
+    Endpoint { path: "timeline/path", work: Work::Pass, answer: critical::path },
     Endpoint { path: "timeline/search", work: Work::Query, answer: search::search },
 ];
 
@@ -54,24 +58,30 @@ fn tables(question: &Question<'_>) -> Result<Answer, Failure> {
         // Exact in a page only as text.
         "origin": snapshot.origin.to_string(),
         "length": snapshot.end - snapshot.origin,
+        "half_width": session.inputs.half_width(),
         "tables": tables.collect::<Result<Vec<_>, Failure>>()?,
     }))
 }
 
 fn described(question: &Question<'_>, snapshot: &Snapshot, table: &Table<'_>) -> Result<Value, Failure> {
     let schema = table.schema();
-    let lanes = (0..table.lanes().min(MOST_LANES)).map(|lane| {
+    let listed = 0..table.lanes().min(MOST_LANES);
+    let path = |lane| snapshot.store.path(*table, lane).iter().map(|part| cut(part)).collect::<Vec<String>>();
+    let lanes = listed.clone().map(|lane| {
         let cells = table.key(lane).unwrap_or_default().iter().zip(&schema.key);
         cells.map(|(cell, field)| value(&snapshot.store, *cell, field.kind)).collect::<Vec<_>>()
     });
     Ok(json!({
         "name": schema.name,
+        "title": schema.naming.title,
         "shape": shape(schema.shape),
         "key": schema.key.iter().map(|field| &field.name).collect::<Vec<_>>(),
         "value": schema.value.name,
         "unit": schema.value.unit,
         "rows": table.rows(),
         "lanes": lanes.collect::<Vec<_>>(),
+        // The place of each lane in the tree of all lanes.
+        "paths": listed.map(path).collect::<Vec<_>>(),
         "lanes_left_out": table.lanes().saturating_sub(MOST_LANES),
         "values": lanes::heaviest(question, snapshot, table)?,
     }))

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! about, findings, tables (half of the room, each cut to its share) ──┐
-//! timeline, texts of lanes, tiles: coarse ones of all the time first ─┼─gzip, base64─► page, {question: answer, …}
+//! views of control flow (half of what is left) ───────────────────────┤
+//! timeline, tiles: coarse ones of all the time first ─┼─gzip, base64─► page, {question: answer, …}
 //! session: with what was left out ────────────────────────────────────┘
 //! ```
 //!
 //! A page with less room shows less detail, but all of the time. Nothing is left out in silence.
+
+mod flow;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -34,8 +37,13 @@ use crate::{
 
 /// Rows of a table in a file, at most.
 const MOST_ROWS: usize = 20_000;
+/// The shortest span that the page shows, in nanoseconds.
+const SHORTEST: u64 = 20;
 /// Bytes that are kept for the description of the session.
 const DESCRIPTION: u64 = 16 << 10;
+
+/// Parameters of a question, in the order of their names.
+type Parameters<'p> = &'p [(&'p str, String)];
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,12 +141,13 @@ impl<'s> File<'s> {
             );
         }
         self.tables()?;
+        self.flow()?;
         let snapshot = self.session.index.snapshot(&*self.session.inputs);
         snapshot.map_or(Ok(()), |snapshot| self.timeline(&snapshot))
     }
 
     /// Asks a question as the page does; returns whether its answer fits.
-    fn ask(&mut self, path: &str, parameters: &[(&str, String)]) -> Result<bool, Failure> {
+    fn ask(&mut self, path: &str, parameters: Parameters<'_>) -> Result<bool, Failure> {
         let endpoint =
             endpoints::all().find(|endpoint| endpoint.path == path).expect("the path is one of ours");
         let answer = self.answer(parameters, endpoint.answer)?;
@@ -147,7 +156,7 @@ impl<'s> File<'s> {
 
     fn answer<A>(
         &self,
-        parameters: &[(&str, String)],
+        parameters: Parameters<'_>,
         ask: impl FnOnce(&Question<'_>) -> Result<A, Failure>,
     ) -> Result<A, Failure> {
         let query = parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -226,12 +235,10 @@ impl<'s> File<'s> {
             self.left_out.push("The timeline is not here: there was no room.".to_owned());
             return Ok(());
         }
+        self.links(snapshot)?;
         let root = (0..).step_by(2).find(|digits| (snapshot.end - snapshot.origin) >> digits < CELLS);
         let mut places = VecDeque::new();
         for (table, first) in blocks(&snapshot.store) {
-            let parameters =
-                [("first", first.to_string()), ("generation", generation.clone()), ("table", table.clone())];
-            self.ask("timeline/labels", &parameters)?;
             let digits = root.unwrap_or(0);
             let width = CELLS << digits;
             for tile in snapshot.origin / width..=snapshot.end / width {
@@ -240,9 +247,28 @@ impl<'s> File<'s> {
         }
         self.tiles(&generation, places)?;
         self.left_out.push(
-            "This page is a file: it has no search, and no cells of single records. `hodo view` has."
+            "This page is a file: it has no search, no critical paths, and no cells of single records. `hodo \
+             view` has."
                 .to_owned(),
         );
+        Ok(())
+    }
+
+    /// Adds the links of all of the time, which the page draws if they are few.
+    fn links(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let is_of_links = |table: &hodo_store::Table<'_>| table.schema().shape == hodo_store::Shape::Links;
+        for table in snapshot.store.tables().filter(is_of_links) {
+            let end = (snapshot.end - snapshot.origin + 1).max(SHORTEST);
+            let parameters = [
+                ("begin", "0".to_owned()),
+                ("end", end.to_string()),
+                ("generation", snapshot.generation.to_string()),
+                ("table", table.schema().name.clone()),
+            ];
+            if !self.ask("timeline/links", &parameters)? {
+                self.left_out.push(format!("Arrows of {} are not here.", table.schema().name));
+            }
+        }
         Ok(())
     }
 
@@ -291,9 +317,24 @@ fn blocks(store: &Store) -> Vec<(String, u32)> {
 }
 
 /// A question as text, as the page makes it: its parameters are in the order of their names.
-fn key(path: &str, parameters: &[(&str, String)]) -> String {
-    let text: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+fn key(path: &str, parameters: Parameters<'_>) -> String {
+    let text: Vec<String> =
+        parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     if text.is_empty() { path.to_owned() } else { format!("{path}?{}", text.join("&")) }
+}
+
+/// Encodes a value as `URLSearchParams` of a page does (application/x-www-form-urlencoded).
+fn encoded(value: &str) -> String {
+    let mut text = String::new();
+    for byte in value.bytes() {
+        match byte {
+            b'*' | b'-' | b'.' | b'_' => text.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => text.push(byte.into()),
+            b' ' => text.push('+'),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
 }
 
 fn packed(bytes: &[u8]) -> String {

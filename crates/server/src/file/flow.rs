@@ -1,0 +1,109 @@
+//! The views of control flow in a file: what their pages ask first, of each recording and of the functions that run most.
+
+use hodo_model::table::{Cell, cells};
+
+use super::{File, Parameters};
+use crate::answer::Failure;
+
+/// Functions whose code and latencies a file has. Each takes two passes over the first recording.
+const FUNCTIONS: usize = 8;
+/// Measures of executions.
+const MEASURES: [&str; 3] = ["time_ns", "instructions", "cycles"];
+
+impl File<'_> {
+    /// Adds flame graphs, the comparison of the first two recordings, and the code and latencies of the functions with
+    /// most instructions, in at most half of the room.
+    pub(super) fn flow(&mut self) -> Result<(), Failure> {
+        let recordings = self.session.inputs.recordings();
+        if recordings.is_empty() {
+            return Ok(());
+        }
+        let kept_free = self.room / 2;
+        self.room -= kept_free;
+        self.ask("recordings", &[])?;
+        self.ask("latency/pairs", &[])?;
+        for (number, recording) in recordings.iter().enumerate() {
+            // The page names no recording for the first one.
+            let parameters = (number > 0).then(|| ("recording", number.to_string()));
+            self.named("paths", parameters.as_slice(), &format!("The flame graph of {}", recording.name))?;
+        }
+        if recordings.len() > 1 {
+            self.named("diff/paths", &[], "The comparison of the recordings by path")?;
+            self.named("diff/functions", &[], "The comparison of the recordings by function")?;
+            self.named("diff/divergence", &[], "The first divergence of the recordings")?;
+        }
+        let functions = self.functions()?;
+        for function in &functions {
+            self.function(function)?;
+        }
+        self.left_out.push(format!(
+            "Latency and source are here for the functions that run most ({}), and flame graphs for all threads \
+             and all of the time. `hodo view` has all functions, pairs of markers, threads and spans.",
+            functions.join(", ")
+        ));
+        self.room += kept_free;
+        Ok(())
+    }
+
+    /// Returns the functions with most instructions, as the page names them.
+    fn functions(&self) -> Result<Vec<String>, Failure> {
+        let goes_on = self.goes_on;
+        let made = self.session.inputs.table("functions", "", FUNCTIONS, &mut |_, _| goes_on())?;
+        let Some(rows) = made else { return Ok(Vec::new()) };
+        let place = |name| rows.table.columns().iter().position(|column| column.name == name);
+        let (Some(function), Some(module)) = (place("function"), place("module")) else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        for batch in rows.table.batches() {
+            let columns = cells(batch);
+            for row in 0..batch.num_rows() {
+                let Cell::Text(function) = columns[function].cell(row) else { continue };
+                let module = match columns[module].cell(row) {
+                    Cell::Text(module) => module,
+                    _ => "",
+                };
+                names.push(format!("{function}@{module}"));
+            }
+        }
+        names.truncate(FUNCTIONS);
+        Ok(names)
+    }
+
+    /// Adds the code and the latencies of a function.
+    fn function(&mut self, name: &str) -> Result<(), Failure> {
+        if !(self.goes_on)() {
+            return Ok(());
+        }
+        let of = [("function", name.to_owned())];
+        self.named("source", &of, &format!("The source of {name}"))?;
+        let what = format!("The latency of {name}");
+        let mut fits = self.named("latency/histogram", &of, &what)?;
+        fits = fits && self.named("latency/percentiles", &of, &what)?;
+        for measure in MEASURES.into_iter().filter(|_| fits) {
+            let all = [
+                ("from_value", "0".to_owned()),
+                ("function", name.to_owned()),
+                ("measure", measure.to_owned()),
+                ("until_value", u64::MAX.to_string()),
+            ];
+            self.named("latency/executions", &all, &what)?;
+        }
+        Ok(())
+    }
+
+    /// Asks a question; says so if its answer is refused or does not fit. Returns whether it is in the file.
+    fn named(&mut self, path: &str, parameters: Parameters<'_>, what: &str) -> Result<bool, Failure> {
+        if !(self.goes_on)() {
+            return Ok(false);
+        }
+        let why = match self.ask(path, parameters) {
+            Ok(true) => return Ok(true),
+            Ok(false) => "there was no room".to_owned(),
+            Err(Failure::Refused(why)) => why,
+            Err(failure) => return Err(failure),
+        };
+        self.left_out.push(format!("{what} is not here: {why}."));
+        Ok(false)
+    }
+}
