@@ -30,6 +30,7 @@ pub mod sched;
 pub mod signals;
 pub mod states;
 pub mod syscalls;
+pub mod tasks;
 pub mod threads;
 pub mod waits;
 pub mod wakers;
@@ -87,4 +88,5 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&critical_path::CRITICAL_PATH);
     visitor.visit(&callstack::CALLSTACK);
     visitor.visit(&messages::MESSAGES);
+    visitor.visit(&tasks::TASKS);
 }

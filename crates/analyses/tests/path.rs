@@ -156,6 +156,27 @@ fn a_device_is_waited_for_from_the_request_on() {
 }
 
 #[test]
+fn a_request_begins_when_it_is_issued_first() {
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 1),
+        event!(10, 0, BlockIssue, [(0, 8 << 20), (1, 77)]),
+        switch!(12, 0, 1, SLEEPS, 0),
+        // The device was busy, and a kernel worker issues the request again.
+        switch!(35, 0, 0, PREEMPTED, 5),
+        event!(40, 0, BlockIssue, [(0, 8 << 20), (1, 77)]),
+        switch!(45, 0, 5, SLEEPS, 0),
+        event!(90, 0, IrqEntry, [(0, 5)]),
+        event!(91, 0, BlockComplete, [(0, 8 << 20), (1, 77)]),
+        wake!(92, 0, 1, 0),
+        event!(93, 0, IrqExit),
+        switch!(95, 0, 0, PREEMPTED, 1),
+        switch!(99, 0, 1, SLEEPS, 0),
+    ];
+    let expected = ["0 12 1 running", "12 80 1 block 8:0", "92 3 1 cpu idle", "95 4 1 running"];
+    assert_eq!(path(&events, 1), expected);
+}
+
+#[test]
 fn the_interrupted_thread_is_no_waker() {
     let interrupted = |kinds: [(Kind, &'static [Field]); 2]| {
         let [(entry, fields), (exit, _)] = kinds;

@@ -286,25 +286,27 @@ fn every_rule_says_what_it_reads() {
     }
 }
 
+/// A cause of a critical path: wait, call, cause, comm, host, detail, total.
+type Cause<'c> = (&'c str, &'c str, &'c str, &'c str, &'c str, &'c str, u64);
+
+/// Returns the causes of a critical path of 1 µs, each with a count of 3.
+fn path_of(causes: &[Cause<'_>]) -> Table {
+    let row = |&(wait, call, cause, comm, host, detail, total): &Cause<'_>| -> [Value; 9] {
+        let texts = [wait, call, cause, comm, host, detail].map(Value::from);
+        let [wait, call, cause, comm, host, detail] = texts;
+        [wait, call, cause, comm, 7u64.into(), host, detail, 3u64.into(), total.into()]
+    };
+    let rows: Vec<_> = causes.iter().map(row).collect();
+    let columns = ["wait", "call", "cause", "comm", "tid", "host", "detail", "count", "total_ns"];
+    let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+    let mut table = made("critical-path", &[("total_ns", 1_000)], &columns, &rows);
+    table.summary.push(("thread", "db (9)".into()));
+    table
+}
+
 #[test]
 fn causes_of_a_critical_path_need_a_twentieth_of_it() {
-    let path = |cause: &str, wait: &str, total: u64| {
-        let row: [Value; 9] = [
-            wait.into(),
-            "futex".into(),
-            cause.into(),
-            "low".into(),
-            7u64.into(),
-            "".into(),
-            "middle (8)".into(),
-            3u64.into(),
-            total.into(),
-        ];
-        let columns = ["wait", "call", "cause", "comm", "tid", "host", "detail", "count", "total_ns"];
-        let mut table = made("critical-path", &[("total_ns", 1_000)], &columns, &[&row]);
-        table.summary.push(("thread", "db (9)".into()));
-        table
-    };
+    let path = |cause, wait, total| path_of(&[(wait, "futex", cause, "low", "", "middle (8)", total)]);
     let need = ("critical-path", "cause");
     assert_eq!(rules(&[(need, &path("cpu", "lock", 50))]), [] as [&str; 0]);
     assert_eq!(rules(&[(need, &path("running", "", 900))]), [] as [&str; 0], "its own work is no wait");
@@ -322,4 +324,24 @@ fn causes_of_a_critical_path_need_a_twentieth_of_it() {
     {
         assert!(finding.sentence.contains(part), "{}", finding.sentence);
     }
+}
+
+#[test]
+fn a_task_that_delays_several_boards_is_one_cause() {
+    let on = |host, detail, total| ("message", "", "cpu", "sobel", host, detail, total);
+    let need = ("critical-path", "cause");
+    // Neither of the two has a twentieth of the path.
+    let both = path_of(&[
+        on("slave-1", "urgent of slave-1", 30),
+        on("slave-5", "urgent of slave-5", 25),
+        on("slave-5", "idle", 40),
+    ]);
+    let [finding] = &found(&[(need, &both)])[..] else { panic!("one finding") };
+    let expected = "55 ns of 1.00 µs, 5.5 % (threshold 5.0 %), 6 times, it waited (message), and sobel of slave-1 and \
+                    slave-5 could run, but urgent of slave-1 and urgent of slave-5 had the CPU.";
+    assert!(finding.sentence.ends_with(expected), "{}", finding.sentence);
+    let hosts = ["a", "b", "c", "d", "e", "f"];
+    let many = path_of(&hosts.map(|host| ("message", "", "running", "sobel", host, "", 20)));
+    let [finding] = &found(&[(need, &many)])[..] else { panic!("one finding") };
+    assert!(finding.sentence.ends_with("sobel of a, b, c, d and 2 more ran."), "{}", finding.sentence);
 }

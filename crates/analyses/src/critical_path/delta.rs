@@ -68,7 +68,23 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    fn add(&mut self, later: Labels) {
+    /// Returns the task in a field of an event, and keeps its name and that of its trace.
+    pub(crate) fn task(&mut self, event: &KernelEvent<'_>, place: usize, name: usize) -> u32 {
+        let task = Key { trace: event.trace, id: event.integer(place).unwrap_or(0) as u32 };
+        self.trace(event);
+        if let Some(name) = event.text(name).filter(|_| !self.tasks.contains_key(&task)) {
+            self.tasks.insert(task, String::from_utf8_lossy(name).into_owned());
+        }
+        task.id
+    }
+
+    /// Keeps the name of an event's trace.
+    fn trace(&mut self, event: &KernelEvent<'_>) {
+        self.traces.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
+    }
+
+    /// Adds those of a later neighbour.
+    pub(crate) fn add(&mut self, later: Labels) {
         later.traces.into_iter().for_each(|(trace, name)| _ = self.traces.entry(trace).or_insert(name));
         later.tasks.into_iter().for_each(|(task, name)| _ = self.tasks.entry(task).or_insert(name));
         for (irq, name) in later.interrupts {
@@ -113,7 +129,7 @@ impl Delta {
 
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         let cpu = Key { trace: event.trace, id: event.cpu };
-        self.labels.traces.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
+        self.labels.trace(event);
         match event.kind {
             Kind::SyscallEntry => self.set(cpu, Some(event.name)),
             Kind::SyscallExit | Kind::Syscall => self.set(cpu, None),
@@ -204,13 +220,7 @@ impl Delta {
     fn board(&mut self, event: &KernelEvent<'_>) {
         use field::{message, task_switch, task_wake};
         let integer = |place| event.integer(place).unwrap_or(0);
-        let mut named = |place, name| {
-            let task = Key { trace: event.trace, id: integer(place) as u32 };
-            if let Some(name) = event.text(name).filter(|_| !self.labels.tasks.contains_key(&task)) {
-                self.labels.tasks.insert(task, String::from_utf8_lossy(name).into_owned());
-            }
-            task.id
-        };
+        let mut named = |place, name| self.labels.task(event, place, name);
         let own = match event.kind {
             Kind::TaskSwitch => Event::Switch {
                 prev: named(task_switch::PREV, task_switch::PREV_NAME),

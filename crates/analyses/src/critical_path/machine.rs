@@ -371,7 +371,8 @@ impl Machine<Step> for Histories {
             }
             Step::Issue { time, cpu, request: (device, sector) } => {
                 let work = Work { errand: Errand::Block(device), begin: time, author: self.author(cpu) };
-                self.requests.insert((cpu.trace, device, sector), work);
+                // A busy device returns a request, and a kernel worker issues it again: its author stays.
+                self.requests.entry((cpu.trace, device, sector)).or_insert(work);
             }
             Step::Complete { cpu, request: (device, sector) } => {
                 let work = self.requests.remove(&(cpu.trace, device, sector));

@@ -17,7 +17,7 @@ use hodo_model::{
 };
 
 pub use delta::Delta;
-pub(crate) use delta::interest;
+pub(crate) use delta::{Labels, interest};
 pub(crate) use history::{Key, Via};
 pub(crate) use table::Naming;
 pub(crate) use walk::{Awaited, Wait, waits};

@@ -81,6 +81,15 @@ pub(super) const INDEXED: &[Indexed] = &[
         path: &["Threads", "process {pid}", "{comm} ({tid})", "system calls"],
     },
     Indexed {
+        report: "tasks",
+        view: "interval",
+        shape: Shape::Intervals,
+        title: "running tasks of boards",
+        lane: &["host"],
+        value: Source::Column("task"),
+        path: &["Boards", "{host}"],
+    },
+    Indexed {
         report: "wakers",
         view: "wakeup",
         shape: Shape::Links,

@@ -20,15 +20,70 @@ pub(crate) const RULE: Rule = Rule {
     find,
 };
 
-/// What happened meanwhile, in words. `None` for what the subject asked for, for times of which nothing is known, and for
-/// the work of its program: of the subject itself, and of threads with its name, `own`, such as workers that it joins.
-fn cause(row: &Row<'_>, own: &str) -> Option<String> {
+/// Rows of one cause. On boards, these are the rows of all hosts where the task of one name waited for one task.
+struct Group<'r> {
+    rows: Vec<&'r Row<'r>>,
+    total: u64,
+    count: u64,
+}
+
+/// At most this many hosts of a group are listed.
+const HOSTS: usize = 4;
+
+/// Returns the task in `task of host`, if the detail is one of this row's host.
+fn task<'r>(row: &'r Row<'_>) -> Option<&'r str> {
+    row.text("detail").strip_suffix(row.text("host"))?.strip_suffix(" of ")
+}
+
+/// Groups rows by cause, those with the greatest total first.
+fn groups<'r>(rows: &'r [Row<'r>]) -> Vec<Group<'r>> {
+    let is_one = |a: &Row<'_>, b: &Row<'_>| {
+        let same = |column| a.text(column) == b.text(column);
+        let on_boards = !a.text("host").is_empty() && !b.text("host").is_empty();
+        let details = same("detail") || (task(a).is_some() && task(a) == task(b));
+        on_boards && details && ["wait", "call", "cause", "comm"].into_iter().all(same)
+    };
+    let mut groups: Vec<Group<'r>> = Vec::new();
+    for row in rows {
+        let (total, count) = (row.integer("total_ns"), row.integer("count"));
+        match groups.iter_mut().find(|group| is_one(group.rows[0], row)) {
+            Some(group) => {
+                group.rows.push(row);
+                (group.total, group.count) = (group.total + total, group.count + count);
+            }
+            None => groups.push(Group { rows: vec![row], total, count }),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.total));
+    groups
+}
+
+/// Lists what a text of each row is, in the order of the rows: `a, b and c`, or `a, b, c, d and 3 more`.
+fn listed(rows: &[&Row<'_>], text: impl Fn(&Row<'_>) -> String) -> String {
+    let (named, more) = rows.split_at(rows.len().min(HOSTS));
+    let mut names: Vec<String> = named.iter().map(|row| text(row)).collect();
+    let last = match more.len() {
+        0 => names.pop().unwrap_or_default(),
+        more => format!("{more} more"),
+    };
+    if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) }
+}
+
+/// Returns what happened meanwhile, in words. `None` for what the subject asked for, for times of which nothing is known,
+/// and for the work of its program: of the subject itself, and of threads with its name, `own`, such as workers that it
+/// joins.
+fn cause(group: &Group<'_>, own: &str) -> Option<String> {
+    let row = group.rows[0];
     let who = match row.text("host") {
         "" => thread(row),
         host if host == row.text("comm") => host.to_owned(),
-        host => format!("{} of {host}", row.text("comm")),
+        _ => format!("{} of {}", row.text("comm"), listed(&group.rows, |row| row.text("host").to_owned())),
     };
-    let (wait, detail) = (row.text("wait"), row.text("detail"));
+    let wait = row.text("wait");
+    let detail = match task(row) {
+        Some(_) => listed(&group.rows, |row| row.text("detail").to_owned()),
+        None => row.text("detail").to_owned(),
+    };
     let what = match (row.text("cause"), wait) {
         ("running", "") | ("unknown", _) | ("timer", "sleep") => return None,
         ("running", _) if row.text("host").is_empty() && row.text("comm") == own => return None,
@@ -57,19 +112,19 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let own = subject.rsplit_once(" (").map_or(subject.as_str(), |(name, _)| name);
     let span = figure(table, "total_ns");
     let rows = evidence.rows(RULE.needs[0]);
-    let found = rows.iter().filter_map(|row| {
-        let part = share(row.integer("total_ns"), span);
-        let cause = cause(row, own).filter(|_| part > THRESHOLD)?;
+    let found = groups(&rows).into_iter().filter_map(|group| {
+        let part = share(group.total, span);
+        let cause = cause(&group, own).filter(|_| part > THRESHOLD)?;
         Some(Finding {
             rule: RULE.name,
             weight: part,
             sentence: format!(
                 "On the critical path of {subject}: {} of {}, {} (threshold {}), {} times, {cause}.",
-                duration(row.integer("total_ns")),
+                duration(group.total),
                 duration(span),
                 percent(part),
                 percent(THRESHOLD),
-                count(row.integer("count")),
+                count(group.count),
             ),
             command: "path".to_owned(),
         })
