@@ -85,7 +85,7 @@ export async function open(
   if (PAGE && address.startsWith("http")) {
     // The newest page, without building hodo again. The content security policy is that of the embedded one, so it goes.
     const root = new URL(address);
-    await page.route((url) => url.pathname === root.pathname, (route) => route.fulfill({ path: PAGE, contentType: "text/html" }));
+    await page.route((url) => url.pathname === root.pathname, (route) => route.fulfill({ path: resolve(PAGE), contentType: "text/html" }));
   }
   await page.goto(address);
   return { page, messages };

@@ -119,6 +119,28 @@ fn check(store: &Store, name: &str, report: &Value, key: &[&str], value: &[&str]
 }
 
 #[test]
+fn a_store_has_what_the_tracer_discarded() {
+    let folder = Folder::new();
+    let store = folder.file("store");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
+    let trace = trace.to_str().unwrap();
+    hodo(&["index", "--store", &store, trace]).fine();
+    let info = hodo(&["info", "--format", "json", trace]).fine().json();
+    let stream = &info["traces"][0]["streams"][0];
+    let store = Store::open(Path::new(&store)).unwrap();
+    let losses = store.table("losses").unwrap();
+    let place = losses.schema().columns.iter().position(|field| field.name == "count").unwrap();
+    let records = losses.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap();
+    let count: u64 = records.iter().map(|record| record.cells[place].unwrap()).sum();
+    assert_eq!(Value::from(count), stream["events_lost"]);
+    // Each lies between the ends of two packets.
+    let (begin, end) = (stream["begin_ns"].as_u64().unwrap(), stream["end_ns"].as_u64().unwrap());
+    assert!(
+        records.iter().all(|record| begin <= record.begin && record.begin < record.end && record.end <= end)
+    );
+}
+
+#[test]
 fn a_store_of_a_trace_that_changed_is_stale_and_built_again() {
     let folder = Folder::new();
     let (trace, store) = (trace(&folder), folder.file("store"));
