@@ -135,8 +135,10 @@ pub(crate) enum Edge {
 pub(crate) enum Prevented {
     /// Unknown: the chunk begins with the interrupt.
     Unknown,
-    /// [`Edge::Enter`] or [`Edge::InterruptReturn`].
+    /// [`Edge::Enter`].
     Enter,
+    /// [`Edge::InterruptReturn`].
+    InterruptReturn,
     /// [`Edge::Call`] with its return address.
     Call(u64),
     /// Any other.
@@ -199,7 +201,13 @@ impl Edge {
             (before, Edge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
             (Edge::Gap, Edge::Enter | Edge::InterruptReturn) => Edge::Gap,
-            (Edge::Gap, Edge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. }) => Edge::Gap,
+            (
+                Edge::Gap,
+                Edge::Interrupt {
+                    before: Prevented::Unknown | Prevented::Enter | Prevented::InterruptReturn,
+                    ..
+                },
+            ) => Edge::Gap,
             (edge, Edge::Interrupt { from, before: Prevented::Unknown }) => {
                 Edge::Interrupt { from, before: edge.prevented() }
             }
@@ -211,7 +219,8 @@ impl Edge {
     fn prevented(self) -> Prevented {
         match self {
             Edge::Unknown => Prevented::Unknown,
-            Edge::Enter | Edge::InterruptReturn => Prevented::Enter,
+            Edge::Enter => Prevented::Enter,
+            Edge::InterruptReturn => Prevented::InterruptReturn,
             Edge::Call { return_address } => Prevented::Call(return_address),
             Edge::Interrupt { before, .. } => before,
             _ => Prevented::Other,
@@ -220,7 +229,10 @@ impl Edge {
 
     /// Whether control comes from outside the function's code: only frames of jumps and interrupts end regularly.
     pub(crate) fn enters(self) -> bool {
-        matches!(self, Edge::Enter | Edge::InterruptReturn)
+        matches!(
+            self,
+            Edge::Enter | Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. }
+        )
     }
 }
 
@@ -232,6 +244,8 @@ enum Step {
     ReturnTo(u64),
     UnwindTo,
     EndInterrupt,
+    /// The newest interrupt returned, and the next one came at once: at this address.
+    NextInterrupt(u64),
     Forget,
 }
 
@@ -258,6 +272,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::Interrupt { before: Prevented::Call(return_address), .. } => {
             Step::Push(Entry::InterruptedCall, Back::new(return_address))
         }
+        Edge::Interrupt { from, before: Prevented::InterruptReturn } => Step::NextInterrupt(from),
         Edge::Interrupt { from, .. } => Step::Push(Entry::Interrupt, Back::new(from)),
         // The kernel serializes a processor with an IRET to the next instruction.
         Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
@@ -325,6 +340,13 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
         }
         Step::UnwindTo => (unwound(stack, function), Edge::UnwindBelow),
         Step::EndInterrupt => return end_interrupt(stack, watch, below, arrival),
+        Step::NextInterrupt(from) => {
+            let interrupt = newest_interrupt(stack);
+            cut(stack, watch, interrupt.unwrap_or(0));
+            let Some(_) = interrupt else { return Err(edge) };
+            enter(stack, watch, function, Entry::Interrupt, Back::new(from));
+            return Ok(());
+        }
         Step::Forget => (None, Edge::Gap),
     };
     cut(stack, watch, keep.unwrap_or(0));
@@ -342,6 +364,11 @@ fn unwound<T, F: PartialEq>(stack: &[Frame<T, F>], function: F) -> Option<usize>
     stack.iter().rposition(|frame| frame.function == function).map(|index| index + 1)
 }
 
+/// Returns the index of the newest frame of an interrupt. The oldest frame is none, as its entry is unknown.
+fn newest_interrupt<T, F>(stack: &[Frame<T, F>]) -> Option<usize> {
+    stack.iter().rposition(|frame| frame.entry.is_interrupt()).filter(|&index| index > 0)
+}
+
 /// Ends the newest interrupt and all frames above it, and moves the stack to the arrival of its return.
 ///
 /// The newest interrupt decides the outcome. If it lies below the known frames, they all end, and the interrupt is
@@ -352,8 +379,7 @@ fn end_interrupt<T: Copy, F: Copy + PartialEq>(
     below: Below,
     arrival: &At<F>,
 ) -> Result<(), Edge> {
-    let interrupt = stack.iter().rposition(|frame| frame.entry.is_interrupt()).filter(|&index| index > 0);
-    let Some(index) = interrupt else {
+    let Some(index) = newest_interrupt(stack) else {
         cut(stack, watch, 0);
         return Err(Edge::InterruptReturnBelow);
     };

@@ -116,11 +116,13 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         self.far = if is_far { Some(far_transfer(executed)) } else { None };
     }
 
-    /// Reports a far transfer within the traced code.
+    /// Reports the pending far transfer, if any: it stays within the traced code.
     #[cold]
-    fn emit_far(&mut self, transfer: FlowEvent<'static>) {
-        self.take(FlowEvent::Leave { next: None });
-        self.take(transfer);
+    fn emit_far(&mut self) {
+        if let Some(transfer) = self.far.take() {
+            self.take(FlowEvent::Leave { next: None });
+            self.take(transfer);
+        }
     }
 
     /// Starts a run, unless the block continues the pending one.
@@ -237,9 +239,12 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 
     fn other_event(&mut self, event: &Event) {
-        // Tracing went off, or control went elsewhere first: the event itself tells of it.
-        if matches!(event, Event::Disabled { .. } | Event::Asynchronous { .. } | Event::Gap(_)) {
-            self.far = None;
+        match event {
+            // The far transfer left the traced code.
+            Event::Disabled { .. } | Event::Gap(_) => self.far = None,
+            // Its target was interrupted at once, as by a page fault.
+            Event::Asynchronous { .. } => self.emit_far(),
+            _ => {}
         }
         match *event {
             Event::Switch(context) => self.switch(context),
@@ -258,6 +263,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     /// Switches threads: the previous thread ran until the current time. Switches happen by time, so nothing is
     /// buffered before the first timestamp then.
     fn switch(&mut self, context: u32) {
+        self.emit_far();
         let runs = !self.fresh;
         if runs {
             self.emit(FlowEvent::End);
@@ -299,6 +305,8 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
         if self.fresh && !self.open {
             return self.early.clear();
         }
+        // A PSB may follow before the next instruction.
+        self.emit_far();
         self.take(FlowEvent::End);
     }
 
@@ -317,8 +325,8 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         if self.joins {
             return self.join(&executed);
         }
-        if let Some(transfer) = self.far.take() {
-            self.emit_far(transfer);
+        if self.far.is_some() {
+            self.emit_far();
         }
         self.note_far(&executed);
         let block = executed.block;

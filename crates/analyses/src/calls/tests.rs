@@ -111,6 +111,19 @@ fn a_signal_handler_lies_above_the_interrupted_function() {
 }
 
 #[test]
+fn an_interrupt_may_follow_another_at_once() {
+    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
+    seen.extend(interrupt(150));
+    seen.push(at(100, 0, Place::Entry));
+    seen.extend(INTERRUPT_RETURN);
+    seen.extend(interrupt(150));
+    seen.push(at(101, 0, Place::Entry));
+    seen.extend(INTERRUPT_RETURN);
+    seen.extend([at(1, 50, Place::Middle), FlowEvent::Call { return_address: 160 }, at(3, 0, Place::Entry)]);
+    assert_eq!(begun(&seen), ["f1", " f100", " f101", " f3"]);
+}
+
+#[test]
 fn a_return_that_faults_ends_the_function() {
     let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
     seen.extend([FlowEvent::Call { return_address: 150 }, at(2, 0, Place::Entry), FlowEvent::Return]);

@@ -155,7 +155,9 @@ fn how(edge: Edge, at: &Arrival) -> Ended {
     match edge {
         Edge::Gap => Ended::Lost,
         Edge::Indirect | Edge::Enter if at.place == Place::Middle => Ended::Unwound,
-        Edge::UnwindBelow | Edge::InterruptReturn | Edge::InterruptReturnBelow => Ended::Unwound,
+        Edge::UnwindBelow | Edge::InterruptReturn | Edge::InterruptReturnBelow | Edge::Interrupt { .. } => {
+            Ended::Unwound
+        }
         _ => Ended::Returned,
     }
 }
