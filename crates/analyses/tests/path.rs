@@ -1,6 +1,6 @@
-//! Critical paths of small traces, in which it is plain to see who waits for whom.
+//! Critical paths of small traces, in which it is plain to see who waits for whom, and tasks of boards.
 
-use hodo_analyses::{critical_path::CriticalPath, waits::Waits};
+use hodo_analyses::{critical_path::CRITICAL_PATH, tasks::Tasks, waits::WAITS};
 use hodo_clock::Nanos;
 use hodo_model::{
     AnyAnalysis, NoSources, Selection, Start, Table, Value,
@@ -82,7 +82,7 @@ fn table_of(
 
 /// The pieces of a path: begin, duration, thread, cause, detail.
 fn path(events: &[Event<'_>], tid: u32) -> Vec<String> {
-    let table = table(&CriticalPath, events, "piece", tid);
+    let table = table(&CRITICAL_PATH.analysis, events, "piece", tid);
     let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
     let text = |value: &Value| match value {
         Value::Integer(number) => number.to_string(),
@@ -125,7 +125,7 @@ fn a_chain_of_locks_leads_to_the_thread_that_was_preempted() {
         "75 25 3 running",
     ];
     assert_eq!(path(CHAIN, 3), expected);
-    let waits = table(&Waits, CHAIN, "thread", 3).rows();
+    let waits = table(&WAITS.analysis, CHAIN, "thread", 3).rows();
     let texts: Vec<&Value> = waits.iter().map(|row| &row[4]).collect();
     assert_eq!(texts, [&"3".into(), &"lock".into(), &"2".into(), &"cpu".into(), &"cpu: idle".into()]);
     assert_eq!(
@@ -260,11 +260,28 @@ fn a_new_thread_continues_its_parent() {
 
 #[test]
 fn a_window_may_end_within_a_wait() {
-    let whole = table(&CriticalPath, CHAIN, "piece", 3).rows();
-    let part = table_of(&CriticalPath, CHAIN, "piece", 3, Some((Nanos(25), Nanos(45)))).rows();
+    let whole = table(&CRITICAL_PATH.analysis, CHAIN, "piece", 3).rows();
+    let part = table_of(&CRITICAL_PATH.analysis, CHAIN, "piece", 3, Some((Nanos(25), Nanos(45)))).rows();
     // 1 ran for 5 ns of it, and was preempted by 9 for 15.
     let cells = |row: &[Value]| (row[0].clone(), row[1].clone());
     let expected = [(25u64.into(), 5u64.into()), (30u64.into(), 15u64.into())];
     assert_eq!(part.iter().map(|row| cells(row)).collect::<Vec<(Value, Value)>>(), expected);
     assert_eq!((&part[0][2..], &part[1][2..]), (&whole[1][2..], &whole[2][2..]));
+}
+
+#[test]
+fn tasks_run_from_switch_to_switch() {
+    let events = [
+        event!(10, 0, TaskSwitch, [(0, 0), (1, 1)]),
+        event!(20, 0, TaskSwitch, [(0, 1), (1, 2)]),
+        event!(25, 0, TaskSwitch, [(0, 2), (1, 0)]),
+        event!(40, 0, TaskSwitch, [(0, 0), (1, 1)]),
+        // 1 came last, but 2 leaves: a switch is missing.
+        event!(50, 0, TaskSwitch, [(0, 2), (1, 0)]),
+    ];
+    let rows = table(&Tasks, &events, "interval", 0).rows();
+    let cells: Vec<[Value; 3]> =
+        rows.iter().map(|row| [row[0].clone(), row[1].clone(), row[3].clone()]).collect();
+    let expected = [(10u64, 10u64, "1".into()), (20, 5, "2".into()), (40, 10, Value::Null)];
+    assert_eq!(cells, expected.map(|(begin, length, task)| [begin.into(), length.into(), task]));
 }

@@ -9,7 +9,7 @@ use std::{
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
-    critical_path::CriticalPath,
+    critical_path::CRITICAL_PATH,
     io,
     states::{Intervals, States},
 };
@@ -245,7 +245,7 @@ fn tables_of_one_trace_agree() {
         busy += by_cpu.rows().len();
         let io = law::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
         io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
-        let path = law::are_seamless(&table(&CriticalPath, "piece"));
+        let path = law::are_seamless(&table(&CRITICAL_PATH.analysis, "piece"));
         path.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
     }
     assert!(busy > 8, "{busy} CPUs");

@@ -52,7 +52,7 @@ const INTEREST: &[(Kind, &[usize])] = {
 };
 
 /// The events of which histories are made.
-pub(crate) fn interest() -> Interest<'static> {
+pub(super) fn interest() -> Interest<'static> {
     Interest::events(INTEREST)
 }
 

@@ -17,17 +17,19 @@ use hodo_model::{
 };
 
 pub use delta::Delta;
-pub(crate) use delta::{Labels, interest};
+pub(crate) use delta::{Labels, Whole};
 pub(crate) use history::{Key, Via};
 pub(crate) use table::Naming;
 pub(crate) use walk::{Awaited, Wait, waits};
 
-/// The analysis.
+/// An analysis of what all threads and tasks of boards did. The reports of it differ in their tables only.
 #[derive(Clone, Copy, Debug)]
-pub struct CriticalPath;
+pub struct OfHistories {
+    table: fn(&Whole, &FinishContext<'_>) -> Table,
+}
 
 /// The report.
-pub const CRITICAL_PATH: Simple<CriticalPath> = Simple {
+pub const CRITICAL_PATH: Simple<OfHistories> = Simple {
     description: Description {
         name: "critical-path",
         help: "kernel events, boards: whom and what a thread waited for, through wake-ups, devices and messages",
@@ -35,14 +37,21 @@ pub const CRITICAL_PATH: Simple<CriticalPath> = Simple {
         takes: Takes::THREADS,
         in_all: false,
     },
-    analysis: CriticalPath,
+    analysis: OfHistories::new(path_table),
 };
 
-impl Analysis for CriticalPath {
+impl OfHistories {
+    /// Creates the analysis with this table.
+    pub(crate) const fn new(table: fn(&Whole, &FinishContext<'_>) -> Table) -> OfHistories {
+        OfHistories { table }
+    }
+}
+
+impl Analysis for OfHistories {
     type Partial = Delta;
 
     fn interest(&self) -> Interest<'_> {
-        interest()
+        delta::interest()
     }
 
     fn begin(&self, start: &Start<'_>) -> Delta {
@@ -60,12 +69,16 @@ impl Analysis for CriticalPath {
     }
 
     fn finish(&self, partials: Vec<Delta>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials).finish();
-        let naming = Naming { labels: &whole.labels, of };
-        let subject = subject::choose(&whole.histories, &naming);
-        let pieces = subject.as_ref().map_or_else(Vec::new, |subject| {
-            walk::walk(&whole.histories, subject.thread, subject.from, subject.to)
-        });
-        table::table(&naming, subject.as_ref(), &pieces)
+        (self.table)(&only(partials).finish(), of)
     }
+}
+
+/// Returns the table of the path of the chosen thread.
+fn path_table(whole: &Whole, of: &FinishContext<'_>) -> Table {
+    let naming = Naming { labels: &whole.labels, of };
+    let subject = subject::choose(&whole.histories, &naming);
+    let pieces = subject.as_ref().map_or_else(Vec::new, |subject| {
+        walk::walk(&whole.histories, subject.thread, subject.from, subject.to)
+    });
+    table::table(&naming, subject.as_ref(), &pieces)
 }

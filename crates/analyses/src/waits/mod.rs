@@ -10,22 +10,15 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use hodo_clock::Nanos;
-use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value, kernel::Threads, only,
-};
+use hodo_model::{Column, Description, FinishContext, Shape, Simple, Table, Takes, Unit, Value};
 
 use crate::{
-    critical_path::{Awaited, Delta, Key, Naming, Via, Wait, interest, waits},
+    critical_path::{Awaited, Key, Naming, OfHistories, Via, Wait, Whole, waits},
     durations::{Add, Durations},
 };
 
-/// The analysis.
-#[derive(Clone, Copy, Debug)]
-pub struct Waits;
-
 /// The report.
-pub const WAITS: Simple<Waits> = Simple {
+pub const WAITS: Simple<OfHistories> = Simple {
     description: Description {
         name: "waits",
         help: "kernel events, boards: who waited how long, for what, until whom, as a tree",
@@ -33,7 +26,7 @@ pub const WAITS: Simple<Waits> = Simple {
         takes: Takes::THREADS,
         in_all: false,
     },
-    analysis: Waits,
+    analysis: OfHistories::new(table),
 };
 
 /// What a thread waits for: a CPU, or something else in a call.
@@ -42,67 +35,45 @@ type What = Option<Via>;
 /// The waits of a thread, by what and by who ended them.
 type OfThread = BTreeMap<What, BTreeMap<Awaited, Durations>>;
 
-impl Analysis for Waits {
-    type Partial = Delta;
-
-    fn interest(&self) -> Interest<'_> {
-        interest()
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Delta {
-        Delta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Delta, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Delta, later: Delta, _: &Threads) -> Delta {
-        earlier.add(later);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Delta>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials).finish();
-        let naming = Naming { labels: &whole.labels, of };
-        let mut threads: Vec<(Key, OfThread, Durations)> = Vec::new();
-        for (thread, history) in whole.histories.all() {
-            if !naming.is_wanted(thread) {
-                continue;
-            }
-            let (mut waited, mut all): (OfThread, Durations) = Default::default();
-            for Wait { begin, end, what, awaited } in waits(&whole.histories, thread, history, of.span) {
-                let length = end.0.saturating_sub(begin.max(Nanos(0)).0);
-                waited.entry(what).or_default().entry(awaited).or_default().see(length);
-                all.see(length);
-            }
-            if all.count > 0 {
-                threads.push((thread, waited, all));
-            }
+/// Returns the table of the waits of all chosen threads.
+fn table(whole: &Whole, of: &FinishContext<'_>) -> Table {
+    let naming = Naming { labels: &whole.labels, of };
+    let mut threads: Vec<(Key, OfThread, Durations)> = Vec::new();
+    for (thread, history) in whole.histories.all() {
+        if !naming.is_wanted(thread) {
+            continue;
         }
-        threads.sort_by_key(|(thread, _, all)| (Reverse(all.total), *thread));
-        let sum = |which: fn(&Durations) -> u64| -> u64 { threads.iter().map(|(.., all)| which(all)).sum() };
-        let summary = vec![
-            ("threads", (threads.len() as u64).into()),
-            ("waits", sum(|all| all.count).into()),
-            ("total_ns", sum(|all| all.total).into()),
-        ];
-        let mut rows = Vec::new();
-        for (thread, waited, all) in threads {
-            rows.push(row(0, naming.name(thread), None, &all));
-            add_waits(&naming, thread, waited, &mut rows);
+        let (mut waited, mut all): (OfThread, Durations) = Default::default();
+        for Wait { begin, end, what, awaited } in waits(&whole.histories, thread, history, of.span) {
+            let length = end.0.saturating_sub(begin.max(Nanos(0)).0);
+            waited.entry(what).or_default().entry(awaited).or_default().see(length);
+            all.see(length);
         }
-        let columns = vec![
-            Column::integer("total_ns", Unit::Nanoseconds),
-            Column::integer("max_ns", Unit::Nanoseconds),
-            Column::integer("count", Unit::Count),
-            Column::integer("depth", Unit::None),
-            Column::name("who"),
-            Column::name("call"),
-        ];
-        Table::new("waits", Shape::Tree, summary, columns, rows)
+        if all.count > 0 {
+            threads.push((thread, waited, all));
+        }
     }
+    threads.sort_by_key(|(thread, _, all)| (Reverse(all.total), *thread));
+    let sum = |which: fn(&Durations) -> u64| -> u64 { threads.iter().map(|(.., all)| which(all)).sum() };
+    let summary = vec![
+        ("threads", (threads.len() as u64).into()),
+        ("waits", sum(|all| all.count).into()),
+        ("total_ns", sum(|all| all.total).into()),
+    ];
+    let mut rows = Vec::new();
+    for (thread, waited, all) in threads {
+        rows.push(row(0, naming.name(thread), None, &all));
+        add_waits(&naming, thread, waited, &mut rows);
+    }
+    let columns = vec![
+        Column::integer("total_ns", Unit::Nanoseconds),
+        Column::integer("max_ns", Unit::Nanoseconds),
+        Column::integer("count", Unit::Count),
+        Column::integer("depth", Unit::None),
+        Column::name("who"),
+        Column::name("call"),
+    ];
+    Table::new("waits", Shape::Tree, summary, columns, rows)
 }
 
 fn row(depth: u64, who: String, call: Option<&str>, waited: &Durations) -> Vec<Value> {

@@ -4,7 +4,7 @@
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
-    critical_path::CriticalPath,
+    critical_path::CRITICAL_PATH,
     io::{Files, Users},
     states::{Intervals, States},
 };
@@ -188,7 +188,7 @@ fn pieces_of_a_critical_path_are_all_of_it() {
     let run = runner.run(&(plan(), 1u32..THREADS as u32), |(plan, tid)| {
         let mut events = events(&plan);
         let names = NAMES.map(str::to_owned).to_vec();
-        let pass = Pass::new(&[&CriticalPath]);
+        let pass = Pass::new(&[&CRITICAL_PATH.analysis]);
         let whole = tables::fold(&pass, &mut events, &names, true);
         let selection = Selection { view: "piece".to_owned(), tids: vec![tid], ..Selection::default() };
         let table = tables::table(&pass, &whole, &events, &names, &selection).remove(0);
