@@ -37,6 +37,11 @@ def path(value):
     return os.fsdecode(value)
 
 
+def sql(query, *inputs, **given):
+    """Runs a statement over inputs: `Trace.sql` of `open(*inputs)`."""
+    return open(*inputs).sql(query, **given)
+
+
 def reports():
     """Returns the reports: name, what it shows, the kinds of its rows (`by`), the usual one first."""
     return _native.reports()
@@ -92,3 +97,42 @@ class Trace:
         first, *rest = self.arguments("latency", **given)
         [table] = _native.make([first, "--format=csv", *rest], progress)
         return table
+
+    def sql(self, query, *, progress=None, **given):
+        """Runs one SELECT over the tables that docs/sql.md describes, with options such as `time` and `tid`."""
+        if not isinstance(query, str):
+            raise TypeError(f"a query is text, not {type(query).__name__}")
+        [table] = _native.make([*self.arguments("sql", **given), query], progress)
+        return table
+
+    def diff(self, other, *, progress=None, **given):
+        """Compares these inputs, the baseline, with another trace or path: the tables of `hodo diff`."""
+        other = other if isinstance(other, Trace) else Trace(other)
+        sides = {"a": list(self.inputs), "b": list(other.inputs)}
+        options_ = options({**self._given, **given, **sides})
+        return _native.make(["diff", "--format=json", *options_, "--quiet"], progress)
+
+    def events(self, name=None, **given):
+        """Reads the events of one name, with a column for each field; without a name all, with their fields as JSON.
+
+        `where`, `time`, `tid` and the other options of `hodo script` select. The result is an iterator of tables, one for
+        each batch, and a stream of Arrow batches; it reads while it is taken, and stops when it is closed or dropped.
+        """
+        if not (name is None or isinstance(name, str)):
+            raise TypeError(f"events have a name, not {type(name).__name__}")
+        return _native.read_events(self.arguments("script", events=True, **given), name)
+
+    def analyse(self, analysis, name=None, **given):
+        """Computes an analysis of your own over events.
+
+        `analysis.fold(table)` makes a partial state of a batch of events, `analysis.merge(earlier, later)` one of two
+        neighbours, and `analysis.finish(state)` the result. However the events are cut into batches, the result must be
+        the same: `chunk_size` cuts them differently. With no events, `fold` gets a table without rows.
+        """
+        state, is_first = None, True
+        with self.events(name, **given) as batches:
+            for batch in batches:
+                partial = analysis.fold(batch)
+                state = partial if is_first else analysis.merge(state, partial)
+                is_first = False
+            return analysis.finish(analysis.fold(batches.empty) if is_first else state)
