@@ -3,7 +3,7 @@ from os import PathLike
 from typing import Any, Protocol, TypeVar
 
 Option = str | int | float | bool | PathLike[str] | Sequence[str | int | float] | None
-Progress = Callable[[int, int], object]
+Progress = Callable[[int, int], object] | bool
 
 __version__: str
 

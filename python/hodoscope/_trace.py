@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 from . import _native
 
@@ -35,6 +36,25 @@ def path(value):
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise TypeError(f"an input is a path, not {type(value).__name__}")
     return os.fsdecode(value)
+
+
+class Bar:
+    """Draws progress on standard error, in terminals and in notebooks."""
+
+    def __init__(self):
+        self._shown = -1
+
+    def __call__(self, done, total):
+        percent = done * 100 // total
+        if percent != self._shown:
+            self._shown = percent
+            end = "\n" if done >= total else ""
+            print(f"\r{'#' * (percent * 30 // 100):<30} {percent:3} %", end=end, file=sys.stderr, flush=True)
+
+
+def made(arguments, progress):
+    """Makes the tables of a command."""
+    return _native.make(arguments, Bar() if progress is True else progress)
 
 
 def sql(query, *inputs, **given):
@@ -79,7 +99,7 @@ class Trace:
         return json.loads(_native.describe(self.arguments("info")))
 
     def report(self, kind, *, progress=None, **given):
-        """Makes the one table of a report. `progress(done, total)` is called with bytes of trace while it works."""
+        """Makes the one table of a report. `progress(done, total)` is called with bytes of trace while it works; `True` draws a bar."""
         tables = self.reports(kind, progress=progress, **given)
         if len(tables) != 1:
             raise ValueError(f"{kind} makes {len(tables)} tables of these inputs; reports() returns all")
@@ -89,20 +109,20 @@ class Trace:
         """Makes all tables of a report: one for each recording of control flow, and `all` makes many."""
         if not isinstance(kind, str):
             raise TypeError(f"a report is a name, not {type(kind).__name__}")
-        return _native.make(self.arguments("report", kind, **given), progress)
+        return made(self.arguments("report", kind, **given), progress)
 
     def latency(self, *, progress=None, **given):
         """Measures how long from one marker to another: the distribution of `hodo latency`, or its rows `by`."""
         # Its text and its JSON show single executions too, and this format the table alone.
         first, *rest = self.arguments("latency", **given)
-        [table] = _native.make([first, "--format=csv", *rest], progress)
+        [table] = made([first, "--format=csv", *rest], progress)
         return table
 
     def sql(self, query, *, progress=None, **given):
         """Runs one SELECT over the tables that docs/sql.md describes, with options such as `time` and `tid`."""
         if not isinstance(query, str):
             raise TypeError(f"a query is text, not {type(query).__name__}")
-        [table] = _native.make([*self.arguments("sql", **given), query], progress)
+        [table] = made([*self.arguments("sql", **given), query], progress)
         return table
 
     def diff(self, other, *, progress=None, **given):
@@ -110,7 +130,7 @@ class Trace:
         other = other if isinstance(other, Trace) else Trace(other)
         sides = {"a": list(self.inputs), "b": list(other.inputs)}
         options_ = options({**self._given, **given, **sides})
-        return _native.make(["diff", "--format=json", *options_, "--quiet"], progress)
+        return made(["diff", "--format=json", *options_, "--quiet"], progress)
 
     def events(self, name=None, **given):
         """Reads the events of one name, with a column for each field; without a name all, with their fields as JSON.
