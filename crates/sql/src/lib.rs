@@ -191,6 +191,7 @@ fn explained(sql: &str, error: &rusqlite::Error, tables: &[Arc<Shared>]) -> Erro
             Error { message: format!("{msg}{}", hint(msg)), at }
         }
         rusqlite::Error::SqliteFailure(_, Some(message)) => Error::new(format!("{message}{}", hint(message))),
+        rusqlite::Error::InvalidQuery => Error::new(READS),
         rusqlite::Error::MultipleStatement => Error::new("more than one statement"),
         rusqlite::Error::Empty => Error::new("there is no statement"),
         other => Error::new(other.to_string()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hodo_model::{Column, Shape, Table, TableBuilder, Type, Unit, Value, table::interned};
-use rusqlite::{Connection, Result, types::ValueRef};
+use rusqlite::{Connection, Error, Result, types::ValueRef};
 
 use crate::virtual_table::Shared;
 
@@ -99,6 +99,9 @@ pub(crate) fn run(
     tables: &[Arc<Shared>],
 ) -> Result<Table> {
     let mut statement = connection.prepare(sql)?;
+    if statement.column_count() == 0 || !statement.readonly() {
+        return Err(Error::InvalidQuery);
+    }
     let origin = |table: Option<&str>, column: Option<&str>| {
         let table = tables.iter().find(|known| table.is_some_and(|table| known.is_named(table)))?;
         table.columns().iter().copied().find(|known| Some(known.name) == column)

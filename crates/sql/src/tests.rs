@@ -260,6 +260,7 @@ fn only_reading_is_accepted() {
         "select load_extension('x')",
         "select 1; delete from intervals",
         "create temp view v as select 1",
+        "reindex",
     ] {
         let message = message(sql);
         assert!(message.contains("only one SELECT"), "{sql}: {message}");

@@ -314,15 +314,23 @@ fn cell(event: &Event<'_, '_, '_>, path: &FieldPath, kind: Type) -> Result<Value
     }
     let mut scalar = Scalar(Value::Null);
     event.tell_field(path, &mut scalar)?;
-    let fits = matches!(
-        (&scalar.0, kind),
+    Ok(match (scalar.0, kind) {
+        (Value::Signed(number), Type::Integer) => u64::try_from(number).ok().into(),
+        (Value::Integer(number), Type::Signed) => i64::try_from(number).ok().into(),
+        (value, kind) if is_of(&value, kind) => value,
+        _ => Value::Null,
+    })
+}
+
+fn is_of(value: &Value, kind: Type) -> bool {
+    matches!(
+        (value, kind),
         (Value::Integer(_), Type::Integer)
             | (Value::Signed(_), Type::Signed)
             | (Value::Real(_), Type::Real)
             | (Value::Boolean(_), Type::Boolean)
             | (Value::Text(_), Type::Name)
-    );
-    Ok(if fits { scalar.0 } else { Value::Null })
+    )
 }
 
 /// Keeps the value of a field without parts.
