@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 from . import _native
 
@@ -35,6 +36,30 @@ def path(value):
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise TypeError(f"an input is a path, not {type(value).__name__}")
     return os.fsdecode(value)
+
+
+class Bar:
+    """Draws progress on standard error, in terminals and in notebooks."""
+
+    def __init__(self):
+        self._shown = -1
+
+    def __call__(self, done, total):
+        percent = done * 100 // total
+        if percent != self._shown:
+            self._shown = percent
+            end = "\n" if done >= total else ""
+            print(f"\r{'#' * (percent * 30 // 100):<30} {percent:3} %", end=end, file=sys.stderr, flush=True)
+
+
+def made(arguments, progress):
+    """Makes the tables of a command."""
+    return _native.make(arguments, Bar() if progress is True else progress)
+
+
+def sql(query, *inputs, **given):
+    """Runs a statement over inputs: `Trace.sql` of `open(*inputs)`."""
+    return open(*inputs).sql(query, **given)
 
 
 def reports():
@@ -74,7 +99,7 @@ class Trace:
         return json.loads(_native.describe(self.arguments("info")))
 
     def report(self, kind, *, progress=None, **given):
-        """Makes the one table of a report. `progress(done, total)` is called with bytes of trace while it works."""
+        """Makes the one table of a report. `progress(done, total)` is called with bytes of trace while it works; `True` draws a bar."""
         tables = self.reports(kind, progress=progress, **given)
         if len(tables) != 1:
             raise ValueError(f"{kind} makes {len(tables)} tables of these inputs; reports() returns all")
@@ -84,11 +109,50 @@ class Trace:
         """Makes all tables of a report: one for each recording of control flow, and `all` makes many."""
         if not isinstance(kind, str):
             raise TypeError(f"a report is a name, not {type(kind).__name__}")
-        return _native.make(self.arguments("report", kind, **given), progress)
+        return made(self.arguments("report", kind, **given), progress)
 
     def latency(self, *, progress=None, **given):
         """Measures how long from one marker to another: the distribution of `hodo latency`, or its rows `by`."""
         # Its text and its JSON show single executions too, and this format the table alone.
         first, *rest = self.arguments("latency", **given)
-        [table] = _native.make([first, "--format=csv", *rest], progress)
+        [table] = made([first, "--format=csv", *rest], progress)
         return table
+
+    def sql(self, query, *, progress=None, **given):
+        """Runs one SELECT over the tables that docs/sql.md describes, with options such as `time` and `tid`."""
+        if not isinstance(query, str):
+            raise TypeError(f"a query is text, not {type(query).__name__}")
+        [table] = made([*self.arguments("sql", **given), query], progress)
+        return table
+
+    def diff(self, other, *, progress=None, **given):
+        """Compares these inputs, the baseline, with another trace or path: the tables of `hodo diff`."""
+        other = other if isinstance(other, Trace) else Trace(other)
+        sides = {"a": list(self.inputs), "b": list(other.inputs)}
+        options_ = options({**self._given, **given, **sides})
+        return made(["diff", "--format=json", *options_, "--quiet"], progress)
+
+    def events(self, name=None, **given):
+        """Reads the events of one name, with a column for each field; without a name all, with their fields as JSON.
+
+        `where`, `time`, `tid` and the other options of `hodo script` select. The result is an iterator of tables, one for
+        each batch, and a stream of Arrow batches; it reads while it is taken, and stops when it is closed or dropped.
+        """
+        if not (name is None or isinstance(name, str)):
+            raise TypeError(f"events have a name, not {type(name).__name__}")
+        return _native.read_events(self.arguments("script", events=True, **given), name)
+
+    def analyse(self, analysis, name=None, **given):
+        """Computes an analysis of your own over events.
+
+        `analysis.fold(table)` makes a partial state of a batch of events, `analysis.merge(earlier, later)` one of two
+        neighbours, and `analysis.finish(state)` the result. However the events are cut into batches, the result must be
+        the same: `chunk_size` cuts them differently. With no events, `fold` gets a table without rows.
+        """
+        state, is_first = None, True
+        with self.events(name, **given) as batches:
+            for batch in batches:
+                partial = analysis.fold(batch)
+                state = partial if is_first else analysis.merge(state, partial)
+                is_first = False
+            return analysis.finish(analysis.fold(batches.empty) if is_first else state)

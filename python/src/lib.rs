@@ -6,6 +6,7 @@
 //! ```
 
 mod attend;
+mod events;
 mod table;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -17,7 +18,7 @@ use pyo3::{
     prelude::*,
 };
 
-use crate::{attend::attended, table::PyTable};
+use crate::{attend::attended, events::PyEvents, table::PyTable};
 
 create_exception!(
     hodoscope,
@@ -46,6 +47,13 @@ fn make(py: Python<'_>, arguments: Vec<OsString>, progress: Option<Py<PyAny>>) -
     let made = attended(py, progress.as_ref(), |progress| tables::tables(&arguments, progress))?;
     let outcome = made.map_err(raised)?.ok_or_else(|| PyKeyboardInterrupt::new_err(()))?;
     Ok(outcome.tables.into_iter().map(PyTable).collect())
+}
+
+/// Reads the events that `script` selects: those of this name, or all.
+#[pyfunction]
+fn read_events(py: Python<'_>, arguments: Vec<OsString>, name: Option<String>) -> PyResult<PyEvents> {
+    let events = attended(py, None, |_| tables::events(&arguments, name.as_deref()))?.map_err(raised)?;
+    Ok(PyEvents::new(events))
 }
 
 /// Describes the inputs of `info`, as JSON.
@@ -103,10 +111,12 @@ fn run(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyTable>()?;
+    module.add_class::<PyEvents>()?;
     module.add("UsageError", module.py().get_type::<UsageError>())?;
     module.add("InputError", module.py().get_type::<InputError>())?;
     module.add("version", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(make, module)?)?;
+    module.add_function(wrap_pyfunction!(read_events, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::{RecordBatchIterator, ffi_stream::FFI_ArrowArrayStream};
+use arrow_array::{RecordBatchIterator, RecordBatchReader, ffi_stream::FFI_ArrowArrayStream};
 use hodo_model::{
     Table,
     table::{cells, metadata},
@@ -82,8 +82,7 @@ impl PyTable {
         let schema = self.0.schema();
         let batches: Vec<_> =
             self.0.batches().iter().cloned().map(|batch| batch.with_schema(schema.clone())).collect();
-        let stream = FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new(batches, schema)));
-        PyCapsule::new(py, stream, Some(c"arrow_array_stream".to_owned()))
+        capsule(py, Box::new(RecordBatchIterator::new(batches, schema)))
     }
 
     fn __len__(&self) -> usize {
@@ -108,6 +107,14 @@ impl PyTable {
             "a Table can't be pickled: convert it first, such as by pyarrow.table(table)",
         ))
     }
+}
+
+/// A stream of batches as consumers of Arrow take it.
+pub(crate) fn capsule<'py>(
+    py: Python<'py>,
+    batches: Box<dyn RecordBatchReader + Send>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new(py, FFI_ArrowArrayStream::new(batches), Some(c"arrow_array_stream".to_owned()))
 }
 
 fn parsed<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyAny>> {

@@ -24,6 +24,7 @@ def client():
 def test_tables_equal_those_of_one_process(client):
     for path, kind, options in [
         (EVENTS, "syscalls", {}),
+        (EVENTS, "states", {}),
         (EVENTS, "cpu", {}),
         (EVENTS, "syscalls", {"time": "10%-60%"}),
         (FLOW, "functions", {"symfs": SYMFS}),

@@ -92,6 +92,11 @@ def test_progress_and_its_exceptions():
         hodoscope.open(FLOW, symfs=SYMFS).report("functions", progress=stop)
 
 
+def test_a_bar(capsys):
+    hodoscope.open(FLOW, symfs=SYMFS).report("functions", progress=True)
+    assert "%" in capsys.readouterr().err
+
+
 def test_signals_are_handled_while_it_works():
     def interrupt():
         time.sleep(0.01)

@@ -1,11 +1,14 @@
 //! The Python package: its wheel, installed beside the readers of tests, and its tests.
 
-use std::{fs, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use crate::{Outcome, command};
 
 /// What builds the wheel, and what its tests read tables with.
 const TOOLS: &str = "maturin==1.16.0 pytest==9.2.0 pandas==3.1.1 dask[distributed]==2026.8.0";
+
+/// What the script of the README imports.
+const POLARS: &str = "polars==2.1.0";
 
 /// Builds the wheel, installs it in the virtual environment of tests, and runs the tests of the package.
 pub(crate) fn test() -> Outcome {
@@ -30,9 +33,25 @@ pub(crate) fn test() -> Outcome {
     build.arg(command::root().join("python/Cargo.toml")).arg("--interpreter").arg(&python);
     command::run(build.arg("--out").arg(&wheels))?;
     for wheel in fs::read_dir(&wheels)? {
-        command::run(pip().args(["--no-deps", "--force-reinstall"]).arg(wheel?.path()))?;
+        let wheel = wheel?.path();
+        command::run(pip().args(["--no-deps", "--force-reinstall"]).arg(&wheel))?;
+        test_alone(&python, &wheel)?;
     }
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]);
     command::run(tests.arg(command::root().join("python/tests")))
+}
+
+/// Runs the script of the README where there is Python, the wheel and what the script imports, and nothing else.
+fn test_alone(python: &Path, wheel: &Path) -> Outcome {
+    let alone = command::target().join("python-alone");
+    command::run(Command::new(python).args(["-m", "venv", "--clear"]).arg(&alone))?;
+    let python = alone.join("bin/python");
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
+    command::run(pip.arg(POLARS).arg(wheel))?;
+    let readme = fs::read_to_string(command::root().join("README.md"))?;
+    let script = readme.split_once("```python\n").and_then(|(_, rest)| rest.split_once("```"));
+    let (script, _) = script.ok_or("README.md has no script in Python")?;
+    command::run(Command::new(&python).args(["-I", "-c", script]).current_dir(command::root()))
 }

@@ -30,8 +30,11 @@ const SCRIPT_CHUNKS: Chunks = Chunks::Bytes(1 << 20);
 /// Chunk size for trace output.
 pub const EXPORT_CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 
+/// Software events only.
+pub const NEEDS: Needs = Needs { flow: false, sideband: false, events: true };
+
 /// The filter of software events.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Software events")]
 pub struct Filter {
     /// Only events whose names match, such as `sched_*` (repeatable)
@@ -73,7 +76,7 @@ pub fn open(
     input: &Input,
     work: impl FnOnce(&Traces<'_>) -> Result<Option<bool>, Failure>,
 ) -> Result<ExitCode, Failure> {
-    let experiment = input::experiment(input, Needs { flow: false, sideband: false, events: true })?;
+    let experiment = input::experiment(input, NEEDS)?;
     let lossless = experiment.with(|traces| work(traces))?;
     let code = lossless.map(|lossless| input::exit_code_of(input, &experiment, lossless));
     let code = code.unwrap_or(ExitCode::from(INTERRUPTED));

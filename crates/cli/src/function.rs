@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use clap::Args;
 
 /// The root of the call paths of `hodo report paths`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Call paths")]
 pub struct RootArguments {
     /// Only executions of this function; NAME@FILE if several files have it

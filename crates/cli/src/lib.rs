@@ -33,6 +33,7 @@ mod report;
 mod script;
 mod selection;
 mod serve;
+mod sql;
 mod sync;
 pub mod tables;
 mod timeline;
@@ -65,6 +66,7 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::View(command) => view::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Diff(command) => diff::run(command),
+        Command::Sql(command) => sql::run(command),
         Command::Completions { shell } => arguments::completions(*shell),
     };
     result.unwrap_or_else(|failure| failure.report())

@@ -32,6 +32,11 @@ impl CtrlC {
         CtrlC(pressed)
     }
 
+    /// Returns the flag that it sets.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Returns whether it was pressed.
     pub fn is_pressed(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -41,8 +46,16 @@ impl CtrlC {
 impl Progress {
     /// Starts work on `total` bytes of trace, without a bar if `quiet` or if standard error is not a terminal.
     pub fn new(total: u64, quiet: bool) -> Progress {
-        let bar = bar(total, quiet, "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
-        Progress { bar, interrupted: CtrlC::watch() }
+        Progress { bar: Progress::new_bar(total, quiet), interrupted: CtrlC::watch() }
+    }
+
+    /// As [`Progress::new`], for work that `stop` interrupts.
+    pub fn new_stopped_by(stop: &Arc<AtomicBool>, total: u64, quiet: bool) -> Progress {
+        Progress { bar: Progress::new_bar(total, quiet), interrupted: CtrlC(Arc::clone(stop)) }
+    }
+
+    fn new_bar(total: u64, quiet: bool) -> ProgressBar {
+        bar(total, quiet, "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left")
     }
 
     /// Starts work without a bar, which `stop` interrupts.

@@ -1,17 +1,32 @@
 //! Tables for programs that embed `hodo`: the arguments are those of the command line, and the tables come back as
 //! values instead of as output.
 
-use std::ffi::OsString;
+use std::{
+    ffi::OsString,
+    panic::resume_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
 
 use clap::Parser;
-use hodo_engine::{Outcome, Part};
-use hodo_model::Selection;
+use hodo_engine::{
+    Outcome, Part,
+    events::{EventTable, event_tables},
+};
+use hodo_model::{Selection, Table, table::RecordBatch};
 
 use crate::{
     arguments::{Arguments, Command},
-    events,
+    diff, events,
     failure::Failure,
-    info, input, latency, parts, report,
+    info, input, latency, parts,
+    progress::Progress as Bar,
+    report, sql, timeline,
 };
 
 /// Why there are no tables.
@@ -39,8 +54,8 @@ impl From<hodo_engine::Refusal> for Error {
 /// Receives the bytes done and the bytes to do; returns whether to continue.
 pub type Progress<'p> = &'p mut (dyn FnMut(u64, u64) -> bool + Send);
 
-/// Makes the tables of `report` or `latency`. `arguments` begin with the command's name. If stopped by `progress`,
-/// returns `None`.
+/// Makes the tables of `report`, `latency`, `sql` or `diff`. `arguments` begin with the command's name. If stopped by
+/// `progress`, returns `None`. `progress` of `sql` and `diff` gets no bytes: it only stops them.
 ///
 /// # Errors
 /// Returns an error for wrong arguments and for inputs that can't be read, even one of several.
@@ -48,7 +63,15 @@ pub fn tables(arguments: &[OsString], progress: Progress<'_>) -> Result<Option<O
     let (experiment, request) = match parse(arguments)? {
         Command::Report(command) => report::open(&command)?,
         Command::Latency(command) => latency::open(&command)?,
-        _ => return Err(Error::Usage("only `report` and `latency` make tables".to_owned())),
+        Command::Sql(command) => {
+            let table = stoppable(progress, |stop| sql::table(&command, stop))?;
+            return Ok(table.map(|table| Outcome { tables: vec![table], notes: Vec::new() }));
+        }
+        Command::Diff(command) => {
+            let tables = stoppable(progress, |stop| diff::tables(&command, &|_| Bar::stopped_by(stop)))?;
+            return Ok(tables.map(|tables| Outcome { tables, notes: Vec::new() }));
+        }
+        _ => return Err(Error::Usage("only `report`, `latency`, `sql` and `diff` make tables".to_owned())),
     };
     if let Some(problem) = experiment.problems.first() {
         return Err(Error::Unreadable(problem.to_string()));
@@ -60,6 +83,74 @@ pub fn tables(arguments: &[OsString], progress: Progress<'_>) -> Result<Option<O
         !stopped
     })?;
     Ok((!stopped).then_some(outcome))
+}
+
+/// Runs work that a flag stops, and sets the flag once `progress` returns false.
+fn stoppable<R: Send>(progress: Progress<'_>, work: impl FnOnce(&Arc<AtomicBool>) -> R + Send) -> R {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let stop = Arc::new(AtomicBool::new(false));
+    let waiting = thread::current();
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let result = work(&stop);
+            waiting.unpark();
+            result
+        });
+        while !worker.is_finished() {
+            thread::park_timeout(PAUSE);
+            if !progress(0, 0) {
+                stop.store(true, Relaxed);
+            }
+        }
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// The events of one name, or all events, batch by batch as they are read.
+pub struct Events {
+    /// The table without rows.
+    pub empty: Table,
+    /// The batches, in order of time. The sender waits until a batch is taken, and ends when this is dropped.
+    pub batches: Receiver<RecordBatch>,
+}
+
+/// Reads the events called `name`, or all if it is `None`, with the selection of `script`, whose arguments these are.
+///
+/// # Errors
+/// As for [`tables`], and for a name that no class of events has.
+pub fn events(arguments: &[OsString], name: Option<&str>) -> Result<Events, Error> {
+    /// Batches that wait to be taken.
+    const WAITING: usize = 2;
+    let Command::Script(command) = parse(arguments)? else {
+        return Err(Error::Usage("only `script` selects events".to_owned()));
+    };
+    let experiment = input::experiment(&command.input, events::NEEDS)?;
+    if let Some(problem) = experiment.problems.first() {
+        return Err(Error::Unreadable(problem.to_string()));
+    }
+    let (table, wanted, reading) = experiment.with(|traces| {
+        timeline::refuse_unrelated(traces)?;
+        let reading = events::reading(&command.input, traces, events::EXPORT_CHUNKS)?;
+        events::refuse_streams(&reading)?;
+        let wanted = events::wanted(&command.filter, &command.input, &traces.events)?;
+        let table = match name {
+            None => EventTable::of_all(),
+            Some(name) => {
+                let found = event_tables(&traces.events).into_iter().find(|table| table.name == name);
+                found.ok_or_else(|| Failure::usage(format!("no class of events is called {name}")))?
+            }
+        };
+        Ok::<_, Failure>((table, wanted, reading))
+    })?;
+    let (sender, batches) = sync_channel(WAITING);
+    let empty = table.builder().finish(Vec::new());
+    thread::spawn(move || {
+        experiment.with(|traces| {
+            let rows = &mut |batch| sender.send(batch).is_ok();
+            table.read(&traces.events, (&wanted, &reading), &[], rows, &mut |_| true);
+        });
+    });
+    Ok(Events { empty, batches })
 }
 
 /// Describes the inputs as JSON: the output of `hodo info --format json`. `arguments` begin with `info`.

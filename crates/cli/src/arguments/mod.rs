@@ -66,6 +66,8 @@ pub enum Command {
     Annotate(Chosen<Annotate>),
     /// Differences between two recordings, groups of recordings, time spans or executions
     Diff(Chosen<crate::diff::Diff>),
+    /// Tables and events by SQL: one statement that reads
+    Sql(Chosen<crate::sql::Sql>),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -268,7 +270,7 @@ pub struct Input {
 }
 
 /// The output and its format.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Output {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format_names())]
@@ -439,7 +441,7 @@ Examples:
   hodo explain --list                      the rules";
 
 /// The periods that `hodo report periods` measures.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Periods")]
 pub struct PeriodArguments {
     /// Periods begin at these events: a name or pattern, optionally with a condition, such as 'sched_wakeup where tid

@@ -48,6 +48,19 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     Ok(exit)
 }
 
+/// Makes the tables of the command, for programs; `None` if interrupted.
+pub fn tables(command: &Diff, begin: Begin<'_>) -> Result<Option<Vec<Table>>, Failure> {
+    let sides = command.sides()?;
+    let Some(Found { comparison, latencies, loss }) = find(command, &sides, begin)? else { return Ok(None) };
+    let comparison = comparison.map(|found| found.table());
+    let mut tables: Vec<Table> =
+        comparison.into_iter().chain(latencies.into_iter().map(|found| found.table)).collect();
+    if let Some(table) = tables.first_mut() {
+        table.loss = loss;
+    }
+    Ok(Some(tables))
+}
+
 /// The differences of two sides.
 pub struct Found {
     /// Those of control flow; `None` if a side has none.

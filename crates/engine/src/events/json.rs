@@ -9,7 +9,7 @@ use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use super::{names::StreamNames, text::is_plain};
 
 /// Writes fields as members of an open object.
-struct JsonFields<'o> {
+pub(super) struct JsonFields<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
     /// Whether the next field is the content of a variant, which is written in place of the variant.
@@ -17,8 +17,13 @@ struct JsonFields<'o> {
 }
 
 impl<'o> JsonFields<'o> {
-    fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
+    pub(super) fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
         JsonFields { out, first, held: false }
+    }
+
+    /// Writes one field without its name.
+    pub(super) fn of_one(out: &'o mut Vec<u8>) -> JsonFields<'o> {
+        JsonFields { out, first: true, held: true }
     }
 }
 

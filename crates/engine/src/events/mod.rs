@@ -25,6 +25,7 @@ mod periods;
 mod runs;
 mod slices;
 mod sources;
+mod table;
 mod text;
 mod write;
 
@@ -52,6 +53,7 @@ pub use notes::note_lines;
 pub use periods::no_such_period;
 pub use runs::{Run, each_run};
 pub(crate) use slices::plan;
+pub use table::{EventTable, event_tables};
 pub use write::{EventFormat, script};
 pub(crate) use {condition::is_like, filter::find};
 

@@ -330,7 +330,7 @@ impl Page {
 }
 
 /// The loss for an event whose length is known but whose fields can't be read.
-fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>, trouble: Trouble) -> Loss {
+pub(super) fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>, trouble: Trouble) -> Loss {
     let detail = format!("event `{}`: {trouble}", event.class().name);
     let packet = source.cursor.packet();
     let start = packet.map_or(0, |packet| packet.packet.bytes.start) as u64;

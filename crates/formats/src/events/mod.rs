@@ -11,6 +11,7 @@
 //! CTF, ftrace and perf are peers: each describes its events with the same classes, and its packets with a framing.
 
 pub(crate) mod bits;
+mod column_type;
 mod cursor;
 pub(crate) mod event;
 mod fixups;

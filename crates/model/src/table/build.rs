@@ -107,6 +107,17 @@ impl TableBuilder {
         (!self.done.is_empty()).then(|| self.done.remove(0))
     }
 
+    /// Adds the rows of a batch of the same columns.
+    ///
+    /// # Panics
+    /// If the batch has other columns.
+    pub fn add_batch(&mut self, batch: &RecordBatch) {
+        self.end_batch();
+        self.seal();
+        let batch = batch.clone().with_schema(Arc::clone(&self.schema));
+        self.done.push(batch.expect("a batch has the columns of its table"));
+    }
+
     /// Makes the table of all rows.
     pub fn finish(mut self, summary: Summary) -> Table {
         self.end_batch();

@@ -1,10 +1,27 @@
 //! Column types and units, and their fields in an Arrow schema.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use arrow_schema::{DataType, Field};
 
 use super::metadata::{SECONDARY, UNIT};
+
+/// Returns a name that lives as long as the process, for columns named by a trace or by a query. Each name is kept once.
+pub fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    match names.get(name) {
+        Some(known) => known,
+        None => {
+            let kept: &'static str = Box::leak(name.into());
+            names.insert(kept);
+            kept
+        }
+    }
+}
 
 /// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

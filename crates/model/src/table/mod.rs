@@ -22,7 +22,7 @@ pub mod metadata;
 
 pub use build::{Heading, TableBuilder};
 pub use cell::{Cell, Cells, Items, Value};
-pub use column::{Column, Type, Unit};
+pub use column::{Column, Type, Unit, interned};
 
 /// The shape of a table. Views depend on the shape, never on the analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,245 @@
+//! The tables of `hodo sql`: every view of every report, and every class of events.
+
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use hodo_engine::{
+    AnyReport, Experiment, Request, TimeSpan,
+    events::{Chunks, EventReading, EventTable, event_tables},
+    reports,
+};
+use hodo_model::{Column, Parameters, Table, Value, table::cells};
+use hodo_sql::Source;
+
+use super::Sql;
+use crate::{events, failure::Failure, input, progress::Progress, selection::Selection, timeline};
+
+/// A span in which a table has few rows, to learn its columns.
+const FIRST: &str = "0%-0.001%";
+/// The column that distinguishes the rows of several recordings of control flow.
+const RECORDING: &str = "recording";
+/// Chunk size of events, which become about as many bytes of columns.
+const CHUNKS: Chunks = Chunks::Bytes(4 << 20);
+
+/// What all tables need.
+struct Common {
+    experiment: Arc<Experiment>,
+    stop: Arc<AtomicBool>,
+    quiet: bool,
+}
+
+/// Returns the tables that the inputs may have. A report comes before a class of events of the same name.
+pub(super) fn all(
+    experiment: &Arc<Experiment>,
+    command: &Sql,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Arc<dyn Source>>, Failure> {
+    let common = Arc::new(Common {
+        experiment: Arc::clone(experiment),
+        stop: Arc::clone(stop),
+        quiet: command.input.quiet,
+    });
+    let mut sources: Vec<Arc<dyn Source>> = Vec::new();
+    let period = command.period.period()?;
+    for report in reports().iter().map(|report| &**report) {
+        let about = report.description();
+        if about.takes.period && period.is_none() || about.takes.intervals {
+            continue;
+        }
+        let views = if about.views.is_empty() { &[""][..] } else { about.views };
+        for (place, view) in views.iter().enumerate() {
+            let name = if place == 0 { about.name.to_owned() } else { format!("{}_{view}", about.name) };
+            let request = request(experiment, command, report, view)?;
+            if fits(experiment, &request) {
+                let (columns, rows) = (OnceLock::new(), Mutex::new(None));
+                sources.push(Arc::new(OfReport {
+                    name,
+                    request,
+                    common: Arc::clone(&common),
+                    columns,
+                    rows,
+                }));
+            }
+        }
+    }
+    let tables = experiment.with(|traces| event_tables(&traces.events));
+    let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
+    let reading = match tables.is_empty() {
+        true => None,
+        false => Some(experiment.with(|traces| {
+            timeline::refuse_unrelated(traces)?;
+            let reading = events::reading(&command.input, traces, CHUNKS)?;
+            events::refuse_streams(&reading)?;
+            events::wanted(&command.filter, &command.input, &traces.events)?;
+            Ok::<_, Failure>(reading)
+        })?),
+    };
+    for (table, reading) in
+        tables.into_iter().flat_map(|table| reading.clone().map(|reading| (table, reading)))
+    {
+        if sources.iter().all(|known| !known.name().eq_ignore_ascii_case(&table.name)) {
+            let (common, wanted) = (Arc::clone(&common), wanted.clone());
+            sources.push(Arc::new(OfEvents { table, wanted, reading, common }));
+        }
+    }
+    Ok(sources)
+}
+
+/// Returns whether the inputs hold what the report reads.
+fn fits(experiment: &Experiment, request: &Request) -> bool {
+    let flow = crate::report::needs(&request.reports).flow;
+    if flow { experiment.contents.flow } else { experiment.contents.events }
+}
+
+fn request(
+    experiment: &Experiment,
+    command: &Sql,
+    report: &'static dyn AnyReport,
+    view: &'static str,
+) -> Result<Request, Failure> {
+    let selection = Selection::new(&command.input, Some(&command.filter))?;
+    let takes = report.description().takes;
+    let root = if takes.root { command.root.root() } else { None };
+    let selection = hodo_model::Selection { root, ..selection.of_tables(Some(view)) };
+    let parameters = Parameters {
+        selection,
+        every: command.every.filter(|_| takes.every),
+        period: command.period.period()?.filter(|_| takes.period),
+        intervals: None,
+        alone: true,
+    };
+    let request =
+        input::request(&command.input, Some(&command.filter), vec![report], parameters, experiment)?;
+    Ok(Request { views: vec![view], ..request })
+}
+
+/// A view of a report.
+struct OfReport {
+    name: String,
+    request: Request,
+    common: Arc<Common>,
+    columns: OnceLock<Result<Vec<Column>, String>>,
+    /// The whole table, if it had to be computed for its columns.
+    rows: Mutex<Option<Table>>,
+}
+
+impl OfReport {
+    fn run(&self, request: &Request) -> Result<Table, String> {
+        let Common { experiment, stop, quiet } = &*self.common;
+        let progress = Progress::new_stopped_by(stop, experiment.work(request), *quiet);
+        let outcome = experiment.run(request, &mut |done| progress.set(done));
+        progress.finish();
+        let mut tables = outcome.map_err(|refusal| format!("the table `{}`: {refusal}", self.name))?.tables;
+        if stop.load(Relaxed) {
+            return Err("interrupted".to_owned());
+        }
+        match tables.len() {
+            1 => Ok(tables.remove(0)),
+            0 => Err(format!("these inputs have no table `{}`", self.name)),
+            _ => Ok(joined(
+                &tables,
+                &experiment
+                    .with(|traces| traces.flows.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()),
+            )),
+        }
+    }
+}
+
+/// Joins the tables of several recordings; a column names the recording of each row.
+fn joined(tables: &[Table], names: &[String]) -> Table {
+    let first = &tables[0];
+    let columns = first.columns().iter().copied().chain([Column::name(RECORDING)]).collect();
+    let mut builder = hodo_model::TableBuilder::new(first.name(), first.shape(), columns);
+    for (place, table) in tables.iter().enumerate() {
+        let name = names.get(place).map_or("", String::as_str);
+        for batch in table.batches() {
+            let columns = cells(batch);
+            for row in 0..batch.num_rows() {
+                builder.row(columns.iter().map(|column| column.cell(row)).chain([name.into()]));
+            }
+        }
+    }
+    let loss = tables.iter().flat_map(|table| table.loss.clone()).collect();
+    builder.finish(vec![("recordings", Value::Integer(tables.len() as u64))]).with_loss(loss)
+}
+
+impl Source for OfReport {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The columns of the first moments. Where these have none, such as where the trace has no times, of the whole.
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        let columns = self.columns.get_or_init(|| {
+            let mut request = self.request.clone();
+            if let (None, None, Ok(span)) =
+                (&request.times.span, &request.times.calls, TimeSpan::parse(FIRST))
+            {
+                request.times.span = Some(span);
+                if let Ok(table) = self.run(&request) {
+                    return Ok(table.columns().to_vec());
+                }
+            }
+            let table = self.run(&self.request)?;
+            let columns = table.columns().to_vec();
+            *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = Some(table);
+            Ok(columns)
+        });
+        columns.clone()
+    }
+
+    fn table(&self, _: &[bool]) -> Result<Table, String> {
+        let made = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let table = made.map_or_else(|| self.run(&self.request), Ok)?;
+        match self.columns()? == table.columns() {
+            true => Ok(table),
+            false => {
+                Err(format!("the columns of `{}` depend on the time: give a span with --time", self.name))
+            }
+        }
+    }
+}
+
+/// The events of one name.
+struct OfEvents {
+    table: EventTable,
+    wanted: hodo_engine::events::Wanted,
+    reading: EventReading,
+    common: Arc<Common>,
+}
+
+impl Source for OfEvents {
+    fn name(&self) -> &str {
+        &self.table.name
+    }
+
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        Ok(self.table.columns.clone())
+    }
+
+    fn table(&self, read: &[bool]) -> Result<Table, String> {
+        let Common { experiment, stop, quiet } = &*self.common;
+        let mut builder = self.table.builder();
+        let losses = experiment.with(|traces| {
+            let progress = Progress::new_stopped_by(stop, traces.events.bytes(), *quiet);
+            let losses = self.table.read(
+                &traces.events,
+                (&self.wanted, &self.reading),
+                read,
+                &mut |batch| {
+                    builder.add_batch(&batch);
+                    true
+                },
+                &mut |done| progress.set(done),
+            );
+            progress.finish();
+            losses
+        });
+        if stop.load(Relaxed) {
+            return Err("interrupted".to_owned());
+        }
+        Ok(builder.finish(Vec::new()).with_loss(losses.into_list()))
+    }
+}

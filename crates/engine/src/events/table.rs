@@ -1,0 +1,367 @@
+//! Each event class as a table: a row for each event, a column for each field.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hodo_clock::OriginNanos;
+use hodo_formats::events::{
+    Event, FieldPath, Item, Stream, Trace, Trouble,
+    schema::{EventClass, Scope, Structure},
+};
+use hodo_model::{
+    Column, Shape, TableBuilder, Type, Unit, Value,
+    event::{Compound, FieldSink, Meaning, Name},
+    table::{RecordBatch, interned},
+    vocabulary,
+};
+
+use super::{
+    EventReading, EventTraces,
+    filter::{Filter, Wanted},
+    json::JsonFields,
+    merge::{Merge, Source},
+    names::{StreamNames, names},
+    slices::{Slice, plan},
+    write::unreadable,
+};
+use crate::{Losses, parallel::in_order};
+
+/// The columns that every table begins with.
+const TIME: &str = "time_ns";
+const STREAM: &str = "stream";
+const CPU: &str = "cpu";
+/// The name of the table of all events.
+const ALL: &str = "events";
+/// Prefixes of a context, and of a field, whose name another column has.
+const CONTEXT_PREFIX: &str = "context_";
+const FIELD_PREFIX: &str = "field_";
+
+/// The events of one name as a table, over all traces and streams.
+#[derive(Clone, Debug)]
+pub struct EventTable {
+    /// The name of the events; `events` for all.
+    pub name: String,
+    /// The columns: `time_ns` on the timeline, `stream`, `cpu`, contexts, fields.
+    pub columns: Vec<Column>,
+    /// Where the columns after the first two are from.
+    origins: Vec<Origin>,
+}
+
+/// Where the cells of a column are from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The CPU, whatever its name.
+    Cpu,
+    /// A context of this name.
+    Context(String),
+    /// A field of this name.
+    Field(String),
+    /// The name of the event.
+    Name,
+    /// All fields as JSON.
+    Fields,
+}
+
+/// How to read the cells of a column from the events of a class.
+#[derive(Clone, Debug)]
+enum Reading {
+    Field(FieldPath),
+    Name,
+    Fields,
+}
+
+impl Origin {
+    fn find(&self, trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<Reading> {
+        let has = |name: &String| {
+            let mut members = event.payload.iter().flat_map(|payload| &payload.members);
+            members.any(|member| member.name == *name)
+        };
+        let path = match self {
+            Origin::Name => return Some(Reading::Name),
+            Origin::Fields => return Some(Reading::Fields),
+            Origin::Cpu => {
+                let mut names = vocabulary::context("cpu_id").iter();
+                names.find_map(|name| trace.find_context(stream, event, &[name]))
+            }
+            Origin::Context(name) => trace.find_context(stream, event, &[name]),
+            Origin::Field(name) if has(name) => trace.find(stream, event, &[name]),
+            Origin::Field(_) => None,
+        };
+        path.map(Reading::Field)
+    }
+}
+
+/// Returns a table for each name of events that the traces' metadata describe, in order of the names, and one of all
+/// events.
+pub fn event_tables(traces: &EventTraces<'_>) -> Vec<EventTable> {
+    let mut tables: BTreeMap<&str, EventTable> = BTreeMap::new();
+    for trace in &traces.traces {
+        let mut classes = Vec::new();
+        for stream in &trace.streams {
+            let class = trace.stream_class(stream);
+            if classes.contains(&class.id) {
+                continue;
+            }
+            classes.push(class.id);
+            for event in &class.events {
+                let table = tables.entry(&event.name).or_insert_with(|| EventTable::new(&event.name));
+                if Origin::Cpu.find(trace, stream, event).is_some() {
+                    table.add(CPU, Origin::Cpu, Type::Integer);
+                }
+                for context in [&class.common_context, &event.specific_context] {
+                    table.add_all(context.as_ref(), Origin::Context, CONTEXT_PREFIX);
+                }
+                table.add_all(event.payload.as_ref(), Origin::Field, FIELD_PREFIX);
+            }
+        }
+    }
+    let is_free = !tables.contains_key(ALL) && !tables.is_empty();
+    tables.into_values().chain(is_free.then(EventTable::of_all)).collect()
+}
+
+impl EventTable {
+    fn new(name: &str) -> EventTable {
+        let columns = vec![Column::signed(TIME, Unit::Nanoseconds), Column::name(STREAM)];
+        EventTable { name: name.to_owned(), columns, origins: Vec::new() }
+    }
+
+    /// All events: `time_ns`, `stream`, `cpu`, `event`, and `fields` as JSON.
+    pub fn of_all() -> EventTable {
+        let mut table = EventTable::new(ALL);
+        table.add(CPU, Origin::Cpu, Type::Integer);
+        table.add("event", Origin::Name, Type::Name);
+        table.add("fields", Origin::Fields, Type::Text);
+        table
+    }
+
+    fn is_of(&self, event: &EventClass) -> bool {
+        self.origins.contains(&Origin::Name) || event.name == self.name
+    }
+
+    fn add_all(&mut self, structure: Option<&Structure>, origin: fn(String) -> Origin, prefix: &str) {
+        for member in structure.iter().flat_map(|structure| &structure.members) {
+            let Some(kind) = member.class.column_type() else { continue };
+            let origin = origin(member.name.clone());
+            let is_other = |(column, own): (&Column, &Origin)| {
+                column.name.eq_ignore_ascii_case(&member.name) && *own != origin
+            };
+            let taken = [TIME, STREAM].contains(&member.name.as_str())
+                || self.columns[2..].iter().zip(&self.origins).any(is_other);
+            let name = if taken { format!("{prefix}{}", member.name) } else { member.name.clone() };
+            self.add(&name, origin, kind);
+        }
+    }
+
+    /// Adds a column, or widens the type of the one that has this origin.
+    fn add(&mut self, name: &str, origin: Origin, kind: Type) {
+        match self.origins.iter().position(|known| *known == origin) {
+            Some(place) => {
+                let known = &mut self.columns[place + 2].kind;
+                if *known != kind {
+                    *known = Type::Text;
+                }
+            }
+            None if self.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name)) => {}
+            None => {
+                self.columns.push(Column { kind, ..Column::name(interned(name)) });
+                self.origins.push(origin);
+            }
+        }
+    }
+
+    /// Reads the events that pass the filter, in order of time. `rows` receives batches, and returns whether to continue.
+    /// Cells of columns without a flag in `read` are null. `progress` receives the bytes read, and returns whether to
+    /// continue. Returns what could not be read.
+    pub fn read(
+        &self,
+        traces: &EventTraces<'_>,
+        (wanted, reading): (&Wanted, &EventReading),
+        read: &[bool],
+        rows: &mut (dyn FnMut(RecordBatch) -> bool + Send),
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Losses {
+        let mut losses = Losses::default();
+        traces.loss().into_iter().for_each(|loss| losses.add(loss));
+        let reader = TableReader::new(self, traces, (wanted, reading), read);
+        let slices = plan(traces, reading);
+        let mut done = 0;
+        in_order(
+            &slices,
+            reading.threads,
+            || (),
+            |(), slice| (reader.slice(slice), slice.bytes),
+            |((batches, lost), bytes)| {
+                lost.into_list().into_iter().for_each(|loss| losses.add(loss));
+                done += bytes;
+                batches.into_iter().all(&mut *rows) && progress(done)
+            },
+        );
+        losses
+    }
+
+    /// Returns a builder of its rows.
+    pub fn builder(&self) -> TableBuilder {
+        TableBuilder::new(interned(&self.name), Shape::Points, self.columns.clone())
+    }
+}
+
+/// By column: where the cells of a class are from.
+type Paths = Vec<Option<Reading>>;
+
+struct TableReader<'t, 'a> {
+    table: &'t EventTable,
+    traces: &'t EventTraces<'a>,
+    filter: Filter,
+    reading: &'t EventReading,
+    names: Vec<Vec<StreamNames>>,
+    /// Of the classes with this name, by trace, stream and class.
+    paths: HashMap<(usize, usize, usize), Paths>,
+    reads_stream: bool,
+}
+
+impl<'t, 'a> TableReader<'t, 'a> {
+    fn new(
+        table: &'t EventTable,
+        traces: &'t EventTraces<'a>,
+        (wanted, reading): (&Wanted, &'t EventReading),
+        read: &[bool],
+    ) -> TableReader<'t, 'a> {
+        let is_read = |column: usize| read.get(column).copied().unwrap_or(true);
+        let mut paths = HashMap::new();
+        for (trace, of) in traces.traces.iter().enumerate() {
+            for (stream, of_stream) in of.streams.iter().enumerate() {
+                for (class, event) in of.stream_class(of_stream).events.iter().enumerate() {
+                    if table.is_of(event) {
+                        let origins = table.origins.iter().enumerate().map(|(column, origin)| {
+                            origin.find(of, of_stream, event).filter(|_| is_read(column + 2))
+                        });
+                        paths.insert((trace, stream, class), origins.collect());
+                    }
+                }
+            }
+        }
+        let filter = Filter::new(traces, wanted);
+        TableReader { table, traces, filter, reading, names: names(traces), paths, reads_stream: is_read(1) }
+    }
+
+    fn slice(&self, slice: &Slice) -> (Vec<RecordBatch>, Losses) {
+        let (mut builder, mut batches, mut losses) = (self.table.builder(), Vec::new(), Losses::default());
+        let mut merge = Merge::new(self.traces, &slice.parts);
+        while let Some(index) = merge.next_source() {
+            let source = &merge.sources[index];
+            let Some((time, Item::Event(parts))) = &source.next else { continue };
+            let class = (source.trace, source.stream, parts.class as usize);
+            let Some(paths) = self.paths.get(&class).filter(|_| self.reading.wants(*time)) else { continue };
+            let event = source.cursor.event(*parts);
+            if !self.filter.wants(source.trace, source.stream, &event) {
+                continue;
+            }
+            match self.row(source, *time, &event, paths) {
+                Ok(row) => builder.row(row.iter().map(Value::cell)),
+                Err(trouble) => losses.add(unreadable(source, &event, trouble)),
+            }
+            batches.extend(builder.full_batch());
+        }
+        batches.extend(std::iter::from_fn(|| builder.last_batch()));
+        merge.sources.into_iter().flat_map(|source| source.cursor.loss).for_each(|loss| losses.add(loss));
+        (batches, losses)
+    }
+
+    fn row(
+        &self,
+        source: &Source<'_, '_>,
+        time: Option<OriginNanos>,
+        event: &Event<'_, '_, '_>,
+        paths: &Paths,
+    ) -> Result<Vec<Value>, Trouble> {
+        let stream = match self.reads_stream {
+            true => Value::from(self.names[source.trace][source.stream].name.as_str()),
+            false => Value::Null,
+        };
+        let time = time.and_then(|time| i64::try_from(time.0).ok());
+        let mut row = vec![Value::from(time), stream];
+        for (path, column) in paths.iter().zip(&self.table.columns[2..]) {
+            row.push(match path {
+                Some(Reading::Field(path)) => cell(event, path, column.kind)?,
+                Some(Reading::Name) => event.class().name.as_str().into(),
+                Some(Reading::Fields) => fields(event)?,
+                None => Value::Null,
+            });
+        }
+        Ok(row)
+    }
+}
+
+/// All fields as an object of JSON.
+fn fields(event: &Event<'_, '_, '_>) -> Result<Value, Trouble> {
+    let mut json = vec![b'{'];
+    event.emit(Scope::Payload, &mut JsonFields::new(&mut json, true))?;
+    json.push(b'}');
+    Ok(String::from_utf8_lossy(&json).into_owned().into())
+}
+
+/// Reads a cell of a column of this type.
+fn cell(event: &Event<'_, '_, '_>, path: &FieldPath, kind: Type) -> Result<Value, Trouble> {
+    if kind == Type::Text {
+        let mut json = Vec::new();
+        event.emit_field(path, &mut JsonFields::of_one(&mut json))?;
+        let json = String::from_utf8_lossy(&json).into_owned();
+        // A text alone is itself, not a string of JSON.
+        return Ok(match serde_json::from_str(&json) {
+            _ if json.is_empty() || json == "null" => Value::Null,
+            Ok(serde_json::Value::String(text)) => text.into(),
+            _ => json.into(),
+        });
+    }
+    let mut scalar = Scalar(Value::Null);
+    event.emit_field(path, &mut scalar)?;
+    Ok(match (scalar.0, kind) {
+        (Value::Signed(number), Type::Integer) => u64::try_from(number).ok().into(),
+        (Value::Integer(number), Type::Signed) => i64::try_from(number).ok().into(),
+        (value, kind) if is_of(&value, kind) => value,
+        _ => Value::Null,
+    })
+}
+
+fn is_of(value: &Value, kind: Type) -> bool {
+    matches!(
+        (value, kind),
+        (Value::Integer(_), Type::Integer)
+            | (Value::Signed(_), Type::Signed)
+            | (Value::Real(_), Type::Real)
+            | (Value::Boolean(_), Type::Boolean)
+            | (Value::Text(_), Type::Name)
+    )
+}
+
+/// Keeps the value of a field without parts.
+struct Scalar(Value);
+
+impl FieldSink for Scalar {
+    fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
+        self.0 = value.into();
+    }
+
+    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
+        self.0 = value.into();
+    }
+
+    fn real(&mut self, _: Name<'_>, value: f64) {
+        self.0 = value.into();
+    }
+
+    fn boolean(&mut self, _: Name<'_>, value: bool) {
+        self.0 = value.into();
+    }
+
+    fn text(&mut self, _: Name<'_>, text: &[u8]) {
+        self.0 = String::from_utf8_lossy(text).into_owned().into();
+    }
+
+    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
+
+    fn absent(&mut self, _: Name<'_>) {}
+
+    fn begin(&mut self, _: Name<'_>, _: Compound) {}
+
+    fn end(&mut self, _: Compound) {}
+}

@@ -1,0 +1,258 @@
+//! Rows of a table, found by time and by equal keys.
+//!
+//! Rows are ordered by their begin. A range of begins is found by binary search; rows that end before a time are skipped
+//! by the largest end so far, which never falls. So what was open at a time, or during an interval, is a short range.
+
+use std::{ops::Range, sync::OnceLock};
+
+use hodo_model::{
+    Column, Table, Type, Unit,
+    table::{Cell, Cells, RecordBatch},
+};
+use rusqlite::types::ValueRef;
+use rustc_hash::FxHashMap;
+
+/// Names of the columns that rows are ordered by, the first that a table has.
+const BEGINS: [&str; 3] = ["begin_ns", "time_ns", "at_ns"];
+/// The name of the column of ends, and of the one that an end is computed from.
+const END: &str = "end_ns";
+const DURATION: &str = "duration_ns";
+
+/// The columns of a table in SQL, and those by which rows are found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) begin: Option<usize>,
+    pub(crate) end: Option<usize>,
+    /// The duration that the last column, the end, is computed from, where the table has none.
+    pub(crate) duration: Option<usize>,
+}
+
+impl Layout {
+    pub(crate) fn new(mut columns: Vec<Column>) -> Layout {
+        let is_time = |column: &Column| matches!(column.kind, Type::Integer | Type::Signed);
+        let place = |columns: &[Column], name: &str| {
+            columns.iter().position(|column| column.name == name && is_time(column))
+        };
+        let begin = BEGINS.iter().find_map(|name| place(&columns, name));
+        let mut end = begin.and_then(|_| place(&columns, END));
+        let is_free = columns.iter().all(|column| column.name != END);
+        let duration = begin.and_then(|_| place(&columns, DURATION)).filter(|_| is_free);
+        if duration.is_some() {
+            end = Some(columns.len());
+            columns.push(Column::signed(END, Unit::Nanoseconds));
+        }
+        Layout { columns, begin, end, duration }
+    }
+
+    /// Returns whether a column is computed, and so no part of `*`.
+    pub(crate) fn is_computed(&self, column: usize) -> bool {
+        self.duration.is_some() && self.end == Some(column)
+    }
+}
+
+/// Returns whether rows can be found by equal values of a column.
+pub(crate) fn is_key(column: &Column) -> bool {
+    matches!(column.kind, Type::Integer | Type::Signed | Type::Text | Type::Name)
+}
+
+/// A value that rows are found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Integer(i64),
+    Text(Box<[u8]>),
+}
+
+impl Key {
+    /// The key of a value for a column; `None` if other values of the column may be equal to it too.
+    pub(crate) fn of(value: ValueRef<'_>, column: &Column) -> Option<Key> {
+        let is_text = matches!(column.kind, Type::Text | Type::Name);
+        match value {
+            ValueRef::Integer(integer) if !is_text => Some(Key::Integer(integer)),
+            ValueRef::Text(text) if is_text => Some(Key::Text(text.into())),
+            _ => None,
+        }
+    }
+
+    fn of_cell(cell: Cell<'_>) -> Option<Key> {
+        match cell {
+            Cell::Text(text) => Some(Key::Text(text.as_bytes().into())),
+            other => integer(other).map(Key::Integer),
+        }
+    }
+}
+
+fn integer(cell: Cell<'_>) -> Option<i64> {
+    match cell {
+        Cell::Integer(integer) => Some(integer as i64),
+        Cell::Signed(integer) => Some(integer),
+        _ => None,
+    }
+}
+
+/// Bounds of times, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) begin: (i64, i64),
+    /// The least end.
+    pub(crate) end: i64,
+}
+
+impl Bounds {
+    pub(crate) const ALL: Bounds = Bounds { begin: (i64::MIN, i64::MAX), end: i64::MIN };
+}
+
+/// Some rows in order of their begin.
+#[derive(Debug, Default)]
+struct Ordered {
+    rows: Vec<u32>,
+    begins: Vec<i64>,
+    /// The largest end up to each row; empty without ends.
+    ends: Vec<i64>,
+}
+
+impl Ordered {
+    fn push(&mut self, row: u32, begin: i64, end: Option<i64>) {
+        self.rows.push(row);
+        self.begins.push(begin);
+        if let Some(end) = end {
+            self.ends.push(self.ends.last().map_or(end, |&largest| largest.max(end)));
+        }
+    }
+
+    /// A range that has every row within the bounds.
+    fn range(&self, bounds: &Bounds) -> Range<usize> {
+        let (from, to) = bounds.begin;
+        let first = self.begins.partition_point(|&begin| begin < from);
+        let last = self.begins.partition_point(|&begin| begin <= to);
+        let open = self.ends.partition_point(|&end| end < bounds.end);
+        first.max(open).min(last)..last
+    }
+}
+
+/// Rows to read.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// In the table's order.
+    Rows(Range<usize>),
+    /// In order of time.
+    Ordered(Range<usize>),
+    /// Of an equal key, in order of time.
+    Equal(usize, Key, Range<usize>),
+}
+
+/// The rows of a table.
+pub(crate) struct Rows {
+    pub(crate) table: Table,
+    /// The first row of each batch.
+    starts: Vec<usize>,
+    layout: Layout,
+    ordered: OnceLock<Ordered>,
+    /// By column: rows by key.
+    keys: Vec<OnceLock<FxHashMap<Key, Ordered>>>,
+}
+
+impl Rows {
+    /// # Errors
+    /// Returns an error for more rows than 32 bits count.
+    pub(crate) fn new(table: Table) -> Result<Rows, String> {
+        let layout = Layout::new(table.columns().to_vec());
+        if u32::try_from(table.row_count()).is_err() {
+            return Err(format!(
+                "the table `{}` has {} rows, and at most 4294967295 can be read: select less with --time or --tid",
+                table.name(),
+                table.row_count()
+            ));
+        }
+        let mut starts = Vec::new();
+        let mut start = 0;
+        for batch in table.batches() {
+            starts.push(start);
+            start += batch.num_rows();
+        }
+        let keys = layout.columns.iter().map(|_| OnceLock::new()).collect();
+        Ok(Rows { table, starts, layout, ordered: OnceLock::new(), keys })
+    }
+
+    /// The batch of a row, and the place in it.
+    pub(crate) fn place(&self, row: usize) -> (&RecordBatch, usize) {
+        let batch = self.starts.partition_point(|&start| start <= row) - 1;
+        (&self.table.batches()[batch], row - self.starts[batch])
+    }
+
+    /// Finds rows: all that have the key in its column and lie within the bounds, and possibly others.
+    pub(crate) fn find(&self, equal: Option<(usize, Key)>, bounds: &Bounds) -> Found {
+        match equal {
+            Some((column, key)) => {
+                let range = self.keys(column).get(&key).map_or(0..0, |rows| rows.range(bounds));
+                Found::Equal(column, key, range)
+            }
+            None if *bounds == Bounds::ALL => Found::Rows(0..self.table.row_count()),
+            None => Found::Ordered(self.ordered().range(bounds)),
+        }
+    }
+
+    /// The row at a position of what was found.
+    pub(crate) fn row(&self, found: &Found, position: usize) -> usize {
+        match found {
+            Found::Rows(_) => position,
+            Found::Ordered(_) => self.ordered().rows[position] as usize,
+            Found::Equal(column, key, _) => self.keys(*column)[key].rows[position] as usize,
+        }
+    }
+
+    /// The end of a row, where it is computed.
+    pub(crate) fn computed_end(&self, batch: &RecordBatch, row: usize) -> Option<i64> {
+        let cell = |column: Option<usize>| integer(Cells::of(batch.column(column?).as_ref()).cell(row));
+        cell(self.layout.begin)?.checked_add(cell(self.layout.duration)?)
+    }
+
+    /// All cells of a column as integers; null is the least.
+    fn integers(&self, column: Option<usize>) -> Option<Vec<i64>> {
+        let column = column?;
+        let mut integers = Vec::with_capacity(self.table.row_count());
+        for batch in self.table.batches() {
+            let rows = 0..batch.num_rows();
+            if self.layout.is_computed(column) {
+                integers.extend(rows.map(|row| self.computed_end(batch, row).unwrap_or(i64::MIN)));
+            } else {
+                let cells = Cells::of(batch.column(column).as_ref());
+                integers.extend(rows.map(|row| integer(cells.cell(row)).unwrap_or(i64::MIN)));
+            }
+        }
+        Some(integers)
+    }
+
+    fn ordered(&self) -> &Ordered {
+        self.ordered.get_or_init(|| {
+            let (begins, ends) = (self.integers(self.layout.begin), self.integers(self.layout.end));
+            let begin = |row: &u32| begins.as_ref().map_or(0, |begins| begins[*row as usize]);
+            let mut rows: Vec<u32> = (0..self.table.row_count() as u32).collect();
+            if !rows.is_sorted_by_key(begin) {
+                rows.sort_by_key(begin);
+            }
+            let mut ordered = Ordered::default();
+            for row in rows {
+                ordered.push(row, begin(&row), ends.as_ref().map(|ends| ends[row as usize]));
+            }
+            ordered
+        })
+    }
+
+    fn keys(&self, column: usize) -> &FxHashMap<Key, Ordered> {
+        self.keys[column].get_or_init(|| {
+            let ends = self.integers(self.layout.end);
+            let ordered = self.ordered();
+            let mut keys: FxHashMap<Key, Ordered> = FxHashMap::default();
+            for (&row, &begin) in ordered.rows.iter().zip(&ordered.begins) {
+                let (batch, place) = self.place(row as usize);
+                let cells = Cells::of(batch.column(column).as_ref());
+                if let Some(key) = Key::of_cell(cells.cell(place)) {
+                    let end = ends.as_ref().map(|ends| ends[row as usize]);
+                    keys.entry(key).or_default().push(row, begin, end);
+                }
+            }
+            keys
+        })
+    }
+}

@@ -1,0 +1,306 @@
+use hodo_model::{Cause, Shape, Unit, Value};
+
+use super::*;
+
+/// Intervals of threads, in no order of time.
+struct Intervals(Table);
+
+impl Intervals {
+    fn columns() -> Vec<Column> {
+        vec![
+            Column::integer("tid", Unit::None),
+            Column::name("name"),
+            Column::signed("begin_ns", Unit::Nanoseconds),
+            Column::signed("end_ns", Unit::Nanoseconds),
+            Column::integer("address", Unit::Address),
+            Column::boolean("open"),
+            Column::list("list", &hodo_model::Type::Integer, Unit::None),
+        ]
+    }
+
+    /// Interval `n` begins at 7 × n mod 1009, is (n mod 13) long, and is of thread n mod 5.
+    fn new() -> Intervals {
+        let row = |n: u64| {
+            let begin = (7 * n % 1009) as i64;
+            vec![
+                Value::Integer(n % 5),
+                format!("t{}", n % 5).into(),
+                Value::Signed(begin),
+                Value::Signed(begin + (n % 13) as i64),
+                Value::Integer(0xffff_ffff_8000_0000 + n),
+                Value::Boolean(n.is_multiple_of(2)),
+                vec![n, n + 1].into(),
+            ]
+        };
+        Intervals(Table::new("intervals", Shape::Intervals, Vec::new(), Self::columns(), (0..1009).map(row)))
+    }
+}
+
+impl Source for Intervals {
+    fn name(&self) -> &str {
+        "intervals"
+    }
+
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        Ok(Self::columns())
+    }
+
+    fn table(&self, _: &[bool]) -> Result<Table, String> {
+        let detail = "three packets".to_owned();
+        let loss = hodo_model::Loss {
+            stream: "s".to_owned(),
+            cause: Cause::Corrupt,
+            bytes: 0..1,
+            time: None,
+            count: 3,
+            detail,
+        };
+        Ok(self.0.clone().with_loss(vec![loss]))
+    }
+}
+
+/// A table that can't be computed, and must not be unless a statement names it.
+struct Absent;
+
+impl Source for Absent {
+    fn name(&self) -> &str {
+        "sched:absent"
+    }
+
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        Err("there are no events".to_owned())
+    }
+
+    fn table(&self, _: &[bool]) -> Result<Table, String> {
+        Err("there are no rows".to_owned())
+    }
+}
+
+/// A table that notes which columns are read.
+struct Noting(Mutex<Vec<bool>>);
+
+impl Source for Noting {
+    fn name(&self) -> &str {
+        "noting"
+    }
+
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        Ok(Intervals::columns())
+    }
+
+    fn table(&self, read: &[bool]) -> Result<Table, String> {
+        *self.0.lock().expect("no thread panicked") = read.to_vec();
+        Ok(Intervals::new().0)
+    }
+}
+
+fn asked(sql: &str) -> Result<Table, Error> {
+    let sources: [Arc<dyn Source>; 2] = [Arc::new(Intervals::new()), Arc::new(Absent)];
+    query(sql, sources, None, &Arc::default()).map(|table| table.expect("it was not stopped"))
+}
+
+fn rows(sql: &str) -> Vec<Vec<Value>> {
+    asked(sql).unwrap_or_else(|error| panic!("{error}")).rows()
+}
+
+fn number(sql: &str) -> i64 {
+    match rows(sql).as_slice() {
+        [row] => match row.as_slice() {
+            [Value::Signed(number)] => *number,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn message(sql: &str) -> String {
+    asked(sql).expect_err(sql).to_string()
+}
+
+/// The same condition on values that no index sees gives the same rows.
+#[test]
+fn lookups_find_what_a_scan_finds() {
+    for condition in [
+        "begin_ns = 100",
+        "begin_ns >= 990",
+        "begin_ns > 1000 and end_ns < 1010",
+        "begin_ns <= 500 and end_ns > 500",
+        "begin_ns < 500.5 and end_ns >= 499.5",
+        "begin_ns between 20 and 40 and tid = 3",
+        "tid = 3 and end_ns > 800",
+        "tid = 3.0",
+        "name = 't2' and begin_ns < 9",
+        "name = 'T2' collate nocase",
+        "tid = 77",
+        "address = 0xffffffff80000003",
+        "begin_ns > null",
+    ] {
+        let hidden = condition.replace("begin_ns", "+begin_ns").replace("end_ns", "+end_ns");
+        let hidden = hidden.replace("tid", "+tid").replace("name", "+name").replace("address", "+address");
+        let of =
+            |condition: &str| rows(&format!("select * from intervals where {condition} order by begin_ns"));
+        assert_eq!(of(condition), of(&hidden), "{condition}");
+    }
+}
+
+/// A column's type applies to the value that it is compared with.
+#[test]
+fn a_text_that_is_a_number_equals_it() {
+    assert_eq!(number("select count(*) from intervals where tid = '3'"), 202);
+    assert_eq!(number("select count(*) from intervals where name = 2"), 0);
+}
+
+#[test]
+fn intervals_join_by_overlap() {
+    let by = |condition: &str| {
+        number(&format!("select count(*) from intervals a join intervals b on {condition}"))
+    };
+    let expected = {
+        let all = Intervals::new().0.rows();
+        let time = |value: &Value| if let Value::Signed(time) = value { *time } else { panic!("{value:?}") };
+        let overlap = |a: &&Vec<Value>, b: &Vec<Value>| {
+            a[0] == b[0] && time(&b[2]) < time(&a[3]) && time(&b[3]) > time(&a[2])
+        };
+        all.iter().map(|a| all.iter().filter(|b| overlap(&a, b)).count()).sum::<usize>() as i64
+    };
+    assert!(expected > 1000, "{expected}");
+    assert_eq!(by("a.tid = b.tid and b.begin_ns < a.end_ns and b.end_ns > a.begin_ns"), expected);
+}
+
+/// A table with begins and durations.
+struct Durations;
+
+impl Source for Durations {
+    fn name(&self) -> &str {
+        "durations"
+    }
+
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        Ok(["at", "begin_ns", "duration_ns"].map(|name| Column::integer(name, Unit::None)).to_vec())
+    }
+
+    fn table(&self, read: &[bool]) -> Result<Table, String> {
+        let row = |n: u64| {
+            let cells =
+                [n, 10 * n, 4 + n].map(|cell| if n == 7 { Value::Null } else { Value::Integer(cell) });
+            cells.into_iter().zip(read).map(|(cell, read)| if *read { cell } else { Value::Null }).collect()
+        };
+        Ok(Table::new("durations", Shape::Intervals, Vec::new(), self.columns()?, (0..20).map(row)))
+    }
+}
+
+#[test]
+fn an_end_is_computed_from_a_duration() {
+    let rows = |sql: &str| {
+        let table = query(sql, [Arc::new(Durations) as Arc<dyn Source>], None, &Arc::default());
+        table.expect(sql).expect("it was not stopped").rows()
+    };
+    let two = |a, b| vec![Value::Integer(a), Value::Signed(b)];
+    assert_eq!(rows("select begin_ns, end_ns from durations where at < 2"), [two(0, 4), two(10, 15)]);
+    assert_eq!(rows("select begin_ns, end_ns from durations where end_ns > 212"), [two(190, 213)]);
+    assert_eq!(rows("select * from durations where end_ns = 15").len(), 1);
+    assert_eq!(rows("select * from durations where at = 1")[0].len(), 3);
+    assert_eq!(rows("select end_ns from durations where end_ns is null"), [[Value::Null]]);
+}
+
+#[test]
+fn values_keep_types_and_units() {
+    let table = asked(
+        "select address, open, tid, tid + 1 as next, null as missing, list, 1.5 as real, x'0aff' as bytes
+        from intervals where tid = 1 limit 1",
+    )
+    .expect("it is right");
+    let kinds: Vec<_> =
+        table.columns().iter().map(|column| (column.name, column.kind, column.unit)).collect();
+    use hodo_model::Type;
+    assert_eq!(kinds[0], ("address", Type::Integer, Unit::Address));
+    assert_eq!(kinds[1], ("open", Type::Boolean, Unit::None));
+    assert_eq!(kinds[3], ("next", Type::Signed, Unit::None));
+    let row = &table.rows()[0];
+    let Value::Integer(address) = row[0] else { panic!("{row:?}") };
+    assert!(address > u64::MAX / 2);
+    assert!(matches!(row[5], Value::Text(ref list) if list.starts_with('[')));
+    assert_eq!(row[3..5], [Value::Signed(2), Value::Null]);
+    assert_eq!(row[6..], [Value::Real(1.5), Value::from("0aff")]);
+}
+
+#[test]
+fn a_column_of_several_types_is_text_or_real() {
+    assert_eq!(rows("select 1 as x union all select 2.5"), [[Value::Real(1.0)], [Value::Real(2.5)]]);
+    let mixed = rows("select null as x union all select 1 union all select 'a'");
+    assert_eq!(mixed, [[Value::Null], [Value::from("1")], [Value::from("a")]]);
+    let twice = asked("select 1 as x, 2 as x").expect("it is right");
+    assert_eq!(twice.columns().iter().map(|column| column.name).collect::<Vec<_>>(), ["x", "x_2"]);
+}
+
+#[test]
+fn percentiles_are_of_nearest_rank() {
+    assert_eq!(
+        number("select median(value) from (select 4 as value union all select 1 union all select 9)"),
+        4
+    );
+    assert_eq!(number("select percentile(begin_ns, 99) from intervals"), 998);
+    assert_eq!(rows("select median(tid) from intervals where tid > 9"), [[Value::Null]]);
+    assert!(message("select percentile(tid, 101) from intervals").contains("from 0 to 100"));
+    assert!(message("select median(name) from intervals").contains("text"));
+}
+
+#[test]
+fn only_reading_is_accepted() {
+    for sql in [
+        "create table x (y)",
+        "insert into intervals values (1)",
+        "delete from intervals",
+        "update intervals set tid = 1",
+        "drop table intervals",
+        "attach 'other.db' as other",
+        "pragma writable_schema = 1",
+        "vacuum into 'file'",
+        "begin",
+        "select load_extension('x')",
+        "select 1; delete from intervals",
+        "create temp view v as select 1",
+        "reindex",
+    ] {
+        let message = message(sql);
+        assert!(message.contains("only one SELECT"), "{sql}: {message}");
+    }
+    assert!(message("select 1; select 2").contains("more than one statement"));
+    assert!(message("  -- nothing").contains("no statement"));
+}
+
+#[test]
+fn errors_have_a_place() {
+    let message = message("select tid,\n  nix from intervals");
+    assert_eq!(message, "SQL: no such column: nix, at line 2, character 3:\n    nix from intervals\n    ^");
+    assert!(self::message("select é, nix from intervals").contains("character 8"));
+    assert!(self::message("select * from nowhere").contains("`--tables`"));
+    assert!(self::message("selec").contains("at line 1, character 1"));
+}
+
+#[test]
+fn tables_are_computed_when_they_are_named() {
+    assert_eq!(number("select count(*) from intervals"), 1009);
+    assert_eq!(message("select * from \"sched:absent\""), "SQL: there are no events");
+    let noting = Arc::new(Noting(Mutex::default()));
+    let of = |sql| query(sql, [Arc::clone(&noting) as Arc<dyn Source>], None, &Arc::default());
+    of("select max(BEGIN_ns) from noting where tid = 3").expect("it is right");
+    let read = noting.0.lock().expect("no thread panicked").clone();
+    assert_eq!(read, [true, false, true, false, false, false, false]);
+}
+
+#[test]
+fn losses_are_those_of_the_tables() {
+    assert_eq!(asked("select count(*) from intervals").expect("it is right").loss.len(), 1);
+    assert!(asked("select 1").expect("it is right").loss.is_empty());
+}
+
+#[test]
+fn a_limit_and_a_stop_end_it() {
+    let endless = "with recursive n(x) as (select 1 union all select x + 1 from n) select x from n";
+    let none: [Arc<dyn Source>; 0] = [];
+    let table = query(endless, none.clone(), Some(5), &Arc::default()).expect("it is right");
+    assert_eq!(table.expect("it was not stopped").row_count(), 5);
+    let stop = Arc::new(AtomicBool::new(true));
+    assert_eq!(query(endless, none, None, &stop), Ok(None));
+}

@@ -1,0 +1,322 @@
+//! Tables as SQLite's virtual tables.
+
+#![allow(unsafe_code, reason = "SQLite's traits are unsafe to implement")]
+
+use std::{
+    borrow::Cow,
+    ffi::{CStr, CString, c_int},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use hodo_model::{
+    Column, Loss, Type,
+    table::{Cell, Cells},
+};
+use rusqlite::{
+    Connection, Error, Result,
+    types::{ToSqlOutput, ValueRef},
+    vtab::{
+        Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection, VTabCursor,
+        sqlite3_vtab, sqlite3_vtab_cursor,
+    },
+};
+
+use crate::{
+    Source,
+    index::{Bounds, Found, Key, Layout, Rows, is_key},
+};
+
+/// Rows that a table is assumed to have before it is computed.
+const ASSUMED: f64 = 1e6;
+
+/// A table as all its uses in a statement share it.
+pub(crate) struct Shared {
+    source: Arc<dyn Source>,
+    layout: OnceLock<Result<Layout, String>>,
+    /// By column, up to the most that SQLite supports: whether the statement reads it.
+    read: Vec<AtomicBool>,
+    rows: OnceLock<Result<Rows, String>>,
+}
+
+/// The most columns of a table in SQLite.
+const MOST_COLUMNS: usize = 2000;
+
+impl Shared {
+    pub(crate) fn new(source: Arc<dyn Source>) -> Shared {
+        let read = (0..MOST_COLUMNS).map(|_| AtomicBool::new(false)).collect();
+        Shared { source, layout: OnceLock::new(), read, rows: OnceLock::new() }
+    }
+
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.source.name().eq_ignore_ascii_case(name)
+    }
+
+    /// The columns, once the statement named the table.
+    pub(crate) fn columns(&self) -> &[Column] {
+        self.layout().map_or(&[], |layout| &layout.columns)
+    }
+
+    fn layout(&self) -> Option<&Layout> {
+        self.layout.get()?.as_ref().ok()
+    }
+
+    /// Notes that the statement reads a column.
+    pub(crate) fn note_read(&self, name: &str) {
+        let place = self.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name));
+        let computed = self.layout().filter(|layout| place.is_some_and(|place| layout.is_computed(place)));
+        let parts = computed.map_or([place, None], |layout| [layout.begin, layout.duration]);
+        for read in parts.into_iter().flatten().filter_map(|place| self.read.get(place)) {
+            read.store(true, Relaxed);
+        }
+    }
+
+    /// Why the table can't be computed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let layout = self.layout.get().and_then(|layout| layout.as_ref().err());
+        layout.or_else(|| self.rows.get()?.as_ref().err()).cloned()
+    }
+
+    /// What is missing from the rows, if they were computed.
+    pub(crate) fn loss(&self) -> &[Loss] {
+        match self.rows.get() {
+            Some(Ok(rows)) => &rows.table.loss,
+            _ => &[],
+        }
+    }
+
+    fn rows(&self) -> Result<&Rows> {
+        let rows = self.rows.get_or_init(|| {
+            let computed = usize::from(self.layout().is_some_and(|layout| layout.duration.is_some()));
+            let own = self.columns().len() - computed;
+            let read: Vec<bool> = self.read.iter().take(own).map(|read| read.load(Relaxed)).collect();
+            self.source.table(&read).and_then(Rows::new)
+        });
+        rows.as_ref().map_err(|error| Error::ModuleError(error.clone()))
+    }
+}
+
+/// Registers a table under its name.
+pub(crate) fn register(connection: &Connection, table: &Arc<Shared>) -> Result<()> {
+    const MODULE: Module<'static, VirtualTable> = Module::eponymous_only_module();
+    connection.create_module(table.source.name(), &MODULE, Some(Arc::clone(table)))
+}
+
+/// An identifier in double quotes.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\"").replace('\0', ""))
+}
+
+fn declared(kind: Type) -> &'static str {
+    match kind {
+        Type::Integer | Type::Signed | Type::Boolean => "INTEGER",
+        Type::Real => "REAL",
+        Type::Text | Type::Name | Type::List(_) => "TEXT",
+    }
+}
+
+/// What an index lookup gets: bits of `idx_num`, and above them the column of the equal key, from 1.
+const BEGIN_FROM: c_int = 1;
+const BEGIN_TO: c_int = 2;
+const END_FROM: c_int = 4;
+const KEY: c_int = 3;
+
+#[repr(C)]
+struct VirtualTable {
+    /// SQLite's part, which is first.
+    base: sqlite3_vtab,
+    table: Arc<Shared>,
+}
+
+// SAFETY: the layout is C's, and SQLite's part is first.
+unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
+    type Aux = Arc<Shared>;
+    type Cursor = Cursor;
+
+    fn connect(
+        connection: &mut VTabConnection,
+        table: Option<&Arc<Shared>>,
+        _: &[u8],
+        _: &[u8],
+        _: &[u8],
+        _: &[&[u8]],
+    ) -> Result<(Cow<'static, CStr>, VirtualTable)> {
+        let table = Arc::clone(table.expect("every module has its table"));
+        let layout = table.layout.get_or_init(|| {
+            let layout = Layout::new(table.source.columns()?);
+            match layout.columns.len() {
+                0..=MOST_COLUMNS => Ok(layout),
+                many => Err(format!(
+                    "the table `{}` has {many} columns, and SQL supports {MOST_COLUMNS}",
+                    table.source.name()
+                )),
+            }
+        });
+        let layout = layout.as_ref().map_err(|error| Error::ModuleError(error.clone()))?;
+        let columns = layout.columns.iter().enumerate().map(|(place, column)| {
+            let hidden = if layout.is_computed(place) { " HIDDEN" } else { "" };
+            format!("{} {}{hidden}", quoted(column.name), declared(column.kind))
+        });
+        let schema = format!("CREATE TABLE x({})", columns.collect::<Vec<_>>().join(", "));
+        connection.config(VTabConfig::Innocuous)?;
+        let schema = CString::new(schema)?;
+        Ok((schema.into(), VirtualTable { base: sqlite3_vtab::default(), table }))
+    }
+
+    fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
+        let Some(layout) = self.table.layout() else { return Ok(false) };
+        let columns = &layout.columns;
+        // Constraints for the arguments, in their order: begin from, begin to, end from, key.
+        let mut chosen: [Option<usize>; 4] = [None; 4];
+        let mut key = 0;
+        for (place, constraint) in info.constraints().enumerate() {
+            let Ok(column) = usize::try_from(constraint.column()) else { continue };
+            if !constraint.is_usable() || column >= columns.len() {
+                continue;
+            }
+            let (begin, end) = (layout.begin == Some(column), layout.end == Some(column));
+            match constraint.operator() {
+                IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
+                    if is_key(&columns[column])
+                        && !layout.is_computed(column)
+                        && info.collation(place)? == "BINARY" =>
+                {
+                    (chosen[3], key) = (Some(place), column + 1);
+                }
+                IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT
+                | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => match () {
+                    () if begin => chosen[0] = Some(place),
+                    () if end => chosen[2] = Some(place),
+                    () => {}
+                },
+                IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LT
+                | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LE
+                    if begin =>
+                {
+                    chosen[1] = Some(place);
+                }
+                _ => {}
+            }
+        }
+        let (mut bits, mut count) = (0, 0);
+        for (place, bit) in chosen.into_iter().zip([BEGIN_FROM, BEGIN_TO, END_FROM, 0]) {
+            if let Some(place) = place {
+                count += 1;
+                bits |= bit;
+                info.constraint_usage(place).set_argv_index(count);
+            }
+        }
+        info.set_idx_num(bits | (key as c_int) << KEY);
+        let rows = match self.table.rows.get() {
+            Some(Ok(rows)) => rows.table.row_count() as f64,
+            _ => ASSUMED,
+        };
+        let [from, to, end, equal] = chosen.map(|place| place.is_some());
+        let share = match to && (from || end) {
+            true => 0.01,
+            false if from || to || end => 0.3,
+            false => 1.0,
+        };
+        let found = share * if equal { rows.sqrt() } else { rows };
+        info.set_estimated_cost(found + 10.0);
+        info.set_estimated_rows(found as i64 + 1);
+        Ok(true)
+    }
+
+    fn open(&'vtab mut self) -> Result<Cursor> {
+        let found = Found::Rows(0..0);
+        let (base, table) = (sqlite3_vtab_cursor::default(), Arc::clone(&self.table));
+        Ok(Cursor { base, table, found, position: 0, end: 0, row: 0 })
+    }
+}
+
+/// A walk over the rows that a lookup found.
+#[repr(C)]
+struct Cursor {
+    /// SQLite's part, which is first.
+    base: sqlite3_vtab_cursor,
+    table: Arc<Shared>,
+    found: Found,
+    position: usize,
+    end: usize,
+    row: usize,
+}
+
+impl Cursor {
+    fn look(&mut self) -> Result<()> {
+        if self.position < self.end {
+            self.row = self.table.rows()?.row(&self.found, self.position);
+        }
+        Ok(())
+    }
+}
+
+/// The bound of an argument; `None` if it is no integer. SQLite compares each found row again.
+fn bound(value: ValueRef<'_>) -> Option<i64> {
+    match value {
+        ValueRef::Integer(integer) => Some(integer),
+        _ => None,
+    }
+}
+
+// SAFETY: the layout is C's, and SQLite's part is first.
+unsafe impl VTabCursor for Cursor {
+    fn filter(&mut self, bits: c_int, _: Option<&str>, arguments: &Filters<'_>) -> Result<()> {
+        let mut arguments = arguments.iter();
+        let mut next = |bit| (bits & bit != 0).then(|| bound(arguments.next()?)).flatten();
+        let mut bounds = Bounds::ALL;
+        bounds.begin.0 = next(BEGIN_FROM).unwrap_or(i64::MIN);
+        bounds.begin.1 = next(BEGIN_TO).unwrap_or(i64::MAX);
+        bounds.end = next(END_FROM).unwrap_or(i64::MIN);
+        let column = (bits >> KEY) as usize;
+        let equal = column.checked_sub(1).and_then(|column| {
+            let key = Key::of(arguments.next()?, &self.table.columns()[column])?;
+            Some((column, key))
+        });
+        self.found = self.table.rows()?.find(equal, &bounds);
+        let (Found::Rows(range) | Found::Ordered(range) | Found::Equal(_, _, range)) = &self.found;
+        (self.position, self.end) = (range.start, range.end);
+        self.look()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.position += 1;
+        self.look()
+    }
+
+    fn eof(&self) -> bool {
+        self.position >= self.end
+    }
+
+    fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
+        let rows = self.table.rows()?;
+        let (batch, row) = rows.place(self.row);
+        if self.table.layout().is_some_and(|layout| layout.is_computed(column as usize)) {
+            return context.set_result(rows.computed_end(batch, row));
+        }
+        let cells = Cells::of(batch.column(column as usize).as_ref());
+        let cell = cells.cell(row);
+        let list;
+        let value = match cell {
+            Cell::Null => ValueRef::Null,
+            Cell::Text(text) => ValueRef::Text(text.as_bytes()),
+            Cell::Integer(integer) => ValueRef::Integer(integer as i64),
+            Cell::Signed(integer) => ValueRef::Integer(integer),
+            Cell::Real(real) => ValueRef::Real(real),
+            Cell::Boolean(truth) => ValueRef::Integer(truth.into()),
+            Cell::List(_) => {
+                let mut json = Vec::new();
+                cell.write_json(&mut json);
+                list = json;
+                ValueRef::Text(&list)
+            }
+        };
+        context.set_result(ToSqlOutput::Borrowed(value))
+    }
+
+    fn rowid(&self) -> Result<i64> {
+        Ok(self.row as i64)
+    }
+}
