@@ -343,7 +343,9 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
         Step::NextInterrupt(from) => {
             let interrupt = newest_interrupt(stack);
             cut(stack, watch, interrupt.unwrap_or(0));
-            let Some(_) = interrupt else { return Err(edge) };
+            if interrupt.is_none() {
+                return Err(edge);
+            }
             enter(stack, watch, function, Entry::Interrupt, Back::new(from));
             return Ok(());
         }
