@@ -5,13 +5,13 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory};
 use hodo_engine::{AnyReport, Needs, empty_table, reports};
 use hodo_model::table::{Unit, metadata::ColumnMetadata};
 use serde_json::{Value, json};
 
 use crate::{
-    arguments::{Arguments, Help},
+    arguments::Arguments,
     export,
     failure::{Failure, written},
     report,
@@ -19,6 +19,16 @@ use crate::{
 
 /// The version of the description: it grows when a member changes its meaning or disappears.
 const VERSION: u32 = 1;
+
+#[derive(Debug, Args)]
+pub struct Help {
+    /// Command to describe
+    #[arg(value_name = "COMMAND", conflicts_with = "json")]
+    pub command: Option<String>,
+    /// Describe everything for programs: commands, reports with their columns, formats, rules and units
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Runs the command.
 pub fn run(help: &Help) -> Result<ExitCode, Failure> {

@@ -67,23 +67,13 @@ pub enum Command {
     /// Differences between two recordings, groups of recordings, time spans or executions
     Diff(Chosen<crate::diff::Diff>),
     /// Print the help of the program or of a command; --json describes commands, reports, columns and units
-    Help(Help),
+    Help(crate::describe::Help),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
     /// Write man pages of all commands into a folder
     #[command(hide = true)]
     Manual { folder: PathBuf },
-}
-
-#[derive(Debug, Args)]
-pub struct Help {
-    /// Command to describe
-    #[arg(value_name = "COMMAND", conflicts_with = "json")]
-    pub command: Option<String>,
-    /// Describe everything for programs: commands, reports with their columns, formats, rules and units
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Arguments of a command, declared to clap only if the command is chosen: declaring those of all commands takes as
@@ -516,7 +506,6 @@ pub use parts::{Fold, Merge, Plan, What};
   hodo export --to speedscope --min 1us --time 10%-20% -o calls.json perf.data
   hodo export --to callgrind -o callgrind.out perf.data         for kcachegrind
   hodo export --to pprof -o profile.pb.gz perf.data
-  hodo export --to folded --before old.data -o paths.txt new.data
   hodo export --to llvm -o prog.counts perf.data                for llvm-profgen --unsymbolized-profile
   hodo export --to ctf -o small --event 'sched_*' --time +1,+1.5 ./my-trace
   hodo export --to ctf -o one-thread --tid 4711 ./my-trace")]

@@ -26,7 +26,6 @@ use super::{
 use crate::{
     AnyReport, FlowPartial, FlowTrace, Losses, PackedFlow,
     events::{Folded, Totals},
-    history::each_file,
     report,
 };
 
@@ -107,7 +106,7 @@ struct Origin {
 
 /// Identifies a trace, independent of its path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct TraceOrigin {
+pub(super) struct TraceOrigin {
     uuid: Option<[u8; 16]>,
     streams: usize,
     bytes: u64,
@@ -116,7 +115,7 @@ struct TraceOrigin {
 }
 
 impl TraceOrigin {
-    fn of_all(traces: &Traces<'_>) -> Vec<TraceOrigin> {
+    pub(super) fn of_all(traces: &Traces<'_>) -> Vec<TraceOrigin> {
         let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
         flows.chain(traces.events.traces.iter().map(TraceOrigin::of_events)).collect()
     }
@@ -192,24 +191,6 @@ impl From<Refusal> for PartError {
 }
 
 impl Experiment {
-    /// Returns a checksum that identifies the inputs, independent of their paths: of what their traces contain, and of
-    /// the size and the first 64 KiB of each file. The traces alone do not identify a file: they leave out what a
-    /// recording has besides its streams. Later bytes are not read, so a change of those is noticed by its size only.
-    pub fn identity(&self) -> String {
-        let mut files = Vec::new();
-        for path in self.input_files() {
-            let known = each_file(path, &mut |_, metadata, checksum| {
-                files.push(Some((metadata.len(), checksum)));
-                Ok(())
-            });
-            // Standard input, or a file that was deleted after it was opened.
-            files.extend(known.is_err().then_some(None));
-        }
-        let origins = self.with(TraceOrigin::of_all);
-        let bytes = postcard::to_allocvec(&(origins, files)).expect("memory takes what is written to it");
-        format!("{:08x}", crc32fast::hash(&bytes))
-    }
-
     /// Folds a portion of a request. `inputs` are the names of the inputs, to open them again for the tables.
     /// `progress` receives the number of bytes read so far and returns whether to continue.
     ///
