@@ -47,7 +47,8 @@ const CHORES: &[Chore] = &[
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
     Chore {
         name: "release",
-        help: "build the programs as they are shipped and measured: optimised by what they do on small inputs",
+        help: "build the programs as they are shipped and measured: optimised by what they do on small inputs; \
+               --packages: also a .deb and an .rpm of them, in target/packages",
         run: ship,
     },
     Chore {
@@ -93,11 +94,22 @@ fn set_up(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Builds the shipped programs.
-fn ship(_arguments: &[String]) -> Outcome {
+/// Builds the shipped programs, and packages of them.
+fn ship(arguments: &[String]) -> Outcome {
+    let packages = match arguments {
+        [] => false,
+        [option] if option == "--packages" => true,
+        _ => return Err("usage: cargo xtask release [--packages]".into()),
+    };
     release::build()?;
-    println!("{}", release::shipped("hodo").display());
-    Ok(())
+    let hodo = release::shipped("hodo");
+    println!("{}", hodo.display());
+    if !packages {
+        return Ok(());
+    }
+    let programs = hodo.parent().ok_or("the programs are in no folder")?;
+    let mut make = command::cargo(&["run", "--quiet", "--release", "--package", "packages", "--", "make"]);
+    command::run(make.arg(programs).arg(command::target().join("packages")))
 }
 
 /// Executes a program of the lab in the present folder, as arguments may be paths.

@@ -7,6 +7,7 @@
 //! Each analysis is a module; [`each`] lists their reports. Analyses do not depend on trace formats or output formats.
 
 pub mod blocks;
+pub mod branches;
 pub mod calls;
 pub mod callstack;
 pub mod count;
@@ -63,6 +64,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&profile::PATHS);
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
+    visitor.visit(&branches::BRANCHES);
     visitor.visit(&mnemonics::MNEMONICS);
     visitor.visit(&threads::ThreadsReport);
     visitor.visit(&resolution::RESOLUTION);

@@ -11,6 +11,7 @@
 mod annotate;
 mod arguments;
 mod buffer;
+mod describe;
 mod diff;
 mod events;
 mod explain;
@@ -22,6 +23,7 @@ mod info;
 mod input;
 mod latency;
 mod live;
+mod manual;
 mod output;
 mod parts;
 mod path;
@@ -67,7 +69,9 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::Annotate(command) => annotate::run(command),
         Command::Diff(command) => diff::run(command),
         Command::Sql(command) => sql::run(command),
+        Command::Help(help) => describe::run(help),
         Command::Completions { shell } => arguments::completions(*shell),
+        Command::Manual { folder } => manual::write(folder),
     };
     result.unwrap_or_else(|failure| failure.report())
 }

@@ -11,8 +11,8 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use hodo_clock::Tsc;
 use hodo_model::{
-    Analysis, AnyAnalysis, AnyPartial, Description, FastFlow, FinishContext, Maker, Parameters, Plain,
-    Report, Selection, Table, Visitor, kernel::Threads,
+    Analysis, AnyAnalysis, AnyPartial, Description, FastFlow, FinishContext, FlowInterest, Maker, NoSources,
+    Parameters, Plain, Report, Selection, Start, Table, Visitor, kernel::Threads, pass::Pass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,23 @@ pub fn reports() -> &'static [Box<dyn AnyReport>] {
 /// Returns the report of this name.
 pub fn report(name: &str) -> Option<&'static dyn AnyReport> {
     reports().iter().find(|report| report.description().name == name).map(|report| &**report)
+}
+
+/// Returns the table that a view of a report makes of nothing: its columns, without rows. Reports of periods have the
+/// columns that need no fields.
+pub fn empty_table(report: &dyn AnyReport, view: &str) -> Table {
+    let selection = Selection { view: view.to_owned(), ..Selection::default() };
+    let run = report.make(&Parameters { selection: selection.clone(), ..Parameters::default() });
+    let analysis = run.analysis();
+    if analysis.interest().flow != FlowInterest::None {
+        let threads = Threads::default();
+        let of = FinishContext::without_events(&selection, &threads, &NoSources);
+        return analysis.finish(Vec::new(), &of);
+    }
+    let pass = Pass::new(&[analysis]);
+    let states = pass.begin(&Start { names: &[], is_first: true });
+    let mut tables = pass.finish(states, &[], Default::default(), &[&selection], &NoSources, 1);
+    tables.pop().expect("one table for one analysis")
 }
 
 struct List(Vec<Box<dyn AnyReport>>);

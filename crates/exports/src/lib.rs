@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! begins and ends of calls ──► Calls (shortest slice, gaps) ──┐
-//! rows of tables of intervals ────────────────────────────────┼──► a Timeline ──► file of Perfetto, Chrome, speedscope
+//! rows of tables of intervals ────────────────────────────────┼──► a Timeline ──► file of Perfetto, Chrome, speedscope, Firefox
 //! rows of a table of call paths ──────────────────────────────┼──► Paths ───────► file of folded, callgrind, pprof
-//! rows of a table of source lines ────────────────────────────┴──► Lines ───────► file of lcov
+//! rows of a table of source lines ────────────────────────────┼──► Lines ───────► file of lcov
+//! rows of a table of branches ────────────────────────────────┴──► BranchProfile ► file of llvm, bolt
 //! ```
 //!
 //! Each format is a folder and a line in [`EXPORTS`]. A format knows threads, slices and call paths; it knows no
@@ -14,18 +15,24 @@ use std::io::{self, Write};
 
 use hodo_model::Loss;
 
+mod bolt;
+mod branches;
 mod callgrind;
 mod calls;
 mod chrome;
+mod firefox;
 mod folded;
 mod lcov;
 mod lines;
+mod llvm;
 mod paths;
 mod perfetto;
 mod pprof;
 mod speedscope;
 
+pub use branches::{BranchProfile, BranchProfiles};
 pub use calls::Calls;
+pub use folded::differential;
 pub use lines::line_rows;
 pub use paths::{PathRow, path_rows};
 
@@ -34,10 +41,13 @@ pub const EXPORTS: &[Export] = &[
     perfetto::EXPORT,
     chrome::EXPORT,
     speedscope::EXPORT,
+    firefox::EXPORT,
     folded::EXPORT,
     callgrind::EXPORT,
     pprof::EXPORT,
     lcov::EXPORT,
+    llvm::EXPORT,
+    bolt::EXPORT,
 ];
 
 /// A file format of another tool.
@@ -62,6 +72,8 @@ pub enum Content {
     Paths(BeginPaths),
     /// Source lines with their executions.
     Lines(BeginLines),
+    /// Branches of one module.
+    Branches(WriteBranches),
 }
 
 /// Begins a timeline in an output.
@@ -72,6 +84,9 @@ pub type BeginPaths = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Paths + 'o>>;
 
 /// Begins a file of source lines in an output.
 pub type BeginLines = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Lines + 'o>>;
+
+/// Writes a file of the branches of one module, with what is missing from it.
+pub type WriteBranches = fn(&BranchProfile, &[Loss], Output<'_>) -> io::Result<()>;
 
 /// The output of an export; it should be buffered.
 pub type Output<'o> = &'o mut (dyn Write + Send + 'o);

@@ -47,6 +47,8 @@ const TOOLS: &[Tool] = &[
     tool("gzip", "gzip", Need::Release),
     tool("awk", "mawk", Need::Release),
     tool("npm", "nodejs npm", Need::Release),
+    tool("strip", "binutils", Need::Release),
+    tool("dpkg-deb", "dpkg", Need::Release),
     tool("g++", "g++", Need::Test),
     tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
@@ -59,6 +61,9 @@ const TOOLS: &[Tool] = &[
     tool("callgrind_annotate", "valgrind", Need::Test),
     tool("go", "golang-go", Need::Test),
     tool("genhtml", "lcov", Need::Test),
+    tool("groff", "groff-base", Need::Test),
+    tool("zsh", "zsh", Need::Test),
+    tool("fish", "fish", Need::Test),
     // Not a program, but its path is checked in the same way.
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),

@@ -84,6 +84,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("workbench", &[]),
     ("judge", &["workbench"]),
     ("bench", &["judge", "workbench"]),
+    ("packages", &["workbench"]),
     ("lab", &["bench", "judge", "workbench"]),
     ("xtask", &["workbench"]),
 ];

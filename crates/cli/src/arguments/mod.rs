@@ -18,7 +18,7 @@ use crate::{
 /// Records and analyses exact execution traces: which functions a program ran, how often and for how long, from Intel
 /// Processor Trace, and kernel and software events.
 #[derive(Debug, Parser)]
-#[command(name = "hodo", version, max_term_width = 100)]
+#[command(name = "hodo", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Examples:
   hodo record -- ls -l            trace a program (on an emulated processor if there is no Intel PT)
   hodo report functions perf.data exact instruction and call counts of each function
@@ -68,9 +68,14 @@ pub enum Command {
     Diff(Chosen<crate::diff::Diff>),
     /// Tables and events by SQL: one statement that reads
     Sql(Chosen<crate::sql::Sql>),
+    /// Print the help of the program or of a command; --json describes commands, reports, columns and units
+    Help(crate::describe::Help),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
+    /// Write man pages of all commands into a folder
+    #[command(hide = true)]
+    Manual { folder: PathBuf },
 }
 
 /// Arguments of a command, declared to clap only if the command is chosen: declaring those of all commands takes as
@@ -503,6 +508,7 @@ pub use parts::{Fold, Merge, Plan, What};
   hodo export --to speedscope --min 1us --time 10%-20% -o calls.json perf.data
   hodo export --to callgrind -o callgrind.out perf.data         for kcachegrind
   hodo export --to pprof -o profile.pb.gz perf.data
+  hodo export --to llvm -o prog.counts perf.data                for llvm-profgen --unsymbolized-profile
   hodo export --to ctf -o small --event 'sched_*' --time +1,+1.5 ./my-trace
   hodo export --to ctf -o one-thread --tid 4711 ./my-trace")]
 pub struct Export {
@@ -515,6 +521,12 @@ pub struct Export {
     /// Leave out calls and intervals that are shorter: 100ns, 1us, 5ms
     #[arg(long, value_name = "TIME", value_parser = quantities::shortest)]
     pub min: Option<u64>,
+    /// folded: also the numbers of this recording, before those of INPUT, as flamegraph.pl reads differences
+    #[arg(long, value_name = "FILE")]
+    pub before: Option<PathBuf>,
+    /// llvm, bolt: the module to write [default: that with most executed code]
+    #[arg(long, value_name = "NAME")]
+    pub module: Option<String>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]

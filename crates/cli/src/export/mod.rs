@@ -27,11 +27,15 @@ const TRACES: &[(&str, &str, Version)] = &[
     ("ctf2", "software events as CTF 2: a folder", Version::Ctf2),
 ];
 
-/// Returns the formats with their descriptions, for the command line.
+/// Returns the values of `--to`.
 pub fn names() -> PossibleValuesParser {
+    list().map(|(name, help)| PossibleValue::new(name).help(help)).collect::<Vec<_>>().into()
+}
+
+/// Returns the formats with their descriptions.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
     let traces = TRACES.iter().map(|(name, help, _)| (*name, *help));
-    let files = EXPORTS.iter().map(|export| (export.name, export.help));
-    traces.chain(files).map(|(name, help)| PossibleValue::new(name).help(help)).collect::<Vec<_>>().into()
+    traces.chain(EXPORTS.iter().map(|export| (export.name, export.help)))
 }
 
 /// Runs the command.
@@ -40,12 +44,20 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
         return trace(command, *version);
     }
     let export = EXPORTS.iter().find(|export| export.name == command.to);
+    let is_of_module = export.is_some_and(|export| matches!(export.content, Content::Branches(_)));
+    if command.module.is_some() && !is_of_module {
+        return Err(Failure::usage(format!(
+            "--module is for profiles of one module, but {} holds all",
+            command.to
+        )));
+    }
     let flow = events::contents(&command.input)?.flow;
     match export.expect("the command line knows the names").content {
         Content::Timeline(begin) | Content::Calls(begin) if flow => calls::export(command, begin),
         Content::Timeline(begin) => intervals::export(command, begin),
         Content::Paths(begin) => profile::paths(command, begin),
         Content::Lines(begin) => profile::lines(command, begin),
+        Content::Branches(write) => profile::branches(command, write),
         Content::Calls(_) => {
             Err(Failure::usage(format!("{} contains calls, but this input has no control flow", command.to)))
         }

@@ -17,12 +17,12 @@ use crate::{
 /// For each name, the number of slices and the sum of their nanoseconds.
 type Slices = BTreeMap<String, (u64, u64)>;
 
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_hodo")).ancestors().nth(2).expect("a folder that is built into").to_owned()
 }
 
-/// Returns what a program prints.
-fn output(command: &mut Command) -> String {
+/// Returns what a program prints; it must succeed.
+pub(crate) fn output(command: &mut Command) -> String {
     let output = command.output();
     let output =
         output.unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask setup` installs it"));

@@ -4,6 +4,7 @@ mod babeltrace;
 mod containers;
 mod damage;
 mod descendants;
+mod described;
 mod diff;
 mod events;
 mod explain;

@@ -158,10 +158,3 @@ fn the_kinds_of_report_are_listed() {
         assert!(ran.stdout.lines().any(|line| line.starts_with(kind)), "{ran:?}");
     }
 }
-
-#[test]
-fn completions_for_shells() {
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(hodo(&["completions", shell]).fine().stdout.contains("hodo"));
-    }
-}

@@ -9,6 +9,7 @@
 //! ```
 
 mod clocks;
+mod identity;
 mod open;
 mod part;
 mod request;

@@ -1,6 +1,6 @@
 //! Opens the inputs of an experiment and classifies each by its content.
 
-use std::fmt;
+use std::{fmt, path::Path};
 
 use hodo_formats::{
     FORMATS,
@@ -135,6 +135,14 @@ impl Experiment {
     /// Returns the names of the inputs.
     pub(super) fn input_labels(&self) -> Vec<String> {
         self.opened.borrow_owner().inputs.iter().map(label).collect()
+    }
+
+    /// Returns the paths of the inputs: files, folders, or buffers.
+    pub(super) fn input_files(&self) -> impl Iterator<Item = &Path> {
+        self.opened.borrow_owner().inputs.iter().map(|input| match input {
+            Input::File(path) => path.as_path(),
+            Input::Raw(raw) => raw.trace.as_path(),
+        })
     }
 
     /// Calls `work` with mutable access to the traces.

@@ -106,7 +106,7 @@ struct Origin {
 
 /// Identifies a trace, independent of its path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct TraceOrigin {
+pub(super) struct TraceOrigin {
     uuid: Option<[u8; 16]>,
     streams: usize,
     bytes: u64,
@@ -115,7 +115,7 @@ struct TraceOrigin {
 }
 
 impl TraceOrigin {
-    fn of_all(traces: &Traces<'_>) -> Vec<TraceOrigin> {
+    pub(super) fn of_all(traces: &Traces<'_>) -> Vec<TraceOrigin> {
         let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
         flows.chain(traces.events.traces.iter().map(TraceOrigin::of_events)).collect()
     }
@@ -191,13 +191,6 @@ impl From<Refusal> for PartError {
 }
 
 impl Experiment {
-    /// Returns a checksum that identifies the inputs; other or changed inputs have another identity.
-    pub fn identity(&self) -> String {
-        let origins = self.with(TraceOrigin::of_all);
-        let bytes = postcard::to_allocvec(&origins).expect("memory takes what is written to it");
-        format!("{:08x}", crc32fast::hash(&bytes))
-    }
-
     /// Folds a portion of a request. `inputs` are the names of the inputs, to open them again for the tables.
     /// `progress` receives the number of bytes read so far and returns whether to continue.
     ///

@@ -12,7 +12,7 @@ mod tables;
 
 use std::{
     fmt,
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::{self, Read},
     panic::resume_unwind,
     path::{Path, PathBuf},
@@ -71,21 +71,33 @@ fn fowler_noll_vo(bytes: &[u8]) -> u64 {
 
 /// Adds a line for a file, or for each file in a folder, in order.
 fn describe(path: &Path, text: &mut String) -> io::Result<()> {
+    each_file(path, &mut |path, metadata, checksum| {
+        let changed = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        text.push_str(&format!("{} {} {changed} {checksum:08x}\n", path.display(), metadata.len()));
+        Ok(())
+    })
+}
+
+/// Calls `each` with a file, or with each file in a folder, in order, and the checksum of its first 64 KiB.
+///
+/// # Errors
+/// The system's error if a file or folder can't be read, and those of `each`.
+pub(crate) fn each_file(
+    path: &Path,
+    each: &mut impl FnMut(&Path, &Metadata, u32) -> io::Result<()>,
+) -> io::Result<()> {
     let metadata = fs::metadata(path)?;
     if metadata.is_dir() {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
         paths.sort();
-        return paths.iter().try_for_each(|path| describe(path, text));
+        return paths.iter().try_for_each(|path| each_file(path, each));
     }
-    let changed = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let mut beginning = Vec::new();
     if metadata.is_file() {
         File::open(path)?.take(BEGINNING).read_to_end(&mut beginning)?;
     }
-    let checksum = crc32fast::hash(&beginning);
-    text.push_str(&format!("{} {} {changed} {checksum:08x}\n", path.display(), metadata.len()));
-    Ok(())
+    each(path, &metadata, crc32fast::hash(&beginning))
 }
 
 /// Why a store can't be written.

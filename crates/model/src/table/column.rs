@@ -47,7 +47,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    const ALL: [Unit; 9] = [
+    /// Every unit.
+    pub const ALL: [Unit; 9] = [
         Unit::None,
         Unit::Count,
         Unit::Instructions,
@@ -71,6 +72,21 @@ impl Unit {
             Unit::Bytes => "bytes",
             Unit::Share => "share",
             Unit::Address => "address",
+        }
+    }
+
+    /// What a number with this unit is, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Unit::None => "text, or a number without a unit",
+            Unit::Count => "a number of things, such as calls",
+            Unit::Instructions => "executed instructions",
+            Unit::Nanoseconds => "nanoseconds",
+            Unit::Cycles => "core cycles",
+            Unit::InstructionsPerCycle => "instructions per core cycle",
+            Unit::Bytes => "bytes",
+            Unit::Share => "a share of a whole, from 0 to 1",
+            Unit::Address => "an address in a program's memory",
         }
     }
 

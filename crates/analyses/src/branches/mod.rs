@@ -1,0 +1,101 @@
+//! `branches`: how often did each branch go to each target, and which code ran straight on between them?
+//!
+//! This is what optimising compilers and linkers read as a profile: they get it from samples of branch records, here it
+//! is exact. A partial counts runs of instructions, and steps from the last instruction of one to the first of the next.
+
+mod partial;
+
+use std::cmp::Reverse;
+
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, FlowInterest, Interest, Item, Shape, Simple, Sources,
+    Start, Table, Takes, Unit, Value, kernel::Threads,
+};
+
+use self::partial::Site;
+pub use self::partial::{Kind, Partial};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Branches;
+
+/// The report.
+pub const BRANCHES: Simple<Branches> = Simple {
+    description: Description {
+        name: "branches",
+        help: "exact counts of each branch by its target, and of the straight-line code between branches",
+        views: &[],
+        takes: Takes::THREADS,
+        in_all: false,
+    },
+    analysis: Branches,
+};
+
+impl Analysis for Branches {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        if let Item::Flow(event) = item {
+            partial.fold(&event);
+        }
+    }
+
+    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        earlier.merge(later)
+    }
+
+    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+        let count = threads.len() as u64;
+        let mut rows: Vec<_> = Partial::together(threads).into_iter().collect();
+        rows.sort_unstable_by_key(|&(key, executions)| (Reverse(executions), key));
+        let sum = |kind: Kind| {
+            let of_kind = rows.iter().filter(|((own, ..), _)| *own == kind);
+            of_kind.fold(0, |sum: u64, (_, executions)| sum.saturating_add(*executions))
+        };
+        let summary = vec![
+            ("threads", Value::from(count)),
+            ("taken", sum(Kind::Taken).into()),
+            ("next", sum(Kind::Next).into()),
+            ("runs", sum(Kind::Run).into()),
+        ];
+        let columns = vec![
+            Column::name("kind"),
+            Column::integer("executions", Unit::Count),
+            Column::integer("from", Unit::Address),
+            Column::integer("to", Unit::Address),
+            Column::name("function"),
+            Column::name("module"),
+            Column::name("to_function"),
+            Column::name("to_module").secondary(),
+        ];
+        let row = |((kind, from, to), executions): ((Kind, Site, Site), u64)| {
+            let ((function, module), (to_function, to_module)) =
+                (of.sources.names(from.function), of.sources.names(to.function));
+            vec![
+                Value::from(kind.name()),
+                Value::from(executions),
+                Value::from(address(from, of.sources)),
+                Value::from(address(to, of.sources)),
+                Value::from(function),
+                Value::from(module),
+                Value::from(to_function),
+                Value::from(to_module),
+            ]
+        };
+        Table::new("branches", Shape::Counters, summary, columns, rows.into_iter().map(row))
+    }
+}
+
+/// The address of an instruction, as in its module's symbols.
+fn address(site: Site, sources: &dyn Sources) -> u64 {
+    sources.address(site.function.module, site.offset)
+}

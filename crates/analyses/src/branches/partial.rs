@@ -1,0 +1,233 @@
+//! Counts of runs and steps in one part of a thread's execution.
+
+use hodo_model::{Arrival, Code, FlowEvent, FunctionId};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// What a count is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// A branch, call or return, and its target.
+    Taken,
+    /// A branch that was not taken, or a call of the system, and the next instruction.
+    Next,
+    /// The first and the last instruction of straight-line code.
+    Run,
+}
+
+impl Kind {
+    /// The name in the table.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Taken => "taken",
+            Kind::Next => "next",
+            Kind::Run => "run",
+        }
+    }
+}
+
+/// An instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) struct Site {
+    /// Its offset in the module, as [`Code::offset`].
+    pub(super) offset: u64,
+    pub(super) function: FunctionId,
+}
+
+/// Where a part begins.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+enum First {
+    /// No instruction ran yet.
+    #[default]
+    Unknown,
+    /// At this address.
+    At { address: u64, site: Site },
+    /// Unknown, because flow is missing before it.
+    Lost,
+}
+
+/// The instruction that ran last.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+enum Last {
+    /// It ran before the part.
+    #[default]
+    Unknown,
+    /// This one, and the address after it.
+    At { site: Site, next: u64 },
+    /// Unknown, because flow is missing after it.
+    Lost,
+}
+
+/// The counts of one part of a thread's execution.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    counts: FxHashMap<(Kind, Site, Site), u64>,
+    first: First,
+    /// Whether the thread left the traced code before the first instruction.
+    left_first: bool,
+    last: Last,
+    /// Whether it left the traced code after the last instruction.
+    left: bool,
+}
+
+impl Partial {
+    #[inline]
+    pub(super) fn fold(&mut self, event: &FlowEvent<'_>) {
+        match event {
+            FlowEvent::Run { at, code, .. } => self.run(at, code),
+            FlowEvent::Leave { .. } => self.left = true,
+            FlowEvent::Gap | FlowEvent::Skip { .. } => self.lose(),
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, at: &Arrival, code: &Code<'_>) {
+        let site = Site { offset: code.offset, function: at.function };
+        if let First::Unknown = self.first {
+            (self.first, self.left_first) = (First::At { address: at.address, site }, self.left);
+        }
+        self.arrive(at.address, site);
+        let size: u64 = code.lengths.iter().map(|&length| u64::from(length)).sum();
+        let before = size - code.lengths.last().map_or(0, |&length| u64::from(length));
+        let last = Site { offset: site.offset.wrapping_add(before), ..site };
+        self.add((Kind::Run, site, last), 1);
+        self.last = Last::At { site: last, next: at.address.wrapping_add(size) };
+        self.left = false;
+    }
+
+    /// Continues at an instruction.
+    fn arrive(&mut self, address: u64, to: Site) {
+        let Last::At { site, next } = self.last else { return };
+        match address == next {
+            true => self.add((Kind::Next, site, to), 1),
+            // After a system call or an interrupt, a signal handler or another program may run.
+            false if self.left => {}
+            false => self.add((Kind::Taken, site, to), 1),
+        }
+    }
+
+    fn lose(&mut self) {
+        if matches!(self.first, First::Unknown) {
+            self.first = First::Lost;
+        }
+        (self.last, self.left) = (Last::Lost, false);
+    }
+
+    #[inline]
+    fn add(&mut self, key: (Kind, Site, Site), executions: u64) {
+        let count = self.counts.entry(key).or_default();
+        *count = count.saturating_add(executions);
+    }
+
+    fn add_counts(&mut self, other: &FxHashMap<(Kind, Site, Site), u64>) {
+        other.iter().for_each(|(key, executions)| self.add(*key, *executions));
+    }
+
+    /// Joins two neighbouring parts.
+    pub(super) fn merge(mut self, later: Partial) -> Partial {
+        self.add_counts(&later.counts);
+        match later.first {
+            First::At { address, site } => {
+                self.left |= later.left_first;
+                self.arrive(address, site);
+                if let First::Unknown = self.first {
+                    (self.first, self.left_first) = (later.first, self.left);
+                }
+                (self.last, self.left) = (later.last, later.left);
+            }
+            First::Lost => {
+                if let First::Unknown = self.first {
+                    self.first = First::Lost;
+                }
+                (self.last, self.left) = (later.last, later.left);
+            }
+            First::Unknown => self.left |= later.left,
+        }
+        self
+    }
+
+    /// Returns the counts of all threads.
+    pub(super) fn together(threads: Vec<Partial>) -> FxHashMap<(Kind, Site, Site), u64> {
+        let mut all = Partial::default();
+        threads.iter().for_each(|thread| all.add_counts(&thread.counts));
+        all.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_model::{End, Place};
+
+    use super::*;
+
+    fn run(address: u64, lengths: &'static [u8]) -> FlowEvent<'static> {
+        let function = FunctionId { module: 0, index: 0 };
+        let at = Arrival { address, function, place: Place::Middle };
+        let size: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+        let code = Code {
+            offset: address,
+            since: 0,
+            lengths,
+            bytes: &[],
+            bits: 64,
+            end: End::Conditional,
+            target: address + size,
+        };
+        FlowEvent::Run { at, instructions: lengths.len() as u64, code }
+    }
+
+    /// A loop of two runs, left by a system call; a signal handler far away; then flow is missing.
+    fn events() -> Vec<FlowEvent<'static>> {
+        let leave = FlowEvent::Leave { next: None };
+        vec![
+            run(0x10, &[2, 3]),
+            run(0x15, &[1, 2]),
+            run(0x10, &[2, 3]),
+            leave,
+            run(0x15, &[1, 2]),
+            leave,
+            run(0x90, &[1]),
+            FlowEvent::Gap,
+            run(0x10, &[2, 3]),
+        ]
+    }
+
+    fn folded(events: &[FlowEvent<'_>]) -> Partial {
+        let mut partial = Partial::default();
+        events.iter().for_each(|event| partial.fold(event));
+        partial
+    }
+
+    fn list(partial: &Partial) -> Vec<(Kind, u64, u64, u64)> {
+        let counts = partial.counts.iter();
+        let mut list: Vec<_> =
+            counts.map(|((kind, from, to), count)| (*kind, from.offset, to.offset, *count)).collect();
+        list.sort_unstable();
+        list
+    }
+
+    #[test]
+    fn steps_are_taken_or_next_and_interruptions_are_neither() {
+        let expected = [
+            (Kind::Taken, 0x16, 0x10, 1),
+            (Kind::Next, 0x12, 0x15, 2),
+            (Kind::Run, 0x10, 0x12, 3),
+            (Kind::Run, 0x15, 0x16, 2),
+            (Kind::Run, 0x90, 0x90, 1),
+        ];
+        assert_eq!(list(&folded(&events())), expected);
+    }
+
+    #[test]
+    fn any_two_cuts_give_the_same_counts() {
+        let (events, whole) = (events(), list(&folded(&events())));
+        for first in 0..=events.len() {
+            for second in first..=events.len() {
+                let parts = [&events[..first], &events[first..second], &events[second..]].map(folded);
+                let [a, b, c] = parts;
+                assert_eq!(list(&a.clone().merge(b.clone()).merge(c.clone())), whole, "{first} {second}");
+                assert_eq!(list(&a.merge(b.merge(c))), whole, "{first} {second}");
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! LLVM's unsymbolized profile: exact counts by address, from which `llvm-profgen` and the program's debugging
+//! information make the sample profile that compilers read.
+//!
+//! ```text
+//! hodo export --to llvm ──► llvm-profgen --unsymbolized-profile ──► clang -fprofile-sample-use, rustc -Zprofile-sample-use
+//! ```
+//!
+//! Source: `UnsymbolizedProfileReader` of LLVM's `llvm-profgen`. Addresses are those of the program's file, which it reads
+//! with `--use-offset=0`.
+
+use std::io;
+
+use hodo_model::Loss;
+
+use crate::{BranchProfile, Content, Export, Output};
+
+pub(crate) const EXPORT: Export = Export {
+    name: "llvm",
+    help: "exact branch profile of one module for llvm-profgen, whose output compilers read",
+    content: Content::Branches(write),
+};
+
+/// Losses have no place in this format; `hodo` prints them.
+fn write(profile: &BranchProfile, _: &[Loss], out: Output<'_>) -> io::Result<()> {
+    writeln!(out, "{}", profile.runs.len())?;
+    for ((from, to), executions) in &profile.runs {
+        writeln!(out, "{from:x}-{to:x}:{executions}")?;
+    }
+    // Where a branch from another module came from is no address of this one; 0 is in no code.
+    let taken = |side: &Option<u64>| side.unwrap_or(0);
+    writeln!(out, "{}", profile.taken.len())?;
+    for ((from, to), executions) in &profile.taken {
+        writeln!(out, "{:x}->{:x}:{executions}", taken(from), taken(to))?;
+    }
+    out.flush()
+}

@@ -1,0 +1,129 @@
+//! Packages of the built programs: `.deb`, `.rpm` and an archive of the static program. The same programs and the same
+//! commit give the same bytes.
+//!
+//! ```text
+//! hodo, plugin ──strip, man pages, completions──► Contents ──► deb, rpm
+//! static hodo ──────────────────────────────────► Contents ──► tar.gz
+//! .deb ──trial──► installed in a clean Debian: record, report, view
+//! ```
+
+mod archive;
+mod contents;
+mod deb;
+mod rpm;
+mod trial;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use workbench::{Outcome, command};
+
+use self::contents::{Contents, Programs};
+
+const USAGE: &str = "usage: packages make PROGRAMS [STATIC] FOLDER   write the packages of built programs
+       packages check PROGRAMS                make them twice, compare, and read them with dpkg-deb
+       packages try SUITE PACKAGE             install a .deb in a clean Debian, record, report and view
+
+PROGRAMS is a folder with hodo and libhodo_emulator.so, STATIC a program that needs no libraries.";
+
+/// The largest program that is shipped, stripped.
+const LARGEST: u64 = 25_000_000;
+
+fn main() -> ExitCode {
+    workbench::main("packages", run)
+}
+
+fn run(arguments: &[String]) -> Outcome {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["make", programs, folder] => make(Path::new(programs), None, Path::new(folder)),
+        ["make", programs, fixed, folder] => {
+            make(Path::new(programs), Some(Path::new(fixed)), Path::new(folder))
+        }
+        ["check", programs] => check(Path::new(programs)),
+        ["try", suite, package] => trial::run(suite, Path::new(package)),
+        _ => Err(USAGE.into()),
+    }
+}
+
+/// A file that was made: its name and its bytes.
+type Made = (String, Vec<u8>);
+
+/// Makes the packages; prints the size of the programs.
+fn build(programs: &Path, static_program: Option<&Path>) -> Outcome<Vec<Made>> {
+    let time = commit_time()?;
+    let contents = Contents::of(&Programs::shared(programs)?)?;
+    let mut made = vec![
+        (format!("hodo_{}_amd64.deb", contents::VERSION), deb::package(&contents, time)?),
+        (format!("hodo-{}-1.x86_64.rpm", contents::VERSION), rpm::package(&contents, time)?),
+    ];
+    if let Some(program) = static_program {
+        let name = format!("hodo-{}-x86_64-linux-static", contents::VERSION);
+        let contents = Contents::of(&Programs::alone(program))?.portable(&name);
+        made.push((format!("{name}.tar.gz"), archive::compressed(&contents.files, time)?));
+    }
+    Ok(made)
+}
+
+/// The time of all files: that of the commit, in seconds since the Unix epoch, or `SOURCE_DATE_EPOCH`.
+/// Source: reproducible-builds.org, "`SOURCE_DATE_EPOCH` specification".
+fn commit_time() -> Outcome<u32> {
+    let time = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(time) => time,
+        Err(_) => {
+            let mut git = Command::new("git");
+            command::capture(git.args(["log", "-1", "--format=%ct"]).current_dir(command::root()))?
+        }
+    };
+    time.trim().parse().map_err(|_| format!("`{}` is no time in seconds", time.trim()).into())
+}
+
+fn make(programs: &Path, static_program: Option<&Path>, folder: &Path) -> Outcome {
+    fs::create_dir_all(folder)?;
+    for (name, bytes) in build(programs, static_program)? {
+        let path = folder.join(name);
+        fs::write(&path, &bytes)?;
+        println!("{:>10} bytes  {}", bytes.len(), path.display());
+    }
+    Ok(())
+}
+
+/// Makes the packages twice, and reads the first ones with Debian's own program.
+fn check(programs: &Path) -> Outcome {
+    let (first, second) = (build(programs, None)?, build(programs, None)?);
+    for ((name, one), (_, other)) in first.iter().zip(&second) {
+        if one != other {
+            return Err(format!("{name}: two runs made different bytes").into());
+        }
+    }
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| -> PathBuf { folder.path().join(name) };
+    for (name, bytes) in &first {
+        fs::write(path(name), bytes)?;
+    }
+    let (name, _) = first.first().ok_or("nothing was made")?;
+    let root = path("root");
+    command::quietly(Command::new("dpkg-deb").arg("--extract").arg(path(name)).arg(&root))?;
+    let fields = command::capture(Command::new("dpkg-deb").arg("--field").arg(path(name)))?;
+    for needed in ["Package: hodo\n", "Architecture: amd64\n", "Depends: libc6 (>= "] {
+        if !fields.contains(needed) {
+            return Err(format!("{name}: no `{}` in its fields:\n{fields}", needed.trim_end()).into());
+        }
+    }
+    // Sums of all files, as `dpkg --verify` compares them.
+    command::quietly(Command::new("dpkg-deb").arg("--control").arg(path(name)).arg(path("control")))?;
+    let mut sums = Command::new("md5sum");
+    command::quietly(sums.args(["--check", "--quiet"]).arg(path("control/md5sums")).current_dir(&root))?;
+    let version = command::capture(Command::new(root.join("usr/bin/hodo")).arg("--version"))?;
+    if version.trim() != format!("hodo {}", contents::VERSION) {
+        return Err(format!("the packaged program says `{}`", version.trim()).into());
+    }
+    println!(
+        "packages: the same bytes twice: {}",
+        first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    );
+    Ok(())
+}
