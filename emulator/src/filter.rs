@@ -125,10 +125,10 @@ impl Thread {
         let overflow = FILTER.lock().overflow.clone();
         let lost = overflow.contains(&(self.counts.now - self.start - self.counts.skipped));
         // Losses begin after a packet, so that the trace shows exactly what ran before them.
-        let told =
+        let reported =
             matches!(previous.kind, Kind::Conditional | Kind::Return | Kind::Jump | Kind::CallIndirect);
         let now = self.counts.now;
-        if lost && self.losing == 0 && self.tracing != 0 && told {
+        if lost && self.losing == 0 && self.tracing != 0 && reported {
             self.encoder.flush(now, &mut self.window);
             self.losing = 1;
             self.tracing = 0;

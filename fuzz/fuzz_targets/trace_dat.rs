@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
                 let event = cursor.event(parts);
                 for scope in [Scope::PacketContext, Scope::CommonContext, Scope::SpecificContext, Scope::Payload] {
                     // What lies outside of the record is an error.
-                    let _ = event.tell(scope, &mut Ignore);
+                    let _ = event.emit(scope, &mut Ignore);
                 }
             }
         }

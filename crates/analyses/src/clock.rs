@@ -222,7 +222,7 @@ impl<N: Copy + PartialEq> Clock<N> {
     /// Sets the clock to `now`, and returns whether to share time. If nothing ran since the last sharing although
     /// tracing is on, the instructions are still to come: the processor holds branches back until their packet is full.
     #[inline]
-    pub(crate) fn tell(&mut self, now: u64) -> bool {
+    pub(crate) fn read(&mut self, now: u64) -> bool {
         if self.now.replace(now).is_none() {
             // Time before the first timestamp is unknown.
             self.shared_until = Some(now);
@@ -253,8 +253,8 @@ impl<N: Copy + PartialEq> Clock<N> {
             give(Share::Lost(all));
             return Even::default();
         }
-        let told: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
-        let mut even = Even::new(to - from, told + others);
+        let reported: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
+        let mut even = Even::new(to - from, reported + others);
         if self.untimed.is_empty() {
             if others == 0 {
                 give(if self.left { Share::Outside(all) } else { Share::Waited(all) });
@@ -263,9 +263,9 @@ impl<N: Copy + PartialEq> Clock<N> {
         }
         let mut ran = 0;
         for &(who, count) in &self.untimed {
-            let piece = Piece { all, ran: [ran, ran + count, told] };
+            let piece = Piece { all, ran: [ran, ran + count, reported] };
             ran += count;
-            let last = ran == told && others == 0;
+            let last = ran == reported && others == 0;
             let rest = if last { mem::take(&mut even.rest) } else { Time::default() };
             let took = even.each.times(count).and(rest);
             give(Share::Ran { who, instructions: count, took, piece });

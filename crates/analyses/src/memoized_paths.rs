@@ -120,7 +120,7 @@ impl MemoizedPaths {
 
     /// The state after a path.
     #[inline]
-    pub(crate) fn behind(&self, path: u32) -> u32 {
+    pub(crate) fn state_after(&self, path: u32) -> u32 {
         self.paths[path as usize].to
     }
 

@@ -78,7 +78,7 @@ impl<T: Copy> SpareCapacityStack<T> {
 
     /// Returns the buffer with `more` spare slots of unspecified content, and its length.
     #[inline(always)]
-    pub(crate) fn with_room(&mut self, more: usize, anything: T) -> (&mut [T], usize) {
+    pub(crate) fn reserve(&mut self, more: usize, anything: T) -> (&mut [T], usize) {
         if self.all.len() < self.len + more {
             self.all.resize(self.len + 2 * more, anything);
         }

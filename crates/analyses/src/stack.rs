@@ -133,7 +133,7 @@ impl Edge {
 
     /// The edge after a function run.
     #[inline(always)]
-    pub(crate) fn behind(function_run: &FunctionRun) -> Edge {
+    pub(crate) fn after_function_run(function_run: &FunctionRun) -> Edge {
         Edge::over(function_run.transfer, function_run.end)
     }
 
@@ -233,7 +233,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     arrival: &At<F>,
 ) -> Result<(), Edge> {
     let anything = stack[stack.len() - 1];
-    let (frames, depth) = stack.with_room(1, anything);
+    let (frames, depth) = stack.reserve(1, anything);
     let mut top = Top { frames, depth };
     let is_plain = edge.branch().is_some_and(|branch| arrive_plainly(&mut top, watch, branch, arrival));
     let depth = top.depth;

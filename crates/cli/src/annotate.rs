@@ -35,8 +35,8 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
         let size = ChunkSize::Shares;
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
         let result =
-            input::read(&command.input, experiment, size, false, window, begin, |reading, go_on| {
-                hodo_engine::annotate(experiment, function, reading, go_on)
+            input::read(&command.input, experiment, size, false, window, begin, |reading, keep_going| {
+                hodo_engine::annotate(experiment, function, reading, keep_going)
             })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };
         let sources = Sources::find(&annotation, &command.prefix, &command.source_dir);
@@ -54,7 +54,7 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
             eprintln!("hodo: {} never ran in what was looked at", annotation.function);
         }
         let code = input::exit_code(&command.input, losses.is_empty());
-        input::tell(losses);
+        input::report_losses(losses);
         Ok(code)
     })
 }

@@ -98,7 +98,7 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
 /// Returns how to read, with chunks of `usual` unless the command line gives a size.
 pub fn reading(input: &Input, traces: &Traces<'_>, usual: Chunks) -> Result<EventReading, Failure> {
     let chunks = match input::chunking(input)? {
-        Chunking::Usual => usual,
+        Chunking::Default => usual,
         Chunking::Bytes(bytes) => Chunks::Bytes(bytes.max(input::SMALLEST_CHUNK)),
         Chunking::Time(span) => Chunks::Time(span),
         Chunking::Streams => Chunks::Streams,
@@ -176,7 +176,7 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
         }
         out.finish()?;
         let lossless = outcome.losses.is_empty() && lost(traces) == (0, 0);
-        input::tell(outcome.losses);
+        input::report_losses(outcome.losses);
         Ok(Some(lossless))
     })
 }

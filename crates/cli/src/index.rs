@@ -74,7 +74,7 @@ fn build(options: &Input, chosen: &StoreFolder) -> Result<Option<Built>, Failure
         Err(IndexError::Store(error)) => return Err(Failure::unreadable(error)),
     };
     if !options.quiet {
-        tell(&losses);
+        report_losses(&losses);
     }
     let store = Store::open(&folder).map_err(Failure::unreadable)?;
     let code = input::exit_code_of(options, &experiment, losses.is_empty());
@@ -82,7 +82,7 @@ fn build(options: &Input, chosen: &StoreFolder) -> Result<Option<Built>, Failure
     Ok(Some(Built { store, code }))
 }
 
-fn tell(losses: &[Loss]) {
+fn report_losses(losses: &[Loss]) {
     for loss in losses {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
         eprintln!("hodo: lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);

@@ -179,7 +179,7 @@ pub fn span(input: &Input, traces: &Traces<'_>) -> Result<Option<TimeSpan>, Fail
 
 /// Parses `--chunk-size`.
 pub fn chunking(input: &Input) -> Result<Chunking, Failure> {
-    let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Usual) };
+    let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Default) };
     match nanos(text).filter(|&nanos| nanos > 0 && text.ends_with('s')) {
         Some(span) => Ok(Chunking::Time(Nanos(span))),
         None if text == "stream" => Ok(Chunking::Streams),
@@ -319,7 +319,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
 }
 
 /// Reports losses on standard error, for outputs that can't contain them.
-pub fn tell(losses: Losses) {
+pub fn report_losses(losses: Losses) {
     for loss in losses.into_list() {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
         eprintln!("hodo: lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);

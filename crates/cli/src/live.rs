@@ -68,12 +68,12 @@ pub fn script(command: &Script, address: &LiveAddress) -> Result<ExitCode, Failu
     let progress = Progress::new(0, true);
     let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
     let (reading, limit) = (reading(&command.input)?, command.output.limit);
-    let go_on = || !progress.is_interrupted();
-    let outcome = live_script(address, &wanted, format, &reading, limit, &mut out, &go_on)?;
+    let keep_going = || !progress.is_interrupted();
+    let outcome = live_script(address, &wanted, format, &reading, limit, &mut out, &keep_going)?;
     written(outcome.written)?;
     out.finish()?;
     let lossless = outcome.losses.is_empty();
-    input::tell(outcome.losses);
+    input::report_losses(outcome.losses);
     Ok(input::exit_code(&command.input, lossless))
 }
 
@@ -110,9 +110,10 @@ pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failu
             failed = redraw(table, command).err();
         }
     };
-    let go_on = || !progress.is_interrupted();
+    let keep_going = || !progress.is_interrupted();
     let count = hodo_engine::report("count").expect("it is listed").make(&Parameters::default());
-    let table = live_count(address, count.analysis(), &wanted, &reading(&command.input)?, &go_on, &mut each)?;
+    let table =
+        live_count(address, count.analysis(), &wanted, &reading(&command.input)?, &keep_going, &mut each)?;
     if let Some(failure) = failed {
         return Err(failure);
     }

@@ -49,8 +49,8 @@ pub fn plan(command: &Plan) -> Result<ExitCode, Failure> {
 pub fn tasks(command: &Plan, arguments: &[String]) -> Result<Vec<String>, Failure> {
     let experiment = open(&command.what)?;
     let bytes = experiment.work(&request(&command.what, &experiment)?);
-    const USUAL: u64 = 64 << 20;
-    let parts = command.parts.map_or(bytes.div_ceil(USUAL).clamp(1, 256) as u32, |parts| parts.get());
+    const DEFAULT: u64 = 64 << 20;
+    let parts = command.parts.map_or(bytes.div_ceil(DEFAULT).clamp(1, 256) as u32, |parts| parts.get());
     let task = |portion: Portion| {
         let task = Task {
             arguments: arguments.to_vec(),

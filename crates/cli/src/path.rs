@@ -79,7 +79,7 @@ pub fn run(command: &Path) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let Some(table) = tables.into_iter().next() else { return Ok(ExitCode::SUCCESS) };
-    tell(command, &table, &notes)?;
+    check_thread(command, &table, &notes)?;
     let lossless = Outcome { tables: vec![table.clone()], notes: Vec::new() }.is_lossless();
     output::draw(table, &command.output)?;
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
@@ -103,7 +103,7 @@ fn window(command: &Path, experiment: &Experiment) -> Result<Option<(Nanos, Nano
 }
 
 /// Refuses a thread that is not there, and says which of several it is.
-fn tell(command: &Path, table: &Table, notes: &[String]) -> Result<(), Failure> {
+fn check_thread(command: &Path, table: &Table, notes: &[String]) -> Result<(), Failure> {
     match (table.figure("threads_chosen"), &command.thread) {
         (Some(Value::Integer(0)), Some(thread)) => {
             return Err(Failure::usage(format!(

@@ -42,29 +42,36 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
         let mut out = Destination::open(command.output.output.as_deref())?;
         let chunk_size = |_| CHUNKS_IN_ORDER;
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
-        let outcome =
-            input::read(&command.input, experiment, chunk_size, false, window, begin, |reading, go_on| {
+        let outcome = input::read(
+            &command.input,
+            experiment,
+            chunk_size,
+            false,
+            window,
+            begin,
+            |reading, keep_going| {
                 let limit = command.output.limit;
                 if command.packets {
-                    script::packets(experiment, reading, limit, &mut out, go_on)
+                    script::packets(experiment, reading, limit, &mut out, keep_going)
                 } else if command.sideband {
                     script::sideband(experiment, reading, limit, &mut out)
                 } else if let Some(marks) = marks(command) {
                     let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
-                    script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
+                    script::marks(experiment, marks, format, reading, limit, &mut out, keep_going)
                 } else if command.insns {
-                    script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
+                    script::instructions(experiment, &command.fields, reading, limit, &mut out, keep_going)
                 } else {
                     let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
-                    script::calls(experiment, format, reading, limit, &mut out, go_on)
+                    script::calls(experiment, format, reading, limit, &mut out, keep_going)
                 }
-            })?;
+            },
+        )?;
         // An incomplete output file is deleted when `out` is dropped.
         let Some(outcome) = outcome else { return Ok(input::interrupted()) };
         written(outcome.written)?;
         out.finish()?;
         let code = input::exit_code(&command.input, outcome.losses.is_empty());
-        input::tell(outcome.losses);
+        input::report_losses(outcome.losses);
         Ok(code)
     })
 }

@@ -143,7 +143,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     }
     let lost = experiment.with(|traces| events::lost(&traces.events));
     let lossless = outcome.losses.is_empty() && lost == (0, 0);
-    input::tell(outcome.losses);
+    input::report_losses(outcome.losses);
     match alone.is_empty() {
         true => Ok(input::exit_code_of(&command.input, &experiment, lossless)),
         false => Ok(crate::failure::UNREADABLE.into()),

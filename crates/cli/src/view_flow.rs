@@ -253,9 +253,10 @@ impl FlowInputs for Opened {
             let window = input::span(&input, traces)?;
             let function = function::find(function, flow)?;
             let size = ChunkSize::Shares;
-            let read = input::read(&input, flow, size, false, window, &begin(stop), |reading, go_on| {
-                hodo_engine::annotate(flow, function, reading, go_on)
-            })?;
+            let read =
+                input::read(&input, flow, size, false, window, &begin(stop), |reading, keep_going| {
+                    hodo_engine::annotate(flow, function, reading, keep_going)
+                })?;
             let Some((annotation, _)) = read else { return Ok(None) };
             let sources = Sources::find(&annotation, &[], &[]);
             Ok(Some(annotate::value(&annotation, &sources).map_err(Failure::unreadable)?))

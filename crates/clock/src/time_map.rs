@@ -90,7 +90,7 @@ impl TimeMap {
     }
 
     /// Returns the map that adds a constant first and then applies this one.
-    pub fn behind(&self, nanos: i128) -> TimeMap {
+    pub fn delayed_by(&self, nanos: i128) -> TimeMap {
         if self.knots.is_empty() {
             return TimeMap::shift(self.shift + nanos);
         }

@@ -59,7 +59,7 @@ pub struct Block {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct CompactBlock {
-    /// Successors if the branch is not taken and if it is taken, or [`UNMET`]; both are the same if only one is
+    /// Successors if the branch is not taken and if it is taken, or [`NOT_SEEN`]; both are the same if only one is
     /// possible.
     pub(crate) next: [BlockId; 2],
     /// Function number: blocks share it if they have the same module and function.
@@ -108,7 +108,7 @@ impl CompactBlock {
     /// Returns the successor with the branch taken or not, or `None` if no walk has found it yet.
     #[inline]
     pub fn next(&self, taken: bool) -> Option<BlockId> {
-        Some(self.next[usize::from(taken)]).filter(|&next| next != UNMET)
+        Some(self.next[usize::from(taken)]).filter(|&next| next != NOT_SEEN)
     }
 
     /// Returns [`FunctionRun::begins`] for a function run that begins with this block.
@@ -131,12 +131,12 @@ impl CompactBlock {
             Terminator::Far => EdgeKind::Other,
         };
         let (instructions, place) = (block.instructions as u16, block.label.place);
-        CompactBlock { next: [UNMET; 2], function, instructions, pass, place }
+        CompactBlock { next: [NOT_SEEN; 2], function, instructions, pass, place }
     }
 }
 
 /// Marks a successor that no walk has found yet.
-pub(crate) const UNMET: BlockId = BlockId(u32::MAX);
+pub(crate) const NOT_SEEN: BlockId = BlockId(u32::MAX);
 
 /// The bytes of the instructions of blocks.
 #[derive(Debug, Default)]

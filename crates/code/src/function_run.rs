@@ -29,7 +29,7 @@ impl FunctionRuns {
 
     /// Returns the open function run and at least `more` spare slots after it.
     #[inline(always)]
-    pub(crate) fn with_room(&mut self, more: usize) -> &mut [FunctionRun] {
+    pub(crate) fn reserve(&mut self, more: usize) -> &mut [FunctionRun] {
         if self.all.len() <= self.ended + more {
             self.grow(more);
         }
@@ -57,7 +57,7 @@ impl FunctionRuns {
     /// Returns the open function run.
     #[inline(always)]
     pub fn open(&mut self) -> &mut FunctionRun {
-        &mut self.with_room(0)[0]
+        &mut self.reserve(0)[0]
     }
 
     /// Returns whether no instruction ran.
@@ -75,10 +75,10 @@ impl FunctionRuns {
 
     /// Begins a function run in place of the open one, which must have no instructions.
     #[inline(always)]
-    pub fn begin(&mut self, start: u64, hop: CompactBlock) {
+    pub fn begin(&mut self, start: u64, compact: CompactBlock) {
         let open = self.open();
         // Separate stores: a wide load right after narrow stores stalls, as it can't be forwarded.
-        (open.start, open.begins) = (start, hop.begins());
+        (open.start, open.begins) = (start, compact.begins());
     }
 
     /// Adds instructions to the open function run and completes it.

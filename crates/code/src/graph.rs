@@ -13,7 +13,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot,
-    Terminator, block::UNMET, native::Native, snapshot::Reader,
+    Terminator, block::NOT_SEEN, native::Native, snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -87,7 +87,7 @@ pub struct Graph<'a, L> {
     labelled: Labelled,
     blocks: Vec<Block>,
     /// The compact form of each block, and its start address.
-    hops: Vec<CompactBlock>,
+    compact_blocks: Vec<CompactBlock>,
     starts: Vec<u64>,
     /// Functions by function number: module, and function within it.
     functions: Vec<(u32, u32)>,
@@ -119,7 +119,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             reader: Reader::default(),
             labelled: Labelled::default(),
             blocks: Vec::new(),
-            hops: Vec::new(),
+            compact_blocks: Vec::new(),
             starts: Vec::new(),
             functions: Vec::new(),
             parts: Vec::new(),
@@ -147,8 +147,8 @@ impl<'a, L: Labels> Graph<'a, L> {
 
     /// Returns the compact form of a block.
     #[inline]
-    pub fn hop(&self, id: BlockId) -> CompactBlock {
-        self.hops[id.0 as usize]
+    pub fn compact(&self, id: BlockId) -> CompactBlock {
+        self.compact_blocks[id.0 as usize]
     }
 
     /// Follows conditional branches within one function while the successors are known. Returns the block reached and
@@ -158,12 +158,12 @@ impl<'a, L: Labels> Graph<'a, L> {
     pub fn pass_branches(&self, mut id: BlockId, function: u32, outcomes: &mut u64) -> (BlockId, u32) {
         let (mut bits, mut instructions) = (*outcomes, 0);
         while bits != NO_OUTCOMES {
-            let hop = &self.hops[id.0 as usize];
-            let next = hop.next[(bits >> 63) as usize];
-            if hop.pass != EdgeKind::Branch || hop.function != function || next == UNMET {
+            let compact = &self.compact_blocks[id.0 as usize];
+            let next = compact.next[(bits >> 63) as usize];
+            if compact.pass != EdgeKind::Branch || compact.function != function || next == NOT_SEEN {
                 break;
             }
-            instructions += u32::from(hop.instructions);
+            instructions += u32::from(compact.instructions);
             (id, bits) = (next, bits << 1);
         }
         *outcomes = bits;
@@ -185,7 +185,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Returns the return address of a call at the end of a block, likewise without loading the block if possible.
     #[inline]
     pub fn return_address(&self, id: BlockId) -> u64 {
-        self.hop(id).next(false).map_or_else(|| self.block(id).end, |next| self.start(next))
+        self.compact(id).next(false).map_or_else(|| self.block(id).end, |next| self.start(next))
     }
 
     /// Returns source and validity of a block's code.
@@ -251,7 +251,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// As for [`at`](Graph::at).
     #[inline]
     pub fn follow(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
-        match self.hop(id).next(taken) {
+        match self.compact(id).next(taken) {
             Some(next) if self.holds(next, at) => Ok(next),
             _ => self.meet(id, taken, at),
         }
@@ -262,9 +262,9 @@ impl<'a, L: Labels> Graph<'a, L> {
         let block = self.block(id);
         let (terminator, to) = (block.terminator, if taken { block.target } else { block.end });
         // Most branches stay in their function: a look-up that starts from its known part is cheap.
-        self.labelled = self.parts[self.hops[id.0 as usize].function as usize];
+        self.labelled = self.parts[self.compact_blocks[id.0 as usize].function as usize];
         let met = self.at(to, at)?;
-        let next = &mut self.hops[id.0 as usize].next;
+        let next = &mut self.compact_blocks[id.0 as usize].next;
         match terminator {
             Terminator::None | Terminator::Jump => *next = [met; 2],
             _ => next[usize::from(taken)] = met,
@@ -279,11 +279,11 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn lead(&mut self, id: BlockId, to: u64, at: u64) -> Result<BlockId, Unreadable> {
         // The slot of the direct target caches the last indirect one.
-        match self.hop(id).next(true) {
+        match self.compact(id).next(true) {
             Some(last) if self.is_at(last, to, at) => Ok(last),
             _ => {
                 let met = self.at(to, at)?;
-                self.hops[id.0 as usize].next[1] = met;
+                self.compact_blocks[id.0 as usize].next[1] = met;
                 Ok(met)
             }
         }
@@ -328,7 +328,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             *part = *asked;
         }
         self.bytes.push(|to| self.reader.append_bytes(code, block.start..block.end, to));
-        self.hops.push(CompactBlock::over(&block, provenance.is_lasting(), number));
+        self.compact_blocks.push(CompactBlock::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);
         self.provenances.push(provenance);

@@ -1,6 +1,6 @@
 //! The stack of return addresses.
 
-use crate::{BlockId, block::UNMET};
+use crate::{BlockId, block::NOT_SEEN};
 
 /// Depth of the processor's stack of return addresses (SDM, "RET Compression").
 pub const DEPTH: usize = 64;
@@ -46,7 +46,7 @@ impl Default for ReturnStack {
         ReturnStack {
             codes: [0; DEPTH],
             addresses: [0; DEPTH],
-            blocks: [UNMET; DEPTH],
+            blocks: [NOT_SEEN; DEPTH],
             top: 0,
             generation: 0,
         }
@@ -62,7 +62,7 @@ impl ReturnStack {
         let is_known = landing.generation == self.generation;
         self.codes[top] = if is_known { landing.code } else { ReturnTarget::UNKNOWN.code };
         self.addresses[top] = back.address;
-        self.blocks[top] = back.block.unwrap_or(UNMET);
+        self.blocks[top] = back.block.unwrap_or(NOT_SEEN);
     }
 
     /// Pops the newest call, or returns `None` if the stack is empty.
@@ -83,7 +83,7 @@ impl ReturnStack {
     }
 
     fn at(&self, place: usize) -> Back {
-        let block = Some(self.blocks[place]).filter(|&block| block != UNMET);
+        let block = Some(self.blocks[place]).filter(|&block| block != NOT_SEEN);
         Back { address: self.addresses[place], block }
     }
 

@@ -156,8 +156,11 @@ impl Union {
             modules
         });
         let matches = match_modules(modules);
-        let mut growing =
-            Growing { union: Union::default(), known: FxHashMap::default(), nodes: FxHashMap::default() };
+        let mut growing = UnionBuilder {
+            union: Union::default(),
+            known: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+        };
         growing.union.notes = matches.iter().filter_map(note).collect();
         for is_b in [false, true] {
             let name = |found: &Match| if is_b { found.names.b.clone() } else { found.names.a.clone() };
@@ -196,14 +199,14 @@ fn note(found: &Match) -> Option<String> {
 }
 
 /// A union under construction.
-struct Growing {
+struct UnionBuilder {
     union: Union,
     /// Function indices, by index of the module match and name.
     known: FxHashMap<(usize, String), u32>,
     nodes: FxHashMap<(Option<u32>, u32), u32>,
 }
 
-impl Growing {
+impl UnionBuilder {
     fn add(
         &mut self,
         table: &Table,

@@ -81,7 +81,7 @@ impl Early {
     }
 
     /// Drains the buffered events in order.
-    pub(crate) fn tell(&mut self, mut take: impl FnMut(FlowEvent<'_>)) {
+    pub(crate) fn emit(&mut self, mut take: impl FnMut(FlowEvent<'_>)) {
         let (mut lengths, mut bytes) = (&self.lengths[..], &self.bytes[..]);
         for seen in mem::take(&mut self.seen) {
             match seen {
@@ -186,10 +186,10 @@ mod tests {
             .into_iter()
             .for_each(|seen| early.push(seen));
         assert_eq!(early.instructions(), 4);
-        let mut told = Vec::new();
-        early.tell(|seen| told.push(format!("{seen:?}")));
+        let mut reported = Vec::new();
+        early.emit(|seen| reported.push(format!("{seen:?}")));
         let expected = [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])];
-        assert_eq!(told, expected.map(|seen| format!("{seen:?}")));
+        assert_eq!(reported, expected.map(|seen| format!("{seen:?}")));
         assert!(early.is_empty() && early.instructions() == 0);
     }
 
@@ -200,9 +200,9 @@ mod tests {
             early.push(run(1, &[1, 2, 3]));
         }
         assert_eq!((early.left_out(), early.instructions()), (6 * MOST as u64, 6 * MOST as u64));
-        let mut told = Vec::new();
-        early.tell(|seen| told.push(matches!(seen, FlowEvent::Gap)));
-        assert_eq!(told, [true]);
+        let mut reported = Vec::new();
+        early.emit(|seen| reported.push(matches!(seen, FlowEvent::Gap)));
+        assert_eq!(reported, [true]);
     }
 
     #[test]

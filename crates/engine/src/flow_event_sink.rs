@@ -78,13 +78,13 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
                 return;
             }
             self.fresh = false;
-            self.tell(FlowEvent::Begin(None));
+            self.emit(FlowEvent::Begin(None));
         }
-        self.tell(seen);
+        self.emit(seen);
     }
 
     #[inline]
-    fn tell(&mut self, seen: FlowEvent<'_>) {
+    fn emit(&mut self, seen: FlowEvent<'_>) {
         if self.open && self.filter.wanted {
             self.taker.take(self.filter.context, seen);
         }
@@ -117,7 +117,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
 
     /// Reports a far transfer within the traced code.
     #[cold]
-    fn tell_far(&mut self) {
+    fn emit_far(&mut self) {
         self.far = false;
         self.take(FlowEvent::Leave { next: None });
         self.take(FlowEvent::Enter);
@@ -178,7 +178,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     fn resume_thread(&mut self) {
         self.taker.switch(self.filter.context, self.filter.now);
         if let Some(number) = self.filter.number() {
-            self.tell(FlowEvent::Number(number));
+            self.emit(FlowEvent::Number(number));
         }
     }
 
@@ -204,7 +204,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         let opens = self.open;
         if was_open && !opens {
             self.open = true;
-            self.tell(FlowEvent::End);
+            self.emit(FlowEvent::End);
             self.open = false;
         }
         self.resume_thread();
@@ -212,7 +212,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             self.fresh = false;
             self.begin();
         } else if let Some(clock) = self.clock() {
-            self.tell(FlowEvent::Time(clock));
+            self.emit(FlowEvent::Time(clock));
         }
     }
 
@@ -222,17 +222,17 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             self.early.clear();
         }
         if self.early.is_empty() {
-            return self.tell(FlowEvent::Begin(self.clock()));
+            return self.emit(FlowEvent::Begin(self.clock()));
         }
-        self.tell(FlowEvent::Begin(None));
+        self.emit(FlowEvent::Begin(None));
         if let Some(number) = self.filter.number() {
-            self.tell(FlowEvent::Number(number - self.early.ran()));
+            self.emit(FlowEvent::Number(number - self.early.ran()));
         }
         let mut early = std::mem::take(&mut self.early);
-        early.tell(|seen| self.tell(seen));
+        early.emit(|seen| self.emit(seen));
         self.early = early;
         if let Some(clock) = self.clock() {
-            self.tell(FlowEvent::Time(clock));
+            self.emit(FlowEvent::Time(clock));
         }
     }
 
@@ -258,12 +258,12 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     fn switch(&mut self, context: u32) {
         let runs = !self.fresh;
         if runs {
-            self.tell(FlowEvent::End);
+            self.emit(FlowEvent::End);
         }
         self.filter.switch(context);
         self.resume_thread();
         if runs {
-            self.tell(FlowEvent::Begin(self.clock()));
+            self.emit(FlowEvent::Begin(self.clock()));
         }
     }
 }
@@ -304,7 +304,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
             return self.join(&executed);
         }
         if self.far {
-            self.tell_far();
+            self.emit_far();
         }
         self.note_far(&executed);
         let block = executed.block;

@@ -93,14 +93,14 @@ pub(crate) fn fold_chunks<A: FastFlow>(
         chunks,
         reading,
         |chunk, memory| {
-            let folder = Folder { analysis, stints: Vec::new(), memory };
+            let folder = Folder { analysis, slices: Vec::new(), memory };
             FlowEventSink::new(folder, SelectionFilter::new(experiment, chunk, reading))
         },
         |_| None,
         |sink| sink.into_inner().finish(),
-        |chunk, stints| {
+        |chunk, slices| {
             let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
-            join(tracks.entry(chunk.track).or_default(), stints, merge);
+            join(tracks.entry(chunk.track).or_default(), slices, merge);
             true
         },
         progress,
@@ -111,18 +111,18 @@ pub(crate) fn fold_chunks<A: FastFlow>(
 /// Appends the thread slices of a chunk to those of its stream.
 pub(crate) fn join<P>(
     track: &mut Vec<ThreadSlice<P>>,
-    stints: Vec<ThreadSlice<P>>,
+    slices: Vec<ThreadSlice<P>>,
     merge: impl Fn(P, P) -> P,
 ) {
-    for stint in stints {
+    for slice in slices {
         match track.pop() {
-            Some(before) if before.context == stint.context => {
-                let partial = merge(before.partial, stint.partial);
-                track.push(ThreadSlice { partial, since: before.since.or(stint.since), ..before });
+            Some(before) if before.context == slice.context => {
+                let partial = merge(before.partial, slice.partial);
+                track.push(ThreadSlice { partial, since: before.since.or(slice.since), ..before });
             }
             before => {
                 track.extend(before);
-                track.push(stint);
+                track.push(slice);
             }
         }
     }
@@ -135,15 +135,15 @@ pub(crate) fn by_thread<P>(
     merge: impl Fn(P, P) -> P,
 ) -> Vec<(u32, P)> {
     let mut threads: BTreeMap<u32, Vec<ThreadSlice<P>>> = BTreeMap::new();
-    for stint in tracks.into_values().flatten().filter(|stint| experiment.wants(stint.context)) {
-        threads.entry(stint.context).or_default().push(stint);
+    for slice in tracks.into_values().flatten().filter(|slice| experiment.wants(slice.context)) {
+        threads.entry(slice.context).or_default().push(slice);
     }
     let mut list: Vec<_> = threads.into_iter().collect();
     list.sort_by_key(|&(context, _)| experiment.threads.get(context as usize).copied());
-    let whole = |(context, mut stints): (u32, Vec<ThreadSlice<P>>)| {
-        stints.sort_by_key(|stint| stint.since);
-        let partials = stints.into_iter().map(|stint| stint.partial);
-        (context, partials.reduce(&merge).expect("a thread has a stint"))
+    let whole = |(context, mut slices): (u32, Vec<ThreadSlice<P>>)| {
+        slices.sort_by_key(|slice| slice.since);
+        let partials = slices.into_iter().map(|slice| slice.partial);
+        (context, partials.reduce(&merge).expect("a thread has a slice"))
     };
     list.into_iter().map(whole).collect()
 }
@@ -192,7 +192,7 @@ pub(crate) trait ThreadSink {
 /// Folds the events of threads into thread slices of an analysis.
 struct Folder<'a, A: FastFlow> {
     analysis: &'a A,
-    stints: Vec<ThreadSlice<A::Partial>>,
+    slices: Vec<ThreadSlice<A::Partial>>,
     /// The memoized paths, except while a thread slice borrows them.
     memory: A::Memory,
 }
@@ -200,22 +200,22 @@ struct Folder<'a, A: FastFlow> {
 impl<A: FastFlow> Folder<'_, A> {
     /// Lends the memoized paths to the last thread slice, or takes them back.
     fn exchange(&mut self) {
-        if let Some(stint) = self.stints.last_mut() {
-            self.analysis.exchange(&mut stint.partial, &mut self.memory);
+        if let Some(slice) = self.slices.last_mut() {
+            self.analysis.exchange(&mut slice.partial, &mut self.memory);
         }
     }
 
     fn finish(mut self) -> (Vec<ThreadSlice<A::Partial>>, A::Memory) {
         self.exchange();
-        (self.stints, self.memory)
+        (self.slices, self.memory)
     }
 }
 
 impl<A: FastFlow> ThreadSink for Folder<'_, A> {
     #[inline(always)]
     fn take(&mut self, _: u32, seen: FlowEvent<'_>) {
-        if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold(&mut stint.partial, Item::Flow(seen));
+        if let Some(slice) = self.slices.last_mut() {
+            self.analysis.fold(&mut slice.partial, Item::Flow(seen));
         }
     }
 
@@ -228,29 +228,29 @@ impl<A: FastFlow> ThreadSink for Folder<'_, A> {
         function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_function_runs(&mut stint.partial, functions, function_runs, until);
+        if let Some(slice) = self.slices.last_mut() {
+            self.analysis.fold_function_runs(&mut slice.partial, functions, function_runs, until);
         }
     }
 
     fn state(&mut self) -> Option<u32> {
-        self.analysis.state(&mut self.stints.last_mut()?.partial)
+        self.analysis.state(&mut self.slices.last_mut()?.partial)
     }
 
     fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        self.analysis.learn(&mut self.stints.last_mut()?.partial, state, runs)
+        self.analysis.learn(&mut self.slices.last_mut()?.partial, state, runs)
     }
 
     #[inline]
     fn take_path(&mut self, _: u32, path: u32) {
-        if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_path(&mut stint.partial, path);
+        if let Some(slice) = self.slices.last_mut() {
+            self.analysis.fold_path(&mut slice.partial, path);
         }
     }
 
     fn resume(&mut self, state: u32) {
-        if let Some(stint) = self.stints.last_mut() {
-            self.analysis.resume(&mut stint.partial, state);
+        if let Some(slice) = self.slices.last_mut() {
+            self.analysis.resume(&mut slice.partial, state);
         }
     }
 
@@ -261,11 +261,11 @@ impl<A: FastFlow> ThreadSink for Folder<'_, A> {
     }
 
     fn switch(&mut self, context: u32, since: Option<Tsc>) {
-        match self.stints.last_mut() {
-            Some(stint) if stint.context == context => stint.since = stint.since.or(since),
+        match self.slices.last_mut() {
+            Some(slice) if slice.context == context => slice.since = slice.since.or(since),
             _ => {
                 self.exchange();
-                self.stints.push(ThreadSlice {
+                self.slices.push(ThreadSlice {
                     context,
                     since,
                     partial: self.analysis.begin(&Start::default()),

@@ -250,7 +250,7 @@ impl<'f> Modules<'f> {
     }
 
     /// Returns whether a file of a run-time compiler describes a process.
-    pub(crate) fn tells_of(&self, pid: u32) -> bool {
+    pub(crate) fn knows(&self, pid: u32) -> bool {
         self.generated.has(pid)
     }
 
@@ -499,7 +499,7 @@ impl Labels for Modules<'_> {
         };
         let address = module.address(offset);
         let (address, is_in_file) = (address.unwrap_or(offset), address.is_some());
-        let (function, stretch) = module.stretch(address);
+        let (function, stretch) = module.owner_range(address);
         let found = module.function(function);
         let place = match address == found.start() {
             _ if !is_in_file && found.is_nameless() => Place::Unknown,

@@ -111,9 +111,9 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
     }
 
     /// Puts the consumer back after it consumed a part; `go_on` if it wants more.
-    fn consumed(&mut self, consume: C, go_on: bool) {
+    fn consumed(&mut self, consume: C, keep_going: bool) {
         self.consume = Some(consume);
-        self.stopped |= !go_on;
+        self.stopped |= !keep_going;
         if self.delivered.get(&self.due).is_some_and(|all| all.complete && all.parts.is_empty()) {
             self.delivered.remove(&self.due);
             self.due += 1;
@@ -141,7 +141,7 @@ impl<R, C> Exchange<R, C> {
     }
 
     /// Notifies waiting threads, if any: notification is a system call.
-    fn tell(&self, now: &Shared<R, C>) {
+    fn notify(&self, now: &Shared<R, C>) {
         if now.waiting > 0 {
             self.changed.notify_all();
         }
@@ -163,10 +163,10 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
         (part, mut consume): (R, C),
     ) -> MutexGuard<'n, Shared<R, C>> {
         drop(now);
-        let go_on = consume(part);
+        let keep_going = consume(part);
         let mut now = self.exchange.lock();
-        now.consumed(consume, go_on);
-        self.exchange.tell(&now);
+        now.consumed(consume, keep_going);
+        self.exchange.notify(&now);
         now
     }
 
@@ -216,7 +216,7 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
     fn deliver(&self, job: usize, part: R) -> MutexGuard<'_, Shared<R, C>> {
         let mut now = self.exchange.lock();
         now.delivered.entry(job).or_insert_with(|| Delivery::of(self.thread)).parts.push_back(part);
-        self.exchange.tell(&now);
+        self.exchange.notify(&now);
         now
     }
 }

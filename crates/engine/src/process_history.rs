@@ -174,7 +174,7 @@ impl<'f> ProcessHistory<'f> {
         /// Maximum number of generations to search.
         const DEPTH: usize = 64;
         let ancestors = std::iter::successors(Some(pid), |pid| self.parents.get(pid).copied());
-        ancestors.take(DEPTH).find(|&pid| modules.tells_of(pid)).unwrap_or(pid)
+        ancestors.take(DEPTH).find(|&pid| modules.knows(pid)).unwrap_or(pid)
     }
 
     fn follow(&mut self, sideband: &Sideband<'f>, at: u64, modules: &Modules<'f>) {
@@ -270,7 +270,7 @@ impl<'f> ProcessHistory<'f> {
     ) -> Vec<Switch> {
         if let Some(thread) = stream.thread {
             self.space(thread.pid, 0);
-            return self.stints(thread, Tsc(0), Tsc(u64::MAX), threads);
+            return self.slices(thread, Tsc(0), Tsc(u64::MAX), threads);
         }
         let of_cpu = recording.of_host().filter(|sideband| sideband.cpu == stream.cpu);
         let switches = switches(of_cpu.map(|sideband| (ticks(recording, sideband), sideband)));
@@ -278,12 +278,12 @@ impl<'f> ProcessHistory<'f> {
             self.space(thread.pid, 0);
         }
         let ends = switches[1..].iter().map(|&(at, _)| at).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
-        let stints = switches.iter().zip(ends);
-        stints.flat_map(|(&(from, thread), to)| self.stints(thread, from, to, threads)).collect()
+        let slices = switches.iter().zip(ends);
+        slices.flat_map(|(&(from, thread), to)| self.slices(thread, from, to, threads)).collect()
     }
 
     /// Returns the programs between two ticks of a thread's process, which must have one.
-    fn stints(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
+    fn slices(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
         let context = *self.contexts.entry(thread).or_insert_with(|| {
             threads.push(thread);
             threads.len() as u32 - 1
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stint_begins_when_the_thread_before_it_went() {
+    fn a_time_slice_begins_when_the_thread_before_it_went() {
         let r#in = |tid| said(tid, SidebandKind::SwitchIn);
         assert_eq!(shown(&[]), [(0, 0)]);
         assert_eq!(shown(&[(5, r#in(7)), (9, out(7, None)), (20, r#in(8))]), [(0, 0), (5, 7), (9, 8)]);

@@ -110,12 +110,12 @@ impl<A: FastFlow> AnyRun for Run<A> {
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> (FlowPartial, Losses) {
         let (tracks, losses) = fold_chunks(experiment, &self.0, chunks, reading, progress);
-        let any = |stint: ThreadSlice<A::Partial>| ThreadSlice {
-            context: stint.context,
-            since: stint.since,
-            partial: Box::new(stint.partial) as AnyPartial,
+        let any = |slice: ThreadSlice<A::Partial>| ThreadSlice {
+            context: slice.context,
+            since: slice.since,
+            partial: Box::new(slice.partial) as AnyPartial,
         };
-        let any = |(track, stints): (usize, Vec<_>)| (track, stints.into_iter().map(any).collect());
+        let any = |(track, slices): (usize, Vec<_>)| (track, slices.into_iter().map(any).collect());
         let bytes = reading.is_of_all().then(|| chunks.iter().map(Chunk::bytes).sum());
         (FlowPartial { tracks: tracks.into_iter().map(any).collect(), bytes }, losses)
     }
@@ -129,19 +129,19 @@ pub struct FlowPartial {
 }
 
 /// A thread slice as bytes: context, first tick and partial.
-pub(crate) type PackedStint = (u32, Option<u64>, Vec<u8>);
+pub(crate) type PackedTimeSlice = (u32, Option<u64>, Vec<u8>);
 
 /// A [`FlowPartial`] as bytes: the thread slices of each trace stream, and the bytes of the chunks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct PackedFlow(BTreeMap<usize, Vec<PackedStint>>, Option<u64>);
+pub struct PackedFlow(BTreeMap<usize, Vec<PackedTimeSlice>>, Option<u64>);
 
 impl FlowPartial {
     /// Merges it with the state of the following chunks.
     pub fn merge(mut self, later: FlowPartial, analysis: &dyn AnyAnalysis) -> FlowPartial {
         let threads = Threads::default();
-        for (track, stints) in later.tracks {
+        for (track, slices) in later.tracks {
             let own = self.tracks.entry(track).or_default();
-            join(own, stints, |earlier, later| analysis.merge(earlier, later, &threads));
+            join(own, slices, |earlier, later| analysis.merge(earlier, later, &threads));
         }
         let both = self.bytes.zip(later.bytes);
         self.bytes = both.map(|(earlier, later)| earlier.saturating_add(later));
@@ -150,8 +150,8 @@ impl FlowPartial {
 
     /// Returns whether its trace streams and threads exist in a trace.
     pub(crate) fn is_of(&self, trace: &FlowTrace<'_>) -> bool {
-        let is_there = |stint: &ThreadSlice<_>| (stint.context as usize) < trace.threads.len();
-        self.tracks.iter().all(|(track, stints)| *track < trace.tracks.len() && stints.iter().all(is_there))
+        let is_there = |slice: &ThreadSlice<_>| (slice.context as usize) < trace.threads.len();
+        self.tracks.iter().all(|(track, slices)| *track < trace.tracks.len() && slices.iter().all(is_there))
     }
 
     /// Makes the table of the complete state.
@@ -177,20 +177,20 @@ impl FlowPartial {
 
     /// Encodes the partial.
     pub fn pack(&self, analysis: &dyn AnyAnalysis) -> PackedFlow {
-        let stint = |stint: &ThreadSlice<AnyPartial>| {
-            (stint.context, stint.since.map(|since| since.0), analysis.pack(&stint.partial))
+        let slice = |slice: &ThreadSlice<AnyPartial>| {
+            (slice.context, slice.since.map(|since| since.0), analysis.pack(&slice.partial))
         };
-        let track = |(&track, stints): (&usize, &Vec<_>)| (track, stints.iter().map(stint).collect());
+        let track = |(&track, slices): (&usize, &Vec<_>)| (track, slices.iter().map(slice).collect());
         PackedFlow(self.tracks.iter().map(track).collect(), self.bytes)
     }
 
     /// Decodes a partial; `None` if the bytes are not of the analysis.
     pub fn unpack(packed: PackedFlow, analysis: &dyn AnyAnalysis) -> Option<FlowPartial> {
-        let stint = |(context, since, bytes): PackedStint| {
+        let slice = |(context, since, bytes): PackedTimeSlice| {
             Some(ThreadSlice { context, since: since.map(Tsc), partial: analysis.unpack(&bytes)? })
         };
-        let track = |(track, stints): (usize, Vec<_>)| {
-            Some((track, stints.into_iter().map(stint).collect::<Option<Vec<_>>>()?))
+        let track = |(track, slices): (usize, Vec<_>)| {
+            Some((track, slices.into_iter().map(slice).collect::<Option<Vec<_>>>()?))
         };
         let PackedFlow(tracks, bytes) = packed;
         Some(FlowPartial { tracks: tracks.into_iter().map(track).collect::<Option<_>>()?, bytes })

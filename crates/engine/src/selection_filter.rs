@@ -58,29 +58,29 @@ pub fn numbers(
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Numbers {
     let reading = Reading { window: None, numbers: None, spans: None, ..reading };
-    let mut stints: Vec<(usize, usize, ThreadSlice)> = Vec::new();
+    let mut slices: Vec<(usize, usize, ThreadSlice)> = Vec::new();
     let mut lengths = Vec::new();
     decode_all(
         experiment,
         reading,
         |chunk, ()| Counter(SelectionFilter::new(experiment, chunk, reading)),
-        |counter| (counter.0.stints, ()),
+        |counter| (counter.0.slices, ()),
         |_, of_chunk| {
             lengths.push(of_chunk.len());
             let chunk = lengths.len() - 1;
-            stints.extend(of_chunk.into_iter().enumerate().map(|(index, stint)| (chunk, index, stint)));
+            slices.extend(of_chunk.into_iter().enumerate().map(|(index, slice)| (chunk, index, slice)));
             true
         },
         progress,
     );
     // A thread may migrate between CPUs. The sort is stable, so slices without a time keep their place.
-    stints.sort_by_key(|(_, _, stint)| stint.since);
+    slices.sort_by_key(|(_, _, slice)| slice.since);
     let mut chunks: Vec<Vec<u64>> = lengths.into_iter().map(|length| vec![0; length]).collect();
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
-    for (chunk, index, stint) in stints {
-        let number = next.entry(stint.context).or_default();
+    for (chunk, index, slice) in slices {
+        let number = next.entry(slice.context).or_default();
         chunks[chunk][index] = *number;
-        *number += stint.instructions;
+        *number += slice.instructions;
     }
     Numbers { chunks, chunk_size: reading.chunk_size }
 }
@@ -123,7 +123,7 @@ pub(crate) struct SelectionFilter<'x, 'f> {
     /// Whether that timestamp is in the window.
     pub(crate) open: bool,
     /// The thread slices so far, the current one last.
-    stints: Vec<ThreadSlice>,
+    slices: Vec<ThreadSlice>,
     /// Numbers of the first instructions of this chunk's thread slices, if known.
     starts: &'x [u64],
     /// Selected spans of the thread, without those already passed.
@@ -149,7 +149,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
             wanted: false,
             now: None,
             open: reading.window.is_none(),
-            stints: Vec::new(),
+            slices: Vec::new(),
             starts,
             spans: None,
         };
@@ -166,12 +166,12 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
 
     /// Switches to the thread with this context.
     pub(crate) fn switch(&mut self, context: u32) {
-        if !self.stints.is_empty() && self.context == context {
+        if !self.slices.is_empty() && self.context == context {
             return;
         }
         self.context = context;
         self.wanted = self.experiment.wants(context);
-        self.stints.push(ThreadSlice { context, since: self.now, instructions: 0 });
+        self.slices.push(ThreadSlice { context, since: self.now, instructions: 0 });
         let spans = |spans: &'x Spans| spans.by_context.get(&context).map_or(&[][..], Vec::as_slice);
         self.spans = self.reading.spans.map(spans);
     }
@@ -181,8 +181,8 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
     pub(crate) fn time(&mut self, now: Tsc) {
         self.now = Some(now);
         self.open = self.reading.wants(now);
-        let stint = self.stint();
-        stint.since = stint.since.or(Some(now));
+        let slice = self.slice();
+        slice.since = slice.since.or(Some(now));
     }
 
     /// Returns whether only a time window is selected.
@@ -203,21 +203,21 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
     }
 
     #[inline]
-    fn stint(&mut self) -> &mut ThreadSlice {
-        self.stints.last_mut().expect("a gate is made with a stint")
+    fn slice(&mut self) -> &mut ThreadSlice {
+        self.slices.last_mut().expect("a gate is made with a slice")
     }
 
     /// Returns the number of the next instruction in its thread, if known.
     pub(crate) fn number(&self) -> Option<u64> {
-        let stint = self.stints.len() - 1;
-        self.starts.get(stint).map(|start| start + self.stints[stint].instructions)
+        let slice = self.slices.len() - 1;
+        self.starts.get(slice).map(|start| start + self.slices[slice].instructions)
     }
 
     /// Counts executed instructions, selected or not. Returns whether they are in a selected span.
     #[inline]
     pub(crate) fn ran(&mut self, instructions: u64) -> bool {
         let inside = self.spans.is_none() || self.is_in_span();
-        self.stint().instructions += instructions;
+        self.slice().instructions += instructions;
         inside
     }
 

@@ -53,7 +53,7 @@ struct Gathered<'s> {
     spares: &'s Spares,
     /// Whether to report where calls begin.
     begins: bool,
-    stints: Vec<ThreadSlice>,
+    slices: Vec<ThreadSlice>,
     /// The memoized paths, except while a thread slice borrows them.
     paths: Paths,
 }
@@ -65,31 +65,31 @@ impl Gathered<'_> {
 
     /// Lends the memoized paths to the last thread slice, or takes them back.
     fn exchange(&mut self) {
-        if let Some(stint) = self.stints.last_mut() {
-            stint.part.exchange(&mut self.paths);
+        if let Some(slice) = self.slices.last_mut() {
+            slice.part.exchange(&mut self.paths);
         }
     }
 
     /// Returns the calls so far once they exceed [`Self::EARLY_SIZE`].
     #[inline]
     fn part(&mut self) -> Option<Vec<ThreadSlice>> {
-        let [ThreadSlice { context, since, part, seen }] = &mut self.stints[..] else { return None };
+        let [ThreadSlice { context, since, part, seen }] = &mut self.slices[..] else { return None };
         let part = part.take(Self::EARLY_SIZE, || self.spares.take())?;
         Some(vec![ThreadSlice { context: *context, since: *since, part, seen: *seen }])
     }
 
     fn finish(mut self) -> (Vec<ThreadSlice>, Paths) {
         self.exchange();
-        (self.stints, self.paths)
+        (self.slices, self.paths)
     }
 }
 
 impl ThreadSink for Gathered<'_> {
     #[inline]
     fn take(&mut self, _: u32, seen: FlowEvent<'_>) {
-        if let Some(stint) = self.stints.last_mut() {
-            stint.seen = true;
-            stint.part.fold(&seen);
+        if let Some(slice) = self.slices.last_mut() {
+            slice.seen = true;
+            slice.part.fold(&seen);
         }
     }
 
@@ -102,30 +102,30 @@ impl ThreadSink for Gathered<'_> {
         function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        if let Some(stint) = self.stints.last_mut() {
-            stint.seen = true;
-            stint.part.fold_function_runs(functions, function_runs, until);
+        if let Some(slice) = self.slices.last_mut() {
+            slice.seen = true;
+            slice.part.fold_function_runs(functions, function_runs, until);
         }
     }
 
     fn state(&mut self) -> Option<u32> {
-        self.stints.last_mut()?.part.state()
+        self.slices.last_mut()?.part.state()
     }
 
     fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        self.stints.last_mut()?.part.learn(state, runs)
+        self.slices.last_mut()?.part.learn(state, runs)
     }
 
     #[inline]
     fn take_path(&mut self, _: u32, path: u32) {
-        if let Some(stint) = self.stints.last_mut() {
-            stint.part.fold_path(path);
+        if let Some(slice) = self.slices.last_mut() {
+            slice.part.fold_path(path);
         }
     }
 
     fn resume(&mut self, state: u32) {
-        if let Some(stint) = self.stints.last_mut() {
-            stint.part.resume(state);
+        if let Some(slice) = self.slices.last_mut() {
+            slice.part.resume(state);
         }
     }
 
@@ -136,12 +136,12 @@ impl ThreadSink for Gathered<'_> {
     }
 
     fn switch(&mut self, context: u32, since: Option<Tsc>) {
-        match self.stints.last_mut() {
-            Some(stint) if stint.context == context => stint.since = stint.since.or(since),
+        match self.slices.last_mut() {
+            Some(slice) if slice.context == context => slice.since = slice.since.or(since),
             _ => {
                 self.exchange();
                 let part = Part::unknown(self.begins, self.spares.take());
-                self.stints.push(ThreadSlice { context, since, part, seen: false });
+                self.slices.push(ThreadSlice { context, since, part, seen: false });
                 self.exchange();
             }
         }
@@ -174,10 +174,10 @@ fn in_time(
     // A slice waits while later chunks may contain an earlier one. The number keeps slices without a time in place.
     let mut waiting: BTreeMap<(Option<Tsc>, u64), ThreadSlice> = BTreeMap::new();
     let (mut number, spares) = (0, Spares::default());
-    let mut consume = |stint: ThreadSlice| {
-        let (spare, go_on) = consume(stint.context, stint.part);
+    let mut consume = |slice: ThreadSlice| {
+        let (spare, keep_going) = consume(slice.context, slice.part);
         spares.give(spare);
-        go_on
+        keep_going
     };
     let shared = shared_streams(experiment);
     decode_chunks(
@@ -185,19 +185,19 @@ fn in_time(
         &chunks,
         reading,
         |chunk, paths| {
-            let gathered = Gathered { spares: &spares, begins, stints: Vec::new(), paths };
+            let gathered = Gathered { spares: &spares, begins, slices: Vec::new(), paths };
             FlowEventSink::new(gathered, SelectionFilter::new(experiment, chunk, reading))
         },
         |sink| if shared { None } else { sink.taker().part() },
         |sink| sink.into_inner().finish(),
-        |_, stints| {
-            let in_stints = stints.into_iter().filter(|stint| stint.seen);
+        |_, slices| {
+            let in_slices = slices.into_iter().filter(|slice| slice.seen);
             if starts.is_empty() && waiting.is_empty() {
-                return in_stints.into_iter().all(&mut consume);
+                return in_slices.into_iter().all(&mut consume);
             }
-            for stint in in_stints {
+            for slice in in_slices {
                 number += 1;
-                waiting.insert((stint.since, number), stint);
+                waiting.insert((slice.since, number), slice);
             }
             let horizon = starts.pop_front();
             while let Some(entry) = waiting.first_entry() {

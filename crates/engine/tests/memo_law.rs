@@ -27,20 +27,20 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     };
     let chunk_size = ChunkSize::Bytes(chunk_size);
     let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
-    let mut told = String::new();
+    let mut reported = String::new();
     for report in [Report::Functions, Report::Tree] {
         let analysis = Profile { report, every };
-        told += &format!("{:?}\n", profile(&experiment, &analysis, reading, |_| true));
+        reported += &format!("{:?}\n", profile(&experiment, &analysis, reading, |_| true));
     }
     let functions = profile(&experiment, &Functions, reading, |_| true);
     if every.is_none() {
         let tree = Profile { report: Report::Functions, every };
         assert_eq!(functions, profile(&experiment, &tree, reading, |_| true));
     }
-    told += &format!("{functions:?}\n");
+    reported += &format!("{functions:?}\n");
     let mut calls = Vec::new();
     script::calls(&experiment, script::CallFormat::Text, reading, None, &mut calls, |_| true);
-    told + &String::from_utf8_lossy(&calls)
+    reported + &String::from_utf8_lossy(&calls)
 }
 
 proptest! {
@@ -70,7 +70,7 @@ proptest! {
 fn the_fixtures_are_read() {
     for name in RECORDINGS {
         let path = format!("{}/../../fixtures/perf/{name}", env!("CARGO_MANIFEST_DIR"));
-        let told = results(&fs::read(path).unwrap(), None, 1 << 20, 1, true);
-        assert!(told.contains("twice"), "{told}");
+        let reported = results(&fs::read(path).unwrap(), None, 1 << 20, 1, true);
+        assert!(reported.contains("twice"), "{reported}");
     }
 }

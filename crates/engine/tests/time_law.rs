@@ -186,26 +186,26 @@ proptest! {
 
 /// Returns all results of a recording.
 fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let numbers = hodo_engine::numbers(experiment, reading, |_| true);
     for every in [None, Some(Every::Nanoseconds(100)), Some(Every::Instructions(70))] {
         let numbers = matches!(every, Some(Every::Instructions(_))).then_some(&numbers);
         let reading = Reading { numbers, ..reading };
         for report in [Report::Tree, Report::Functions] {
-            told.push(format!("{:?}", table(experiment, &Profile { report, every }, reading)));
+            reported.push(format!("{:?}", table(experiment, &Profile { report, every }, reading)));
         }
     }
-    told.push(format!("{:?}", table(experiment, &Functions, reading)));
+    reported.push(format!("{:?}", table(experiment, &Functions, reading)));
     for report in [BlockReport::Blocks, BlockReport::Lines] {
-        told.push(format!("{:?}", table(experiment, &Plain(Blocks { report }), reading)));
+        reported.push(format!("{:?}", table(experiment, &Plain(Blocks { report }), reading)));
     }
     let mut text = Vec::new();
     script::calls(experiment, CallFormat::Text, reading, None, &mut text, |_| true);
     let fields = [Field::Time, Field::Span, Field::Ip];
     script::instructions(experiment, &fields, reading, None, &mut text, |_| true);
     script::marks(experiment, Marks::Rest, MarkFormat::Text, reading, None, &mut text, |_| true);
-    told.push(String::from_utf8(text).unwrap());
-    told
+    reported.push(String::from_utf8(text).unwrap());
+    reported
 }
 
 /// A window of all times gives the same results as the whole recording in every mode, and these are not empty.
@@ -222,9 +222,12 @@ fn all_times_are_the_whole_recording() {
                 assert_eq!(untimed > 0, late > 0, "{name}, {late} packets late: {untimed} have no time");
                 let expected = everything(experiment, WHOLE);
                 for memo in [false, true] {
-                    let told = everything(experiment, Reading { memo, window, ..WHOLE });
-                    for (told, expected) in told.iter().zip(&expected) {
-                        assert!(told == expected, "{name}, {late}, {memo}:\n{told:.2000}\n{expected:.2000}");
+                    let reported = everything(experiment, Reading { memo, window, ..WHOLE });
+                    for (reported, expected) in reported.iter().zip(&expected) {
+                        assert!(
+                            reported == expected,
+                            "{name}, {late}, {memo}:\n{reported:.2000}\n{expected:.2000}"
+                        );
                     }
                 }
             });

@@ -147,7 +147,7 @@ mod tests {
     struct Told(Arc<Mutex<Vec<String>>>);
 
     impl Told {
-        fn tell(&self, line: String) -> io::Result<()> {
+        fn emit(&self, line: String) -> io::Result<()> {
             self.0.lock().unwrap().push(line);
             Ok(())
         }
@@ -163,11 +163,11 @@ mod tests {
         }
 
         fn begin(&mut self, _: u32, time: u64, name: u32) -> io::Result<()> {
-            self.tell(format!("{time} begin {name}"))
+            self.emit(format!("{time} begin {name}"))
         }
 
         fn end(&mut self, _: u32, time: u64) -> io::Result<()> {
-            self.tell(format!("{time} end"))
+            self.emit(format!("{time} end"))
         }
 
         fn finish(self: Box<Self>, _: &[Loss]) -> io::Result<()> {
@@ -176,15 +176,15 @@ mod tests {
     }
 
     fn calls(shortest: u64) -> (Told, Calls<'static>) {
-        let told = Told::default();
-        let mut calls = Calls::new(Box::new(told.clone()), shortest).unwrap();
+        let reported = Told::default();
+        let mut calls = Calls::new(Box::new(reported.clone()), shortest).unwrap();
         calls.track(&Track::Named(String::new())).unwrap();
-        (told, calls)
+        (reported, calls)
     }
 
     #[test]
     fn short_calls_are_left_out_and_counted() {
-        let (told, mut calls) = calls(10);
+        let (reported, mut calls) = calls(10);
         calls.begin(0, Some(100), 1).unwrap();
         calls.begin(0, Some(101), 2).unwrap();
         calls.end(0, Some(110)).unwrap();
@@ -195,30 +195,30 @@ mod tests {
         calls.end(0, None).unwrap();
         let expected =
             ["100 begin 1", "111 begin 3", "111 begin 4", "121 end", "122 end", "122 end"].map(String::from);
-        assert_eq!(*told.0.lock().unwrap(), expected);
+        assert_eq!(*reported.0.lock().unwrap(), expected);
         assert_eq!((calls.left_out, calls.untimed), (1, 0));
     }
 
     #[test]
     fn a_gap_is_a_slice() {
-        let (told, mut calls) = calls(0);
+        let (reported, mut calls) = calls(0);
         calls.begin(0, Some(5), 1).unwrap();
         calls.end(0, Some(7)).unwrap();
         calls.gap(0);
         calls.begin(0, Some(9), 1).unwrap();
         calls.end(0, Some(9)).unwrap();
         let expected = ["5 begin 1", "7 end", "7 begin 0", "9 end", "9 begin 1", "9 end"].map(String::from);
-        assert_eq!(*told.0.lock().unwrap(), expected);
+        assert_eq!(*reported.0.lock().unwrap(), expected);
     }
 
     #[test]
     fn calls_without_times_are_counted() {
-        let (told, mut calls) = calls(0);
+        let (reported, mut calls) = calls(0);
         calls.begin(0, None, 1).unwrap();
         calls.begin(0, Some(3), 2).unwrap();
         calls.end(0, Some(4)).unwrap();
         calls.end(0, Some(4)).unwrap();
-        assert_eq!(*told.0.lock().unwrap(), ["3 begin 2", "4 end"].map(String::from));
+        assert_eq!(*reported.0.lock().unwrap(), ["3 begin 2", "4 end"].map(String::from));
         assert_eq!((calls.left_out, calls.untimed), (0, 1));
     }
 }

@@ -97,17 +97,20 @@ fn waits_name_the_lock_its_holder_and_the_device() {
     };
     let row: [Value; 5] = ["0x7f10".into(), 400u64.into(), "db".into(), 8u64.into(), 300u64.into()];
     let locks = made("locks", &[], &["lock", "total_ns", "holder", "holder_tid", "holder_ns"], &[&row]);
-    let told =
+    let reported =
         sentence(&waits("interruptible", "futex", SECOND / 5, SECOND / 10), (("locks", "lock"), &locks));
     assert!(
-        told.contains("the lock at 0x7f10: 400 ns together, in 75 % of it db (8) was the next"),
-        "{told}"
+        reported.contains("the lock at 0x7f10: 400 ns together, in 75 % of it db (8) was the next"),
+        "{reported}"
     );
     let row: [Value; 5] = ["sda".into(), "read".into(), 900u64.into(), 3u64.into(), 300u64.into()];
     let devices = made("io", &[], &["device", "operation", "total_ns", "count", "average_ns"], &[&row]);
-    let told =
+    let reported =
         sentence(&waits("uninterruptible", "read", SECOND / 5, SECOND / 10), (("io", "device"), &devices));
-    assert!(told.ends_with("Device sda took 900 ns for 3 requests (read), 300 ns on average."), "{told}");
+    assert!(
+        reported.ends_with("Device sda took 900 ns for 3 requests (read), 300 ns on average."),
+        "{reported}"
+    );
 }
 
 #[test]

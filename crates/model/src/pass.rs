@@ -135,7 +135,7 @@ impl<'a> Pass<'a> {
             let mut running = None;
             for place in run.clone() {
                 let event = records.event(place);
-                if let Some(thread) = event.told() {
+                if let Some(thread) = event.reported() {
                     states.threads.runs(event.cpu, thread);
                     running = None;
                 }

@@ -18,7 +18,7 @@ const CPU: usize = 2;
 const ID: usize = 1;
 
 /// A thread slice: one thread on one CPU.
-struct Stint {
+struct TimeSlice {
     thread: (u32, u32),
     cpu: u32,
     from: Nanos,
@@ -28,8 +28,8 @@ struct Stint {
 
 /// Converts a recording of threads to one of CPUs, between which threads move at each PSB.
 pub fn per_cpu(recorded: &Recorded) -> Recorded {
-    let stints = schedule(recorded);
-    let cpus = stints.iter().map(|stint| stint.cpu).max().map_or(0, |last| last + 1);
+    let slices = schedule(recorded);
+    let cpus = slices.iter().map(|slice| slice.cpu).max().map_or(0, |last| last + 1);
     let mut attrs = recorded.attrs.clone();
     attrs[0].1 = (0..u64::from(cpus)).map(|cpu| FIRST_ID + cpu).collect();
     let mut made = Recorded { attrs, records: Vec::new(), features: recorded.features.clone() };
@@ -40,20 +40,20 @@ pub fn per_cpu(recorded: &Recorded) -> Recorded {
             record::AUXTRACE_INFO => made.records.push(info(kept)),
             record::ID_INDEX => made.records.push(id_index(cpus)),
             record::SWITCH | record::AUX | record::AUXTRACE | record::FINISHED_ROUND => {}
-            record::ITRACE_START => timed.push(start(kept, &stints)),
+            record::ITRACE_START => timed.push(start(kept, &slices)),
             _ => timed.push(on_cpu(kept, 0)),
         }
     }
-    timed.extend(stints.iter().flat_map(switches));
+    timed.extend(slices.iter().flat_map(switches));
     timed.sort_by_key(|kept| kept.word_from_end(TIME));
     made.records.extend(timed);
     made.records.push(Kept::new(record::FINISHED_ROUND, 0, Vec::new()));
-    (0..cpus).for_each(|cpu| made.records.extend(trace(&stints, cpu)));
+    (0..cpus).for_each(|cpu| made.records.extend(trace(&slices, cpu)));
     made
 }
 
 /// Assigns each segment to a CPU that has been idle, in rotation.
-fn schedule(recorded: &Recorded) -> Vec<Stint> {
+fn schedule(recorded: &Recorded) -> Vec<TimeSlice> {
     let clock = recorded.clock();
     let processes = recorded.processes();
     let mut segments: Vec<((u32, u32), u64, Segment)> = Vec::new();
@@ -67,7 +67,7 @@ fn schedule(recorded: &Recorded) -> Vec<Stint> {
     segments.sort_by_key(|(_, _, segment)| segment.since);
     let mut free_at: Vec<u64> = vec![0; 2];
     let mut turn = 0;
-    let stint = |(thread, end, segment): ((u32, u32), u64, Segment)| {
+    let slice = |(thread, end, segment): ((u32, u32), u64, Segment)| {
         turn += 1;
         let count = free_at.len();
         let mut by_turns = (0..count).map(|index| (index + turn) % count);
@@ -77,9 +77,9 @@ fn schedule(recorded: &Recorded) -> Vec<Stint> {
         });
         free_at[cpu] = end;
         let (from, to) = (clock.nanos(Tsc(segment.since)), clock.nanos(Tsc(end)));
-        Stint { thread, cpu: cpu as u32, from, to, segment }
+        TimeSlice { thread, cpu: cpu as u32, from, to, segment }
     };
-    segments.into_iter().map(stint).collect()
+    segments.into_iter().map(slice).collect()
 }
 
 /// Returns the time at which a thread ended.
@@ -115,37 +115,37 @@ fn on_cpu(kept: &Kept, cpu: u32) -> Kept {
 }
 
 /// ITRACE_START, where and when the thread's first slice begins.
-fn start(kept: &Kept, stints: &[Stint]) -> Kept {
+fn start(kept: &Kept, slices: &[TimeSlice]) -> Kept {
     let tid = (kept.word_from_end(THREAD) >> 32) as u32;
-    let first = stints.iter().find(|stint| stint.thread.1 == tid).expect("a traced thread");
+    let first = slices.iter().find(|slice| slice.thread.1 == tid).expect("a traced thread");
     let mut moved = on_cpu(kept, first.cpu);
     moved.set_word_from_end(TIME, first.from.0);
     moved
 }
 
 /// SWITCH records in and out.
-fn switches(stint: &Stint) -> [Kept; 2] {
-    let record = |misc, time: Nanos| Kept::new(record::SWITCH, misc, trailer(stint, time));
-    [record(misc::SWITCH_OUT, stint.to), record(0, stint.from)]
+fn switches(slice: &TimeSlice) -> [Kept; 2] {
+    let record = |misc, time: Nanos| Kept::new(record::SWITCH, misc, trailer(slice, time));
+    [record(misc::SWITCH_OUT, slice.to), record(0, slice.from)]
 }
 
-fn trailer(stint: &Stint, time: Nanos) -> Vec<u8> {
-    let (pid, tid) = stint.thread;
+fn trailer(slice: &TimeSlice, time: Nanos) -> Vec<u8> {
+    let (pid, tid) = slice.thread;
     let thread = u64::from(tid) << 32 | u64::from(pid);
-    words(&[thread, time.0, stint.cpu.into(), FIRST_ID + u64::from(stint.cpu)])
+    words(&[thread, time.0, slice.cpu.into(), FIRST_ID + u64::from(slice.cpu)])
 }
 
 /// AUX and AUXTRACE records of a CPU.
-fn trace(stints: &[Stint], cpu: u32) -> Vec<Kept> {
+fn trace(slices: &[TimeSlice], cpu: u32) -> Vec<Kept> {
     let mut records = Vec::new();
     let mut bytes = Vec::new();
-    for stint in stints.iter().filter(|stint| stint.cpu == cpu) {
-        let own = words(&[bytes.len() as u64, stint.segment.bytes.len() as u64, 0]);
-        records.push(Kept::new(record::AUX, 0, [own, trailer(stint, stint.to)].concat()));
-        bytes.extend(&stint.segment.bytes);
+    for slice in slices.iter().filter(|slice| slice.cpu == cpu) {
+        let own = words(&[bytes.len() as u64, slice.segment.bytes.len() as u64, 0]);
+        records.push(Kept::new(record::AUX, 0, [own, trailer(slice, slice.to)].concat()));
+        bytes.extend(&slice.segment.bytes);
     }
     bytes.resize(bytes.len().next_multiple_of(8), 0);
-    let first = stints.iter().find(|stint| stint.cpu == cpu).map_or(0, |stint| stint.segment.since);
+    let first = slices.iter().find(|slice| slice.cpu == cpu).map_or(0, |slice| slice.segment.since);
     let who = [cpu, u32::MAX, cpu, 0].map(u32::to_le_bytes).concat();
     let body = [words(&[bytes.len() as u64, 0, first]), who].concat();
     records.push(Kept { behind: bytes, ..Kept::new(record::AUXTRACE, 0, body) });

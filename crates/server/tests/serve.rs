@@ -162,9 +162,9 @@ impl Inputs for Made {
 /// Serves inputs until the test ends; returns the port and the token.
 fn served(inputs: &Arc<Made>) -> (u16, String) {
     let inputs: Arc<dyn Inputs> = Arc::clone(inputs) as Arc<dyn Inputs>;
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || serve(inputs, |address| tell.send(address.to_owned()).expect("the test waits")));
-    let address = told.recv_timeout(Duration::from_secs(30)).expect("an address");
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || serve(inputs, |address| sender.send(address.to_owned()).expect("the test waits")));
+    let address = receiver.recv_timeout(Duration::from_secs(30)).expect("an address");
     let rest = address.strip_prefix("http://127.0.0.1:").expect("the loopback interface");
     let (port, token) = rest.trim_end_matches('/').split_once('/').expect("a token");
     (port.parse().expect("a port"), token.to_owned())

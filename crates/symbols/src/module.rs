@@ -109,8 +109,8 @@ impl Module {
     }
 
     /// The index of the function at an address, and the contiguous range around the address that belongs to it.
-    pub fn stretch(&self, address: u64) -> (u32, Range<u64>) {
-        self.table.stretch(address)
+    pub fn owner_range(&self, address: u64) -> (u32, Range<u64>) {
+        self.table.owner_range(address)
     }
 
     /// The function with this index; function 0 for an index out of range.

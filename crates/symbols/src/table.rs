@@ -65,11 +65,11 @@ impl Table {
 
     /// The index of the function that owns an address.
     pub(crate) fn owner(&self, address: u64) -> u32 {
-        self.stretch(address).0
+        self.owner_range(address).0
     }
 
     /// The index of the function that owns an address, and the range around the address that it owns.
-    pub(crate) fn stretch(&self, address: u64) -> (u32, Range<u64>) {
+    pub(crate) fn owner_range(&self, address: u64) -> (u32, Range<u64>) {
         let next = self.starts.partition_point(|&start| start <= address);
         let end = self.starts.get(next).copied().unwrap_or(u64::MAX);
         (self.owners[next - 1], self.starts[next - 1]..end)
@@ -244,9 +244,9 @@ mod tests {
                 }
             }
             for address in 0..END + 32 {
-                let (_, stretch) = table.stretch(address);
-                prop_assert!(stretch.contains(&address));
-                for other in [stretch.start, stretch.end.min(END + 32) - 1] {
+                let (_, owner_range) = table.owner_range(address);
+                prop_assert!(owner_range.contains(&address));
+                for other in [owner_range.start, owner_range.end.min(END + 32) - 1] {
                     prop_assert_eq!(table.owner(other), table.owner(address));
                 }
             }

@@ -93,7 +93,7 @@ impl Service {
 const MOST_TIMES: usize = 1 << 14;
 const MOST_SLICES: usize = 1 << 22;
 /// The number of times if a query names none.
-const USUAL_TIMES: usize = 1000;
+const DEFAULT_TIMES: usize = 1000;
 
 /// A span of time with a resolution.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ impl TimeRange {
     pub(crate) fn span(self) -> Span {
         let time = |time: i64| u64::try_from(time).unwrap_or(0);
         let (begin, end) = (time(self.start), time(self.end));
-        let times = self.nb_times.map_or(USUAL_TIMES, |times| usize::try_from(times).unwrap_or(1));
+        let times = self.nb_times.map_or(DEFAULT_TIMES, |times| usize::try_from(times).unwrap_or(1));
         let behind = end.saturating_add(1).max(begin.saturating_add(1));
         Span { begin: begin.min(behind - 1), behind, times: times.clamp(1, MOST_TIMES) }
     }

@@ -168,7 +168,7 @@ impl Vcpu {
     fn lose_or_resume(&mut self, pc: u64) {
         let (previous, before) = (self.previous, self.account.instructions);
         self.resolve(pc);
-        let told = previous.is_some_and(|block| {
+        let reported = previous.is_some_and(|block| {
             let kind = block.flow.kind;
             let branches = matches!(
                 kind,
@@ -181,7 +181,7 @@ impl Vcpu {
             self.boundary = u64::MAX;
             self.tracing = self.privilege.holds(pc);
             self.encoder.overflow(self.tracing.then_some(pc), self.now, &mut self.buffer);
-        } else if self.tracing && told {
+        } else if self.tracing && reported {
             self.encoder.flush(self.now, &mut self.buffer);
             self.losing = true;
             self.tracing = false;

@@ -105,8 +105,9 @@ fn events(run: &Run<'_, '_>) -> Result<Vec<Event>, String> {
         };
         let mut fields = Fields::default();
         let event = cursor.event(parts);
-        let told = event.tell(Scope::CommonContext, &mut fields);
-        told.and_then(|()| event.tell(Scope::Payload, &mut fields))
+        let reported = event.emit(Scope::CommonContext, &mut fields);
+        reported
+            .and_then(|()| event.emit(Scope::Payload, &mut fields))
             .map_err(|trouble| format!("{trouble:?}"))?;
         let message = direction.zip(fields.seq);
         events.push(Event { ticks, truth: fields.truth, message });

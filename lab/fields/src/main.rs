@@ -66,14 +66,14 @@ fn read(run: &Run<'_, '_>) -> Sums {
         let event = cursor.event(parts);
         fields.hash = parts.class.into();
         fields.value(time.map_or(0, |time| time.0 as u64));
-        let failed = |told: Result<(), Trouble>| u64::from(told.is_err());
+        let failed = |reported: Result<(), Trouble>| u64::from(reported.is_err());
         if cursor.packet_index() != packet {
             packet = cursor.packet_index();
-            sums.unreadable += failed(event.tell(Scope::PacketContext, &mut fields));
+            sums.unreadable += failed(event.emit(Scope::PacketContext, &mut fields));
         }
-        sums.unreadable += failed(event.tell(Scope::CommonContext, &mut fields));
-        sums.unreadable += failed(event.tell(Scope::SpecificContext, &mut fields));
-        sums.unreadable += failed(event.tell(Scope::Payload, &mut fields));
+        sums.unreadable += failed(event.emit(Scope::CommonContext, &mut fields));
+        sums.unreadable += failed(event.emit(Scope::SpecificContext, &mut fields));
+        sums.unreadable += failed(event.emit(Scope::Payload, &mut fields));
         sums.events += 1;
         sums.checksum = sums.checksum.wrapping_add(fields.hash);
     }

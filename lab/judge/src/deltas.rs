@@ -115,9 +115,9 @@ fn planted() -> Outcome {
     let found: Value = serde_json::from_str(&command::capture(latency.arg(&recording))?)?;
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let outliers = found["outliers"].as_array().into_iter().flatten();
-    let mut told: Vec<_> =
+    let mut reported: Vec<_> =
         outliers.map(|one| (number(&one["number"]), number(&one["instructions"]))).collect();
-    told.sort_unstable();
+    reported.sort_unstable();
     let slow =
         (0..CALLS / DISTANCE).map(|slow| (slow * DISTANCE + DISTANCE / 2 + 1, SLOW[slow as usize % 3]));
     let rows = found["compare"]["rows"].as_array().into_iter().flatten();
@@ -134,16 +134,17 @@ fn planted() -> Outcome {
     ];
     let expected = expected.map(|(function, extra)| (function.to_owned(), extra));
     let is_whole = number(&found["summary"]["count"]) == CALLS;
-    match is_whole && told == slow.collect::<Vec<_>>() && paths == expected {
+    match is_whole && reported == slow.collect::<Vec<_>>() && paths == expected {
         true => {
             println!(
                 "planted.c: {CALLS} executions, {} slow ones found, their causes and extra instructions exact",
-                told.len()
+                reported.len()
             );
             Ok(())
         }
         false => {
-            Err(format!("planted.c: {} executions, {told:?}, {paths:?}", found["summary"]["count"]).into())
+            Err(format!("planted.c: {} executions, {reported:?}, {paths:?}", found["summary"]["count"])
+                .into())
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     check::{Shown, check},
     code::{self, Piece},
     truth::{self, Segments},
-    withhold::{WAYS, Way},
+    withhold::{WAYS, Withholding},
 };
 
 /// The result of a trial.
@@ -129,7 +129,7 @@ impl Subject {
     }
 
     /// One trace stream as a raw buffer, with a part of its code.
-    fn raw(&self, way: Way, random: &mut Rng) -> Result<Option<Trial>, String> {
+    fn raw(&self, way: Withholding, random: &mut Rng) -> Result<Option<Trial>, String> {
         let longest = (0..self.tracks.len()).filter(|&track| self.code[track].is_some());
         let instructions =
             |track: &usize| self.tracks[*track].iter().map(|segment| segment.instructions.len());
@@ -137,7 +137,7 @@ impl Subject {
             return Ok(None);
         };
         let Some(pieces) = &self.code[track] else { return Ok(None) };
-        if way == Way::Kept && pieces.iter().all(|piece| piece.module.is_some()) {
+        if way == Withholding::Kept && pieces.iter().all(|piece| piece.module.is_some()) {
             return Ok(None);
         }
         let (trace, config, left) = self.open(self.symfs.as_deref(), |experiment| {

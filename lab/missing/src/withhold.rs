@@ -9,7 +9,7 @@ use crate::code::Piece;
 
 /// A way to withhold code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Withholding {
     /// None: the decoded instructions are then all that ran.
     None,
     /// Whole files, at random.
@@ -25,31 +25,31 @@ pub(crate) enum Way {
 }
 
 /// All ways that withhold code.
-pub(crate) const WAYS: [Way; 8] = [
-    Way::Libraries,
-    Way::Files,
-    Way::Pages(2),
-    Way::Functions(4),
-    Way::Pages(30),
-    Way::Functions(100),
-    Way::Kept,
-    Way::None,
+pub(crate) const WAYS: [Withholding; 8] = [
+    Withholding::Libraries,
+    Withholding::Files,
+    Withholding::Pages(2),
+    Withholding::Functions(4),
+    Withholding::Pages(30),
+    Withholding::Functions(100),
+    Withholding::Kept,
+    Withholding::None,
 ];
 
 const PAGE: u64 = 4096;
 /// The alignment of functions by compilers.
 const GRAIN: u64 = 16;
 
-impl Way {
+impl Withholding {
     /// The name in the table.
     pub(crate) fn name(self) -> String {
         match self {
-            Way::None => "raw, all code".into(),
-            Way::Files => "raw, files".into(),
-            Way::Libraries => "raw, libraries".into(),
-            Way::Pages(part) => format!("raw, 1 page of {part}"),
-            Way::Functions(part) => format!("raw, 1 function of {part}"),
-            Way::Kept => "raw, code at run time".into(),
+            Withholding::None => "raw, all code".into(),
+            Withholding::Files => "raw, files".into(),
+            Withholding::Libraries => "raw, libraries".into(),
+            Withholding::Pages(part) => format!("raw, 1 page of {part}"),
+            Withholding::Functions(part) => format!("raw, 1 function of {part}"),
+            Withholding::Kept => "raw, code at run time".into(),
         }
     }
 
@@ -59,14 +59,14 @@ impl Way {
         let toss = |what: u64, part: u64| Rng::with_seed(salt ^ what).u64(0..part) != 0;
         let main = pieces.iter().find_map(|piece| piece.module);
         let left = pieces.iter().flat_map(|piece| match self {
-            Way::None => vec![piece.clone()],
-            Way::Files => one(piece, piece.module.is_none_or(|module| toss(module.into(), 2))),
-            Way::Libraries => one(piece, piece.module == main),
-            Way::Pages(part) => parts(piece, PAGE, |address| toss(address / PAGE, part)),
-            Way::Functions(part) => {
+            Withholding::None => vec![piece.clone()],
+            Withholding::Files => one(piece, piece.module.is_none_or(|module| toss(module.into(), 2))),
+            Withholding::Libraries => one(piece, piece.module == main),
+            Withholding::Pages(part) => parts(piece, PAGE, |address| toss(address / PAGE, part)),
+            Withholding::Functions(part) => {
                 parts(piece, GRAIN, |address| toss(function(piece, address, experiment), part))
             }
-            Way::Kept => one(piece, piece.module.is_some()),
+            Withholding::Kept => one(piece, piece.module.is_some()),
         });
         left.collect()
     }

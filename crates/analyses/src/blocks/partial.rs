@@ -226,7 +226,7 @@ impl Partial {
             FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
-                if self.clock.tell(clock.0) {
+                if self.clock.read(clock.0) {
                     self.share();
                 }
             }
@@ -313,7 +313,7 @@ impl Partial {
             // The cycle count at which the instructions before began is unknown.
             return cycles.begin(Some(count));
         }
-        if cycles.tell(count) {
+        if cycles.read(count) {
             cycles.share(0, |share| {
                 if let Share::Ran { who, instructions, piece, .. } = share
                     && who != UNSELECTED

@@ -389,7 +389,7 @@ pub struct Calls {
 
 /// Reports begins and ends of calls at one time.
 struct Reporter<'t, F> {
-    tell: &'t mut F,
+    emit: &'t mut F,
     time: When,
     /// Number of instructions of the thread before it.
     before: u64,
@@ -398,7 +398,7 @@ struct Reporter<'t, F> {
 impl<F: FnMut(Moment)> Reporter<'_, F> {
     fn open(&mut self, depth: u32, function: FunctionId, entry: Entry) -> Open {
         let open = Open { depth, function, entry, time: self.time, before: self.before };
-        (self.tell)(open.begin());
+        (self.emit)(open.begin());
         open
     }
 }
@@ -409,7 +409,7 @@ impl<F: FnMut(Moment)> Watch<Open> for Reporter<'_, F> {
     }
 
     fn leave(&mut self, frame: &Frame<Open>) {
-        (self.tell)(frame.note.end(self.time, self.before));
+        (self.emit)(frame.note.end(self.time, self.before));
     }
 }
 
@@ -421,28 +421,28 @@ impl Default for Calls {
 
 impl Calls {
     /// Reports the calls of the next part, and returns its buffer.
-    pub fn follow(&mut self, mut part: Part, tell: &mut impl FnMut(Moment)) -> Spare {
+    pub fn follow(&mut self, mut part: Part, emit: &mut impl FnMut(Moment)) -> Spare {
         let so_far = self.instructions;
         let mut below = self.stack.len().saturating_sub(1);
         for item in part.timed.items.drain(..) {
             match item {
-                Item::Begin(open) => tell(open.above(below, so_far).begin()),
+                Item::Begin(open) => emit(open.above(below, so_far).begin()),
                 Item::End(Ended { time, end, before, until, function, depth, entry }) => {
                     let open = Open { depth, function, entry, time, before };
-                    tell(open.above(below, so_far).end(end, so_far + until));
+                    emit(open.above(below, so_far).end(end, so_far + until));
                 }
                 Item::Arrive(arrival, time, before) => {
                     let ((edge, at), before) = (*arrival, so_far + before);
-                    self.arrive(edge, &at, &mut Reporter { tell: &mut *tell, time, before });
+                    self.arrive(edge, &at, &mut Reporter { emit: &mut *emit, time, before });
                     below = self.stack.len().saturating_sub(1);
                 }
                 Item::Forget(gap, time, before) => {
                     let before = so_far + before;
-                    cut(&mut self.stack, &mut Reporter { tell: &mut *tell, time, before }, 0);
+                    cut(&mut self.stack, &mut Reporter { emit: &mut *emit, time, before }, 0);
                     below = 0;
                     self.edge = Edge::Gap;
                     if gap {
-                        tell(Moment::Gap);
+                        emit(Moment::Gap);
                     }
                 }
             }
@@ -469,8 +469,8 @@ impl Calls {
     }
 
     /// Ends the open calls at the end of the thread's trace.
-    pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
-        cut(&mut self.stack, &mut Reporter { tell, time: When::UNKNOWN, before: self.instructions }, 0);
+    pub fn end(mut self, emit: &mut impl FnMut(Moment)) {
+        cut(&mut self.stack, &mut Reporter { emit, time: When::UNKNOWN, before: self.instructions }, 0);
     }
 }
 

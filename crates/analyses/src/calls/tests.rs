@@ -9,11 +9,11 @@ fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
     FlowEvent::Run { at, instructions, code }
 }
 
-fn told(seen: &[FlowEvent]) -> Vec<String> {
-    let mut told = Vec::new();
+fn reported(seen: &[FlowEvent]) -> Vec<String> {
+    let mut reported = Vec::new();
     let time = |time: Option<Nanos>| time.map_or("?".to_owned(), |time| time.0.to_string());
-    let mut tell = |moment: Moment| {
-        told.push(match moment {
+    let mut emit = |moment: Moment| {
+        reported.push(match moment {
             Moment::Begin { depth, function, time: begin, .. } => {
                 format!("{:depth$}f{} at {}", "", function.index, time(begin))
             }
@@ -29,9 +29,9 @@ fn told(seen: &[FlowEvent]) -> Vec<String> {
     };
     let (mut calls, mut part) = (Calls::default(), Part::unknown(true, Spare::default()));
     seen.iter().for_each(|seen| part.fold(seen));
-    calls.follow(part, &mut tell);
-    calls.end(&mut tell);
-    told
+    calls.follow(part, &mut emit);
+    calls.end(&mut emit);
+    reported
 }
 
 #[test]
@@ -49,12 +49,12 @@ fn times_between_two_clocks_are_spread_over_the_instructions() {
     ];
     let expected =
         ["f1 at 1000", " f2 at 1020", " f2 1020 to 1060, 20 instructions", "f1 1000 to ?, 45 instructions"];
-    assert_eq!(told(&seen), expected);
+    assert_eq!(reported(&seen), expected);
 }
 
 #[test]
 fn a_gap_ends_what_was_open() {
     let seen = [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];
     let expected = ["f1 at ?", "f1 ? to ?, 3 instructions", "gap", "f2 at ?", "f2 ? to ?, 4 instructions"];
-    assert_eq!(told(&seen), expected);
+    assert_eq!(reported(&seen), expected);
 }

@@ -104,7 +104,7 @@ impl Part {
                 stack.push(Frame::root(at.function, ()));
             }
             // Fast path: the following runs, while they are entered by call, return or fall-through.
-            let (frames, depth) = stack.with_room(function_runs.len() - folded, anything);
+            let (frames, depth) = stack.reserve(function_runs.len() - folded, anything);
             let mut top = Top { frames, depth };
             for [before, function_run] in function_runs[folded..].array_windows() {
                 clocked.before = at_clock + u64::from(before.until);
@@ -117,7 +117,7 @@ impl Part {
             let depth = top.depth;
             stack.count(depth);
             clocked.before = at_clock + u64::from(function_runs[folded].until);
-            *last = Edge::behind(&function_runs[folded]);
+            *last = Edge::after_function_run(&function_runs[folded]);
             folded += 1;
         }
         log.instructions = at_clock + total;

@@ -189,7 +189,7 @@ impl Partial {
             }
             Kind::FunctionEntry | Kind::FunctionExit => {
                 let own = |id| Key { trace, id };
-                let owner = match event.told().and_then(|thread| thread.tid()) {
+                let owner = match event.reported().and_then(|thread| thread.tid()) {
                     Some(tid) => Owner::Thread(own(tid)),
                     None if event.cpu == 0 => Owner::Task(own(0)),
                     None => Owner::Stream(own(event.cpu)),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{columns::interval_columns, settling::SettlingRows};
 
-use super::stints::{Stint, Stints};
+use super::time_slices::{TimeSlice, TimeSlices};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +24,15 @@ type Row = (u32, Option<Thread>, Nanos);
 /// Thread slices of each CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    stints: Stints,
+    slices: TimeSlices,
     rows: SettlingRows<Row>,
     /// The slices before the first switch of each CPU have left if they ended before this time.
     until: Nanos,
 }
 
 impl Partial {
-    fn ran(&mut self, stint: &Stint) {
-        self.rows.see(stint.to, (stint.cpu, stint.thread, stint.from));
+    fn ran(&mut self, slice: &TimeSlice) {
+        self.rows.see(slice.to, (slice.cpu, slice.thread, slice.from));
     }
 }
 
@@ -49,14 +49,14 @@ impl Analysis for Intervals {
 
     fn fold(&self, partial: &mut Partial, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        if let Some(stint) = partial.stints.see(event) {
-            partial.ran(&stint);
+        if let Some(slice) = partial.slices.see(event) {
+            partial.ran(&slice);
         }
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         earlier.rows.add(later.rows, |row| row);
-        earlier.stints.add(later.stints).iter().for_each(|stint| earlier.ran(stint));
+        earlier.slices.add(later.slices).iter().for_each(|slice| earlier.ran(slice));
         earlier
     }
 
@@ -73,18 +73,18 @@ impl Analysis for Intervals {
 
     fn settle(&self, partial: &mut Partial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let from = std::mem::replace(&mut partial.until, until);
-        let before = partial.stints.before_first(of.span.0).filter(|stint| (from..until).contains(&stint.to));
+        let before = partial.slices.before_first(of.span.0).filter(|slice| (from..until).contains(&slice.to));
         let mut settled = partial.rows.settle(until);
-        settled.extend(before.map(|stint| (stint.to, (stint.cpu, stint.thread, stint.from))));
+        settled.extend(before.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         partial.rows.settled += add_rows(settled, of, rows);
     }
 
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let mut rest = whole.rows.rest();
-        let before = whole.stints.before_first(of.span.0).filter(|stint| stint.to >= whole.until);
-        let ends = before.chain(whole.stints.after_last(of.span.1));
-        rest.extend(ends.map(|stint| (stint.to, (stint.cpu, stint.thread, stint.from))));
+        let before = whole.slices.before_first(of.span.0).filter(|slice| slice.to >= whole.until);
+        let ends = before.chain(whole.slices.after_last(of.span.1));
+        rest.extend(ends.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = whole.rows.settled + add_rows(rest, of, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", whole.rows.left_out.into())])

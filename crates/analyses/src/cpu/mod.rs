@@ -7,7 +7,7 @@
 
 mod intervals;
 mod over_time;
-mod stints;
+mod time_slices;
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::{
     per_thread_sums::PerThreadSums,
 };
 
-use stints::{Missing, Stint, Stints};
+use time_slices::{Missing, TimeSlice, TimeSlices};
 
 pub use intervals::Intervals;
 pub use over_time::OverTime;
@@ -83,13 +83,13 @@ impl Add for Use {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     used: PerThreadSums<(), Use>,
-    stints: Stints,
+    slices: TimeSlices,
 }
 
 impl Partial {
-    fn ran(&mut self, stint: &Stint) {
-        if let Some(thread) = stint.thread {
-            self.used.of(thread, stint.cpu, ()).time += stint.length();
+    fn ran(&mut self, slice: &TimeSlice) {
+        if let Some(thread) = slice.thread {
+            self.used.of(thread, slice.cpu, ()).time += slice.length();
         }
     }
 }
@@ -112,8 +112,8 @@ impl Analysis for CpuUse {
     fn fold(&self, partial: &mut Partial, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let Some((_, next)) = event.switch() else { return };
-        if let Some(stint) = partial.stints.see(event) {
-            partial.ran(&stint);
+        if let Some(slice) = partial.slices.see(event) {
+            partial.ran(&slice);
         }
         let used = partial.used.of(next, event.cpu, ());
         used.switches += 1;
@@ -123,15 +123,15 @@ impl Analysis for CpuUse {
 
     fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
         earlier.used.add(later.used, threads);
-        earlier.stints.add(later.stints).iter().for_each(|stint| earlier.ran(stint));
+        earlier.slices.add(later.slices).iter().for_each(|slice| earlier.ran(slice));
         earlier
     }
 
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let FinishContext { span, threads, .. } = *of;
-        let ends: Vec<Stint> = whole.stints.ends(span).collect();
-        ends.iter().for_each(|stint| whole.ran(stint));
+        let ends: Vec<TimeSlice> = whole.slices.ends(span).collect();
+        ends.iter().for_each(|slice| whole.ran(slice));
         let mut cpus: BTreeMap<u32, OnCpu> = BTreeMap::new();
         for (thread, cpu, (), used) in
             whole.used.settled(threads).filter(|(_, cpu, ..)| of.selection.wants_cpu(*cpu))
@@ -141,7 +141,7 @@ impl Analysis for CpuUse {
                 on.entry(thread).or_default().add(*used);
             }
         }
-        let missing = whole.stints.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
+        let missing = whole.slices.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
         table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &of.selection.view)
     }
 }

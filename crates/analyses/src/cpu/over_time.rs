@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     missing_of,
-    stints::{Missing, Stint, Stints},
+    time_slices::{Missing, TimeSlice, TimeSlices},
 };
 
 /// The analysis.
@@ -27,13 +27,13 @@ pub struct OverTime;
 pub struct Partial {
     /// The time that each thread ran on each CPU.
     bins: Bins<(Thread, u32)>,
-    stints: Stints,
+    slices: TimeSlices,
 }
 
 impl Partial {
-    fn ran(&mut self, stint: &Stint) {
-        if let Some(thread) = stint.thread {
-            self.bins.see((thread, stint.cpu), (stint.from, stint.to), 1);
+    fn ran(&mut self, slice: &TimeSlice) {
+        if let Some(thread) = slice.thread {
+            self.bins.see((thread, slice.cpu), (slice.from, slice.to), 1);
         }
     }
 }
@@ -51,24 +51,24 @@ impl Analysis for OverTime {
 
     fn fold(&self, partial: &mut Partial, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        if let Some(stint) = partial.stints.see(event) {
-            partial.ran(&stint);
+        if let Some(slice) = partial.slices.see(event) {
+            partial.ran(&slice);
         }
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         earlier.bins.add(later.bins, |key| key);
-        earlier.stints.add(later.stints).iter().for_each(|stint| earlier.ran(stint));
+        earlier.slices.add(later.slices).iter().for_each(|slice| earlier.ran(slice));
         earlier
     }
 
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let ends: Vec<Stint> = whole.stints.ends(of.span).collect();
-        ends.iter().for_each(|stint| whole.ran(stint));
-        let Partial { bins, stints } = whole;
+        let ends: Vec<TimeSlice> = whole.slices.ends(of.span).collect();
+        ends.iter().for_each(|slice| whole.ran(slice));
+        let Partial { bins, slices } = whole;
         let missing: Vec<Missing> =
-            stints.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).map(|(_, own)| own).collect();
+            slices.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).map(|(_, own)| own).collect();
         let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();

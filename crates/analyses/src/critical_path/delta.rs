@@ -218,7 +218,7 @@ impl Delta {
             },
             Kind::TaskWake => Event::Wake { task: named(task_wake::TASK, task_wake::NAME) },
             // Threads of a kernel's trace and of programs have schedulers.
-            Kind::FunctionEntry | Kind::FunctionExit if event.told().is_some() => return,
+            Kind::FunctionEntry | Kind::FunctionExit if event.reported().is_some() => return,
             Kind::FunctionEntry => Event::Enter,
             Kind::FunctionExit => Event::Exit,
             Kind::MessageSend => Event::Send { id: integer(message::ID) as u64 },

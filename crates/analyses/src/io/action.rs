@@ -165,6 +165,6 @@ impl Exit {
     pub(super) fn new(event: &KernelEvent<'_>) -> Exit {
         let made = [exit::FD, exit::OTHER_FD].map(|place| event.integer(place).map(|fd| fd as i32));
         let result = event.integer(exit::RET).unwrap_or(0);
-        Exit { time: event.time, call: event.name, result, made, thread: event.told() }
+        Exit { time: event.time, call: event.name, result, made, thread: event.reported() }
     }
 }

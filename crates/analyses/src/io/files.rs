@@ -115,8 +115,8 @@ impl Partial {
     fn state(&mut self, event: &KernelEvent<'_>) {
         use field::{descriptor, process};
         if event.kind == Kind::StateProcess {
-            let told = event.integer(process::TID).zip(event.integer(process::PID));
-            if let Some((tid, pid)) = told.filter(|&(tid, _)| tid != 0) {
+            let reported = event.integer(process::TID).zip(event.integer(process::PID));
+            if let Some((tid, pid)) = reported.filter(|&(tid, _)| tid != 0) {
                 let table = event.integer(process::FILES).map(|address| address as u64);
                 self.steps.see(Step::Belongs { tid, pid: pid as u32, table });
             }

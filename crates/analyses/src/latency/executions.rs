@@ -101,7 +101,7 @@ pub struct Partial {
     waiting: Vec<Done>,
     /// The items before these indices have their times, and their cycles.
     #[serde(skip)]
-    told: [usize; 2],
+    reported: [usize; 2],
 }
 
 /// Observes where frames begin and end.
@@ -169,7 +169,7 @@ impl Partial {
             level: 0,
             sums: FxHashMap::default(),
             waiting: Vec::new(),
-            told: [0; 2],
+            reported: [0; 2],
         }
     }
 
@@ -208,7 +208,7 @@ impl Partial {
             }
             FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
                 let mut clocks = mem::take(&mut self.clocks);
-                clocks.fold(seen, |reading| self.tell(reading));
+                clocks.fold(seen, |reading| self.stamp(reading));
                 self.clocks = clocks;
             }
             FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
@@ -234,7 +234,7 @@ impl Partial {
         self.edge = edge;
         if let Some(until) = until {
             let reading = self.clocks.time(until);
-            self.tell(&reading);
+            self.stamp(&reading);
         }
     }
 
@@ -285,29 +285,29 @@ impl Partial {
     }
 
     /// Sets the values of all marks that wait for a clock reading.
-    fn tell(&mut self, reading: &Reading) {
-        let told = &mut self.told[usize::from(reading.of() == Of::Cycles)];
-        for item in &mut self.items[*told..] {
+    fn stamp(&mut self, reading: &Reading) {
+        let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
+        for item in &mut self.items[*reported..] {
             match item {
                 Item::Done(done) => {
-                    reading.tell(&mut done.begin);
-                    reading.tell(&mut done.end);
+                    reading.stamp(&mut done.begin);
+                    reading.stamp(&mut done.end);
                 }
-                Item::Arrive(_, mark) | Item::Forget(mark) => reading.tell(mark),
+                Item::Arrive(_, mark) | Item::Forget(mark) => reading.stamp(mark),
             }
         }
-        *told = self.items.len();
+        *reported = self.items.len();
         // Frames entered since the last reading are on top of the stack.
         for frame in self.stack.iter_mut().rev() {
             if !reading.is_awaited(&frame.note.begin) {
                 break;
             }
-            reading.tell(&mut frame.note.begin);
+            reading.stamp(&mut frame.note.begin);
         }
         if reading.of() == Of::Time {
             for mut done in mem::take(&mut self.waiting) {
-                reading.tell(&mut done.begin);
-                reading.tell(&mut done.end);
+                reading.stamp(&mut done.begin);
+                reading.stamp(&mut done.end);
                 self.sum(&done);
             }
         }
@@ -328,7 +328,7 @@ impl Partial {
     /// Adds the next part; `below` is what lies below this one's frames.
     fn follow(&mut self, which: Which, below: Below, later: Partial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
-        let behind = |mark: Mark| mark.behind(instructions, segments);
+        let behind = |mark: Mark| mark.after(instructions, segments);
         self.items.reserve(later.items.len());
         for item in later.items {
             match item {
@@ -356,7 +356,7 @@ impl Partial {
         self.edge = self.edge.then(later.edge);
         self.clocks.add(&later.clocks);
         add_all(&mut self.sums, later.sums);
-        self.told = [self.items.len(); 2];
+        self.reported = [self.items.len(); 2];
         mem::take(&mut self.waiting).iter().for_each(|done| self.sum(done));
     }
 

@@ -39,7 +39,7 @@ impl Mark {
     }
 
     /// Shifts the mark by the instructions and segments before its part.
-    pub(super) fn behind(self, instructions: u64, segments: u32) -> Mark {
+    pub(super) fn after(self, instructions: u64, segments: u32) -> Mark {
         Mark {
             before: self.before.saturating_add(instructions),
             segment: self.segment.saturating_add(segments),
@@ -66,7 +66,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Sets the value of a mark that waits for it.
     #[inline]
-    pub(super) fn tell(&self, mark: &mut Mark) {
+    pub(super) fn stamp(&self, mark: &mut Mark) {
         let value = match self.of {
             Of::Time => &mut mark.time,
             Of::Cycles => &mut mark.cycles,
@@ -116,17 +116,17 @@ impl Clocks {
 
     /// Folds an event, and passes each new reading to `tell`, for all marks that wait for it.
     #[inline]
-    pub(super) fn fold(&mut self, seen: &FlowEvent<'_>, mut tell: impl FnMut(&Reading)) {
+    pub(super) fn fold(&mut self, seen: &FlowEvent<'_>, mut emit: impl FnMut(&Reading)) {
         match *seen {
             FlowEvent::Begin(time) => {
                 self.time = (time.map(|time| time.0), self.instructions);
                 self.cycles = (Some(0), self.instructions);
             }
-            FlowEvent::Time(now) => tell(&self.time(now)),
-            FlowEvent::Cycles(count) => tell(&self.read(Of::Cycles, Some(count))),
+            FlowEvent::Time(now) => emit(&self.time(now)),
+            FlowEvent::Cycles(count) => emit(&self.read(Of::Cycles, Some(count))),
             FlowEvent::End => {
-                tell(&self.read(Of::Time, None));
-                tell(&self.read(Of::Cycles, None));
+                emit(&self.read(Of::Time, None));
+                emit(&self.read(Of::Cycles, None));
                 self.segments = self.segments.saturating_add(1);
             }
             _ => {}

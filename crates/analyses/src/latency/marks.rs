@@ -56,7 +56,7 @@ pub struct Partial {
     pub(super) cache: Cache,
     /// The hits before these indices have their times, and their cycles.
     #[serde(skip)]
-    told: [usize; 2],
+    reported: [usize; 2],
 }
 
 impl Partial {
@@ -86,7 +86,7 @@ impl Partial {
             }
             seen => {
                 let mut clocks = std::mem::take(&mut self.clocks);
-                clocks.fold(seen, |reading| self.tell(reading));
+                clocks.fold(seen, |reading| self.stamp(reading));
                 self.clocks = clocks;
             }
         }
@@ -96,7 +96,7 @@ impl Partial {
     fn run(&mut self, matcher: &Matcher, at: &Arrival, code: &Code<'_>) {
         let mut cache = std::mem::take(&mut self.cache);
         let begin = self.clocks.mark();
-        let place = |instructions: u32| begin.behind(instructions.into(), 0);
+        let place = |instructions: u32| begin.after(instructions.into(), 0);
         let (mut state, mut next) = (self.state, 0);
         for matched in matcher.find(&mut cache, at, code) {
             if matched.index > next {
@@ -125,7 +125,7 @@ impl Partial {
                 self.closed = true;
                 return;
             }
-            self.early.push(Early { bits, mark: begin.behind(u64::from(index) + 1, 0) });
+            self.early.push(Early { bits, mark: begin.after(u64::from(index) + 1, 0) });
         }
     }
 
@@ -147,21 +147,21 @@ impl Partial {
         self.hit(GAP, self.clocks.mark());
     }
 
-    fn tell(&mut self, reading: &Reading) {
-        let told = &mut self.told[usize::from(reading.of() == Of::Cycles)];
-        self.hits[*told..].iter_mut().for_each(|hit| reading.tell(&mut hit.mark));
-        *told = self.hits.len();
-        self.early.iter_mut().for_each(|early| reading.tell(&mut early.mark));
+    fn stamp(&mut self, reading: &Reading) {
+        let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
+        self.hits[*reported..].iter_mut().for_each(|hit| reading.stamp(&mut hit.mark));
+        *reported = self.hits.len();
+        self.early.iter_mut().for_each(|early| reading.stamp(&mut early.mark));
     }
 
     /// Merges the next part.
     pub(super) fn merge(mut self, matcher: &Matcher, later: Partial) -> Partial {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
-        let behind = |mark: Mark| mark.behind(instructions, segments);
+        let behind = |mark: Mark| mark.after(instructions, segments);
         // Sequences that begin in this part and end among the first instructions of the later one.
         let (mut state, mut over) = (self.state, Vec::new());
         for early in &later.early {
-            state = matcher.go_on(state, early.bits);
+            state = matcher.advance(state, early.bits);
             let kinds = matcher.kinds(state);
             over.extend((kinds != 0).then_some(Hit { kinds, mark: early.mark }));
         }
@@ -186,7 +186,7 @@ impl Partial {
         }
         self.state = later.state | if later.closed { 0 } else { state };
         self.clocks.add(&later.clocks);
-        self.told = [self.hits.len(); 2];
+        self.reported = [self.hits.len(); 2];
         self
     }
 
@@ -240,7 +240,7 @@ mod tests {
     fn thread(hits: &[(Kinds, u64)]) -> Partial {
         let mut partial = Partial::default();
         for &(kinds, before) in hits {
-            partial.hit(kinds, Clocks::default().mark().behind(before, 0));
+            partial.hit(kinds, Clocks::default().mark().after(before, 0));
         }
         partial
     }

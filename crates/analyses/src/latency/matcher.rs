@@ -94,7 +94,7 @@ impl Matcher {
     }
 
     /// Returns the state after an instruction, of sequences that began before it.
-    pub(super) fn go_on(&self, state: u64, bits: u64) -> u64 {
+    pub(super) fn advance(&self, state: u64, bits: u64) -> u64 {
         (state << 1) & !self.first & bits
     }
 

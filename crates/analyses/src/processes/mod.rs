@@ -223,8 +223,8 @@ impl Family {
     fn new(whole: Partial, with_threads: bool) -> Family {
         let mut lives: BTreeMap<u32, Vec<Life>> = whole.0.into_iter().collect();
         // Some are only known as the process or parent of another thread.
-        let told = lives.values().flatten().flat_map(|life| [life.pid, life.parent]);
-        for id in told.flatten().filter(|&id| id != 0).collect::<Vec<_>>() {
+        let reported = lives.values().flatten().flat_map(|life| [life.pid, life.parent]);
+        for id in reported.flatten().filter(|&id| id != 0).collect::<Vec<_>>() {
             lives.entry(id).or_insert_with(|| vec![Life::default()]);
         }
         let lives = lives.into_iter().flat_map(|(tid, lives)| lives.into_iter().map(move |life| (tid, life)));

@@ -117,8 +117,8 @@ impl Analysis for Signals {
         let number = |field| event.integer(field).map(|number| number as u32);
         match event.kind {
             Kind::SignalGenerate => {
-                let told = number(field::signal::SIG).zip(number(field::signal::TID));
-                let Some((signal, tid)) = told else { return };
+                let reported = number(field::signal::SIG).zip(number(field::signal::TID));
+                let Some((signal, tid)) = reported else { return };
                 let key = key(tid, signal);
                 let is_dropped = number(field::signal::RESULT).is_some_and(|result| result != 0);
                 let figures = sums.figures.entry(key).or_default();

@@ -64,12 +64,12 @@ impl Block {
             }
         }
         if is_any {
-            self.go_on(sums);
+            self.advance(sums);
         }
     }
 
     /// Folds the deferred events whose threads are known now.
-    fn go_on(&mut self, sums: &mut Sums) {
+    fn advance(&mut self, sums: &mut Sums) {
         let known = self.waiting.iter().take_while(|waiting| !matches!(waiting, Waiting::Taken(_))).count();
         for waiting in self.waiting.drain(..known) {
             match waiting {

@@ -104,9 +104,9 @@ fn thread() -> impl Strategy<Value = Vec<Vec<FlowEvent<'static>>>> {
         for (steps, tail, begins) in segments {
             let mut cycles = tail;
             let mut segment = vec![FlowEvent::Begin(begins.then_some(Nanos(now)))];
-            for (step, later, tell) in steps {
+            for (step, later, emit) in steps {
                 segment.extend(step);
-                if tell {
+                if emit {
                     now += later;
                     segment.push(FlowEvent::Time(Nanos(now)));
                 }
@@ -206,15 +206,15 @@ impl Takes for Part {
 /// The table of a thread that is folded as function runs.
 fn table_of_function_runs<A: FastFlow>(analysis: &A, segments: &[Vec<FlowEvent<'_>>], timed: bool) -> Table {
     let mut folding = Folding { analysis, partial: analysis.begin(&Start::default()) };
-    tell_function_runs(&mut folding, segments, timed);
+    emit_function_runs(&mut folding, segments, timed);
     finish(analysis, vec![folding.partial])
 }
 
 /// The calls of a thread that `tell` passes on.
-fn moments(begins: bool, tell: impl FnOnce(&mut Part)) -> Vec<Moment> {
+fn moments(begins: bool, emit: impl FnOnce(&mut Part)) -> Vec<Moment> {
     let (mut part, mut calls, mut moments) =
         (Part::unknown(begins, Spare::default()), Calls::default(), Vec::new());
-    tell(&mut part);
+    emit(&mut part);
     calls.follow(part, &mut |moment| moments.push(moment));
     calls.end(&mut |moment| moments.push(moment));
     moments
@@ -222,7 +222,7 @@ fn moments(begins: bool, tell: impl FnOnce(&mut Part)) -> Vec<Moment> {
 
 /// Passes function runs in batches, with a new numbering of functions each time; with the timestamp that follows, or
 /// without.
-fn tell_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEvent<'_>>], timed: bool) {
+fn emit_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEvent<'_>>], timed: bool) {
     let (mut function_runs, mut functions) = (Vec::<FunctionRun>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
         let transfer = match seen {
@@ -378,7 +378,7 @@ proptest! {
     fn calls_are_the_same_of_function_runs(thread in thread(), begins: bool) {
         let by_runs = moments(begins, |part| thread.iter().flatten().for_each(|seen| part.fold(seen)));
         for timed in [false, true] {
-            prop_assert_eq!(&by_runs, &moments(begins, |part| tell_function_runs(part, &thread, timed)));
+            prop_assert_eq!(&by_runs, &moments(begins, |part| emit_function_runs(part, &thread, timed)));
         }
     }
 

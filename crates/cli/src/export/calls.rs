@@ -8,7 +8,7 @@ use hodo_engine::{CHUNKS_IN_ORDER, CallSink, FlowTrace, Losses};
 use hodo_exports::{BeginTimeline, Calls, Track};
 use hodo_model::{Cause, FunctionId, Loss, Names};
 
-use super::tell_left_out;
+use super::emit_left_out;
 use crate::{
     arguments::Export,
     failure::{Failure, written},
@@ -29,12 +29,12 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
             false,
             window,
             &|bytes| Progress::new(bytes, command.input.quiet),
-            |reading, go_on| {
+            |reading, keep_going| {
                 let calls = Calls::new(begin(&mut out)?, command.min.unwrap_or(0))?;
                 let tracks = HashMap::new();
                 let names = HashMap::new();
                 let mut sink = Sink { trace, calls, tracks, track: 0, names, result: Ok(()) };
-                let losses = hodo_engine::calls(trace, reading, &mut sink, go_on);
+                let losses = hodo_engine::calls(trace, reading, &mut sink, keep_going);
                 sink.finish(losses)
             },
         );
@@ -44,9 +44,9 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
             Err(error) => return written(Err(error)).map(|()| ExitCode::SUCCESS),
         };
         out.finish()?;
-        tell_left_out(command, left_out);
+        emit_left_out(command, left_out);
         let code = input::exit_code(&command.input, losses.is_empty());
-        input::tell(losses);
+        input::report_losses(losses);
         Ok(code)
     })
 }

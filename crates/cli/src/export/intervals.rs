@@ -9,7 +9,7 @@ use hodo_model::{
     table::{Cell, Cells, RecordBatch, cells},
 };
 
-use super::tell_left_out;
+use super::emit_left_out;
 use crate::{
     arguments::Export,
     events,
@@ -78,7 +78,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
     let left_out = writer.left_out;
     written(writer.finish(&losses))?;
     out.finish()?;
-    tell_left_out(command, left_out);
+    emit_left_out(command, left_out);
     written(hodo_views::write_loss(&losses, &hodo_views::Options::default(), &mut io::stderr()))?;
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
 }

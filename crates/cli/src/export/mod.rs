@@ -70,7 +70,7 @@ fn trace(command: &Export, version: Version) -> Result<ExitCode, Failure> {
 }
 
 /// Reports how much is not in the file because it is short.
-fn tell_left_out(command: &Export, count: u64) {
+fn emit_left_out(command: &Export, count: u64) {
     if count > 0 && !command.input.quiet {
         eprintln!("hodo: left out as shorter than --min: {count}");
     }
@@ -102,7 +102,7 @@ fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<
         eprintln!("hodo: {count} × {conversion}");
     }
     let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
-    input::tell(exported.losses);
+    input::report_losses(exported.losses);
     Ok(Some(lossless))
 }
 

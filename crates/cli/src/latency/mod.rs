@@ -118,14 +118,14 @@ fn view(command: &Latency) -> &'static str {
 fn never(tables: &[Table]) -> Vec<String> {
     let is_zero = |table: &Table, name| matches!(table.figure(name), Some(hodo_model::Value::Integer(0)));
     let sides = [("from_passed", "--from"), ("to_passed", "--to"), ("count", "")];
-    let told = sides.into_iter().filter(|(name, _)| tables.iter().any(|table| is_zero(table, name)));
+    let reported = sides.into_iter().filter(|(name, _)| tables.iter().any(|table| is_zero(table, name)));
     let text = |(_, side): (&str, &str)| match side {
         "" => "nothing was measured: no interval is complete".to_owned(),
         side => format!(
             "the marker of {side} never occurs; `hodo script --insns --fields ip,sym,insn` shows what ran"
         ),
     };
-    told.map(text).collect()
+    reported.map(text).collect()
 }
 
 /// Rejects options that can't be combined.

@@ -85,8 +85,8 @@ fn a_thread_that_moves_between_cpus_keeps_its_instructions() {
         lines.sort_by_key(|line| line.split(' ').next().map(str::to_owned));
         lines
     };
-    let told = hodo(&["info", &path]).fine().stdout;
-    assert!(told.contains("cpu 0") && told.contains("cpu 1"), "{told}");
+    let reported = hodo(&["info", &path]).fine().stdout;
+    assert!(reported.contains("cpu 0") && reported.contains("cpu 1"), "{reported}");
     assert!(timed(&path) == timed(&original));
 }
 
@@ -95,6 +95,6 @@ fn one_file_of_a_folder_says_that_others_are_missing() {
     let own = Folder::new();
     let recorded = Recorded::read(&fs::read(fixture(FIXTURES[0])).expect("a fixture"));
     let path = own.write("data", &folder(&recorded)["data"]);
-    let told = hodo(&["info", &path]).fine().stdout;
-    assert!(told.contains("the other files of the folder"), "{told}");
+    let reported = hodo(&["info", &path]).fine().stdout;
+    assert!(reported.contains("the other files of the folder"), "{reported}");
 }

@@ -42,14 +42,14 @@ fn planted_executions_are_found_and_explained_exactly() {
     );
     assert_eq!((&summary["instructions_p50"], &summary["instructions_max"]), (&FAST.into(), &SLOW[0].into()));
     let outliers = found["outliers"].as_array().unwrap();
-    let mut told: Vec<(u64, u64)> = outliers
+    let mut reported: Vec<(u64, u64)> = outliers
         .iter()
         .map(|one| (one["number"].as_u64().unwrap(), one["instructions"].as_u64().unwrap()))
         .collect();
-    told.sort_unstable();
+    reported.sort_unstable();
     let expected: Vec<(u64, u64)> =
         (0..20).map(|slow| (slow * 1000 + 501, SLOW[slow as usize % 3])).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     for one in outliers {
         let tree = one["tree"].as_array().unwrap();
         assert_eq!(tree[0]["instructions"], one["instructions"]);
@@ -168,8 +168,8 @@ fn interrupts_and_system_calls_of_kernel_traces() {
         for row in rows("syscalls").iter().take(4) {
             let found = latency(&["--syscall", row[0].as_str().unwrap()], &trace);
             let summary = &found["summary"];
-            let told = [&summary["count"], &summary["time_total_ns"], &summary["time_max_ns"]];
-            assert_eq!(told, [&row[1], &row[2], &row[8]], "{row}");
+            let reported = [&summary["count"], &summary["time_total_ns"], &summary["time_max_ns"]];
+            assert_eq!(reported, [&row[1], &row[2], &row[8]], "{row}");
             compared += 1;
         }
         for row in rows("irq").iter().filter(|row| row[0] == "hard") {

@@ -17,7 +17,7 @@ use super::{
     translate::Reference,
 };
 use crate::{
-    BlockId, BranchBatch, CompactBlock, FunctionRun, NO_OUTCOMES, ReturnStack, Transfer, block::UNMET,
+    BlockId, BranchBatch, CompactBlock, FunctionRun, NO_OUTCOMES, ReturnStack, Transfer, block::NOT_SEEN,
     returns::ReturnTarget,
 };
 
@@ -39,7 +39,7 @@ pub(super) type Place = u32;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     /// Checked entry: first checks whether an outcome is left.
-    pub(super) gate: Place,
+    pub(super) checked: Place,
     /// Unchecked entry: an outcome is known to be left.
     pub(super) body: Place,
     /// Entry for returns and indirect branches: begins a function run.
@@ -120,7 +120,7 @@ impl Code {
             back: 0,
             targets: Target::none(),
             generation,
-            left: (UNMET, 0),
+            left: (NOT_SEEN, 0),
             returns,
             references: Vec::new(),
             text: Vec::new(),
@@ -175,13 +175,13 @@ impl Code {
     /// Returns the checked entry of a block.
     #[inline]
     pub(super) fn checked_entry_of(&self, id: BlockId) -> Place {
-        if self.left.0 == id { self.left.1 } else { self.places(id).gate }
+        if self.left.0 == id { self.left.1 } else { self.places(id).checked }
     }
 
     /// Records that the last exit was before this block, which has this checked entry.
     #[inline]
-    pub(super) fn leave_at(&mut self, id: BlockId, gate: Place) {
-        self.left = (id, gate);
+    pub(super) fn leave_at(&mut self, id: BlockId, checked: Place) {
+        self.left = (id, checked);
     }
 
     /// Returns the entries of a block, to be changed.
@@ -271,10 +271,10 @@ impl Code {
 
     /// Prepends an exit before a block, whose checked entry must be known.
     pub(super) fn leave_before(&mut self, id: BlockId) -> Place {
-        let gate = self.places(id).gate;
-        assert_ne!(gate, 0, "code would go on nowhere");
+        let checked = self.places(id).checked;
+        assert_ne!(checked, 0, "code would go on nowhere");
         self.way_out(BEFORE | id.0);
-        self.put_word_before(0xba, gate) // mov edx, gate
+        self.put_word_before(0xba, checked) // mov edx, checked
     }
 
     fn load_state(&mut self) {
@@ -300,7 +300,7 @@ impl Code {
         self.text.extend([0x4c, 0x89, 0x4f, offset_of!(State, instructions) as u8]); // mov [rdi+8], r9
         self.text.extend([0x4c, 0x89, 0x57, offset_of!(State, function_run) as u8]); // mov [rdi+16], r10
         self.text.extend([0x4c, 0x89, 0x5f, offset_of!(State, top) as u8]); // mov [rdi+24], r11
-        self.text.extend([0x89, 0x57, offset_of!(State, gate) as u8]); // mov [rdi+64], edx
+        self.text.extend([0x89, 0x57, offset_of!(State, checked) as u8]); // mov [rdi+64], edx
         self.text.extend([0x5b, 0xc3]); // pop rbx; ret
     }
 
@@ -357,7 +357,7 @@ impl Code {
     }
 
     /// Appends the check of a checked entry: exits if no outcome is left and the batch stops there.
-    pub(super) fn gate(&mut self, out: Place) {
+    pub(super) fn checked(&mut self, out: Place) {
         self.text.extend([0x49, 0x39, 0xf0, 0x0f, 0x84]); // cmp r8, rsi; je out
         self.to(out);
     }
@@ -394,18 +394,18 @@ impl Code {
     }
 
     /// Begins a function run at a block.
-    pub(super) fn begin_function_run(&mut self, start: u64, hop: CompactBlock) {
+    pub(super) fn begin_function_run(&mut self, start: u64, compact: CompactBlock) {
         const { assert!(offset_of!(FunctionRun, start) == 0) };
         self.load(start);
         self.text.extend([0x49, 0x89, 0x02]); // mov [r10], rax
         self.text.extend([0x41, 0xc7, 0x42, offset_of!(FunctionRun, begins) as u8]); // mov dword [r10+8], begins
-        self.word(hop.begins());
+        self.word(compact.begins());
     }
 
     /// Crosses into another function, at a block of it.
-    pub(super) fn cross(&mut self, start: u64, hop: CompactBlock) {
+    pub(super) fn cross(&mut self, start: u64, compact: CompactBlock) {
         self.end_function_run(Transfer::None);
-        self.begin_function_run(start, hop);
+        self.begin_function_run(start, compact);
     }
 
     const IF_TAKEN: u8 = 0x82;
@@ -431,14 +431,14 @@ impl Code {
 
     /// Returns where the distance of [`branch`](Code::branch) is, for a block with this checked entry. The distance
     /// of a second jump right after it comes five bytes later.
-    fn site(gate: Place, instructions: u16) -> Place {
+    fn site(checked: Place, instructions: u16) -> Place {
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
-        gate + 9 + count + 2
+        checked + 9 + count + 2
     }
 
     /// Returns where the distance to the successor is, for the branch taken or not.
-    pub(super) fn site_of(&self, gate: Place, instructions: u16, taken: bool) -> Place {
-        let site = Code::site(gate, instructions);
+    pub(super) fn site_of(&self, checked: Place, instructions: u16, taken: bool) -> Place {
+        let site = Code::site(checked, instructions);
         let jumps_if_taken = self.memory.byte(site - 1) == Code::IF_TAKEN;
         debug_assert!(jumps_if_taken || !taken, "that way it goes on already");
         site + if taken == jumps_if_taken { 0 } else { 5 }
@@ -446,8 +446,8 @@ impl Code {
 
     /// Makes a branch fall through, taken or not, by removing its jump if that is the last code. Returns whether this
     /// was possible.
-    pub(super) fn go_on_behind(&mut self, gate: Place, instructions: u16, taken: bool) -> bool {
-        let site = Code::site(gate, instructions);
+    pub(super) fn continue_after(&mut self, checked: Place, instructions: u16, taken: bool) -> bool {
+        let site = Code::site(checked, instructions);
         let jump = site + 4;
         if jump + 5 != self.low || self.memory.byte(site - 1) != Code::IF_TAKEN {
             return false;
@@ -484,10 +484,10 @@ impl Code {
     }
 
     /// Appends a call, up to its target. Returns the place in which its return entry is stored.
-    pub(super) fn call(&mut self, hop: CompactBlock, back: BlockId, end: u64) -> Place {
+    pub(super) fn call(&mut self, compact: CompactBlock, back: BlockId, end: u64) -> Place {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };
-        self.count(hop.instructions);
+        self.count(compact.instructions);
         self.load(end);
         self.text.extend([0x49, 0x89, 0x42, offset_of!(FunctionRun, end) as u8]); // mov [r10+24], rax
         self.end_function_run(Transfer::Call);

@@ -23,7 +23,7 @@ pub(super) struct State {
     /// Cached targets of indirect branches.
     pub(super) targets: *const Target,
     /// The checked entry of the block at the exit.
-    pub(super) gate: Place,
+    pub(super) checked: Place,
 }
 
 /// Memory with two mappings, one writable and one executable, so that no mapping is both.

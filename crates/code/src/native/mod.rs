@@ -104,12 +104,12 @@ impl<L: Labels> Graph<'_, L> {
         // Translation may discard the code.
         while let (Native::Made(code), Some(_)) = (&mut self.native, branch_batches.current()) {
             returns.belong_to(code.generation());
-            let gate = code.checked_entry_of(from);
-            if gate == 0 {
+            let checked = code.checked_entry_of(from);
+            if checked == 0 {
                 self.translate(from, at);
                 continue;
             }
-            let out = code.walk(gate, branch_batches, function_runs, returns);
+            let out = code.walk(checked, branch_batches, function_runs, returns);
             let id = BlockId(out & !WHY);
             let led = match out & WHY {
                 BEFORE if branch_batches.pass_if_over() => Ok(id),
@@ -143,10 +143,10 @@ impl<L: Labels> Graph<'_, L> {
         let to = branch_batches.current().and_then(|batch| batch.to()).unwrap_or_default();
         branch_batches.pass();
         let next = self.lead(id, to, at).map_err(|_| to)?;
-        let hop = self.hop(next);
-        function_runs.begin(self.start(next), hop);
+        let compact = self.compact(next);
+        function_runs.begin(self.start(next), compact);
         if let Native::Made(code) = &mut self.native
-            && hop.pass != EdgeKind::Other
+            && compact.pass != EdgeKind::Other
             && !code.know(to, next)
         {
             self.translate_landing(next, at);
@@ -173,13 +173,13 @@ impl<L: Labels> Graph<'_, L> {
             let taken = why == TAKEN;
             let next = self.follow(id, taken, at).map_err(|unreadable| unreadable.address())?;
             self.join(id, taken, next, at);
-            if self.hop(next).function == function_runs.open().function() {
+            if self.compact(next).function == function_runs.open().function() {
                 return Ok(next);
             }
             function_runs.end(0, Transfer::None, 0);
             next
         };
-        function_runs.begin(self.start(next), self.hop(next));
+        function_runs.begin(self.start(next), self.compact(next));
         Ok(next)
     }
 
@@ -230,12 +230,12 @@ impl Code {
     #[inline]
     fn walk(
         &mut self,
-        gate: Place,
+        checked: Place,
         branch_batches: &mut BranchBatches,
         function_runs: &mut FunctionRuns,
         returns: &mut ReturnStack,
     ) -> u32 {
-        let room = function_runs.with_room(MOST_FUNCTION_RUNS);
+        let room = function_runs.reserve(MOST_FUNCTION_RUNS);
         let start = room.as_mut_ptr();
         let mut state = State {
             batch: branch_batches.here(),
@@ -244,13 +244,13 @@ impl Code {
             top: returns.top(),
             returns,
             base: self.address(0),
-            target: self.address(gate),
+            target: self.address(checked),
             targets: self.targets().as_ptr(),
-            gate: 0,
+            checked: 0,
         };
         let out = self.run(&mut state);
         if out & WHY == BEFORE {
-            self.leave_at(BlockId(out & !WHY), state.gate);
+            self.leave_at(BlockId(out & !WHY), state.checked);
         }
         branch_batches.follow_to(state.batch);
         returns.set_top(state.top);

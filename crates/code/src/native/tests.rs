@@ -40,7 +40,7 @@ fn walk(
 ) -> (NativeExit, FunctionRuns) {
     let id = graph.at(from, 0).unwrap();
     let mut function_runs = FunctionRuns::default();
-    function_runs.begin(from, graph.hop(id));
+    function_runs.begin(from, graph.compact(id));
     graph.has_code(true);
     let count = 63 - outcomes.trailing_zeros() as u8;
     let mut branch_batches = BranchBatches::default();
@@ -71,7 +71,7 @@ fn made(graph: &mut Graph<'_, Functions>, from: BlockId, returns: bool) -> (Stri
         formatter.format(&instruction, &mut text);
         text.push('\n');
     }
-    (text, code.places(from).gate)
+    (text, code.places(from).checked)
 }
 
 /// Compares the code for each kind of block with `expected.s` beside this file.
@@ -90,7 +90,7 @@ fn machine_code_is_as_expected() {
     graph.follow(fall, true, 0).unwrap();
     graph.follow(taken, false, 0).unwrap();
     let mut text = made(&mut graph, from, true).0;
-    text.push_str("far away, where returns are told:\n");
+    text.push_str("far away, where returns are reported:\n");
     let from = graph.at(FAR + 8, 0).unwrap();
     let (all, start) = made(&mut graph, from, false);
     // Skips the common code that precedes the blocks.
@@ -111,8 +111,8 @@ fn code_lies_in_the_order_in_which_it_runs() {
     bytes[..2].copy_from_slice(&[0x74, 6]);
     bytes[8..].copy_from_slice(&[0x74, 0xf6, 0x74, 0xf4]);
     let space = space(&bytes);
-    let gate = |graph: &Graph<'_, Functions>, id| match &graph.native {
-        Native::Made(code) => code.places(id).gate,
+    let checked = |graph: &Graph<'_, Functions>, id| match &graph.native {
+        Native::Made(code) => code.places(id).checked,
         _ => panic!("there is code"),
     };
     for first in [false, true] {
@@ -123,7 +123,7 @@ fn code_lies_in_the_order_in_which_it_runs() {
             let (led, function_runs) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
             let next = graph.follow(from, taken, 0).unwrap();
             assert_eq!((led, left, function_runs.is_empty()), (NativeExit::Before(next), NO_OUTCOMES, false));
-            let (way, branch) = (gate(&graph, next), gate(&graph, from) + 19);
+            let (way, branch) = (checked(&graph, next), checked(&graph, from) + 19);
             assert!(if taken == first { way == branch } else { way > branch }, "{way} behind {branch}");
         }
     }
@@ -224,7 +224,7 @@ fn indirect_branches_lead_from_batch_to_batch() {
         graph.has_code(returns);
         let mut calls = ReturnStack::default();
         let mut function_runs = FunctionRuns::default();
-        function_runs.begin(START, graph.hop(from));
+        function_runs.begin(START, graph.compact(from));
         let rules = Rules { at: 0, returns };
         let run = |graph: &mut Graph<'_, _>, function_runs: &mut _, calls: &mut _, to: &[u64]| {
             let mut branch_batches = BranchBatches::default();
@@ -242,14 +242,14 @@ fn indirect_branches_lead_from_batch_to_batch() {
                 (led, passed),
                 (NativeExit::Before(graph.at(START + expected.0, 0).unwrap()), expected.1)
             );
-            let told: Vec<_> =
+            let reported: Vec<_> =
                 function_runs.ended().iter().map(|one| (one.start - START, one.transfer)).collect();
             let all = [(0, Transfer::IndirectJump), (16, Transfer::Call), (32, Transfer::Return)];
-            assert_eq!(told, all[..passed]);
+            assert_eq!(reported, all[..passed]);
             assert!(calls.addresses().eq([START + 18].into_iter().filter(|_| returns)));
             calls.clear();
             function_runs.clear();
-            function_runs.begin(START, graph.hop(from));
+            function_runs.begin(START, graph.compact(from));
         }
         let (led, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 0x1000, 32]);
         assert_eq!((led, passed), (NativeExit::Unreadable(START + 0x1000), 2));

@@ -9,7 +9,7 @@ use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels};
 /// An entry into the code of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
-    Gate,
+    Checked,
     Body,
     ReturnTarget,
 }
@@ -50,14 +50,14 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// maximum size is exceeded.
     pub(super) fn translate(&mut self, id: BlockId, at: u64) -> Option<()> {
         self.with_code(at, |translation| {
-            translation.emit(id, Entry::Gate);
+            translation.emit(id, Entry::Checked);
         })
     }
 
     /// Like [`Translation::translate`], for the target of a return or indirect branch.
     pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
         self.with_code(at, |translation| {
-            translation.place(id, Entry::Gate);
+            translation.place(id, Entry::Checked);
             translation.place(id, Entry::ReturnTarget);
         });
     }
@@ -65,15 +65,15 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Connects a branch in native code to a successor that the walk found.
     pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
         self.with_code(at, |translation| {
-            let CompactBlock { instructions, function, .. } = translation.graph.hop(id);
-            let gate = translation.code.places(id).gate;
+            let CompactBlock { instructions, function, .. } = translation.graph.compact(id);
+            let checked = translation.code.places(id).checked;
             if translation.can_follow(function, next)
-                && translation.code.go_on_behind(gate, instructions, taken)
+                && translation.code.continue_after(checked, instructions, taken)
             {
-                translation.emit(next, Entry::Gate);
+                translation.emit(next, Entry::Checked);
                 return;
             }
-            let site = translation.code.site_of(gate, instructions, taken);
+            let site = translation.code.site_of(checked, instructions, taken);
             translation.code.references.push(Reference::Jump { site, function, to: next });
         });
     }
@@ -104,7 +104,7 @@ impl<L: Labels> Translation<'_, '_, L> {
     fn place(&mut self, id: BlockId, entry: Entry) -> Place {
         let places = self.code.places(id);
         let place = match entry {
-            Entry::Gate => places.gate,
+            Entry::Checked => places.checked,
             Entry::Body => places.body,
             Entry::ReturnTarget => places.landing,
         };
@@ -113,8 +113,8 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Returns how to generate code for a block.
     fn kind(&mut self, id: BlockId) -> Kind {
-        let hop = self.graph.hop(id);
-        match hop.pass {
+        let compact = self.graph.compact(id);
+        match compact.pass {
             EdgeKind::Branch => Kind::Branch,
             EdgeKind::Return => Kind::Return,
             EdgeKind::IndirectJump => Kind::IndirectJump,
@@ -122,16 +122,16 @@ impl<L: Labels> Translation<'_, '_, L> {
                 self.graph.follow(id, false, self.at).map_or(Kind::Other, Kind::IndirectCall)
             }
             EdgeKind::Free | EdgeKind::Call if self.decides(id) => {
-                self.straight(id, hop).unwrap_or(Kind::Other)
+                self.straight(id, compact).unwrap_or(Kind::Other)
             }
             _ => Kind::Other,
         }
     }
 
     /// Classifies a block with a single successor; `None` if code can't be read.
-    fn straight(&mut self, id: BlockId, hop: CompactBlock) -> Option<Kind> {
+    fn straight(&mut self, id: BlockId, compact: CompactBlock) -> Option<Kind> {
         let next = self.graph.follow(id, true, self.at).ok()?;
-        match hop.pass {
+        match compact.pass {
             EdgeKind::Call => Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?)),
             _ => Some(Kind::Free(next)),
         }
@@ -140,13 +140,13 @@ impl<L: Labels> Translation<'_, '_, L> {
     /// Returns whether straight-line code from a block leads to a block that ends in a decision.
     fn decides(&mut self, mut id: BlockId) -> bool {
         for _ in 0..LONGEST {
-            let hop = self.graph.hop(id);
-            match hop.pass {
+            let compact = self.graph.compact(id);
+            match compact.pass {
                 EdgeKind::Branch | EdgeKind::Return | EdgeKind::IndirectJump | EdgeKind::IndirectCall => {
                     return true;
                 }
                 EdgeKind::Other => return false,
-                EdgeKind::Free | EdgeKind::Call => match self.straight(id, hop) {
+                EdgeKind::Free | EdgeKind::Call => match self.straight(id, compact) {
                     Some(Kind::Free(next) | Kind::Call(next, _)) => id = next,
                     _ => return false,
                 },
@@ -157,7 +157,7 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Returns the start address and compact form of a block, to begin a function run.
     fn start(&self, id: BlockId) -> (u64, CompactBlock) {
-        (self.graph.start(id), self.graph.hop(id))
+        (self.graph.start(id), self.graph.compact(id))
     }
 
     /// Resolves the newest reference; returns `false` if there is none.
@@ -173,16 +173,16 @@ impl<L: Labels> Translation<'_, '_, L> {
             }
             Some(&Reference::Jump { site, function, to }) => {
                 self.code.references.truncate(newest);
-                let into = self.graph.hop(to).function;
-                let gate = self.place(to, Entry::Gate);
+                let into = self.graph.compact(to).function;
+                let checked = self.place(to, Entry::Checked);
                 if into == function {
-                    self.code.lead(site, gate);
+                    self.code.lead(site, checked);
                     return true;
                 }
                 let crossing = self.code.here();
-                let (start, hop) = self.start(to);
-                self.code.cross(start, hop);
-                self.code.jump(gate);
+                let (start, compact) = self.start(to);
+                self.code.cross(start, compact);
+                self.code.jump(checked);
                 self.code.commit();
                 self.code.lead(site, crossing);
             }
@@ -198,18 +198,18 @@ impl<L: Labels> Translation<'_, '_, L> {
         loop {
             if entry == Entry::ReturnTarget {
                 self.code.places_of(id).landing = self.code.here();
-                let (start, hop) = self.start(id);
-                self.code.begin_function_run(start, hop);
-                if let gate @ 1.. = self.code.places(id).gate {
-                    self.code.jump(gate);
+                let (start, compact) = self.start(id);
+                self.code.begin_function_run(start, compact);
+                if let checked @ 1.. = self.code.places(id).checked {
+                    self.code.jump(checked);
                     break;
                 }
             }
             let kind = self.kind(id);
             if matches!(kind, Kind::Free(_) | Kind::Call(..)) && entry != Entry::Body {
-                self.code.places_of(id).gate = self.code.here();
+                self.code.places_of(id).checked = self.code.here();
                 let out = self.code.leave_before(id);
-                self.code.gate(out);
+                self.code.checked(out);
                 if let body @ 1.. = self.code.places(id).body {
                     self.code.jump(body);
                     break;
@@ -227,49 +227,49 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Generates the body of a block. Returns the block whose code comes right after it, and its entry.
     fn body(&mut self, id: BlockId, kind: Kind) -> Option<(BlockId, Entry)> {
-        let hop = self.graph.hop(id);
+        let compact = self.graph.compact(id);
         let body = self.code.here();
         let places = self.code.places_of(id);
         places.body = body;
         if !matches!(kind, Kind::Free(_) | Kind::Call(..)) {
-            places.gate = body;
+            places.checked = body;
         }
         match kind {
-            Kind::Branch => self.branch(id, hop),
+            Kind::Branch => self.branch(id, compact),
             Kind::Free(to) => {
-                self.code.count(hop.instructions);
-                let into = self.graph.hop(to).function;
-                if into != hop.function {
-                    let (start, hop) = self.start(to);
-                    self.code.cross(start, hop);
+                self.code.count(compact.instructions);
+                let into = self.graph.compact(to).function;
+                if into != compact.function {
+                    let (start, compact) = self.start(to);
+                    self.code.cross(start, compact);
                 }
-                self.go_on(to)
+                self.advance(to)
             }
             Kind::Call(to, back) => {
-                let site = self.code.call(hop, back, self.graph.start(back));
+                let site = self.code.call(compact, back, self.graph.start(back));
                 self.code.references.push(Reference::ReturnTarget { site, to: back });
-                let (start, hop) = self.start(to);
-                self.code.begin_function_run(start, hop);
-                self.go_on(to)
+                let (start, compact) = self.start(to);
+                self.code.begin_function_run(start, compact);
+                self.advance(to)
             }
             Kind::Return if self.code.returns => {
-                self.code.ret(id, hop.instructions);
+                self.code.ret(id, compact.instructions);
                 None
             }
             Kind::Return => {
                 self.code.last(id);
-                self.code.uncompressed_ret(id, hop.instructions);
+                self.code.uncompressed_ret(id, compact.instructions);
                 None
             }
             Kind::IndirectJump => {
                 self.code.last(id);
-                self.code.indirect(hop.instructions);
+                self.code.indirect(compact.instructions);
                 self.code.over(id);
                 None
             }
             Kind::IndirectCall(back) => {
                 self.code.last(id);
-                let site = self.code.call(hop, back, self.graph.start(back));
+                let site = self.code.call(compact, back, self.graph.start(back));
                 self.code.references.push(Reference::ReturnTarget { site, to: back });
                 self.code.over(id);
                 None
@@ -283,31 +283,31 @@ impl<L: Labels> Translation<'_, '_, L> {
     }
 
     /// Generates the body of a block that ends in a conditional branch.
-    fn branch(&mut self, id: BlockId, hop: CompactBlock) -> Option<(BlockId, Entry)> {
-        let function = hop.function;
+    fn branch(&mut self, id: BlockId, compact: CompactBlock) -> Option<(BlockId, Entry)> {
+        let function = compact.function;
         let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
-        let [not_taken, taken] = [false, true].map(|taken| hop.next(taken));
+        let [not_taken, taken] = [false, true].map(|taken| compact.next(taken));
         let behind = |next: &BlockId| self.can_follow(function, *next);
         let next = not_taken.filter(behind).map(|next| (next, true));
         let next = next.or_else(|| taken.filter(behind).map(|next| (next, false)));
         let jumps_if_taken = next.is_none_or(|(_, jumps)| jumps);
-        let site = self.code.branch(id, hop.instructions, jumps_if_taken);
+        let site = self.code.branch(id, compact.instructions, jumps_if_taken);
         self.code.references.extend(jump(site, if jumps_if_taken { taken } else { not_taken }));
         if next.is_none() {
             let site = self.code.not_taken(id);
             self.code.references.extend(jump(site, not_taken));
         }
-        next.map(|(next, _)| (next, Entry::Gate))
+        next.map(|(next, _)| (next, Entry::Checked))
     }
 
     /// Returns whether the code of a block can follow that of a block of `function`: it is in the same function and
     /// has no code yet.
     fn can_follow(&self, function: u32, next: BlockId) -> bool {
-        self.graph.hop(next).function == function && self.code.places(next).gate == 0
+        self.graph.compact(next).function == function && self.code.places(next).checked == 0
     }
 
     /// Continues at the unchecked entry of a block: falls through to new code, or jumps.
-    fn go_on(&mut self, to: BlockId) -> Option<(BlockId, Entry)> {
+    fn advance(&mut self, to: BlockId) -> Option<(BlockId, Entry)> {
         match self.code.places(to).body {
             0 => Some((to, Entry::Body)),
             body => {

@@ -273,7 +273,7 @@ impl Test {
             Test::Compare(path, operator, literal) => {
                 let mut comparison = Comparison { operator: *operator, literal, holds: false };
                 // A comparison with an unreadable field is false.
-                event.tell_field(path, &mut comparison).is_ok() && comparison.holds
+                event.emit_field(path, &mut comparison).is_ok() && comparison.holds
             }
         }
     }

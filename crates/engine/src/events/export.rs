@@ -145,7 +145,11 @@ type Classes = HashSet<(usize, u64, u64)>;
 
 /// Returns the event classes that occur, for traces that are not CTF: their metadata lists every event that the system
 /// knows.
-fn occurring(traces: &EventTraces<'_>, reading: &EventReading, go_on: impl Fn() -> bool + Sync) -> Classes {
+fn occurring(
+    traces: &EventTraces<'_>,
+    reading: &EventReading,
+    keep_going: impl Fn() -> bool + Sync,
+) -> Classes {
     let mut occurring = Classes::new();
     if traces.traces.iter().all(|trace| trace.class.version > 0) {
         return occurring;
@@ -164,7 +168,7 @@ fn occurring(traces: &EventTraces<'_>, reading: &EventReading, go_on: impl Fn() 
         let class = traces.traces[run.trace].streams[run.stream].class;
         let events = run.classes().iter().zip(seen).filter(|(_, seen)| *seen);
         occurring.extend(events.map(|(event, _)| (run.trace, class, event.id)));
-        go_on()
+        keep_going()
     });
     occurring
 }

@@ -369,7 +369,7 @@ pub(super) fn cpu(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<u32> {
 
 fn integer(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<i64> {
     let mut number = Number(None);
-    event.tell_field(path, &mut number).ok()?;
+    event.emit_field(path, &mut number).ok()?;
     number.0
 }
 
@@ -413,12 +413,12 @@ impl StreamBinding {
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
             let cpu = cpu(class).filter(|path| !path.is_of_packet());
             let tid = path_of("tid", trace, stream, class).filter(|path| !path.is_of_packet());
-            let tells_more = is_every || cpu.is_some() || tid.is_some();
+            let has_more = is_every || cpu.is_some() || tid.is_some();
             Some(ClassBinding {
                 kind: words.kind,
                 name,
                 joins: joins && words.kind == Kind::SyscallExit,
-                more: tells_more.then(|| Box::new(More { number, calls, cpu, tid })),
+                more: has_more.then(|| Box::new(More { number, calls, cpu, tid })),
                 fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
             })
         };
@@ -487,10 +487,10 @@ impl ClassBinding {
             match place {
                 Place::Absent => {}
                 Place::Field(path) => {
-                    readable &= event.tell_field(path, &mut Filler { records, depth: 0 }).is_ok();
+                    readable &= event.emit_field(path, &mut Filler { records, depth: 0 }).is_ok();
                 }
                 Place::Label(path) => {
-                    readable &= event.tell_field(path, &mut Labeller(&mut *records)).is_ok();
+                    readable &= event.emit_field(path, &mut Labeller(&mut *records)).is_ok();
                 }
                 Place::All => match text::arguments(event) {
                     Ok(all) => records.text(&all),

@@ -29,7 +29,7 @@ impl<'o> JsonFields<'o> {
 
 /// Writes the context of a packet as members of an object.
 pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
-    event.tell(Scope::PacketContext, &mut JsonFields::new(out, true))
+    event.emit(Scope::PacketContext, &mut JsonFields::new(out, true))
 }
 
 /// Writes the line of an event.
@@ -50,7 +50,7 @@ pub(super) fn event(
     }
     let class = event.parts.class as usize;
     out.extend_from_slice(names.json_events[class].as_bytes());
-    event.tell(Scope::Payload, &mut JsonFields::new(out, true))?;
+    event.emit(Scope::Payload, &mut JsonFields::new(out, true))?;
     out.extend_from_slice(b"},\"context\":{");
     let [packet_is_nested, common_is_nested] = names.nested[class];
     let mut fields = JsonFields::new(out, true);
@@ -64,12 +64,12 @@ pub(super) fn event(
     }
     if common_is_nested {
         fields.begin(Name::Member("common_context"), Compound::Structure);
-        event.tell(Scope::CommonContext, &mut fields)?;
+        event.emit(Scope::CommonContext, &mut fields)?;
         fields.end(Compound::Structure);
     } else {
-        event.tell(Scope::CommonContext, &mut fields)?;
+        event.emit(Scope::CommonContext, &mut fields)?;
     }
-    event.tell(Scope::SpecificContext, &mut fields)?;
+    event.emit(Scope::SpecificContext, &mut fields)?;
     out.extend_from_slice(b"}}\n");
     Ok(())
 }

@@ -29,7 +29,7 @@ struct Side {
     kind: Kind,
     filter: Filter,
     /// By trace, stream and class: the fields to record, for classes that have all the fields to match.
-    told: Vec<Vec<Vec<Option<EdgeFields>>>>,
+    reported: Vec<Vec<Vec<Option<EdgeFields>>>>,
 }
 
 /// The fields to record of an event.
@@ -67,7 +67,7 @@ fn wanted(edge: &Edge) -> Wanted {
 impl Side {
     fn new(traces: &EventTraces<'_>, kind: Kind, edge: &Edge, key: &[&String], group: &[String]) -> Side {
         let filter = Filter::new(traces, &wanted(edge));
-        let mut told: Vec<Vec<Vec<Option<EdgeFields>>>> = Vec::new();
+        let mut reported: Vec<Vec<Vec<Option<EdgeFields>>>> = Vec::new();
         for (trace_index, trace) in traces.traces.iter().enumerate() {
             let of_stream = |(index, stream): (usize, &Stream<'_>)| {
                 let classes = trace.stream_class(stream).events.iter().enumerate();
@@ -84,31 +84,31 @@ impl Side {
                 };
                 classes.map(of_class).collect()
             };
-            told.push(trace.streams.iter().enumerate().map(of_stream).collect());
+            reported.push(trace.streams.iter().enumerate().map(of_stream).collect());
         }
-        Side { kind, filter, told }
+        Side { kind, filter, reported }
     }
 
     /// Records an event if periods begin, or end, at it. `at` is its time and the CPU of its packet.
     #[inline]
-    fn tell(&self, of: (usize, usize), event: &Event<'_, '_, '_>, at: (Nanos, u32), records: &mut Records) {
+    fn emit(&self, of: (usize, usize), event: &Event<'_, '_, '_>, at: (Nanos, u32), records: &mut Records) {
         let (trace, stream) = of;
-        let Some(told) = &self.told[trace][stream][event.parts.class as usize] else { return };
+        let Some(reported) = &self.reported[trace][stream][event.parts.class as usize] else { return };
         if !self.filter.wants(trace, stream, event) {
             return;
         }
         let (time, of_packet) = at;
-        let cpu = told.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(of_packet);
+        let cpu = reported.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(of_packet);
         let (mut key, mut group) = (Vec::new(), Vec::new());
-        told.key.iter().for_each(|place| put(Some(place), event, cpu, &mut key));
-        told.group.iter().for_each(|place| put(place.as_ref(), event, cpu, &mut group));
+        reported.key.iter().for_each(|place| put(Some(place), event, cpu, &mut key));
+        reported.group.iter().for_each(|place| put(place.as_ref(), event, cpu, &mut group));
         records.push(time, (cpu, None), self.kind, 0);
         records.text(&key);
         records.text(&group);
     }
 
     fn is_anywhere(&self) -> bool {
-        self.told.iter().flatten().flatten().any(Option::is_some)
+        self.reported.iter().flatten().flatten().any(Option::is_some)
     }
 }
 
@@ -121,7 +121,7 @@ fn put(place: Option<&Place>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Ve
         Some(Place::Cpu) => text.extend_from_slice(cpu.to_string().as_bytes()),
         Some(Place::Event(name)) => text.extend_from_slice(name.as_bytes()),
         // An unreadable field counts as absent.
-        Some(Place::Field(path)) => drop(event.tell_field(path, &mut Written { text, depth: 0 })),
+        Some(Place::Field(path)) => drop(event.emit_field(path, &mut Written { text, depth: 0 })),
         None => {}
     }
 }
@@ -137,22 +137,22 @@ impl Edges {
 
     /// Records the edges at an event. If it is both, the end comes first.
     #[inline]
-    pub(super) fn tell(
+    pub(super) fn emit(
         &self,
         of: (usize, usize),
         event: &Event<'_, '_, '_>,
         at: (Nanos, u32),
         records: &mut Records,
     ) {
-        self.end.tell(of, event, at, records);
-        self.begin.tell(of, event, at, records);
+        self.end.emit(of, event, at, records);
+        self.begin.emit(of, event, at, records);
     }
 
     /// Returns whether events of a class can be an edge.
     #[inline]
     pub(super) fn may_be_edge(&self, (trace, stream): (usize, usize), class: usize) -> bool {
-        let told = |side: &Side| side.told[trace][stream][class].is_some();
-        told(&self.begin) || told(&self.end)
+        let reported = |side: &Side| side.reported[trace][stream][class].is_some();
+        reported(&self.begin) || reported(&self.end)
     }
 }
 

@@ -168,7 +168,7 @@ impl<'t, 'a> Source<'t, 'a> {
             self.cpu = (packet, self.binding.cpu(&event));
         }
         if let Some(edges) = &self.whole.edges {
-            edges.tell((self.part.trace, self.part.stream), &event, (time, self.cpu.1), records);
+            edges.emit((self.part.trace, self.part.stream), &event, (time, self.cpu.1), records);
         }
         let class = self.binding.classes[parts.class as usize].as_ref();
         if class.is_some_and(|class| !class.push(time, self.cpu.1, &event, records)) {

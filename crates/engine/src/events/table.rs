@@ -294,7 +294,7 @@ impl<'t, 'a> TableReader<'t, 'a> {
 /// All fields as an object of JSON.
 fn fields(event: &Event<'_, '_, '_>) -> Result<Value, Trouble> {
     let mut json = vec![b'{'];
-    event.tell(Scope::Payload, &mut JsonFields::new(&mut json, true))?;
+    event.emit(Scope::Payload, &mut JsonFields::new(&mut json, true))?;
     json.push(b'}');
     Ok(String::from_utf8_lossy(&json).into_owned().into())
 }
@@ -303,7 +303,7 @@ fn fields(event: &Event<'_, '_, '_>) -> Result<Value, Trouble> {
 fn cell(event: &Event<'_, '_, '_>, path: &FieldPath, kind: Type) -> Result<Value, Trouble> {
     if kind == Type::Text {
         let mut json = Vec::new();
-        event.tell_field(path, &mut JsonFields::of_one(&mut json))?;
+        event.emit_field(path, &mut JsonFields::of_one(&mut json))?;
         let json = String::from_utf8_lossy(&json).into_owned();
         // A text alone is itself, not a string of JSON.
         return Ok(match serde_json::from_str(&json) {
@@ -313,7 +313,7 @@ fn cell(event: &Event<'_, '_, '_>, path: &FieldPath, kind: Type) -> Result<Value
         });
     }
     let mut scalar = Scalar(Value::Null);
-    event.tell_field(path, &mut scalar)?;
+    event.emit_field(path, &mut scalar)?;
     Ok(match (scalar.0, kind) {
         (Value::Signed(number), Type::Integer) => u64::try_from(number).ok().into(),
         (Value::Integer(number), Type::Signed) => i64::try_from(number).ok().into(),

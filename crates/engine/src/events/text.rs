@@ -101,7 +101,7 @@ const SCOPES: [Scope; 3] = [Scope::CommonContext, Scope::SpecificContext, Scope:
 /// Writes the context of a packet as its events show it; nothing if all its fields are internal to the decoder.
 pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
     let mut fields = TextFields { out, first: true };
-    event.tell(Scope::PacketContext, &mut fields)?;
+    event.emit(Scope::PacketContext, &mut fields)?;
     if !fields.first {
         out.splice(0..0, *b" {");
         out.extend_from_slice(b" }");
@@ -122,7 +122,7 @@ pub(super) fn event(
     for scope in SCOPES {
         if event.has(scope) {
             out.extend_from_slice(separator);
-            event.tell(scope, &mut TextFields { out, first: true })?;
+            event.emit(scope, &mut TextFields { out, first: true })?;
             out.extend_from_slice(b" }");
             separator = b", {";
         }
@@ -139,7 +139,7 @@ const COMMON: &[u8] = b"common_";
 /// Formats the fields of an event as arguments of a call: `fd = 3, count = 100`.
 pub(super) fn arguments(event: &Event<'_, '_, '_>) -> Result<Vec<u8>, Trouble> {
     let mut out = Vec::new();
-    event.tell(Scope::Payload, &mut TextFields { out: &mut out, first: true })?;
+    event.emit(Scope::Payload, &mut TextFields { out: &mut out, first: true })?;
     let mut rest = out.as_slice().trim_ascii();
     while let Some(end) = rest.iter().position(|&byte| byte == b' ') {
         if !rest.starts_with(COMMON) && !NO_ARGUMENTS.contains(&&rest[..end]) {

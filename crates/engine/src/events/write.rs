@@ -179,7 +179,7 @@ struct Writer<'t, 'a> {
     traces: &'t EventTraces<'a>,
     filter: Filter,
     names: Vec<Vec<StreamNames>>,
-    /// By trace: a number of its clock; empty if all times are exact.
+    /// The number of each trace's clock; empty if all times are exact.
     clocks: Vec<usize>,
     format: EventFormat,
     reading: &'t EventReading,

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Experiment, Outcome, Refusal, Request, Traces,
-    request::{Analyses, Asked},
+    request::{Analyses, Requested},
     run::{OfEvents, OfFlow, Plan, Progress, State, check_events, finish, finish_events},
 };
 use crate::{
@@ -284,13 +284,13 @@ impl Origin {
 impl Part {
     fn pack(portions: (u32, u32, u32), origin: Origin, state: State, analyses: &Analyses) -> Part {
         let of_flow = |partials: OfFlow| {
-            let pack = |((partial, losses), asked): ((FlowPartial, Losses), &Asked)| {
-                (partial.pack(asked.analysis()), losses.into_list())
+            let pack = |((partial, losses), of): ((FlowPartial, Losses), &Requested)| {
+                (partial.pack(of.analysis()), losses.into_list())
             };
             partials.into_iter().zip(&analyses.flow).map(pack).collect()
         };
-        let of_counts = |((partial, losses), asked): ((AnyPartial, Losses), &Asked)| {
-            (asked.analysis().pack(&partial), losses.into_list())
+        let of_counts = |((partial, losses), of): ((AnyPartial, Losses), &Requested)| {
+            (of.analysis().pack(&partial), losses.into_list())
         };
         let of_events = |state: OfEvents| EventPart {
             totals: state.folded.totals,
@@ -303,26 +303,26 @@ impl Part {
     }
 
     fn unpack(self, analyses: &Analyses) -> Result<State, PartError> {
-        let wrong = |asked: &Asked| PartError::Partial(asked.name.to_owned());
+        let wrong = |of: &Requested| PartError::Partial(of.name.to_owned());
         // `origin.traces` lists the control-flow traces first, then the event traces.
         let events = self.origin.traces.len().checked_sub(self.flows.len()).ok_or(PartError::Damaged)?;
-        let asked = |list: &[Asked]| if events > 0 { list.len() } else { 0 };
+        let expected = |list: &[Requested]| if events > 0 { list.len() } else { 0 };
         let is_whole = self.flows.iter().all(|flow| flow.len() == analyses.flow.len())
-            && self.counts.len() == asked(&analyses.counts)
-            && self.events.is_some() == (asked(&analyses.events) > 0);
+            && self.counts.len() == expected(&analyses.counts)
+            && self.events.is_some() == (expected(&analyses.events) > 0);
         if !is_whole {
             return Err(PartError::Damaged);
         }
         let of_flow = |packed: Vec<(PackedFlow, Vec<Loss>)>| -> Result<OfFlow, PartError> {
-            let unpack = |((packed, losses), asked): ((PackedFlow, Vec<Loss>), &Asked)| {
-                let partial = FlowPartial::unpack(packed, asked.analysis());
-                Ok((partial.ok_or_else(|| wrong(asked))?, gathered(losses)))
+            let unpack = |((packed, losses), of): ((PackedFlow, Vec<Loss>), &Requested)| {
+                let partial = FlowPartial::unpack(packed, of.analysis());
+                Ok((partial.ok_or_else(|| wrong(of))?, gathered(losses)))
             };
             packed.into_iter().zip(&analyses.flow).map(unpack).collect()
         };
         let flows = self.flows.into_iter().map(of_flow).collect::<Result<_, _>>()?;
-        let of_counts = |((packed, losses), asked): ((Vec<u8>, Vec<Loss>), &Asked)| -> Result<_, PartError> {
-            Ok((asked.analysis().unpack(&packed).ok_or_else(|| wrong(asked))?, gathered(losses)))
+        let of_counts = |((packed, losses), of): ((Vec<u8>, Vec<Loss>), &Requested)| -> Result<_, PartError> {
+            Ok((of.analysis().unpack(&packed).ok_or_else(|| wrong(of))?, gathered(losses)))
         };
         let counts =
             self.counts.into_iter().zip(&analyses.counts).map(of_counts).collect::<Result<_, _>>()?;
@@ -401,17 +401,17 @@ impl Part {
         }
         let of_flow = |(one, other): (OfFlow, OfFlow)| {
             let mut joined = OfFlow::new();
-            for (((one, losses), (other, more)), asked) in one.into_iter().zip(other).zip(&analyses.flow) {
-                joined.push((one.merge(other, asked.analysis()), both(losses, more)));
+            for (((one, losses), (other, more)), of) in one.into_iter().zip(other).zip(&analyses.flow) {
+                joined.push((one.merge(other, of.analysis()), both(losses, more)));
             }
             joined
         };
         let flows = one.flows.into_iter().zip(other.flows).map(of_flow).collect();
         let mut counts = Vec::new();
-        for (((one, losses), (other, more)), asked) in
+        for (((one, losses), (other, more)), of) in
             one.counts.into_iter().zip(other.counts).zip(&analyses.counts)
         {
-            counts.push((asked.analysis().merge(one, other, &Threads::default()), both(losses, more)));
+            counts.push((of.analysis().merge(one, other, &Threads::default()), both(losses, more)));
         }
         let of_events = analyses.of_events();
         let pass = Pass::new(&of_events);
@@ -471,8 +471,8 @@ impl Part {
         }
         let origin = self.origin.clone();
         let (folded, shown) = (origin.analyses()?, origin.made_for(selection)?);
-        let is_same = |one: &Asked, other: &Asked| one.analysis().partial() == other.analysis().partial();
-        if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| !is_same(one, other)) {
+        let kind = |of: &Requested| of.analysis().partial();
+        if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| kind(one) != kind(other)) {
             return Err(PartError::View(one.name.to_owned()));
         }
         let state = self.unpack(&folded)?;
@@ -542,9 +542,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Input, Needs, Options, registry::PackedStint};
+    use crate::{Input, Needs, Options, registry::PackedTimeSlice};
 
-    type Stints = Vec<PackedStint>;
+    type Slices = Vec<PackedTimeSlice>;
 
     /// Makes the tables of a control-flow part after `change`.
     fn tables(change: impl FnOnce(&mut Part)) -> Result<usize, PartError> {
@@ -561,24 +561,24 @@ mod tests {
     }
 
     /// Changes the number of the first trace stream, and its thread slices.
-    fn change_track(part: &mut Part, change: impl FnOnce(usize, Stints) -> (usize, Stints)) {
+    fn change_track(part: &mut Part, change: impl FnOnce(usize, Slices) -> (usize, Slices)) {
         let packed = &mut part.flows[0][0].0;
         let bytes = postcard::to_allocvec(packed).unwrap();
-        let (mut tracks, trace_bytes): (std::collections::BTreeMap<usize, Stints>, Option<u64>) =
+        let (mut tracks, trace_bytes): (std::collections::BTreeMap<usize, Slices>, Option<u64>) =
             postcard::from_bytes(&bytes).unwrap();
-        let (track, stints) = tracks.pop_first().unwrap();
-        tracks.extend([change(track, stints)]);
+        let (track, slices) = tracks.pop_first().unwrap();
+        tracks.extend([change(track, slices)]);
         *packed = postcard::from_bytes(&postcard::to_allocvec(&(tracks, trace_bytes)).unwrap()).unwrap();
     }
 
     #[test]
     fn parts_of_what_is_not_there_are_damaged() {
-        let with = |change: fn(usize, Stints) -> (usize, Stints)| tables(|part| change_track(part, change));
-        assert_eq!(with(|track, stints| (track, stints)), Ok(1));
-        assert_eq!(with(|_, stints| (1 << 40, stints)), Err(PartError::Damaged));
-        let of_nobody = |track, mut stints: Stints| {
-            stints[0].0 = 1 << 20;
-            (track, stints)
+        let with = |change: fn(usize, Slices) -> (usize, Slices)| tables(|part| change_track(part, change));
+        assert_eq!(with(|track, slices| (track, slices)), Ok(1));
+        assert_eq!(with(|_, slices| (1 << 40, slices)), Err(PartError::Damaged));
+        let of_nobody = |track, mut slices: Slices| {
+            slices[0].0 = 1 << 20;
+            (track, slices)
         };
         assert_eq!(with(of_nobody), Err(PartError::Damaged));
         assert_eq!(tables(|part| part.flows.clear()), Err(PartError::Damaged));
@@ -590,9 +590,9 @@ mod tests {
 
     #[test]
     fn bytes_behind_a_partial_are_none_of_it() {
-        let longer = |track, mut stints: Stints| {
-            stints[0].2.push(0);
-            (track, stints)
+        let longer = |track, mut slices: Slices| {
+            slices[0].2.push(0);
+            (track, slices)
         };
         let tables = tables(|part| change_track(part, longer));
         assert_eq!(tables, Err(PartError::Partial("functions".to_owned())));

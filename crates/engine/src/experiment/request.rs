@@ -27,7 +27,7 @@ impl std::error::Error for Refusal {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunking {
     /// Chosen from the number of threads.
-    Usual,
+    Default,
     /// About this many bytes of trace.
     Bytes(u64),
     /// This much time; events only.
@@ -47,21 +47,21 @@ impl Chunking {
     pub(super) fn of_flow(self, threads: usize) -> ChunkSize {
         match self {
             Chunking::Bytes(bytes) => ChunkSize::Bytes(bytes.max(Chunking::SMALLEST)),
-            Chunking::Usual | Chunking::Time(_) | Chunking::Streams => ChunkSize::Shares(threads),
+            Chunking::Default | Chunking::Time(_) | Chunking::Streams => ChunkSize::Shares(threads),
         }
     }
 
     /// Returns the chunk size for counting events.
     pub(super) fn of_counts(self, threads: usize) -> Chunks {
         match self {
-            Chunking::Usual => Chunks::Shares { threads, smallest: Chunking::SMALLEST_RUN },
+            Chunking::Default => Chunks::Shares { threads, smallest: Chunking::SMALLEST_RUN },
             chunking => chunking.of_events(threads),
         }
     }
 
     pub(super) fn of_events(self, threads: usize) -> Chunks {
         match self {
-            Chunking::Usual => Chunks::Shares { threads, smallest: Chunking::SMALLEST_SLICE },
+            Chunking::Default => Chunks::Shares { threads, smallest: Chunking::SMALLEST_SLICE },
             Chunking::Bytes(bytes) => Chunks::Bytes(bytes.max(Chunking::SMALLEST)),
             Chunking::Time(span) => Chunks::Time(span),
             Chunking::Streams => Chunks::Streams,
@@ -123,13 +123,13 @@ impl Outcome {
 }
 
 /// An analysis of a request, with the name of its report and the selection of its table.
-pub(super) struct Asked {
+pub(super) struct Requested {
     pub(super) name: &'static str,
     pub(super) selection: Selection,
     pub(super) run: Box<dyn AnyRun>,
 }
 
-impl Asked {
+impl Requested {
     pub(super) fn analysis(&self) -> &dyn AnyAnalysis {
         self.run.analysis()
     }
@@ -139,16 +139,16 @@ impl Asked {
 #[derive(Default)]
 pub(super) struct Analyses {
     /// Control flow.
-    pub(super) flow: Vec<Asked>,
+    pub(super) flow: Vec<Requested>,
     /// Events.
-    pub(super) events: Vec<Asked>,
+    pub(super) events: Vec<Requested>,
     /// Counts of events.
-    pub(super) counts: Vec<Asked>,
+    pub(super) counts: Vec<Requested>,
 }
 
 impl Analyses {
     /// Returns all analyses, in the order of their tables.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Asked> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Requested> {
         self.flow.iter().chain(&self.counts).chain(&self.events)
     }
 
@@ -159,7 +159,7 @@ impl Analyses {
 
     /// Returns the event analyses, for a pass.
     pub(super) fn of_events(&self) -> Vec<&dyn AnyAnalysis> {
-        self.events.iter().map(Asked::analysis).collect()
+        self.events.iter().map(Requested::analysis).collect()
     }
 }
 
@@ -174,7 +174,7 @@ impl Request {
             condition: None,
             times: Times::default(),
             threads: 1,
-            chunking: Chunking::Usual,
+            chunking: Chunking::Default,
         }
     }
 
@@ -187,14 +187,14 @@ impl Request {
                 parameters.selection.view = (*view).to_owned();
             }
             let (name, run) = (report.description().name, report.make(&parameters));
-            let asked = Asked { name, selection: parameters.selection, run };
-            let Interest { flow, counts, .. } = asked.analysis().interest();
+            let requested = Requested { name, selection: parameters.selection, run };
+            let Interest { flow, counts, .. } = requested.analysis().interest();
             let list = match (flow, counts) {
                 (FlowInterest::None, CountInterest::None) => &mut analyses.events,
                 (FlowInterest::None, _) => &mut analyses.counts,
                 _ => &mut analyses.flow,
             };
-            list.push(asked);
+            list.push(requested);
         }
         analyses
     }

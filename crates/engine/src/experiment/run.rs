@@ -10,7 +10,7 @@ use hodo_model::{
 
 use super::{
     Experiment, Outcome, Portion, Refusal, Request, Traces,
-    request::{Analyses, Asked},
+    request::{Analyses, Requested},
 };
 use crate::{
     FlowPartial, FlowTrace, Losses, Reading, Window,
@@ -95,8 +95,8 @@ impl Experiment {
     }
 }
 
-fn is_numbered(asked: &Asked) -> bool {
-    asked.analysis().interest().flow == FlowInterest::Numbered
+fn is_numbered(requested: &Requested) -> bool {
+    requested.analysis().interest().flow == FlowInterest::Numbered
 }
 
 /// Refuses a period or a filter that no event of the traces can satisfy.
@@ -153,8 +153,8 @@ impl<'t, 'f> Plan<'t, 'f> {
         if self.traces.events.traces.is_empty() {
             return Ok(state);
         }
-        for asked in &analyses.counts {
-            state.counts.push(self.fold_counts(request, asked, &mut |done| progress(before + done))?);
+        for requested in &analyses.counts {
+            state.counts.push(self.fold_counts(request, requested, &mut |done| progress(before + done))?);
             before += self.traces.events.bytes();
         }
         let analyses = analyses.of_events();
@@ -166,10 +166,10 @@ impl<'t, 'f> Plan<'t, 'f> {
     fn fold_counts(
         &self,
         request: &Request,
-        asked: &Asked,
+        requested: &Requested,
         progress: Progress<'_>,
     ) -> Result<(AnyPartial, Losses), Refusal> {
-        let interest = asked.analysis().interest().counts;
+        let interest = requested.analysis().interest().counts;
         let reading =
             EventReading { chunks: request.chunking.of_counts(request.threads), ..self.events.clone() };
         let counting = Counting::new(&self.traces.events, &request.wanted(), interest, &reading);
@@ -183,7 +183,7 @@ impl<'t, 'f> Plan<'t, 'f> {
             Some(portion) => portion.choose(runs, |run: &Run<'_, '_>| run.bytes),
             None => runs,
         };
-        let analysis = asked.analysis();
+        let analysis = requested.analysis();
         let partial = fold_counts(&self.traces.events, analysis, &counting, choose, &mut losses, progress);
         Ok((partial, losses))
     }
@@ -211,7 +211,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         request: &Request,
         trace: &FlowTrace<'_>,
         window: Option<Window>,
-        analyses: &[Asked],
+        analyses: &[Requested],
         before: &mut u64,
         progress: Progress<'_>,
     ) -> Result<OfFlow, Refusal> {
@@ -235,8 +235,9 @@ impl<'t, 'f> Plan<'t, 'f> {
         if let Some(portion) = self.portion {
             chunks = portion.choose(chunks, |chunk| chunk.bytes());
         }
-        let mut fold = |asked: &Asked| {
-            let folded = asked.run.fold_flow(trace, &chunks, reading, &mut |done| progress(*before + done));
+        let mut fold = |requested: &Requested| {
+            let folded =
+                requested.run.fold_flow(trace, &chunks, reading, &mut |done| progress(*before + done));
             *before += bytes;
             folded
         };
@@ -262,8 +263,8 @@ pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, thr
     let mut tables = Vec::new();
     let several = traces.flows.len() > 1;
     for ((name, trace), partials) in traces.flows.iter().zip(state.flows) {
-        for (asked, (partial, losses)) in analyses.flow.iter().zip(partials) {
-            let table = partial.finish(trace, asked.analysis(), &asked.selection);
+        for (requested, (partial, losses)) in analyses.flow.iter().zip(partials) {
+            let table = partial.finish(trace, requested.analysis(), &requested.selection);
             let mut table = table.with_loss(losses.into_list());
             if several {
                 table.summary.insert(0, ("input", name.as_str().into()));
@@ -285,14 +286,15 @@ pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, thr
 /// Makes the tables of counts and events.
 pub(super) fn finish_events(state: State, analyses: &Analyses, threads: usize) -> Outcome {
     let nobody = Threads::default();
-    let count = |(asked, (partial, losses)): (&Asked, (AnyPartial, Losses))| {
-        let whole = FinishContext::without_events(&asked.selection, &nobody, &NoSources);
-        asked.analysis().finish(vec![partial], &whole).with_loss(losses.into_list())
+    let count = |(requested, (partial, losses)): (&Requested, (AnyPartial, Losses))| {
+        let whole = FinishContext::without_events(&requested.selection, &nobody, &NoSources);
+        requested.analysis().finish(vec![partial], &whole).with_loss(losses.into_list())
     };
     let mut made: Vec<Table> = analyses.counts.iter().zip(state.counts).map(count).collect();
     let of_events = analyses.of_events();
     if let Some(OfEvents { folded, names, losses }) = state.events {
-        let selections: Vec<&Selection> = analyses.events.iter().map(|asked| &asked.selection).collect();
+        let selections: Vec<&Selection> =
+            analyses.events.iter().map(|requested| &requested.selection).collect();
         made.extend(tables(&Pass::new(&of_events), folded, &names, &selections, losses, threads));
     }
     let notes = match (of_events.as_slice(), made.as_slice()) {

@@ -129,7 +129,7 @@ pub fn compare(typical: &CallTree, slow: &[CallTree]) -> Compared {
     }
     let mut compared = Compared::default();
     let mut kinds: BTreeMap<Kind, (i64, i64)> = BTreeMap::new();
-    root.tell(0, slow.len(), &mut compared.paths);
+    root.list(0, slow.len(), &mut compared.paths);
     compared.causes = root.causes(slow.len());
     for path in &compared.paths {
         let sums = kinds.entry(path.kind).or_default();
@@ -331,10 +331,10 @@ impl Path {
         causes
     }
 
-    fn tell(&self, depth: usize, slow: usize, told: &mut Vec<Difference>) {
+    fn list(&self, depth: usize, slow: usize, reported: &mut Vec<Difference>) {
         for ((function, module), path) in self.costliest_first(slow) {
-            told.push(path.difference(depth, (function.as_str(), module.as_str()), slow));
-            path.tell(depth + 1, slow, told);
+            reported.push(path.difference(depth, (function.as_str(), module.as_str()), slow));
+            path.list(depth + 1, slow, reported);
         }
     }
 
@@ -413,14 +413,15 @@ mod tests {
         let hashes =
             CallTree { nodes: vec![node(None, 0, "serve", 107, 60), node(Some(0), 1, "hash", 47, 47)] };
         let compared = compare(&typical, &[grows.clone(), hashes, grows]);
-        let told = |path: &Difference| (path.function.clone(), path.executions, path.extra, path.extra_self);
-        let told: Vec<_> = compared.paths.iter().map(told).collect();
+        let reported =
+            |path: &Difference| (path.function.clone(), path.executions, path.extra, path.extra_self);
+        let reported: Vec<_> = compared.paths.iter().map(reported).collect();
         let expected = [
             ("serve".to_owned(), 3, (7, 505), (5, 5)),
             ("grow".to_owned(), 2, (500, 500), (500, 500)),
             ("hash".to_owned(), 1, (7, 7), (7, 7)),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(compared.kinds, [(Kind::Own, 10, 10), (Kind::Callee, 1007, 1007)]);
         let cause = |path: &[&str], executions, extra, there, total| Cause {
             path: path.iter().map(|&name| name.to_owned()).collect(),

@@ -37,7 +37,7 @@ pub struct CallTree {
 }
 
 /// An open execution.
-struct Growing {
+struct OpenExecution {
     /// Its index in the list of requested executions.
     index: usize,
     range: Range<u64>,
@@ -58,7 +58,7 @@ struct Grower<'x, 'f> {
     flow: &'x FlowTrace<'f>,
     /// Executions that have not begun, by context; the next one is last.
     waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
-    growing: BTreeMap<u32, Vec<Growing>>,
+    growing: BTreeMap<u32, Vec<OpenExecution>>,
     trees: Vec<Tree>,
     context: u32,
 }
@@ -130,7 +130,7 @@ impl Grower<'_, '_> {
         let waiting = self.waiting.entry(self.context).or_default();
         while let Some((index, range)) = waiting.pop_if(|(_, range)| range.start <= before) {
             if before < range.end {
-                growing.push(Growing { index, range, base: depth, path: Vec::new() });
+                growing.push(OpenExecution { index, range, base: depth, path: Vec::new() });
             }
         }
         for one in growing {

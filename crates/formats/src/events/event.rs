@@ -392,7 +392,7 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     /// A field cannot be read. The sink has got the fields before it.
     // Inlined because callers pass a constant scope; a scope that is usually empty then costs nothing.
     #[inline(always)]
-    pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
+    pub fn emit(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let (plan, at) = (self.reader.plan, self.begin(scope));
         let places = || plan.places(self.parts.class, self.class());
         let places = match scope {
@@ -423,10 +423,10 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     /// # Errors
     /// The field cannot be read.
     #[inline]
-    pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
+    pub fn emit_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let (at, content, slots) = (self.begin(path.scope), self.content(), &self.reader.slots);
         if let Some(place) = &path.place {
-            return place.tell(content, at, slots, NAMELESS, sink);
+            return place.emit(content, at, slots, NAMELESS, sink);
         }
         let way = path.way.as_ref();
         let at = way.steps.run(content, at, slots)?;

@@ -244,10 +244,10 @@ proptest! {
         let (stepped, walked) = (Slots::new(SLOTS), Slots::new(SLOTS));
         let steps = Steps::of(Some(&structure), known).0;
         let steps = steps.run(content, start, &stepped).ok().filter(|&end| end <= content.end);
-        let (mut told, mut placed) = (Told::default(), Told::default());
-        let walk = Walk::new(content, start, &walked, &mut told).root(&structure, start);
+        let (mut reported, mut placed) = (Told::default(), Told::default());
+        let walk = Walk::new(content, start, &walked, &mut reported).root(&structure, start);
         let place = Walk::new(content, start, &Slots::new(SLOTS), &mut placed).placed(&Places::of(&structure), start);
-        prop_assert_eq!((walk, told.0), (place, placed.0));
+        prop_assert_eq!((walk, reported.0), (place, placed.0));
         // Steps accept more elements of size zero than a walk would report.
         if steps.is_some() && matches!(walk, Err(Trouble::TooLong(_))) {
             return Ok(());
@@ -274,7 +274,7 @@ proptest! {
                 continue;
             }
             let walk = at.and_then(|at| Walk::new(content, at, &slots, &mut walked).class(&member.class, Name::Element(0), at));
-            let place = place.tell(content, start, &slots, Name::Element(0), &mut placed);
+            let place = place.emit(content, start, &slots, Name::Element(0), &mut placed);
             prop_assert_eq!((walk.is_ok(), walked.0), (place.is_ok(), placed.0));
         }
     }
@@ -297,10 +297,10 @@ proptest! {
             open(&mut reader, &bytes, last);
             reader
         };
-        let told = |reader: &Reader<'_, '_>, parts| {
-            let mut told = Told::default();
-            let is_whole = reader.event_of(parts).tell(Scope::Payload, &mut told).is_ok();
-            (is_whole, told, reader.clock())
+        let reported = |reader: &Reader<'_, '_>, parts| {
+            let mut reported = Told::default();
+            let is_whole = reader.event_of(parts).emit(Scope::Payload, &mut reported).is_ok();
+            (is_whole, reported, reader.clock())
         };
         // Accepts some of every 16 events.
         let is_wanted = |number: usize| wanted >> (number % 16) & 1 == 1;
@@ -324,7 +324,7 @@ proptest! {
             prop_assert_eq!(&next, &event);
             prop_assert_eq!(seen, std::mem::take(&mut classes));
             let Ok(Some(parts)) = event else { break };
-            prop_assert_eq!(told(&over, parts), told(&one_by_one, parts));
+            prop_assert_eq!(reported(&over, parts), reported(&one_by_one, parts));
         }
     }
     #[test]

@@ -123,7 +123,7 @@ enum What {
 impl FieldPlace {
     /// Passes the field of the structure that follows `at` to a sink.
     #[inline(always)]
-    pub(super) fn tell(
+    pub(super) fn emit(
         &self,
         content: Content<'_>,
         at: u64,
@@ -133,7 +133,7 @@ impl FieldPlace {
     ) -> Result<(), Trouble> {
         let at = bits::align(at, self.alignment).saturating_add(self.bits);
         match &self.what {
-            What::Number(number, meaning) => number.tell(content, at, (name, meaning), sink),
+            What::Number(number, meaning) => number.emit(content, at, (name, meaning), sink),
             What::Text(encoding, length) => {
                 Walk::new(content, at, slots, sink).sized_text(*encoding, length, name, at).map(drop)
             }
@@ -143,7 +143,7 @@ impl FieldPlace {
 
 impl Number {
     #[inline(always)]
-    fn tell(
+    fn emit(
         self,
         content: Content<'_>,
         at: u64,
@@ -212,7 +212,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
             // Most members are numbers.
             while let Some(&Place { bits, kind: Kind::Number(number) }) = places.get(index) {
                 let (name, meaning) = (Name::Member(&members[index].name), &meanings[index]);
-                number.tell(content, from.saturating_add(bits), (name, meaning), self.sink)?;
+                number.emit(content, from.saturating_add(bits), (name, meaning), self.sink)?;
                 index += 1;
             }
             let (Some(place), Some(member)) = (places.get(index), members.get(index)) else { break };

@@ -87,7 +87,7 @@ impl StreamPlan {
         let header = Header::new(class.event_header.as_ref());
         let (common, known) = Steps::of(class.common_context.as_ref(), header.end);
         // Without an id in their headers, all events belong to the only class, regardless of its id.
-        let is_only = class.events.len() == 1 && !class.tells_event_classes();
+        let is_only = class.events.len() == 1 && !class.has_event_classes();
         let plan = |event: &EventClass| {
             let (specific, known) = Steps::of(event.specific_context.as_ref(), known);
             let (payload, _) = Steps::of(event.payload.as_ref(), known);
@@ -198,12 +198,12 @@ pub struct FieldPath {
     /// Its position, if it is known and the field is a number or text.
     pub(super) place: Option<FieldPlace>,
     /// The path to it otherwise. Boxed because most fields need none.
-    pub(super) way: Box<Way>,
+    pub(super) way: Box<FieldRoute>,
 }
 
 /// The path to a field.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct FieldRoute {
     /// Steps from the scope's beginning to the outermost structure that contains it.
     pub(super) steps: Steps,
     pub(super) class: FieldClass,
@@ -249,5 +249,5 @@ fn within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> 
     let class = structure.members.get(index)?.class.clone();
     let place = Places::of(structure).place(index).filter(|_| inner.is_empty());
     let inner = inner.iter().map(|&name| name.to_owned()).collect();
-    Some(FieldPath { scope, place, way: Box::new(Way { steps, class, inner }) })
+    Some(FieldPath { scope, place, way: Box::new(FieldRoute { steps, class, inner }) })
 }

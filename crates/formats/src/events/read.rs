@@ -92,7 +92,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
             FieldClass::Integer(integer) => self.integer(integer, name, at),
             FieldClass::VariableInteger(integer) => {
                 let (value, end) = self.variable(integer, at)?;
-                self.tell(name, value, integer.signed, &integer.meaning);
+                self.emit(name, value, integer.signed, &integer.meaning);
                 Ok(end)
             }
             FieldClass::Real(real) => self.real(real, name, at),
@@ -217,13 +217,13 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         let (value, end) = self.number(integer, at)?;
         match integer.boolean {
             true => self.sink.boolean(name, value != 0),
-            false => self.tell(name, value, integer.signed, &integer.meaning),
+            false => self.emit(name, value, integer.signed, &integer.meaning),
         }
         Ok(end)
     }
 
     #[inline]
-    pub(super) fn tell(&mut self, name: Name<'_>, value: u64, signed: bool, meaning: &Meaning) {
+    pub(super) fn emit(&mut self, name: Name<'_>, value: u64, signed: bool, meaning: &Meaning) {
         match signed {
             true => self.sink.signed(name, value as i64, meaning),
             false => self.sink.unsigned(name, value, meaning),

@@ -39,7 +39,7 @@ pub struct TraceClass {
 }
 
 /// Default frequency of a clock in cycles per second: CTF 1.8 section 8.
-pub(crate) const USUAL_FREQUENCY: u64 = 1_000_000_000;
+pub(crate) const DEFAULT_FREQUENCY: u64 = 1_000_000_000;
 
 impl TraceClass {
     /// Whether another class finds the same packets with the same content in files.
@@ -62,7 +62,7 @@ impl TraceClass {
     /// Adds the implied clock of fields named `timestamp` if the metadata has no clock. Returns its index.
     pub(crate) fn imply_clock(&mut self) -> usize {
         if self.clocks.is_empty() {
-            let cycles = CycleClock::new(USUAL_FREQUENCY, 0, 0).expect("the frequency is not zero");
+            let cycles = CycleClock::new(DEFAULT_FREQUENCY, 0, 0).expect("the frequency is not zero");
             // babeltrace2's name for it.
             let name = "default".to_owned();
             self.clocks.push(ClockClass { name, description: String::new(), cycles, unix: false, uid: None });
@@ -138,7 +138,7 @@ pub struct StreamClass {
 
 impl StreamClass {
     /// Whether event headers contain the class id.
-    pub(crate) fn tells_event_classes(&self) -> bool {
+    pub(crate) fn has_event_classes(&self) -> bool {
         self.event_header.as_ref().is_some_and(|header| header.has_role(Role::EventClassId))
     }
 }

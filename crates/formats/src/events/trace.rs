@@ -262,7 +262,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Passes the fields of a packet's header or context to a sink, up to the first unreadable one.
-    pub(crate) fn tell_packet(
+    pub(crate) fn emit_packet(
         &self,
         stream: &Stream<'a>,
         packet: &StreamPacket<'a>,

@@ -34,7 +34,7 @@ const ATTR_SIZE: u32 = 128;
 /// The first source's event id; the others are consecutive.
 const FIRST_ID: u64 = 1;
 /// Maximum trace size per AUXTRACE record, a multiple of [`AUXTRACE_ALIGNMENT`].
-const PIECE: u64 = 32 << 20;
+const LARGEST_AUXTRACE: u64 = 32 << 20;
 /// `have_sched_switch`: SWITCH_CPU_WIDE records per CPU.
 const SWITCHES_OF_CPUS: u64 = 3;
 /// PROT_READ and PROT_EXEC of an MMAP2 record, and MAP_PRIVATE.
@@ -182,7 +182,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         };
         let flags = if self.setup.snapshot { aux_flag::OVERWRITE } else { 0 };
         while length > 0 {
-            let size = length.min(PIECE);
+            let size = length.min(LARGEST_AUXTRACE);
             let offset = self.offsets[index];
             let mut body = words(&[offset, size, flags]);
             self.sample_id(&mut body, thread, end, cpu);

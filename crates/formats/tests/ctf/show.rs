@@ -51,7 +51,7 @@ pub(crate) fn lines(metadata: &str, bytes: &[u8]) -> Vec<String> {
 fn event(event: &Event<'_, '_, '_>) -> String {
     let mut show = Show(event.class().name.clone());
     for scope in [Scope::CommonContext, Scope::SpecificContext, Scope::Payload] {
-        if let Err(trouble) = event.tell(scope, &mut show) {
+        if let Err(trouble) = event.emit(scope, &mut show) {
             return format!("! {trouble}");
         }
     }

@@ -212,7 +212,7 @@ impl<'t> Decoder<'t> {
     fn finish<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.announced.flush(None, context.sink);
         let unbound = self.machine.take_unbound();
-        self.machine.tell(unbound, context.sink);
+        self.machine.apply(unbound, context.sink);
         self.close_gap(context.sink);
     }
 
@@ -259,7 +259,7 @@ impl<'t> Decoder<'t> {
                 }
             }
         }
-        self.tell_time(context);
+        self.emit_time(context);
         if self.switch_is_due && self.walk.ip & KERNEL != 0 && self.is_on() {
             self.switch_within_kernel(context);
         }
@@ -268,7 +268,7 @@ impl<'t> Decoder<'t> {
 
     /// Reports the time if it changed, and selects the code of that time.
     #[inline]
-    pub(super) fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
+    pub(super) fn emit_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.timing.pass();
         let now = self.timing.now();
         let next = now.filter(|_| now != self.reported);
@@ -280,12 +280,12 @@ impl<'t> Decoder<'t> {
         let (walk, graph, sink) = self.parts(context);
         match next {
             Some(now) => {
-                if !walk.tell_until(now, graph, sink) {
+                if !walk.emit_until(now, graph, sink) {
                     sink.event(Event::Time(now));
                 }
                 walk.look_at(graph, now.0);
             }
-            None if is_counted => walk.tell(graph, sink),
+            None if is_counted => walk.emit(graph, sink),
             None => {}
         }
         if is_counted {
@@ -325,7 +325,7 @@ impl<'t> Decoder<'t> {
             let rest = Tnt { count: left, ..tnt };
             left = if sink.takes_function_runs() {
                 walk.follow(graph, rest, None);
-                walk.tell(graph, sink);
+                walk.emit(graph, sink);
                 walk.branch_batches.current().map_or(0, |batch| batch.left())
             } else {
                 walk.branches(graph, sink, rest)

@@ -79,7 +79,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Applies and reports changes.
-    pub(super) fn tell(&mut self, unbound: Unbound, sink: &mut impl Sink) {
+    pub(super) fn apply(&mut self, unbound: Unbound, sink: &mut impl Sink) {
         if let Some(base) = unbound.vmcs {
             self.vmcs = Some(base);
             sink.event(Event::Vmcs(base));
@@ -98,7 +98,7 @@ impl<'t> Machine<'t> {
     /// Applies and reports the pending changes. A MODE.Exec may be redundant, so only differences are reported.
     pub(super) fn change(&mut self, sink: &mut impl Sink) {
         let unbound = self.take_unbound();
-        self.tell(unbound, sink);
+        self.apply(unbound, sink);
         if let Some((bits, interrupt_flag)) = self.next_mode.take() {
             if bits != self.bits {
                 self.bits = bits;

@@ -45,7 +45,7 @@ impl Decoder<'_> {
         {
             self.reach_psb(plus, context);
         }
-        self.machine.tell(unbound, context.sink);
+        self.machine.apply(unbound, context.sink);
         let plus = plus?;
         if self.machine.changes {
             self.machine.set();
@@ -72,7 +72,7 @@ impl Decoder<'_> {
             _ => {}
         }
         self.certain_at = psb_at;
-        self.tell_time(context);
+        self.emit_time(context);
         match missing_guest {
             Some(trouble) if plus.ip.is_some() => self.lose(trouble),
             _ => {}

@@ -245,9 +245,9 @@ impl Decoder<'_> {
         self.lose(Trouble::Overflow);
         self.last_ip.forget();
         self.waiting = Waiting::Nothing;
-        let tells_no_time =
+        let has_no_time =
             |packet: &Packet| !packet.is_timing() && !matches!(packet, Packet::Pad | Packet::Mnt(_));
-        let is_off = match self.look_ahead(tells_no_time) {
+        let is_off = match self.look_ahead(has_no_time) {
             Some(Packet::TipPge(_) | Packet::TraceStop) => true,
             Some(
                 Packet::Fup(_)

@@ -138,9 +138,9 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
 
 /// Reduces reports to what function runs contain: clears the ends of runs except for return addresses, and the start
 /// of a run that continues the previous one after time reports only.
-fn as_stretches_tell<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
+fn as_stretches_tell<const BLOCKS: bool>(mut reported: Told<BLOCKS>) -> Vec<Item> {
     let mut goes_on = None;
-    for item in &mut told.items {
+    for item in &mut reported.items {
         match item {
             Item::Run { start, end, label, transfer, .. } => {
                 if *transfer != Transfer::Call {
@@ -156,11 +156,11 @@ fn as_stretches_tell<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
             Item::Event(_) => goes_on = None,
         }
     }
-    told.items
+    reported.items
 }
 
 /// Decodes a trace segment by segment, twice, and with the same memo if there is one.
-fn told<const BLOCKS: bool>(
+fn reported<const BLOCKS: bool>(
     space: &AddressSpace<'_>,
     trace: &[u8],
     config: &Config,
@@ -173,15 +173,15 @@ fn told<const BLOCKS: bool>(
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
-    let mut told = Told::<BLOCKS> { function_runs: function_runs.is_some(), ..Told::default() };
+    let mut reported = Told::<BLOCKS> { function_runs: function_runs.is_some(), ..Told::default() };
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
         let decoder = Decoder::new(trace, start..end, config, &schedule);
         match &mut memo {
-            Some(memo) => decoder.decode_with_memo(&mut programs, memo, &mut told),
-            None => decoder.decode(&mut programs, &mut told),
+            Some(memo) => decoder.decode_with_memo(&mut programs, memo, &mut reported),
+            None => decoder.decode(&mut programs, &mut reported),
         }
     }
-    told
+    reported
 }
 
 proptest! {
@@ -224,16 +224,16 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let without = told::<false>(&space, &trace, &config, None, None);
+        let without = reported::<false>(&space, &trace, &config, None, None);
         let memo = || Some(Memos::default());
-        prop_assert_eq!(&told::<false>(&space, &trace, &config, memo(), None).items, &without.items);
-        let small = Some(Memos::with_room(most));
-        prop_assert_eq!(&told::<true>(&space, &trace, &config, small, None).items, &without.items);
+        prop_assert_eq!(&reported::<false>(&space, &trace, &config, memo(), None).items, &without.items);
+        let small = Some(Memos::with_capacity(most));
+        prop_assert_eq!(&reported::<true>(&space, &trace, &config, small, None).items, &without.items);
         let without = as_stretches_tell(without);
         for native_after in [u32::MAX, native_after] {
             let function_runs = Some(native_after);
-            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, None, function_runs)), &without);
-            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, memo(), function_runs)), &without);
+            prop_assert_eq!(&as_stretches_tell(reported::<false>(&space, &trace, &config, None, function_runs)), &without);
+            prop_assert_eq!(&as_stretches_tell(reported::<false>(&space, &trace, &config, memo(), function_runs)), &without);
         }
     }
 }
@@ -249,11 +249,11 @@ fn a_plain_trace_is_told_by_paths_and_function_runs() {
     let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
-    let with = told::<false>(&space, &trace, &Config::default(), Some(Memos::default()), None);
+    let with = reported::<false>(&space, &trace, &Config::default(), Some(Memos::default()), None);
     // The trace is decoded twice; the first packet and some of the last eight bytes need the decoder.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
     // Several consecutive blocks are in one function.
-    let together = told::<false>(&space, &trace, &Config::default(), None, Some(u32::MAX)).together;
+    let together = reported::<false>(&space, &trace, &Config::default(), None, Some(u32::MAX)).together;
     assert!(together >= packets as u32, "{together} instructions");
 }
 
@@ -297,15 +297,16 @@ fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without = as_stretches_tell(told::<false>(space, &trace, &config, None, None));
+        let without = as_stretches_tell(reported::<false>(space, &trace, &config, None, None));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
         for native_after in [u32::MAX, 1] {
-            let told = as_stretches_tell(told::<false>(space, &trace, &config, None, Some(native_after)));
-            assert_eq!(told, without);
+            let reported =
+                as_stretches_tell(reported::<false>(space, &trace, &config, None, Some(native_after)));
+            assert_eq!(reported, without);
         }
         let memo = || Some(Memos::default());
-        assert_eq!(as_stretches_tell(told::<false>(space, &trace, &config, memo(), Some(1))), without);
-        assert_eq!(as_stretches_tell(told::<false>(space, &trace, &config, memo(), None)), without);
+        assert_eq!(as_stretches_tell(reported::<false>(space, &trace, &config, memo(), Some(1))), without);
+        assert_eq!(as_stretches_tell(reported::<false>(space, &trace, &config, memo(), None)), without);
     }
 }

@@ -215,7 +215,7 @@ impl<'a> KernelEvent<'a> {
 
     /// The running thread, if the event itself contains it.
     #[inline]
-    pub fn told(&self) -> Option<Thread> {
+    pub fn reported(&self) -> Option<Thread> {
         self.is_told.then_some(self.thread)
     }
 

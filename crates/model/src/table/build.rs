@@ -32,7 +32,7 @@ pub struct TableBuilder {
     shape: Shape,
     columns: Vec<Column>,
     schema: SchemaRef,
-    growing: Vec<Growing>,
+    growing: Vec<ColumnBuilder>,
     /// Rows in the current batch.
     rows: usize,
     /// Full batches whose names are still indices into open dictionaries, and the number of rows of each.
@@ -62,7 +62,7 @@ impl TableBuilder {
     /// Creates a builder without rows.
     pub fn new(name: &'static str, shape: Shape, columns: Vec<Column>) -> TableBuilder {
         let schema = Arc::new(schema(name, shape, &columns));
-        let growing = columns.iter().map(|column| Growing::new(column.kind)).collect();
+        let growing = columns.iter().map(|column| ColumnBuilder::new(column.kind)).collect();
         TableBuilder { name, shape, columns, schema, growing, rows: 0, open: Vec::new(), done: Vec::new() }
     }
 
@@ -130,12 +130,12 @@ impl TableBuilder {
         if self.rows == 0 {
             return;
         }
-        let columns = self.growing.iter_mut().map(Growing::take).collect();
+        let columns = self.growing.iter_mut().map(ColumnBuilder::take).collect();
         self.open.push((columns, std::mem::take(&mut self.rows)));
         if self
             .growing
             .iter()
-            .any(|growing| matches!(growing, Growing::Name(names) if names.bytes >= NAME_TEXT))
+            .any(|growing| matches!(growing, ColumnBuilder::Name(names) if names.bytes >= NAME_TEXT))
         {
             self.seal();
         }
@@ -143,7 +143,7 @@ impl TableBuilder {
 
     /// Ends the dictionaries and completes the batches that refer to them.
     fn seal(&mut self) {
-        let names: Vec<Option<ArrayRef>> = self.growing.iter_mut().map(Growing::take_names).collect();
+        let names: Vec<Option<ArrayRef>> = self.growing.iter_mut().map(ColumnBuilder::take_names).collect();
         for (columns, rows) in std::mem::take(&mut self.open) {
             let whole = columns.into_iter().zip(&names).map(|(column, names)| match names {
                 None => column,
@@ -162,7 +162,7 @@ impl TableBuilder {
 
 /// A column under construction.
 #[derive(Debug)]
-enum Growing {
+enum ColumnBuilder {
     Text(StringBuilder),
     Name(Names),
     Integer(UInt64Builder),
@@ -186,7 +186,7 @@ struct Names {
 #[derive(Debug)]
 struct Lists {
     of: Type,
-    items: Growing,
+    items: ColumnBuilder,
     /// Number of items in all lists.
     count: usize,
     ends: OffsetBufferBuilder<i32>,
@@ -196,21 +196,21 @@ struct Lists {
 impl Lists {
     fn new(of: Type) -> Lists {
         let (ends, known) = (OffsetBufferBuilder::new(0), NullBufferBuilder::new(0));
-        Lists { of, items: Growing::new(of), count: 0, ends, known }
+        Lists { of, items: ColumnBuilder::new(of), count: 0, ends, known }
     }
 }
 
-impl Growing {
-    fn new(kind: Type) -> Growing {
+impl ColumnBuilder {
+    fn new(kind: Type) -> ColumnBuilder {
         match kind {
-            Type::Text => Growing::Text(StringBuilder::new()),
-            Type::Name => Growing::Name(Names::default()),
-            Type::Integer => Growing::Integer(UInt64Builder::new()),
-            Type::Signed => Growing::Signed(Int64Builder::new()),
-            Type::Real => Growing::Real(Float64Builder::new()),
-            Type::Boolean => Growing::Boolean(BooleanBuilder::new()),
+            Type::Text => ColumnBuilder::Text(StringBuilder::new()),
+            Type::Name => ColumnBuilder::Name(Names::default()),
+            Type::Integer => ColumnBuilder::Integer(UInt64Builder::new()),
+            Type::Signed => ColumnBuilder::Signed(Int64Builder::new()),
+            Type::Real => ColumnBuilder::Real(Float64Builder::new()),
+            Type::Boolean => ColumnBuilder::Boolean(BooleanBuilder::new()),
             Type::List(Type::Name) => panic!("lists hold text, not names"),
-            Type::List(items) => Growing::List(Box::new(Lists::new(*items))),
+            Type::List(items) => ColumnBuilder::List(Box::new(Lists::new(*items))),
         }
     }
 
@@ -218,13 +218,13 @@ impl Growing {
     #[inline]
     fn push(&mut self, cell: Cell<'_>) -> bool {
         match (self, cell) {
-            (Growing::Integer(column), Cell::Integer(integer)) => column.append_value(integer),
-            (Growing::Name(names), Cell::Text(name)) => names.push(name),
-            (Growing::Text(column), Cell::Text(text)) => column.append_value(text),
-            (Growing::Signed(column), Cell::Signed(integer)) => column.append_value(integer),
-            (Growing::Real(column), Cell::Real(real)) => column.append_value(real),
-            (Growing::Boolean(column), Cell::Boolean(truth)) => column.append_value(truth),
-            (Growing::List(lists), Cell::List(items)) => {
+            (ColumnBuilder::Integer(column), Cell::Integer(integer)) => column.append_value(integer),
+            (ColumnBuilder::Name(names), Cell::Text(name)) => names.push(name),
+            (ColumnBuilder::Text(column), Cell::Text(text)) => column.append_value(text),
+            (ColumnBuilder::Signed(column), Cell::Signed(integer)) => column.append_value(integer),
+            (ColumnBuilder::Real(column), Cell::Real(real)) => column.append_value(real),
+            (ColumnBuilder::Boolean(column), Cell::Boolean(truth)) => column.append_value(truth),
+            (ColumnBuilder::List(lists), Cell::List(items)) => {
                 let mut count = 0;
                 for item in items.iter() {
                     count += 1;
@@ -244,13 +244,13 @@ impl Growing {
 
     fn push_null(&mut self) {
         match self {
-            Growing::Text(column) => column.append_null(),
-            Growing::Name(names) => names.cells.append_null(),
-            Growing::Integer(column) => column.append_null(),
-            Growing::Signed(column) => column.append_null(),
-            Growing::Real(column) => column.append_null(),
-            Growing::Boolean(column) => column.append_null(),
-            Growing::List(lists) => {
+            ColumnBuilder::Text(column) => column.append_null(),
+            ColumnBuilder::Name(names) => names.cells.append_null(),
+            ColumnBuilder::Integer(column) => column.append_null(),
+            ColumnBuilder::Signed(column) => column.append_null(),
+            ColumnBuilder::Real(column) => column.append_null(),
+            ColumnBuilder::Boolean(column) => column.append_null(),
+            ColumnBuilder::List(lists) => {
                 lists.ends.push_length(0);
                 lists.known.append_null();
             }
@@ -260,9 +260,9 @@ impl Growing {
     /// Bytes of text in the current batch.
     fn text(&self) -> usize {
         match self {
-            Growing::Text(column) => column.values_slice().len(),
+            ColumnBuilder::Text(column) => column.values_slice().len(),
             // Each item counts as eight bytes of text.
-            Growing::List(lists) => lists.items.text().max(lists.count.saturating_mul(8)),
+            ColumnBuilder::List(lists) => lists.items.text().max(lists.count.saturating_mul(8)),
             _ => 0,
         }
     }
@@ -270,13 +270,13 @@ impl Growing {
     /// The cells so far as an array; for a name column, their indices into the dictionary.
     fn take(&mut self) -> ArrayRef {
         match self {
-            Growing::Text(column) => Arc::new(column.finish()),
-            Growing::Name(names) => Arc::new(names.cells.finish()),
-            Growing::Integer(column) => Arc::new(column.finish()),
-            Growing::Signed(column) => Arc::new(column.finish()),
-            Growing::Real(column) => Arc::new(column.finish()),
-            Growing::Boolean(column) => Arc::new(column.finish()),
-            Growing::List(lists) => {
+            ColumnBuilder::Text(column) => Arc::new(column.finish()),
+            ColumnBuilder::Name(names) => Arc::new(names.cells.finish()),
+            ColumnBuilder::Integer(column) => Arc::new(column.finish()),
+            ColumnBuilder::Signed(column) => Arc::new(column.finish()),
+            ColumnBuilder::Real(column) => Arc::new(column.finish()),
+            ColumnBuilder::Boolean(column) => Arc::new(column.finish()),
+            ColumnBuilder::List(lists) => {
                 let whole = Lists::new(lists.of);
                 let Lists { of, mut items, ends, mut known, .. } = std::mem::replace(&mut **lists, whole);
                 let field = Arc::new(of.item_field());
@@ -287,7 +287,7 @@ impl Growing {
 
     /// Takes the dictionary of names and starts a new one.
     fn take_names(&mut self) -> Option<ArrayRef> {
-        let Growing::Name(names) = self else { return None };
+        let ColumnBuilder::Name(names) = self else { return None };
         names.places.clear();
         names.bytes = 0;
         Some(Arc::new(names.names.finish()))

@@ -84,7 +84,7 @@ impl Case {
 
 /// A way to write a store.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct Writing {
     pub threads: usize,
     pub run_rows: usize,
     pub shuffled: bool,
@@ -101,7 +101,7 @@ fn name(number: u64) -> String {
     format!("name {number:08}")
 }
 
-impl Way {
+impl Writing {
     /// Writes a store of records.
     pub fn write(&self, folder: &Path, case: &Case, plain: &Plain) -> Store {
         let mut order: Vec<usize> = (0..plain.records.len()).collect();

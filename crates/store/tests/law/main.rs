@@ -8,7 +8,7 @@ mod plain;
 
 use std::path::Path;
 
-use cases::{Case, Way};
+use cases::{Case, Writing};
 use fastrand::Rng;
 use hodo_store::{Budget, Kind, LaneSlices, Lanes, Shape, Slice, Slices, State, Store, Table, Wanted};
 use plain::Plain;
@@ -103,11 +103,11 @@ const CASES: &[Case] = &[
     },
 ];
 
-const WAYS: &[Way] = &[
-    Way { threads: 1, run_rows: 1 << 19, shuffled: false, steps: 1, finished: true, known_first: true },
-    Way { threads: 3, run_rows: 997, shuffled: true, steps: 1, finished: true, known_first: false },
-    Way { threads: 2, run_rows: 5_000, shuffled: true, steps: 3, finished: true, known_first: false },
-    Way { threads: 2, run_rows: 3_000, shuffled: true, steps: 1, finished: false, known_first: true },
+const WAYS: &[Writing] = &[
+    Writing { threads: 1, run_rows: 1 << 19, shuffled: false, steps: 1, finished: true, known_first: true },
+    Writing { threads: 3, run_rows: 997, shuffled: true, steps: 1, finished: true, known_first: false },
+    Writing { threads: 2, run_rows: 5_000, shuffled: true, steps: 3, finished: true, known_first: false },
+    Writing { threads: 2, run_rows: 3_000, shuffled: true, steps: 1, finished: false, known_first: true },
 ];
 
 #[test]

@@ -67,7 +67,7 @@ struct Log {
     events: Vec<(u64, usize, Event)>,
     /// Executed paths, and how many of them are covered by events.
     paths: Vec<u32>,
-    told: usize,
+    reported: usize,
     arrivals: Vec<(Edge, Arrival, Slot)>,
     instructions: u64,
     /// The instructions since the last operation are not selected.
@@ -111,11 +111,11 @@ impl Log {
     /// Adds an event for the paths that no event covers yet.
     fn push_paths(&mut self, memoized_paths: &MemoizedPaths) {
         let instructions: u64 =
-            self.paths[self.told..].iter().map(|&path| memoized_paths.instructions(path)).sum();
+            self.paths[self.reported..].iter().map(|&path| memoized_paths.instructions(path)).sum();
         if instructions > 0 {
-            self.push(Event::Paths((self.paths.len() - self.told) as u32));
+            self.push(Event::Paths((self.paths.len() - self.reported) as u32));
             self.instructions += instructions;
-            self.told = self.paths.len();
+            self.reported = self.paths.len();
         }
     }
 
@@ -179,7 +179,7 @@ impl Partial {
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
                 self.log.push_paths(&self.paths.memoized_paths);
-                if self.clock.tell(clock.0) || self.log.instructions > 0 {
+                if self.clock.read(clock.0) || self.log.instructions > 0 {
                     self.share();
                 }
             }
@@ -254,7 +254,7 @@ impl Partial {
     /// A function run ended.
     #[inline(always)]
     fn end(&mut self, function_run: &FunctionRun) {
-        self.edge = Edge::behind(function_run);
+        self.edge = Edge::after_function_run(function_run);
         self.sums.calls += u64::from(function_run.transfer == Transfer::Call);
     }
 
@@ -376,7 +376,7 @@ impl Partial {
         }
         entries.clear();
         log.instructions = 0;
-        log.told = 0;
+        log.reported = 0;
     }
 
     /// Returns the state from which paths continue; `None` if the next runs may reach below the known frames.
@@ -439,7 +439,7 @@ impl Partial {
     fn spell_out(&mut self) {
         let Partial { log, paths, books, sums, .. } = self;
         log.push_paths(&paths.memoized_paths);
-        log.told = 0;
+        log.reported = 0;
         let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
         let (states, mut ran, mut done) =
             (&paths.memoized_paths.states, mem::take(&mut log.paths).into_iter(), 0);

@@ -72,7 +72,7 @@ impl Paths {
     pub(super) fn took(&mut self, path: u32, time: Time, outside: bool) {
         let Paths { memoized_paths, contexts } = self;
         let states = &memoized_paths.states;
-        let context = contexts.of(states.context(memoized_paths.behind(path)), states);
+        let context = contexts.of(states.context(memoized_paths.state_after(path)), states);
         let amount = if outside { &mut context.above } else { &mut context.own };
         amount.add(Amount { instructions: 0, time });
     }

@@ -73,7 +73,7 @@ impl Partial {
             FlowEvent::Run { at, instructions, .. } => self.run(every, &at, instructions),
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
-                if self.clock.tell(clock.0) || self.paths.have_run() {
+                if self.clock.read(clock.0) || self.paths.have_run() {
                     self.share(every);
                 }
             }

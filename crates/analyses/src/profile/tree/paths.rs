@@ -97,7 +97,7 @@ impl Paths {
     /// Counts the paths executed since the last timestamp; each of their instructions took `even.each`.
     pub(super) fn count(&mut self, even: Even) {
         let Some(&last) = self.ran.last() else { return };
-        self.state = self.state.map(|_| self.memoized_paths.behind(last));
+        self.state = self.state.map(|_| self.memoized_paths.state_after(last));
         for path in self.ran.drain(..) {
             self.memoized_paths.count(path, even.each);
         }
@@ -105,7 +105,7 @@ impl Paths {
 
     /// Returns the current node, if paths led to it.
     pub(super) fn node(&mut self, tree: &mut Tree) -> Option<NodeId> {
-        let state = self.ran.last().map_or(self.state?, |&path| self.memoized_paths.behind(path));
+        let state = self.ran.last().map_or(self.state?, |&path| self.memoized_paths.state_after(path));
         let states = &self.memoized_paths.states;
         Some(self.places.of(states.context(state), states, tree))
     }

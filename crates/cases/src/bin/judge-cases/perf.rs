@@ -69,7 +69,7 @@ fn write(
         version: "1",
     };
     let mut writer = Writer::new(File::create(recording)?, setup, vec![Source::Thread(THREAD)])?;
-    tell(&mut writer, SidebandKind::Comm { name: b"case", exec: true })?;
+    emit(&mut writer, SidebandKind::Comm { name: b"case", exec: true })?;
     for (index, section) in assembly.sections.iter().enumerate() {
         let path = folder.join(format!("code-{index}"));
         fs::write(&path, elf(section, is_64_bit(case)))?;
@@ -81,14 +81,14 @@ fn write(
             build_id: &[],
             kernel: false,
         };
-        tell(&mut writer, SidebandKind::Map(mapping))?;
+        emit(&mut writer, SidebandKind::Map(mapping))?;
     }
     writer.trace(0, Nanos(2), trace.bytes.len() as u64, &trace.bytes[..])?;
     writer.finish(&HodoscopeSection::default(), io::empty())?;
     Ok(())
 }
 
-fn tell(writer: &mut Writer<'_, File>, kind: SidebandKind<'_>) -> io::Result<()> {
+fn emit(writer: &mut Writer<'_, File>, kind: SidebandKind<'_>) -> io::Result<()> {
     writer.sideband(&Sideband { time: Some(Nanos(1)), cpu: None, thread: THREAD, guest: None, kind })
 }
 

@@ -53,13 +53,13 @@ pub fn live_script(
     reading: &EventReading,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
-    go_on: &dyn Fn() -> bool,
+    keep_going: &dyn Fn() -> bool,
 ) -> Result<Outcome, LiveError> {
     let mut viewer = Viewer::attach(address)?;
     let mut script = Script::new(format, limit, out);
     loop {
-        let progressed = viewer.gather(go_on)?;
-        let is_last = viewer.has_ended() || !go_on();
+        let progressed = viewer.gather(keep_going)?;
+        let is_last = viewer.has_ended() || !keep_going();
         let to = viewer.horizon().filter(|_| !is_last);
         if to.is_some() || is_last {
             let (traces, parts) = viewer.traces(to);
@@ -92,15 +92,15 @@ pub fn live_count(
     analysis: &dyn AnyAnalysis,
     wanted: &Wanted,
     reading: &EventReading,
-    go_on: &dyn Fn() -> bool,
+    keep_going: &dyn Fn() -> bool,
     each: &mut dyn FnMut(&Table),
 ) -> Result<Table, LiveError> {
     let mut viewer = Viewer::attach(address)?;
     let mut sum = analysis.begin(&Start::default());
     let (mut streams, mut losses) = (0, Losses::default());
     loop {
-        let progressed = viewer.gather(go_on)?;
-        let is_last = viewer.has_ended() || !go_on();
+        let progressed = viewer.gather(keep_going)?;
+        let is_last = viewer.has_ended() || !keep_going();
         let (traces, _) = viewer.traces(None);
         check(wanted, &traces)?;
         let counting = Counting::new(&traces, wanted, CountInterest::Streams, reading);

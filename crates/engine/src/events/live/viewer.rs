@@ -143,14 +143,14 @@ impl Viewer {
     }
 
     /// Requests new data; returns whether there was any. Reconnects if the connection is lost.
-    pub(super) fn gather(&mut self, go_on: &dyn Fn() -> bool) -> Result<bool, LiveError> {
-        let error = match self.gather_once(go_on) {
+    pub(super) fn gather(&mut self, keep_going: &dyn Fn() -> bool) -> Result<bool, LiveError> {
+        let error = match self.gather_once(keep_going) {
             Err(LiveError::Connection(_, error)) => error,
             result => return result,
         };
         for _ in 0..ATTEMPTS {
             thread::sleep(PAUSE);
-            if !go_on() {
+            if !keep_going() {
                 return Ok(false);
             }
             // For a while the daemon may still consider the old connection attached.
@@ -185,7 +185,7 @@ impl Viewer {
         self.attach_all()
     }
 
-    fn gather_once(&mut self, go_on: &dyn Fn() -> bool) -> Result<bool, LiveError> {
+    fn gather_once(&mut self, keep_going: &dyn Fn() -> bool) -> Result<bool, LiveError> {
         if self.needs_streams || self.streams().all(|stream| stream.has_ended) {
             self.new_streams()?;
         }
@@ -209,7 +209,7 @@ impl Viewer {
             }
             any |= progressed;
             let held: u64 = self.streams().map(LiveStream::bytes).sum();
-            if !progressed || held > MOST_HELD || self.needs_streams || !go_on() {
+            if !progressed || held > MOST_HELD || self.needs_streams || !keep_going() {
                 return Ok(any);
             }
         }

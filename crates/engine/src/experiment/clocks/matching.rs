@@ -41,7 +41,7 @@ pub struct FieldMatch {
 
 impl MatchRule {
     /// The default rules.
-    pub const USUAL: [MatchRule; 2] = [MatchRule::Exchanges, MatchRule::Tcp];
+    pub const DEFAULT: [MatchRule; 2] = [MatchRule::Exchanges, MatchRule::Tcp];
 
     /// Parses `exchanges`, `tcp`, or `SEND.FIELD = RECEIVE.FIELD`; several such pairs are joined by `and`.
     ///
@@ -191,13 +191,13 @@ impl End {
         match &self.what {
             What::Segment => {
                 let mut headers = Headers::default();
-                event.tell(Scope::Payload, &mut headers).ok()?;
+                event.emit(Scope::Payload, &mut headers).ok()?;
                 headers.key().map(Key::Tcp)
             }
             What::Fields(paths, before) => {
                 let mut values = Values(before.clone());
                 for path in paths {
-                    event.tell_field(path, &mut values).ok()?;
+                    event.emit_field(path, &mut values).ok()?;
                 }
                 Some(Key::Fields(values.0))
             }

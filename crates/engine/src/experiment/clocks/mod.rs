@@ -327,7 +327,7 @@ fn is_anchor(unit: &Unit) -> bool {
 fn follow(shift: i128, map: &TimeMap) -> TimeMap {
     match map.constant() {
         Some(constant) => TimeMap::shift(shift + constant),
-        None => map.behind(shift),
+        None => map.delayed_by(shift),
     }
 }
 

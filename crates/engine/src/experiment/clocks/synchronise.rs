@@ -28,7 +28,7 @@ const SECOND: u64 = 1_000_000_000;
 /// The settings of a synchronisation.
 #[derive(Clone, Debug)]
 pub struct SyncRequest {
-    /// The rules that find messages; [`MatchRule::USUAL`] if empty.
+    /// The rules that find messages; [`MatchRule::DEFAULT`] if empty.
     pub rules: Vec<MatchRule>,
     /// The method that fits the clocks to one timeline.
     pub method: Method,
@@ -265,7 +265,7 @@ fn matched(
     (graph, losses): (&mut ClockGraph, &mut Losses),
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Option<Vec<Matched>> {
-    let usual = MatchRule::USUAL;
+    let usual = MatchRule::DEFAULT;
     let rules = if request.rules.is_empty() { &usual[..] } else { &request.rules };
     let mut matchers: Vec<(Matcher<Key>, u64)> = rules.iter().map(|_| (Matcher::new(KEYS), 0)).collect();
     let mut bytes = 0;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::events::schema::{
-    ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass, USUAL_FREQUENCY,
+    ClockClass, DEFAULT_FREQUENCY, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass,
 };
 
 /// The right side of `=` or `:=`.
@@ -185,7 +185,7 @@ impl<'t> Parser<'t> {
         let mut name = String::new();
         let mut description = String::new();
         // CTF 1.8 section 8: the default frequency is 1 GHz.
-        let (mut frequency, mut seconds, mut cycles, mut absolute) = (USUAL_FREQUENCY, 0, 0, None);
+        let (mut frequency, mut seconds, mut cycles, mut absolute) = (DEFAULT_FREQUENCY, 0, 0, None);
         let mut uid = None;
         self.block(|parser, key, entry| {
             match key {

@@ -46,7 +46,7 @@ fn complete_header(trace: &mut TraceClass) -> Result<(), Unwritable> {
 
 fn complete_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<(), Unwritable> {
     // If headers cannot contain the class id, only class 0 has events.
-    if stream.events.len() > 1 && !stream.tells_event_classes() {
+    if stream.events.len() > 1 && !stream.has_event_classes() {
         stream.events.retain(|event| event.id == 0);
     }
     let clock = stream.clock.and_then(|index| clocks.get(index)).map(|clock| clock.name.clone());

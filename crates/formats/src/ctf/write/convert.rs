@@ -152,7 +152,7 @@ impl Converter {
             let shown = member.raw_name.strip_prefix('_').unwrap_or(&member.raw_name).to_owned();
             if self.version == Version::Ctf18 && shown != member.name {
                 if role_name(&member.class, time).is_none() {
-                    self.tell("name that CTF 1.8 can't have becomes another one");
+                    self.note("name that CTF 1.8 can't have becomes another one");
                 }
                 member.name = shown;
             }
@@ -163,7 +163,7 @@ impl Converter {
         Ok(())
     }
 
-    fn tell(&mut self, conversion: &str) {
+    fn note(&mut self, conversion: &str) {
         *self.conversions.entry(conversion.to_owned()).or_default() += 1;
     }
 
@@ -223,11 +223,11 @@ impl Converter {
             FieldClass::Integer(integer) => {
                 integer.reversed = false;
                 if std::mem::take(&mut integer.boolean) {
-                    self.tell("Boolean becomes an integer");
+                    self.note("Boolean becomes an integer");
                 }
             }
             FieldClass::VariableInteger(variable) => {
-                self.tell("variable-length integer becomes one of 64 bits");
+                self.note("variable-length integer becomes one of 64 bits");
                 let meaning = Meaning { size: 64, ..variable.meaning.clone() };
                 let (roles, slot) = (std::mem::take(&mut variable.roles), variable.slot);
                 *class = FieldClass::Integer(Integer { roles, slot, ..integer(meaning, variable.signed) });
@@ -235,16 +235,16 @@ impl Converter {
             FieldClass::Real(real) => {
                 real.reversed = false;
                 if real.size == 16 {
-                    self.tell("floating-point number of 16 bits becomes one of 32");
+                    self.note("floating-point number of 16 bits becomes one of 32");
                     real.size = 32;
                 }
             }
             FieldClass::String(encoding) | FieldClass::Text(encoding, _) if *encoding != Encoding::Utf8 => {
-                self.tell("text in UTF-16 or UTF-32 becomes UTF-8");
+                self.note("text in UTF-16 or UTF-32 becomes UTF-8");
                 *class = FieldClass::String(Encoding::Utf8);
             }
             FieldClass::Blob(length, None) => {
-                self.tell("blob becomes an array of bytes");
+                self.note("blob becomes an array of bytes");
                 let meaning = Meaning { base: Base::Hexadecimal, size: 8, labels: Vec::new() };
                 let element = FieldClass::Integer(integer(meaning, false));
                 let length = std::mem::replace(length, Length::Static(0));
@@ -255,7 +255,7 @@ impl Converter {
                 if choice.options.iter().any(|option| is_choice(&option.class)) {
                     return Err(Unwritable::new(place, "CTF 1.8 has no optional variant"));
                 }
-                self.tell("optional field becomes a variant");
+                self.note("optional field becomes a variant");
                 *class = FieldClass::Variant(Box::new(variant(choice)));
             }
             _ => {}

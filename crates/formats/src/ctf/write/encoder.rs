@@ -93,7 +93,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         out.align(structure.minimum_alignment);
         let frames = vec![Frame::Root(structure.members.iter())];
         let mut encoder = Encoder { out, slots, roles, frames, places: Vec::new(), trouble: None };
-        encoder.untold();
+        encoder.assigned();
         encoder
     }
 
@@ -116,7 +116,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
     }
 
     /// Writes members with roles, up to the next one that comes through the sink.
-    fn untold(&mut self) {
+    fn assigned(&mut self) {
         while let [Frame::Root(members)] = self.frames.as_mut_slice() {
             let Some(member) = members.as_slice().first() else { return };
             match &member.class {
@@ -198,7 +198,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
             }
             _ => self.fail(name, UNEXPECTED),
         }
-        self.untold();
+        self.assigned();
     }
 
     fn floating(&mut self, real: &Real, value: f64) {
@@ -260,7 +260,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
             Some(FieldClass::Real(real)) => self.floating(real, value),
             _ => self.fail(name, UNEXPECTED),
         }
-        self.untold();
+        self.assigned();
     }
 
     fn boolean(&mut self, name: Name<'_>, value: bool) {
@@ -279,7 +279,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
             }
             _ => self.fail(name, UNEXPECTED),
         }
-        self.untold();
+        self.assigned();
     }
 
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
@@ -289,14 +289,14 @@ impl<'t> FieldSink for Encoder<'t, '_> {
             Some(FieldClass::Array(array)) => self.bytes(name, &array.length, bytes, false),
             _ => self.fail(name, UNEXPECTED),
         }
-        self.untold();
+        self.assigned();
     }
 
     fn absent(&mut self, name: Name<'_>) {
         if !matches!(self.expected(), Some(FieldClass::Optional(_) | FieldClass::Variant(_))) {
             self.fail(name, UNEXPECTED);
         }
-        self.untold();
+        self.assigned();
     }
 
     fn begin(&mut self, name: Name<'_>, compound: Compound) {
@@ -324,7 +324,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
         if left > 0 {
             self.fail(Name::Member(""), OTHER_LENGTH);
         }
-        self.untold();
+        self.assigned();
     }
 }
 

@@ -224,7 +224,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
             let Some(structure) = structure else { continue };
             let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, &roles);
             if let Some(source) = self.source {
-                self.trace.tell_packet(self.stream, source, scope, &mut encoder);
+                self.trace.emit_packet(self.stream, source, scope, &mut encoder);
             }
             let written = encoder.finish().map_err(|(field, reason)| {
                 Unwritable::new(format!("packet of stream {}, `{field}`", self.class.id), reason)
@@ -269,7 +269,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
     fn put(&mut self, event: &Event<'_, '_, '_>, class: &EventClass, full: bool) -> Result<(), Put> {
         let mut others = Others::default();
         if self.reads_headers {
-            event.tell(Scope::EventHeader, &mut others).map_err(Put::Unreadable)?;
+            event.emit(Scope::EventHeader, &mut others).map_err(Put::Unreadable)?;
         }
         if let (Some(header), Some(open)) = (&self.class.event_header, &self.open) {
             let writer = HeaderWriter {
@@ -314,11 +314,11 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         let roles = RoleValues::default();
         let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, &roles);
         let written = if self.is_ctf {
-            event.tell(scope, &mut encoder).map_err(Put::Unreadable)?;
+            event.emit(scope, &mut encoder).map_err(Put::Unreadable)?;
             encoder.finish()
         } else {
             let mut arranged = Arranged::new(encoder, source, wants);
-            event.tell(scope, &mut arranged).map_err(Put::Unreadable)?;
+            event.emit(scope, &mut arranged).map_err(Put::Unreadable)?;
             arranged.finish()
         };
         written.map(drop).map_err(|(field, reason)| Put::Field(field, reason))

@@ -46,18 +46,18 @@ impl Decoder<'_> {
                 }
             }
             if std::mem::take(&mut counted) {
-                self.tell_time(context);
+                self.emit_time(context);
                 if self.switch_is_due {
                     break;
                 }
             }
             if self.walk.has_much_to_tell() {
                 let (walk, graph, sink) = self.parts(context);
-                walk.tell(graph, sink);
+                walk.emit(graph, sink);
             }
         }
         let (walk, graph, sink) = self.parts(context);
-        walk.tell(graph, sink);
+        walk.emit(graph, sink);
         walk.halt(graph);
         followed
     }
@@ -79,7 +79,7 @@ impl Decoder<'_> {
             self.move_to_batch(passed);
             return Ok(passed);
         };
-        walk.tell(graph, sink);
+        walk.emit(graph, sink);
         self.move_to_batch(passed);
         let Start { tnts, tip, .. } = self.starts[passed];
         if batch.left() > 0 || batch.to().is_none() {
@@ -160,7 +160,7 @@ impl Decoder<'_> {
         context.sink.packet(PacketKind::Tnt);
         self.tnt(rest, context)?;
         // A deferred TIP of this packet may follow CYC packets.
-        self.tell_time(context);
+        self.emit_time(context);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ const FEW: usize = 8;
 
 /// Position of a walk with function runs.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct RunPosition {
     id: BlockId,
     /// Number of blocks passed since the last decision.
     straight: u32,
@@ -25,17 +25,17 @@ pub(super) struct Standing {
 
 impl Walk {
     /// Follows the [branch batches](Walk::branch_batches) for a sink that takes function runs; these are
-    /// [reported](Walk::tell) later. What it can't follow this way stays in the batches, code that changes over time
+    /// [reported](Walk::emit) later. What it can't follow this way stays in the batches, code that changes over time
     /// included.
     #[inline(always)]
     pub(in super::super) fn function_runs<L: Labels>(&mut self, graph: &mut Graph<'_, L>) {
-        let mut at = match self.standing.take() {
-            Some(standing) => standing,
+        let mut at = match self.run_position.take() {
+            Some(run_position) => run_position,
             None => {
                 let Ok(id) = self.here(graph) else { return };
-                self.go_on_with(graph, id);
+                self.continue_with(graph, id);
                 // The slow path may have passed blocks since the last decision.
-                Standing { id, straight: mem::take(&mut self.straight) }
+                RunPosition { id, straight: mem::take(&mut self.straight) }
             }
         };
         let are_few = self.branch_batches.decisions() < FEW;
@@ -47,7 +47,8 @@ impl Walk {
                 if mem::take(&mut by_tables) {
                     self.cross(graph, at.id);
                 }
-                match graph.run(at.id, &mut self.branch_batches, &mut self.untold, &mut self.returns, rules) {
+                match graph.run(at.id, &mut self.branch_batches, &mut self.pending, &mut self.returns, rules)
+                {
                     Some(NativeExit::Before(to)) => at.id = to,
                     // Unreadable code is trouble only once a packet proves that it ran.
                     Some(NativeExit::Unreadable(address)) => return self.go(address),
@@ -75,13 +76,13 @@ impl Walk {
                     self.branch_batches.pass();
                     return self.go(to);
                 };
-                at = Standing { id: next, straight: 0 };
-                self.untold.begin(graph.start(next), graph.hop(next));
+                at = RunPosition { id: next, straight: 0 };
+                self.pending.begin(graph.start(next), graph.compact(next));
             }
             self.branch_batches.pass();
         }
         // Keeping the position saves looking up the block again at each timing packet.
-        self.standing = Some(at);
+        self.run_position = Some(at);
         if self.branch_batches.current().is_some() || by_tables || graph.is_versioned() {
             self.halt(graph);
         }
@@ -90,7 +91,7 @@ impl Walk {
     /// Ends a walk with function runs: sets `ip` and `block` to its position.
     #[inline]
     pub(in super::super) fn halt<L: Labels>(&mut self, graph: &Graph<'_, L>) {
-        if let Some(at) = self.standing.take() {
+        if let Some(at) = self.run_position.take() {
             self.stand(graph, &at);
         }
     }
@@ -113,33 +114,33 @@ impl Walk {
     fn pass_by_tables<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        at: &mut Standing,
+        at: &mut RunPosition,
         outcomes: &mut u64,
     ) -> bool {
-        let Standing { mut id, mut straight } = *at;
+        let RunPosition { mut id, mut straight } = *at;
         let mut bits = *outcomes;
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
-            let (to, instructions) = graph.pass_branches(id, self.untold.open().function(), &mut bits);
-            self.untold.open().until += instructions;
+            let (to, instructions) = graph.pass_branches(id, self.pending.open().function(), &mut bits);
+            self.pending.open().until += instructions;
             (id, straight) = (to, if instructions > 0 { 0 } else { straight });
             if bits == NO_OUTCOMES {
                 break;
             }
-            let hop = graph.hop(id);
+            let compact = graph.compact(id);
             self.cross(graph, id);
             let mut end = 0;
             let taken = bits >> 63 == 1;
-            let next = match hop.pass {
+            let next = match compact.pass {
                 EdgeKind::Free | EdgeKind::Branch => {
-                    let branches = hop.pass == EdgeKind::Branch;
+                    let branches = compact.pass == EdgeKind::Branch;
                     bits <<= u8::from(branches);
                     straight = if branches { 0 } else { straight + 1 };
-                    hop.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
+                    compact.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
                 }
                 EdgeKind::Call => {
                     straight += 1;
                     end = self.push_return(graph, id);
-                    hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())
+                    compact.next(true).or_else(|| graph.follow(id, true, self.at).ok())
                 }
                 EdgeKind::Return if taken && !self.no_return_compression => {
                     let Some(back) = self.returns.pop() else { break };
@@ -152,71 +153,75 @@ impl Walk {
             };
             let Some(next) = next else {
                 // Unreadable code is trouble only once a packet proves that it ran.
-                if hop.pass != EdgeKind::Return {
+                if compact.pass != EdgeKind::Return {
                     let block = graph.block(id);
-                    self.go(if hop.pass == EdgeKind::Branch && !taken { block.end } else { block.target });
+                    self.go(if compact.pass == EdgeKind::Branch && !taken {
+                        block.end
+                    } else {
+                        block.target
+                    });
                 }
-                self.untold.end(hop.instructions.into(), hop.pass.transfer(), end);
+                self.pending.end(compact.instructions.into(), compact.pass.transfer(), end);
                 *outcomes = bits;
                 return false;
             };
-            if hop.pass > EdgeKind::Branch {
-                self.untold.end(hop.instructions.into(), hop.pass.transfer(), end);
-                self.untold.begin(graph.start(next), graph.hop(next));
+            if compact.pass > EdgeKind::Branch {
+                self.pending.end(compact.instructions.into(), compact.pass.transfer(), end);
+                self.pending.begin(graph.start(next), graph.compact(next));
             } else {
-                self.untold.open().until += u32::from(hop.instructions);
+                self.pending.open().until += u32::from(compact.instructions);
             }
             id = next;
         }
         *outcomes = bits;
-        *at = Standing { id, straight };
+        *at = RunPosition { id, straight };
         true
     }
 
     /// Begins a function run if the block is of another function.
     #[inline(always)]
     fn cross<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
-        let hop = graph.hop(id);
-        if hop.function != self.untold.open().function() {
-            self.untold.close();
-            self.untold.begin(graph.start(id), hop);
+        let compact = graph.compact(id);
+        if compact.function != self.pending.open().function() {
+            self.pending.close();
+            self.pending.begin(graph.start(id), compact);
         }
     }
 
     /// Continues the open function run with a block, or begins another one.
     #[inline(always)]
-    fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
-        if self.untold.nothing_is_open() {
-            self.untold.begin(graph.start(id), graph.hop(id));
+    fn continue_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        if self.pending.nothing_is_open() {
+            self.pending.begin(graph.start(id), graph.compact(id));
         }
         self.cross(graph, id);
     }
 
     /// Reports the pending function runs.
     #[inline]
-    pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
-        self.tell_with(None, graph, sink);
+    pub(in super::super) fn emit<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
+        self.emit_with(None, graph, sink);
     }
 
     /// Reports the pending function runs with the current time. Returns `false` if there are none; the time is then
     /// not reported either.
     #[inline]
-    pub(in super::super) fn tell_until<L: Labels>(
+    pub(in super::super) fn emit_until<L: Labels>(
         &mut self,
         now: Tsc,
         graph: &Graph<'_, L>,
         sink: &mut impl Sink,
     ) -> bool {
-        self.tell_with(Some(now), graph, sink)
+        self.emit_with(Some(now), graph, sink)
     }
 
     #[inline]
-    fn tell_with<L: Labels>(&mut self, now: Option<Tsc>, graph: &Graph<'_, L>, sink: &mut impl Sink) -> bool {
-        let ran = !self.untold.is_empty();
+    fn emit_with<L: Labels>(&mut self, now: Option<Tsc>, graph: &Graph<'_, L>, sink: &mut impl Sink) -> bool {
+        let ran = !self.pending.is_empty();
         if ran {
-            self.untold.close();
-            sink.function_runs(self.untold.ended(), graph, now);
-            self.untold.clear();
+            self.pending.close();
+            sink.function_runs(self.pending.ended(), graph, now);
+            self.pending.clear();
         }
         ran
     }
@@ -224,15 +229,16 @@ impl Walk {
     /// Returns whether the pending function runs should be reported now.
     #[inline]
     pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
-        self.untold.ended().len() >= REPORT_THRESHOLD || self.untold.open().until >= LONG
+        self.pending.ended().len() >= REPORT_THRESHOLD || self.pending.open().until >= LONG
     }
 
     /// Sets the position to where the walk stands. Its block may not be valid at the current tick.
     #[inline(always)]
-    fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &Standing) {
-        let &Standing { id, straight } = at;
+    fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &RunPosition) {
+        let &RunPosition { id, straight } = at;
         self.ip = graph.start(id);
-        self.block = Some(id).filter(|&id| graph.hop(id).pass != EdgeKind::Other || graph.holds(id, self.at));
+        self.block =
+            Some(id).filter(|&id| graph.compact(id).pass != EdgeKind::Other || graph.holds(id, self.at));
         self.straight = straight;
     }
 
@@ -242,35 +248,35 @@ impl Walk {
     fn pass_indirect<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        at: &mut Standing,
+        at: &mut RunPosition,
         to: u64,
     ) -> Option<Option<BlockId>> {
         while at.straight < LONGEST_STRAIGHT {
-            let (id, hop) = (at.id, graph.hop(at.id));
+            let (id, compact) = (at.id, graph.compact(at.id));
             self.cross(graph, id);
-            let (instructions, transfer) = (u32::from(hop.instructions), hop.pass.transfer());
-            match hop.pass {
+            let (instructions, transfer) = (u32::from(compact.instructions), compact.pass.transfer());
+            match compact.pass {
                 EdgeKind::Free | EdgeKind::Call => {
-                    let next = hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;
-                    if hop.pass == EdgeKind::Call {
+                    let next = compact.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;
+                    if compact.pass == EdgeKind::Call {
                         let end = self.push_return(graph, id);
-                        self.untold.end(instructions, transfer, end);
-                        self.untold.begin(graph.start(next), graph.hop(next));
+                        self.pending.end(instructions, transfer, end);
+                        self.pending.begin(graph.start(next), graph.compact(next));
                     } else {
-                        self.untold.open().until += instructions;
+                        self.pending.open().until += instructions;
                     }
-                    *at = Standing { id: next, straight: at.straight + 1 };
+                    *at = RunPosition { id: next, straight: at.straight + 1 };
                 }
                 EdgeKind::Return | EdgeKind::IndirectJump | EdgeKind::IndirectCall
-                    if hop.pass != EdgeKind::Return || !self.returns_are_hidden =>
+                    if compact.pass != EdgeKind::Return || !self.returns_are_hidden =>
                 {
-                    let back = match hop.pass {
+                    let back = match compact.pass {
                         EdgeKind::Return => self.returns.pop().filter(|back| back.address == to),
                         _ => None,
                     };
                     let end =
-                        if hop.pass == EdgeKind::IndirectCall { self.push_return(graph, id) } else { 0 };
-                    self.untold.end(instructions, transfer, end);
+                        if compact.pass == EdgeKind::IndirectCall { self.push_return(graph, id) } else { 0 };
+                    self.pending.end(instructions, transfer, end);
                     return Some(back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at)));
                 }
                 _ => break,

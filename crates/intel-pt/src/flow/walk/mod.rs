@@ -9,7 +9,7 @@ use hodo_code::{
 };
 use iced_x86::{Instruction, Mnemonic};
 
-use self::function_runs::Standing;
+use self::function_runs::RunPosition;
 use super::{
     Executed, Expected, Sink, Trouble,
     lookahead::{CircleGuard, Lookahead, SUSPICIOUS, instructions_before},
@@ -41,9 +41,9 @@ pub(super) struct Walk {
     /// The branch batches that are followed together, with the progress.
     pub(super) branch_batches: BranchBatches,
     /// Function runs that are not reported yet.
-    untold: FunctionRuns,
+    pending: FunctionRuns,
     /// Position of a walk with function runs: `ip` and `block` are stale until it [halts](Walk::halt).
-    standing: Option<Standing>,
+    run_position: Option<RunPosition>,
 }
 
 impl Walk {
@@ -57,8 +57,8 @@ impl Walk {
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
             branch_batches: BranchBatches::default(),
-            untold: FunctionRuns::default(),
-            standing: None,
+            pending: FunctionRuns::default(),
+            run_position: None,
         }
     }
 
@@ -126,7 +126,7 @@ impl Walk {
 
     /// Continues at the end of block `id`, or at its direct target.
     #[inline]
-    fn go_on<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId, taken: bool) {
+    fn continue_at<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId, taken: bool) {
         let block = graph.block(id);
         self.ip = if taken { block.target } else { block.end };
         // An unreadable successor is trouble only once a packet proves that it ran.
@@ -170,7 +170,7 @@ impl Walk {
     #[inline]
     fn pass<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, id: BlockId, taken: bool) {
         self.report(graph, id, sink);
-        self.go_on(graph, id, taken);
+        self.continue_at(graph, id, taken);
     }
 
     #[inline]
@@ -289,7 +289,7 @@ impl Walk {
     ) -> Result<(), Trouble> {
         if sink.takes_function_runs() {
             self.follow(graph, Tnt { bits: 0, count: 0 }, Some(to));
-            self.tell(graph, sink);
+            self.emit(graph, sink);
             if self.branch_batches.current().is_none() {
                 return Ok(());
             }

@@ -24,7 +24,7 @@ impl Partial {
     ) {
         let ran = FunctionRun::instructions(function_runs);
         let Partial { clock, sums, .. } = self;
-        clock.tell(until.0);
+        clock.read(until.0);
         // Something ran, so the time belongs to no wait.
         let even = clock.share(ran, |share| {
             if let Share::Lost(time) = share {
@@ -83,7 +83,7 @@ impl Partial {
         each: ShortTime,
     ) -> usize {
         let Partial { stack, books, sums, .. } = self;
-        let (frames, depth) = stack.with_room(function_runs.len(), ROOM_FOR_FRAME);
+        let (frames, depth) = stack.reserve(function_runs.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
         let (slots, mut open) = books.open(each, &mut sums.calls);
         open.ran(slot, instructions);

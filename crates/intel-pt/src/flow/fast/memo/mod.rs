@@ -54,13 +54,13 @@ pub struct Memos {
 
 impl Default for Memos {
     fn default() -> Memos {
-        Memos::with_room(PATHS)
+        Memos::with_capacity(PATHS)
     }
 }
 
 impl Memos {
     /// Creates a memo with a maximum number of paths; beyond it, everything is discarded.
-    pub fn with_room(paths: usize) -> Memos {
+    pub fn with_capacity(paths: usize) -> Memos {
         Memos {
             programs: FxHashMap::default(),
             learned: MemoizedPaths { most: paths, ..MemoizedPaths::default() },
@@ -250,7 +250,7 @@ impl Decoder<'_> {
             self.at = position;
             self.packets.skip_to(position + LONG_SIZE);
             match self.tnt(branches(pending), context) {
-                Ok(()) => self.tell_time(context),
+                Ok(()) => self.emit_time(context),
                 Err(trouble) => self.lose(trouble),
             }
         }
@@ -320,7 +320,7 @@ impl Decoder<'_> {
                 *position += LONG_SIZE;
             }
             if std::mem::take(&mut counted) {
-                self.tell_time(context);
+                self.emit_time(context);
                 if !self.goes_on(context) {
                     break;
                 }
@@ -362,7 +362,7 @@ impl Decoder<'_> {
             0x59 => {
                 self.timing.follow(&Packet::Mtc((word >> 8) as u8));
                 *counted = false;
-                self.tell_time(context);
+                self.emit_time(context);
                 2
             }
             _ if opcode & 3 == 3 => {

@@ -74,7 +74,7 @@ impl Chains {
 
 /// The effect of packets in a state: the next state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct Transition {
     packets: u64,
     from: u32,
     /// The state after them.
@@ -89,7 +89,7 @@ pub(super) struct Way {
 const VACANT: u32 = u32::MAX;
 
 /// An empty slot.
-const NOWHERE: Way = Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
+const NOWHERE: Transition = Transition { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
 
 /// Maximum transitions: 24 bytes each, and as much again in empty slots.
 const TRANSITIONS: usize = 1 << 18;
@@ -111,7 +111,7 @@ pub(super) fn hash(from: u32, packets: u64) -> u64 {
 /// Transitions from state to state, in open addressing.
 #[derive(Debug)]
 pub(super) struct TransitionTable {
-    slots: Vec<Way>,
+    slots: Vec<Transition>,
     used: usize,
     /// Hashes of packets that occurred, each in its slot.
     met: Vec<u32>,
@@ -154,7 +154,7 @@ impl TransitionTable {
 
     /// Returns the effect of packets in a state, if known.
     #[inline(always)]
-    pub(super) fn find(&self, from: u32, packets: u64) -> Option<&Way> {
+    pub(super) fn find(&self, from: u32, packets: u64) -> Option<&Transition> {
         let way = &self.slots[self.slot(from, packets)];
         (way.from == from).then_some(way)
     }
@@ -191,10 +191,10 @@ impl TransitionTable {
             }
         }
         self.used += 1;
-        self.put(Way { packets, from, to, path, bytes });
+        self.put(Transition { packets, from, to, path, bytes });
     }
 
-    fn put(&mut self, way: Way) {
+    fn put(&mut self, way: Transition) {
         let slot = self.slot(way.from, way.packets);
         self.slots[slot] = way;
     }

@@ -5,7 +5,7 @@ use hodo_model::kernel::{Cpus, KernelEvent, Thread};
 use serde::{Deserialize, Serialize};
 
 /// A thread slice: one thread on one CPU from one time to another. The thread is unknown where a switch is missing.
-pub(super) struct Stint {
+pub(super) struct TimeSlice {
     pub(super) cpu: u32,
     pub(super) thread: Option<Thread>,
     pub(super) from: Nanos,
@@ -33,21 +33,21 @@ pub(super) struct Missing {
 
 /// The switches of all CPUs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Stints(Cpus<Switches>);
+pub(super) struct TimeSlices(Cpus<Switches>);
 
 impl Switches {
     /// Adds the switches that follow, and returns the slice between the two parts.
     #[inline]
-    fn then(&mut self, cpu: u32, later: Switches) -> Stint {
+    fn then(&mut self, cpu: u32, later: Switches) -> TimeSlice {
         let ((from, came), (to, left)) = (self.last, later.first);
         self.last = later.last;
         self.missing.add(later.missing);
         let thread = (came == left).then_some(left);
-        let stint = Stint { cpu, thread, from, to };
+        let slice = TimeSlice { cpu, thread, from, to };
         if thread.is_none() {
-            self.missing.add(Missing { switches: 1, time: stint.length() });
+            self.missing.add(Missing { switches: 1, time: slice.length() });
         }
-        stint
+        slice
     }
 }
 
@@ -58,28 +58,28 @@ impl Missing {
     }
 }
 
-impl Stint {
+impl TimeSlice {
     pub(super) fn length(&self) -> u64 {
         self.to.0.saturating_sub(self.from.0)
     }
 }
 
-impl Stints {
+impl TimeSlices {
     /// Adds a switch, and returns the slice that it ends.
     #[inline]
-    pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<Stint> {
+    pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<TimeSlice> {
         let (prev, next) = event.switch()?;
         let missing = Missing::default();
         self.then(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
     }
 
     /// Adds the switches of the next task, and returns the slices across the border.
-    pub(super) fn add(&mut self, later: Stints) -> Vec<Stint> {
+    pub(super) fn add(&mut self, later: TimeSlices) -> Vec<TimeSlice> {
         later.0.into_all().filter_map(|(cpu, later)| self.then(cpu, later)).collect()
     }
 
     #[inline]
-    fn then(&mut self, cpu: u32, later: Switches) -> Option<Stint> {
+    fn then(&mut self, cpu: u32, later: Switches) -> Option<TimeSlice> {
         let mut is_first = false;
         let known = self.0.get_or(cpu, || {
             is_first = true;
@@ -89,13 +89,13 @@ impl Stints {
     }
 
     /// Returns the slices before the first switch of each CPU and after its last one, within a span of time.
-    pub(super) fn ends(&self, (begin, end): (Nanos, Nanos)) -> impl Iterator<Item = Stint> {
+    pub(super) fn ends(&self, (begin, end): (Nanos, Nanos)) -> impl Iterator<Item = TimeSlice> {
         self.before_first(begin).chain(self.after_last(end))
     }
 
     /// Returns the slices before the first switch of each CPU.
-    pub(super) fn before_first(&self, begin: Nanos) -> impl Iterator<Item = Stint> {
-        let of = move |(cpu, &Switches { first: (to, thread), .. }): (u32, &Switches)| Stint {
+    pub(super) fn before_first(&self, begin: Nanos) -> impl Iterator<Item = TimeSlice> {
+        let of = move |(cpu, &Switches { first: (to, thread), .. }): (u32, &Switches)| TimeSlice {
             cpu,
             thread: Some(thread),
             from: begin,
@@ -105,8 +105,8 @@ impl Stints {
     }
 
     /// Returns the slices after the last switch of each CPU.
-    pub(super) fn after_last(&self, end: Nanos) -> impl Iterator<Item = Stint> {
-        let of = move |(cpu, &Switches { last: (from, thread), .. }): (u32, &Switches)| Stint {
+    pub(super) fn after_last(&self, end: Nanos) -> impl Iterator<Item = TimeSlice> {
+        let of = move |(cpu, &Switches { last: (from, thread), .. }): (u32, &Switches)| TimeSlice {
             cpu,
             thread: Some(thread),
             from,
