@@ -72,16 +72,17 @@ pub(super) fn all(
             timeline::refuse_unrelated(traces)?;
             let reading = events::reading(&command.input, traces, CHUNKS)?;
             events::refuse_streams(&reading)?;
-            events::wanted(&command.filter, &command.input, &traces.events)?;
-            Ok::<_, Failure>(reading)
+            // Only a statement that names a class of events fails for a context that they lack.
+            let lacks = events::wanted(&command.filter, &command.input, &traces.events).err();
+            Ok::<_, Failure>((reading, lacks.map(|failure| failure.to_string())))
         })?),
     };
-    for (table, reading) in
+    for (table, (reading, lacks)) in
         tables.into_iter().flat_map(|table| reading.clone().map(|reading| (table, reading)))
     {
         if sources.iter().all(|known| !known.name().eq_ignore_ascii_case(&table.name)) {
             let (common, wanted) = (Arc::clone(&common), wanted.clone());
-            sources.push(Arc::new(OfEvents { table, wanted, reading, common }));
+            sources.push(Arc::new(OfEvents { table, wanted, reading, lacks, common }));
         }
     }
     Ok(sources)
@@ -207,6 +208,8 @@ struct OfEvents {
     table: EventTable,
     wanted: hodo_engine::events::Wanted,
     reading: EventReading,
+    /// The selection that these events can't have.
+    lacks: Option<String>,
     common: Arc<Common>,
 }
 
@@ -216,7 +219,7 @@ impl Source for OfEvents {
     }
 
     fn columns(&self) -> Result<Vec<Column>, String> {
-        Ok(self.table.columns.clone())
+        self.lacks.clone().map_or_else(|| Ok(self.table.columns.clone()), Err)
     }
 
     fn table(&self, read: &[bool]) -> Result<Table, String> {
