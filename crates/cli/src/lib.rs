@@ -70,7 +70,7 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::Diff(command) => diff::run(command),
         Command::Sql(command) => sql::run(command),
         Command::Help(help) => describe::run(help),
-        Command::Completions { shell } => arguments::completions(*shell),
+        Command::Completions { shell } => manual::completions(*shell),
         Command::Manual { folder } => manual::write(folder),
     };
     result.unwrap_or_else(|failure| failure.report())

@@ -1,7 +1,9 @@
-//! `hodo manual`: man pages of the program and of each command, made of the definitions that also make `--help`.
+//! `hodo manual` and `hodo completions`: man pages of the program and of each command, and completions for shells, made of the
+//! definitions that also make `--help`.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -12,7 +14,10 @@ use clap_mangen::{
     roff::{Inline, Roff, bold, roman},
 };
 
-use crate::{arguments::Arguments, failure::Failure};
+use crate::{
+    arguments::Arguments,
+    failure::{Failure, written},
+};
 
 /// Exit codes, for the page of the program.
 const EXIT_CODES: [(&str, &str); 4] = [
@@ -24,6 +29,14 @@ const EXIT_CODES: [(&str, &str); 4] = [
     ("2", "Wrong use."),
     ("3", "An input can't be read, or the output can't be written."),
 ];
+
+/// Prints shell completions.
+pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "hodo", &mut script);
+    written(io::stdout().write_all(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Writes a page for the program and one for each command into a folder.
 ///

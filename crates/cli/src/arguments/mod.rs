@@ -1,16 +1,14 @@
 //! The command line.
 
-use std::{ffi::OsString, io::Write, ops::Deref, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, ops::Deref, path::PathBuf};
 
-use clap::{
-    ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
-};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable};
 use hodo_engine::{events::Condition, script::Field};
 use hodo_model::{Edge, Every, Period};
 
 use crate::{
     buffer::{Guests, Raw},
-    failure::{Failure, written},
+    failure::Failure,
     function::RootArguments,
     quantities,
 };
@@ -591,12 +589,4 @@ fn report_help() -> String {
         kinds.collect::<String>(),
         views.collect::<String>()
     )
-}
-
-/// Prints shell completions.
-pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "hodo", &mut script);
-    written(std::io::stdout().write_all(&script))?;
-    Ok(ExitCode::SUCCESS)
 }
