@@ -162,7 +162,7 @@ fec: jmp 6
 ff1: mov $0xBC,%edx
 ff6: mov $0,%eax
 ffb: jmp 6
-far away, where returns are told:
+far away, where returns are reported:
  bc: cmp %rsi,%r8
  bf: je 0x0000000000000FF1
  c5: lea 1(%r9),%r9d
