@@ -90,5 +90,5 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&critical_path::CRITICAL_PATH);
     visitor.visit(&callstack::CALLSTACK);
     visitor.visit(&messages::MESSAGES);
-    visitor.visit(&tasks::TASKS);
+    visitor.visit(&tasks::TasksReport);
 }

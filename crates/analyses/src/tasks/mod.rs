@@ -1,40 +1,56 @@
-//! `tasks`: which task ran on each board, from when to when?
+//! `tasks`: how long did each task run on each board, and from when to when?
 //!
-//! A row lasts from one `task_switch` of a board's kernel to the next. Idleness has no row, nor have the times before a
-//! board's first switch and after its last one. Where a switch is missing, the task is unknown, and the row has no task.
+//! A run lasts from one `task_switch` of a board's kernel to the next. Idleness is no run, nor are the times before a
+//! board's first switch and after its last one. Where a switch is missing, the task is unknown, and the run has no task.
 
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Heading, Interest, Item, Shape, Simple, Start, Table,
-    TableBuilder, Takes, Value,
+    Analysis, Column, Description, FinishContext, Heading, Interest, Item, Maker, Parameters, Report, Shape,
+    Start, Table, TableBuilder, Takes, Value,
     kernel::{Kind, Threads, field::task_switch},
     only,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    columns::interval_columns,
+    columns::{duration_cells, duration_columns, interval_columns, most_first},
     critical_path::{Key, Labels},
+    durations::{Add, Durations},
     settling::SettlingRows,
 };
 
-/// The analysis.
-#[derive(Clone, Copy, Debug)]
-pub struct Tasks;
-
 /// The report.
-pub const TASKS: Simple<Tasks> = Simple {
-    description: Description {
-        name: "tasks",
-        help: "boards: which task ran on each board, from when to when",
-        views: &["interval"],
-        takes: Takes::NOTHING,
-        in_all: false,
-    },
-    analysis: Tasks,
-};
+#[derive(Clone, Copy, Debug)]
+pub struct TasksReport;
+
+impl Report for TasksReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "tasks",
+            help: "boards: how long each task ran on each board, from when to when",
+            views: &["task", "interval"],
+            takes: Takes::NOTHING,
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.selection.view.as_str() {
+            "interval" => maker.analysis(Intervals),
+            _ => maker.analysis(Sums),
+        }
+    }
+}
+
+/// The runs of each task, in sum.
+#[derive(Clone, Copy, Debug)]
+pub struct Sums;
+
+/// Each run.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals;
 
 /// The task that idles.
 const IDLE: u32 = 0;
@@ -48,19 +64,67 @@ struct Switches {
     last: (Nanos, u32),
 }
 
-/// Trace, task and begin of each row.
-type Row = (u32, Option<u32>, Nanos);
+/// Trace, task and begin of a run.
+type Run = (u32, Option<u32>, Nanos);
 
-/// The switches of each board, by trace, and the rows between them.
+/// What is kept of runs.
+pub trait Kept: Default + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// Adds a run that ends at `to`.
+    fn see(&mut self, to: Nanos, run: Run);
+    /// Adds what the next part kept.
+    fn add(&mut self, later: Self);
+}
+
+impl Kept for SettlingRows<Run> {
+    fn see(&mut self, to: Nanos, run: Run) {
+        self.see(to, run);
+    }
+
+    fn add(&mut self, later: Self) {
+        self.add(later, |run| run);
+    }
+}
+
+/// The runs of each task of each trace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct OfTasks(BTreeMap<(u32, Option<u32>), Durations>);
+
+impl Kept for OfTasks {
+    fn see(&mut self, to: Nanos, (trace, task, from): Run) {
+        self.0.entry((trace, task)).or_default().see(to.0.saturating_sub(from.0));
+    }
+
+    fn add(&mut self, later: Self) {
+        later.0.into_iter().for_each(|(task, runs)| self.0.entry(task).or_default().add(runs));
+    }
+}
+
+/// The switches of each board, by trace, and the runs between them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial<K> {
     switches: BTreeMap<u32, Switches>,
-    rows: SettlingRows<Row>,
+    runs: K,
     labels: Labels,
 }
 
-impl Partial {
-    /// Adds switches of a board that follow, and the row between the two parts.
+impl<K: Kept> Partial<K> {
+    fn fold(&mut self, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        if event.kind == Kind::TaskSwitch {
+            let prev = self.labels.task(event, task_switch::PREV, task_switch::PREV_NAME);
+            let next = self.labels.task(event, task_switch::NEXT, task_switch::NEXT_NAME);
+            self.then(event.trace, Switches { first: (event.time, prev), last: (event.time, next) });
+        }
+    }
+
+    fn merge(mut self, later: Partial<K>) -> Partial<K> {
+        self.runs.add(later.runs);
+        self.labels.add(later.labels);
+        later.switches.into_iter().for_each(|(trace, later)| self.then(trace, later));
+        self
+    }
+
+    /// Adds switches of a board that follow, and the run between the two parts.
     fn then(&mut self, trace: u32, later: Switches) {
         let Some(known) = self.switches.get_mut(&trace) else {
             self.switches.insert(trace, later);
@@ -70,52 +134,88 @@ impl Partial {
         known.last = later.last;
         let task = (came == left).then_some(left);
         if task != Some(IDLE) {
-            self.rows.see(to, (trace, task, from));
+            self.runs.see(to, (trace, task, from));
         }
     }
 
-    /// Adds rows by end. Returns how many.
-    fn add_rows(&self, mut settled: Vec<(Nanos, Row)>, rows: &mut TableBuilder) -> u64 {
-        settled.sort_unstable();
-        for &(to, (trace, task, from)) in &settled {
-            let host = self.labels.traces.get(&trace).map(String::as_str);
-            let name = task.and_then(|id| self.labels.tasks.get(&Key { trace, id })).cloned();
-            let name = name.or_else(|| task.map(|id| id.to_string()));
-            let row: [Value; 4] =
-                [from.0.into(), to.0.saturating_sub(from.0).into(), host.into(), name.into()];
-            rows.row(row.iter().map(Value::cell));
-        }
-        settled.len() as u64
+    /// Returns the names of a board and of a task; a task without a name has its number.
+    fn names(&self, trace: u32, task: Option<u32>) -> [Value; 2] {
+        let host = self.labels.traces.get(&trace).map(String::as_str);
+        let name = task.and_then(|id| self.labels.tasks.get(&Key { trace, id })).cloned();
+        [host.into(), name.or_else(|| task.map(|id| id.to_string())).into()]
     }
 }
 
-impl Analysis for Tasks {
-    type Partial = Partial;
+fn interest() -> Interest<'static> {
+    use task_switch::{NEXT, NEXT_NAME, PREV, PREV_NAME};
+    Interest::events(const { &[(Kind::TaskSwitch, &[PREV, NEXT, PREV_NAME, NEXT_NAME])] }).without_threads()
+}
+
+impl Analysis for Sums {
+    type Partial = Partial<OfTasks>;
 
     fn interest(&self) -> Interest<'_> {
-        use task_switch::{NEXT, NEXT_NAME, PREV, PREV_NAME};
-        Interest::events(const { &[(Kind::TaskSwitch, &[PREV, NEXT, PREV_NAME, NEXT_NAME])] })
-            .without_threads()
+        interest()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        if event.kind == Kind::TaskSwitch {
-            let prev = partial.labels.task(event, task_switch::PREV, task_switch::PREV_NAME);
-            let next = partial.labels.task(event, task_switch::NEXT, task_switch::NEXT_NAME);
-            partial.then(event.trace, Switches { first: (event.time, prev), last: (event.time, next) });
-        }
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        partial.fold(item);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        earlier.rows.add(later.rows, |row| row);
-        earlier.labels.add(later.labels);
-        later.switches.into_iter().for_each(|(trace, later)| earlier.then(trace, later));
-        earlier
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.merge(later)
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, _: &FinishContext<'_>) -> Table {
+        let whole = only(partials);
+        let tasks = &whole.runs.0;
+        let row = |(&(trace, task), runs): (&(u32, Option<u32>), &Durations)| {
+            let cells = [duration_cells(runs).to_vec(), whole.names(trace, task).to_vec()].concat();
+            (runs.total, (trace, task), cells)
+        };
+        let sum = |of: fn(&Durations) -> u64| tasks.values().map(of).fold(0, u64::saturating_add);
+        let summary =
+            vec![("runs", sum(|runs| runs.count).into()), ("total_ns", sum(|runs| runs.total).into())];
+        let columns = duration_columns().into_iter().chain([Column::name("host"), Column::name("task")]);
+        Table::new("tasks", Shape::Counters, summary, columns.collect(), most_first(tasks.iter().map(row)))
+    }
+}
+
+/// Adds rows by end. Returns how many.
+fn add_rows(
+    partial: &Partial<SettlingRows<Run>>,
+    mut settled: Vec<(Nanos, Run)>,
+    rows: &mut TableBuilder,
+) -> u64 {
+    settled.sort_unstable();
+    for &(to, (trace, task, from)) in &settled {
+        let times = [Value::from(from.0), to.0.saturating_sub(from.0).into()];
+        rows.row(times.iter().chain(&partial.names(trace, task)).map(Value::cell));
+    }
+    settled.len() as u64
+}
+
+impl Analysis for Intervals {
+    type Partial = Partial<SettlingRows<Run>>;
+
+    fn interest(&self) -> Interest<'_> {
+        interest()
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        partial.fold(item);
+    }
+
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.merge(later)
     }
 
     fn heading(&self) -> Option<Heading> {
@@ -124,16 +224,22 @@ impl Analysis for Tasks {
         Some(Heading { name: "tasks", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Partial, until: Nanos, _: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let settled = partial.rows.settle(until);
-        partial.rows.settled += partial.add_rows(settled, rows);
+    fn settle(
+        &self,
+        partial: &mut Self::Partial,
+        until: Nanos,
+        _: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        let settled = partial.runs.settle(until);
+        partial.runs.settled += add_rows(partial, settled, rows);
     }
 
-    fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, _: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let rest = whole.rows.rest();
+        let rest = whole.runs.rest();
         let mut rows = self.heading().expect("its rows may leave").builder();
-        let count = whole.rows.settled + whole.add_rows(rest, &mut rows);
-        rows.finish(vec![("intervals", count.into()), ("left_out", whole.rows.left_out.into())])
+        let count = whole.runs.settled + add_rows(&whole, rest, &mut rows);
+        rows.finish(vec![("intervals", count.into()), ("left_out", whole.runs.left_out.into())])
     }
 }

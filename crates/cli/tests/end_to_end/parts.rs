@@ -1,5 +1,4 @@
-//! Parts folded by separate processes and merged equal the result of a single process. Tables are compared as values: one whose
-//! rows leave early is written with its summary at the end.
+//! Parts folded by separate processes and merged equal the result of a single process.
 
 use std::path::Path;
 
@@ -47,8 +46,8 @@ fn merged_parts_are_the_whole() {
         let parts: Vec<String> =
             (1..=PARTS).map(|number| fold(&folder, name, &format!("{number}/{PARTS}"), &[])).collect();
         let [first, second, third] = &parts[..] else { unreachable!() };
-        let merged = hodo(&["merge", third, first, second, "--format", "json"]).fine().json();
-        let whole = hodo(&["report", name, "-q", "--format", "json", &trace()]).fine().json();
+        let merged = hodo(&["merge", third, first, second, "--format", "json"]).fine().stdout;
+        let whole = hodo(&["report", name, "-q", "--format", "json", &trace()]).fine().stdout;
         assert_eq!(merged, whole, "{name}");
     }
 }
@@ -65,8 +64,8 @@ fn empty_parts_change_nothing() {
             file
         };
         let parts: Vec<String> = (1..=PARTS).map(part).collect();
-        let merged = hodo(&["merge", "--format", "json", &parts[0], &parts[1], &parts[2]]).fine().json();
-        let whole = hodo(&["report", &name, "-q", "--format", "json", &trace()]).fine().json();
+        let merged = hodo(&["merge", "--format", "json", &parts[0], &parts[1], &parts[2]]).fine().stdout;
+        let whole = hodo(&["report", &name, "-q", "--format", "json", &trace()]).fine().stdout;
         assert_eq!(merged, whole, "{name}");
     }
 }
@@ -184,7 +183,7 @@ fn tasks_of_a_plan_are_the_whole_merged_as_a_chain_and_as_a_tree() {
             true => vec!["-q", "--chunk-size", "1K", "--symfs", &symfs, &recording],
             false => vec!["-q", "--chunk-size", "16K", &trace],
         };
-        let whole = hodo(&[&["report", &name, "--format", "json"], &input[..]].concat()).fine().json();
+        let whole = hodo(&[&["report", &name, "--format", "json"], &input[..]].concat()).fine().stdout;
         let folder = Folder::new();
         let plan = hodo(&[&["plan", "--analysis", &name, "--parts", "4"], &input[..]].concat()).fine().stdout;
         let fold = |(number, task): (usize, &str)| {
@@ -199,7 +198,7 @@ fn tasks_of_a_plan_are_the_whole_merged_as_a_chain_and_as_a_tree() {
             hodo(&["merge", "--part", &file, one, other]).fine();
             file
         };
-        let tables = |parts: &[&str]| hodo(&[&["merge", "--format", "json"], parts].concat()).fine().json();
+        let tables = |parts: &[&str]| hodo(&[&["merge", "--format", "json"], parts].concat()).fine().stdout;
         let chain = join(&join(&join(a, b, "ab"), c, "abc"), d, "abcd");
         assert_eq!(tables(&[&chain]), whole, "{name}: a chain");
         let (left, right) = (join(a, b, "left"), join(c, d, "right"));
