@@ -179,7 +179,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(front).chain(['…']).chain(text.chars().skip(back)).collect()
 }
 
-/// Wraps text at blanks into lines of at most `width` characters.
+/// Wraps text at blanks into lines of at most `width` characters; none but the last ends with a blank.
 pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -188,7 +188,10 @@ pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
         match line.is_empty() {
             true => line.push_str(word),
             false if fits => line.extend([" ", word]),
-            false => lines.push(word.to_owned()),
+            false => {
+                line.truncate(line.trim_end().len());
+                lines.push(word.to_owned());
+            }
         }
     }
     lines
@@ -248,6 +251,7 @@ mod tests {
         assert_eq!(wrap("a bc def", None), ["a bc def"]);
         assert_eq!(wrap("a bc def", Some(4)), ["a bc", "def"]);
         assert_eq!(wrap("a longword b", Some(3)), ["a", "longword", "b"]);
+        assert_eq!(wrap("a  word", Some(3)), ["a", "word"]);
         assert_eq!(wrap("", Some(3)), [""]);
     }
 

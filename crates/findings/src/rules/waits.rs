@@ -116,6 +116,7 @@ fn disks(evidence: &Evidence<'_>) -> Vec<Finding> {
     };
     let others = match waits.len() - 1 {
         0 => String::new(),
+        1 => " One other wait passes the threshold.".to_owned(),
         others => format!(" {} other waits pass the threshold.", count(others as u64)),
     };
     vec![Finding {
