@@ -36,7 +36,7 @@ pub const CALLSTACK: Simple<Callstack> = Simple {
     analysis: Callstack,
 };
 
-/// A function, as its event tells it.
+/// A function, as its event identifies it: by address or by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Function {
     Named(String),

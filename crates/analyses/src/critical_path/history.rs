@@ -37,7 +37,7 @@ pub(crate) enum Why {
     NoWakeup,
     /// An interrupt woke it, and the trace does not tell which.
     Interrupt,
-    /// It still waits at the end, so nobody woke it yet.
+    /// Nobody woke it before the trace ended.
     NotWoken,
     /// The waker did not run, by what is known of it.
     Waker,
@@ -83,7 +83,7 @@ pub(crate) enum By {
     Cpu(u32),
     /// An interrupt.
     Interrupt(Source),
-    /// An interrupt of which the trace only tells that it was one.
+    /// An interrupt of unknown kind: the trace records only that it happened.
     SomeInterrupt,
     /// The completion of this [`Work`].
     Work(u32),
@@ -100,7 +100,7 @@ pub(crate) enum To {
     Woken(u32, By),
     /// It waits.
     Blocked(Via),
-    /// It left a board's CPU: it was preempted, or waits, as the next change tells.
+    /// It left a board's CPU. The next change decides whether it was preempted or waited.
     Left(u32),
     /// It is being made by this thread.
     Born(u32),

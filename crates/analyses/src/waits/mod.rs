@@ -4,8 +4,8 @@
 //! thread ─► what it waited for: a lock, data, a child, a CPU … ─► who ended that wait, or who ran instead
 //! ```
 //!
-//! Unlike in `critical-path`, a wait counts to who ended it, whatever that one waited for itself. Waits that began before
-//! the trace, or that nobody ended, are `unknown`.
+//! Unlike in `critical-path`, a wait counts to the thread that ended it, whatever that thread waited for. Waits that
+//! began before the trace, or did not end in it, are `unknown`.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
