@@ -4,7 +4,7 @@
 //! initramfs: modules ──► host's root (9p, read-only) under a writable layer ──► chroot, command
 //! spool (9p): request ──► arguments, environment, folder          streams: stdin, stdout, stderr, signals
 //!             sideband-N ◄── perf's own records of each CPU         between virtio ports and pipes
-//!             clock, threads, kallsyms, modules, status ◄──
+//!             clock, threads, maps, kallsyms, modules, status ◄──
 //! ```
 //!
 //! It is linked statically, and starts before anything else exists. On an error it powers off the guest, and writes the
@@ -44,6 +44,7 @@ fn run() -> Result<(), Error> {
     let root = setup::mount_root()?;
     let mut rings = sideband::Rings::open(SPOOL)?;
     sideband::list_threads(SPOOL)?;
+    setup::copy("/proc/self/maps", &format!("{SPOOL}/maps"))?;
     let mut streams = streams::Streams::open()?;
     let child = command::start(&request, &root, &mut streams)?;
     let status = streams.run(child, &mut rings)?;

@@ -142,11 +142,12 @@ impl Memory {
         if sight.was == Was::Known {
             return sight;
         }
-        let time = (seen.clock)() as u64;
         let changed = sight.was == Was::Other;
         if changed {
-            seen.space.epoch.fetch_add(1, Ordering::Relaxed);
+            // Before the clock is read: a vCPU that still finds the old number has read its own clock earlier.
+            seen.space.epoch.fetch_add(1, Ordering::SeqCst);
         }
+        let time = (seen.clock)() as u64;
         inner.keep(seen, changed.then_some(time));
         let length = seen.bytes.len() as u64;
         let note =

@@ -400,7 +400,7 @@ impl Vcpu {
         let seen = memory.see(&Seen { index: self.index, space, pc, bytes: &block.bytes, clock: self.ticks });
         self.counters.changes += u64::from(seen.was == Was::Other);
         // The new code must not appear to run before it was there, nor the old code after that.
-        if seen.changed > self.stamped {
+        if seen.changed >= self.stamped {
             if self.tracing {
                 self.encoder.interrupt(pc, self.now, &mut self.buffer);
                 self.tracing = false;

@@ -29,6 +29,8 @@ mod libipt;
 mod lines;
 mod machine;
 mod machine_log;
+mod machine_perf;
+mod machine_stacks;
 mod maps;
 mod missing;
 mod path;
@@ -71,6 +73,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge explain [TROUBLE]…
        cargo judge diff
        cargo judge machine [WORKLOAD]…
+       cargo judge stacks
        cargo judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
        cargo judge missing [--count N] [--seed N] [--only PROGRAM]…
        cargo judge ctf [FOLDER | ARCHIVE]…
@@ -102,6 +105,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "explain" => return explain::run(names),
         Some((first, [])) if first == "diff" => return diff::run(),
         Some((first, names)) if first == "machine" => return machine::run(names),
+        Some((first, [])) if first == "stacks" => return machine_stacks::run(),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, rest)) if first == "missing" => return missing::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),

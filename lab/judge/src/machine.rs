@@ -3,6 +3,7 @@
 //! ```text
 //! workload ──record──► recording ──hodo script --insns──► count and digest of each vCPU ──────┐
 //!                 └──► spool: trace, code ──libipt──────► the same ───────────────────────────┼─ equal?
+//!                 ├──► recording, code of the kernel ──perf──► the same, of one workload
 //!                 └──► the emulator's account, which a count one by one confirms ─────────────┘
 //!
 //! one more recording, one instruction per block ──► QEMU's own log ──► the same account? (`machine_log`)
@@ -24,7 +25,7 @@ use workbench::{
     setup::{self, Need},
 };
 
-use crate::machine_log;
+use crate::{machine_log, machine_perf};
 
 /// The factor of a digest (`CpuTruth` of `hodo-formats`).
 pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -70,6 +71,11 @@ const WORKLOADS: &[Workload] = &[
     },
 ];
 
+/// The workload that perf decodes too. It calls no code of the kernel in user space (vDSO): perf would take its own
+/// kernel's.
+const FOR_PERF: Workload =
+    Workload { name: "for-perf", script: "gzip -c /usr/bin/perl | sha256sum > /dev/null" };
+
 /// Instructions and the digest of their addresses.
 pub(super) type Account = (u64, u64);
 
@@ -83,13 +89,15 @@ pub(super) fn run(names: &[String]) -> Outcome {
     fs::create_dir_all(&folder)?;
     let harness = compile(&folder)?;
     let (mut total, mut wrong) = (0, 0);
-    for workload in
-        WORKLOADS.iter().filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
-    {
+    let wanted = |one: &&Workload| names.is_empty() || names.iter().any(|name| name == one.name);
+    for workload in WORKLOADS.iter().chain([&FOR_PERF]).filter(wanted) {
         let recording = record(workload, &folder, false)?;
         let spool = spool(&folder)?;
         let truth = truth(&recording)?;
-        let judged = [("hodo", ours(&recording)?), ("libipt", libipt(&harness, &spool, &truth)?)];
+        let mut judged = vec![("hodo", ours(&recording)?), ("libipt", libipt(&harness, &spool, &truth)?)];
+        if workload.name == FOR_PERF.name {
+            judged.push(("perf", machine_perf::read(&recording, &spool, &folder)?));
+        }
         let count: u64 = truth.values().map(|(instructions, _)| instructions).sum();
         total += count;
         let differ: Vec<&str> =
@@ -103,7 +111,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
         wrong += differ.len();
         _ = fs::remove_dir_all(spool);
     }
-    if names.is_empty() || names.iter().any(|name| name == ONE_BY_ONE.name) {
+    if wanted(&&ONE_BY_ONE) {
         let truth = truth(&record(&ONE_BY_ONE, &folder, true)?)?;
         let spool = spool(&folder)?;
         let count = machine_log::judge(&spool, &truth)?;
@@ -149,7 +157,7 @@ fn record(workload: &Workload, folder: &Path, log: bool) -> Outcome<PathBuf> {
 }
 
 /// The spool that the recorder kept.
-fn spool(folder: &Path) -> Outcome<PathBuf> {
+pub(super) fn spool(folder: &Path) -> Outcome<PathBuf> {
     let mut entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let is_spool =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".hodo-"));

@@ -3,7 +3,8 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Seek, Write},
-    path::Path,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
 };
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
@@ -34,13 +35,17 @@ pub(super) struct Collected {
     /// The rings of the guest's kernel, by CPU.
     rings: Vec<Vec<u8>>,
     threads: Vec<(Thread, Vec<u8>)>,
+    /// The file of the guest's first process.
+    init: PathBuf,
+    /// Where that process maps its code: address, length and file offset.
+    init_maps: Vec<(u64, u64, u64)>,
     /// The kernel's symbols of code.
     kallsyms: Vec<u8>,
     modules: String,
 }
 
 impl Collected {
-    pub(super) fn read(spool: &Path, engine: String) -> Result<Collected, Error> {
+    pub(super) fn read(spool: &Path, engine: String, init: PathBuf) -> Result<Collected, Error> {
         let text = |name: &str| fs::read_to_string(spool.join(name)).map_err(Error::file(&spool.join(name)));
         let machine = Machine::load(spool).map_err(Error::file(spool))?;
         let mut rings = Vec::new();
@@ -54,7 +59,9 @@ impl Collected {
         let threads = fs::read(spool.join("threads")).unwrap_or_default();
         let kallsyms = text_symbols(&spool.join("kallsyms")).unwrap_or_default();
         let modules = text("modules").unwrap_or_default();
-        Ok(Collected { engine, clock, machine, rings, threads: threads_of(&threads), kallsyms, modules })
+        let (threads, init_maps) =
+            (threads_of(&threads), code_of(&text("maps").unwrap_or_default(), "/init"));
+        Ok(Collected { engine, clock, machine, rings, threads, init, init_maps, kallsyms, modules })
     }
 
     pub(super) fn instructions(&self) -> u64 {
@@ -183,6 +190,12 @@ impl Collected {
                 add(kernel, map(address, size, name));
             }
         }
+        let init = Thread { pid: 1, tid: 1 };
+        for &(address, length, file_offset) in &self.init_maps {
+            let name = self.init.as_os_str().as_bytes();
+            let mapping = Mapping { address, length, file_offset, name, build_id: &[], kernel: false };
+            add(init, SidebandKind::Map(mapping));
+        }
         for (thread, name) in &self.threads {
             add(*thread, SidebandKind::Comm { name, exec: false });
         }
@@ -265,6 +278,23 @@ fn threads_of(text: &[u8]) -> Vec<(Thread, Vec<u8>)> {
     lines.filter_map(thread).collect()
 }
 
+/// Address, length and file offset of the executable mappings of a file, from the text of /proc/PID/maps.
+fn code_of(maps: &str, file: &str) -> Vec<(u64, u64, u64)> {
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let code = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &[range, access, offset, _, _, name] = words.as_slice() else { return None };
+        let (begin, end) = range.split_once('-')?;
+        let begin = number(begin)?;
+        (name == file && access.contains('x')).then_some((
+            begin,
+            number(end)?.checked_sub(begin)?,
+            number(offset)?,
+        ))
+    };
+    maps.lines().filter_map(code).collect()
+}
+
 /// The lines of kallsyms about code: types t and w.
 fn text_symbols(path: &Path) -> io::Result<Vec<u8>> {
     let mut kept = Vec::new();
@@ -281,6 +311,13 @@ fn text_symbols(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_of_a_file_is_what_it_maps_executable() {
+        let maps = "00200000-00207000 r--p 00000000 00:02 12  /init\n00207000-0021c000 r-xp 00006000 00:02 12  /init\n\
+                    7f00-7f01 r-xp 0 00:00 0  [vdso]\n7f02-7f03 rw-p 0 00:00 0\n";
+        assert_eq!(code_of(maps, "/init"), [(0x20_7000, 0x1_5000, 0x6000)]);
+    }
 
     #[test]
     fn a_switch_has_the_time_at_which_the_stack_changes() {

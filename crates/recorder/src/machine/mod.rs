@@ -66,7 +66,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     };
     let ended = guest::run(&files, &plugin, spool.path(), pace)?;
     let status = status(spool.path(), &request.command)?;
-    let recording = match collect::Collected::read(spool.path(), engine) {
+    let recording = match collect::Collected::read(spool.path(), engine, files.init.clone()) {
         Ok(recording) if recording.cpus() > 0 => recording,
         Ok(_) => return Err(nothing(spool.path(), ended)),
         Err(_) if status.is_none() => return Err(nothing(spool.path(), ended)),

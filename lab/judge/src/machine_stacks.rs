@@ -1,0 +1,179 @@
+//! `cargo judge stacks`: compares call stacks of an emulated machine's kernel with those that the kernel itself finds.
+//!
+//! ```text
+//! workload under `perf record -g` ──perf in the guest, at each timer interrupt──► the kernel's own stack (ORC) ──┐
+//!                    └──recorded machine──hodo-stacks──► the decoded stack below that interrupt ─────────────────┴─ equal?
+//! ```
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs::{self, File},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use workbench::{
+    Outcome, command, machine,
+    setup::{self, Need},
+};
+
+/// Calls of the kernel of many kinds: the file system, pipes, processes, page faults, network and exit.
+const WORKLOAD: &str = "for i in 1 2 3; do find /usr/share /usr/lib -name '*.so*' -newer /etc/passwd | wc -l; \
+                        tar -cf - /usr/share/perl 2> /dev/null | gzip -1 | wc -c; done; for i in $(seq 60); do /bin/true; done; \
+                        head -c 30000000 /dev/zero | sort -z | wc -c; head -c 20000000 /dev/urandom | wc -c";
+/// Nanoseconds of a processor's time between two samples; one is 25 instructions or so.
+const PERIOD: u32 = 500_000;
+/// Stacks that must be compared, and the share of them that must be equal.
+const LEAST: usize = 10_000;
+const SHARE: f64 = 0.999;
+
+/// A sample: thread, time in nanoseconds.
+type Moment = (u32, u64);
+
+/// Records and compares; the error says that too few are equal.
+pub(super) fn run() -> Outcome {
+    setup::ensure(Need::Judge)?;
+    machine::ensure()?;
+    command::build_hodo()?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo-stacks"]))?;
+    let folder = command::target().join("judge/stacks");
+    _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let (recording, samples) = (folder.join("stacks.data"), folder.join("samples.perf"));
+    record(&recording, &samples)?;
+    let kallsyms = super::machine::spool(&folder)?.join("kallsyms");
+    let theirs = sampled(&samples, &kallsyms)?;
+    let ours = decoded(&recording, &folder, &theirs)?;
+    compare(&theirs, &ours, &Aliases::read(&kallsyms)?)
+}
+
+fn record(recording: &Path, samples: &Path) -> Outcome {
+    let mut hodo = Command::new(command::hodo());
+    hodo.env("HODO_KEEP_SPOOL", "1").args(["record", "--engine", "machine", "-o"]).arg(recording);
+    let period = PERIOD.to_string();
+    hodo.args([
+        "--",
+        "perf",
+        "record",
+        "-q",
+        "-g",
+        "-a",
+        "-e",
+        "cpu-clock",
+        "-c",
+        &period,
+        "-m",
+        "2048",
+        "-o",
+        "-",
+    ]);
+    hodo.args(["--", "sh", "-c", &format!("({WORKLOAD}) > /dev/null")]);
+    command::run(hodo.stdin(Stdio::null()).stdout(File::create(samples)?))
+}
+
+/// The stacks that the guest's perf found in the kernel, the newest function first. Idle threads are left out: all have
+/// the number 0.
+fn sampled(samples: &Path, kallsyms: &Path) -> Outcome<BTreeMap<Moment, Vec<String>>> {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "-F", "tid,time,ip,sym", "--ns", "--kallsyms"]).arg(kallsyms).arg("-i").arg(samples);
+    let (mut found, mut moment): (BTreeMap<Moment, Vec<String>>, Option<Moment>) = (BTreeMap::new(), None);
+    command::each_line(perf, |line| {
+        let text = String::from_utf8_lossy(line);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if !text.starts_with(['\t', ' ']) || words.last().is_some_and(|word| word.ends_with(':')) {
+            moment = moment_of(&words).filter(|&(tid, _)| tid != 0);
+        } else if let (Some(moment), [address, name, ..]) = (moment, &words[..])
+            && address.len() == 16
+        {
+            found.entry(moment).or_default().push((*name).to_owned());
+        }
+    })?;
+    Ok(found)
+}
+
+/// Parses `TID SECONDS.NANOSECONDS:`.
+fn moment_of(words: &[&str]) -> Option<Moment> {
+    let &[tid, time] = words else { return None };
+    let (seconds, nanoseconds) = time.strip_suffix(':')?.split_once('.')?;
+    Some((tid.parse().ok()?, seconds.parse::<u64>().ok()? * 1_000_000_000 + nanoseconds.parse::<u64>().ok()?))
+}
+
+/// The decoded stacks at the same moments.
+fn decoded(
+    recording: &Path,
+    folder: &Path,
+    moments: &BTreeMap<Moment, Vec<String>>,
+) -> Outcome<HashMap<Moment, Vec<String>>> {
+    let list = folder.join("moments");
+    fs::write(&list, moments.keys().map(|(tid, time)| format!("{tid} {time}\n")).collect::<String>())?;
+    let mut stacks = Command::new(command::target().join("release/hodo-stacks"));
+    stacks.arg(recording).stdin(File::open(&list)?);
+    let mut found = HashMap::new();
+    command::each_line(stacks, |line| {
+        let text = String::from_utf8_lossy(line);
+        let mut words = text.trim_end().split(' ');
+        let moment = (|| Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?)))();
+        let names = words.next().unwrap_or_default().split(';').filter(|name| !name.is_empty());
+        found.extend(moment.map(|moment| (moment, names.map(str::to_owned).collect())));
+    })?;
+    Ok(found)
+}
+
+/// The addresses of each symbol: an address may have several names.
+struct Aliases(HashMap<String, HashSet<u64>>);
+
+impl Aliases {
+    fn read(kallsyms: &Path) -> Outcome<Aliases> {
+        let mut symbols: HashMap<String, HashSet<u64>> = HashMap::new();
+        for line in fs::read_to_string(kallsyms)?.lines() {
+            let mut words = line.split_whitespace();
+            if let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next()) {
+                symbols.entry(name.to_owned()).or_default().insert(u64::from_str_radix(address, 16)?);
+            }
+        }
+        Ok(Aliases(symbols))
+    }
+
+    fn same(&self, one: &str, other: &str) -> bool {
+        one == other
+            || self.0.get(one).zip(self.0.get(other)).is_some_and(|(one, other)| !one.is_disjoint(other))
+    }
+}
+
+fn compare(
+    theirs: &BTreeMap<Moment, Vec<String>>,
+    ours: &HashMap<Moment, Vec<String>>,
+    aliases: &Aliases,
+) -> Outcome {
+    let mut equal = 0;
+    let mut causes: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for (moment, their) in theirs {
+        let our = ours.get(moment).map_or(&[][..], Vec::as_slice);
+        let differs =
+            their.iter().map(Some).chain([None]).zip(our.iter().map(Some).chain([None])).find(|pair| {
+                !matches!(pair, (Some(one), Some(other)) if aliases.same(one, other)) && *pair != (None, None)
+            });
+        let Some((one, other)) = differs else {
+            equal += usize::from(their.len() == our.len());
+            continue;
+        };
+        let name = |name: Option<&String>| name.map_or("the end".to_owned(), String::clone);
+        let cause = format!("the kernel finds {}, hodo {}", name(one), name(other));
+        let example = || format!("{moment:?}\n    {}\n    {}", their.join(" "), our.join(" "));
+        causes.entry(cause).or_insert_with(|| (0, example())).0 += 1;
+    }
+    let share = equal as f64 / theirs.len().max(1) as f64;
+    println!("{equal} of {} are equal: {:.3} %", theirs.len(), share * 100.0);
+    let mut causes: Vec<_> = causes.into_iter().collect();
+    causes.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+    for (cause, (count, example)) in causes {
+        println!("{count:7} {cause}; the first at {example}");
+    }
+    if theirs.len() < LEAST {
+        return Err(format!("fewer than {LEAST} stacks of the kernel were sampled").into());
+    }
+    if share < SHARE {
+        return Err(format!("fewer than {} % of the stacks are equal", SHARE * 100.0).into());
+    }
+    Ok(())
+}
