@@ -75,7 +75,10 @@ pub enum Nesting {
 impl Intervals {
     /// Returns whether they are intervals of software events, not of control flow.
     pub fn are_of_events(&self) -> bool {
-        matches!(self, Intervals::Period(_) | Intervals::Syscalls(_) | Intervals::Interrupts(_))
+        matches!(
+            self,
+            Intervals::Period(_) | Intervals::Syscalls(_) | Intervals::Interrupts(_) | Intervals::State(_)
+        )
     }
 }
 
@@ -101,4 +104,51 @@ pub enum Intervals {
     Syscalls(String),
     /// Runs of the handler of the interrupt with this number, from kernel events.
     Interrupts(u32),
+    /// Times in which a thread was in this state, from kernel events.
+    State(ThreadState),
+}
+
+/// A state of threads, as the report `states` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ThreadState {
+    /// On a CPU.
+    Running,
+    /// Waiting for a CPU.
+    Runnable,
+    /// Waiting for something else, in any of the four states below.
+    Blocked,
+    /// A signal ends the wait.
+    Interruptible,
+    /// Only the awaited event ends the wait.
+    Uninterruptible,
+    /// An idle kernel thread.
+    Idle,
+    /// Stopped, traced or parked.
+    Stopped,
+}
+
+impl ThreadState {
+    /// All states.
+    pub const ALL: [ThreadState; 7] = [
+        ThreadState::Running,
+        ThreadState::Runnable,
+        ThreadState::Blocked,
+        ThreadState::Interruptible,
+        ThreadState::Uninterruptible,
+        ThreadState::Idle,
+        ThreadState::Stopped,
+    ];
+
+    /// Returns the name in tables and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            ThreadState::Running => "running",
+            ThreadState::Runnable => "runnable",
+            ThreadState::Blocked => "blocked",
+            ThreadState::Interruptible => "interruptible",
+            ThreadState::Uninterruptible => "uninterruptible",
+            ThreadState::Idle => "idle",
+            ThreadState::Stopped => "stopped",
+        }
+    }
 }

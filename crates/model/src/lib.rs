@@ -34,7 +34,7 @@ pub use flow::{
     Arrival, Code, End, FlowEvent, FunctionId, Names, NoSources, Place, Run, SourceLine, Sources,
 };
 pub use function_run::{FunctionRun, Numbering, Transfer};
-pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix};
+pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
 pub use report::{Description, Every, Maker, Parameters, Report, Simple, Takes, Visitor};

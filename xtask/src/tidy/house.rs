@@ -81,6 +81,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
     ("hodo-history", &["hodo-store"]),
     ("hodo-speed", &["hodo-analyses", "hodo-code", "hodo-engine", "hodo-intel-pt"]),
+    ("hodo-stacks", &["hodo-analyses", "hodo-clock", "hodo-engine", "hodo-model"]),
     ("workbench", &[]),
     ("judge", &["workbench"]),
     ("bench", &["judge", "workbench"]),

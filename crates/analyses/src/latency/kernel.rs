@@ -1,11 +1,11 @@
-//! Intervals of kernel events: system calls and interrupt handlers.
+//! Intervals of kernel events: system calls, interrupt handlers, and states of threads.
 
 use std::sync::Arc;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, FinishContext, Interest, Item, Start, Table,
-    kernel::{Kind, Threads, field},
+    Analysis, FinishContext, Interest, Item, Start, Table, ThreadState,
+    kernel::{Kind, Thread, Threads, field},
     only,
 };
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,11 @@ use super::{Ended, Interval, tables::Found};
 use crate::{
     pairs::Pairs,
     system_calls::{Calls, EachCall, INTEREST},
+    thread_states::{self, Observer, State, StateDelta, Wait},
 };
 
 /// An interval of software events.
-fn interval(thread: Arc<str>, (begin, time): (Nanos, u64), cpu: u32) -> Interval {
+fn interval(thread: Arc<str>, (begin, time): (Nanos, u64), cpu: Option<u32>) -> Interval {
     Interval {
         thread,
         number: 0,
@@ -27,7 +28,7 @@ fn interval(thread: Arc<str>, (begin, time): (Nanos, u64), cpu: u32) -> Interval
         cycles: None,
         first: None,
         caller: Arc::default(),
-        cpu: Some(cpu.into()),
+        cpu: cpu.map(u64::from),
         level: 0,
         ended: Ended::Returned,
     }
@@ -76,9 +77,13 @@ impl Analysis for Syscalls {
         let is_own =
             |(.., name): &&EachCall| of.names.get(*name as usize).is_some_and(|own| *own == self.name);
         let calls = whole.complete();
-        let intervals = calls.iter().filter(is_own).map(|&(time, begin, cpu, thread, _)| {
-            let tid = of.threads.settled(thread).tid();
-            interval(tid.map_or_else(|| "?".into(), |tid| tid.to_string().into()), (begin, time), cpu)
+        let intervals = calls.iter().filter(is_own).filter_map(|&(time, begin, cpu, thread, _)| {
+            let thread = of.threads.settled(thread);
+            if !of.threads.wanted(thread, of.selection) {
+                return None;
+            }
+            let name = thread.tid().map_or_else(|| "?".into(), |tid| tid.to_string().into());
+            Some(interval(name, (begin, time), Some(cpu)))
         });
         table(intervals.collect(), unmatched + unfinished, &self.name, of)
     }
@@ -139,7 +144,103 @@ impl Analysis for Interrupts {
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let Partial { pairs, found } = only(partials);
         let (unmatched, unfinished) = pairs.left();
-        let intervals = found.iter().map(|&(begin, time, cpu)| interval(Arc::default(), (begin, time), cpu));
+        let intervals =
+            found.iter().map(|&(begin, time, cpu)| interval(Arc::default(), (begin, time), Some(cpu)));
         table(intervals.collect(), unmatched + unfinished, &format!("interrupt {}", self.number), of)
+    }
+}
+
+/// An analysis of the times in which threads were in this state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct States {
+    pub(super) state: ThreadState,
+}
+
+/// All times in states, in order of their ends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Spells(Vec<Spell>);
+
+/// A time in a state; it began before the trace if the begin is unknown.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Spell {
+    tid: u32,
+    state: State,
+    begin: Option<Nanos>,
+    end: Nanos,
+}
+
+impl Observer for Spells {
+    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, end: Nanos) {
+        if let Some((since, state)) = before {
+            self.0.push(Spell { tid, state, begin: Some(since), end });
+        }
+    }
+
+    fn ran(&mut self, tid: u32, cpu: u32, begin: Option<Nanos>, end: Nanos) {
+        self.0.push(Spell { tid, state: State::Running(cpu), begin, end });
+    }
+}
+
+impl States {
+    fn has(self, state: State) -> bool {
+        let waits = |of: ThreadState| self.state == ThreadState::Blocked || self.state == of;
+        match state {
+            State::Running(_) => self.state == ThreadState::Running,
+            State::Runnable(_) => self.state == ThreadState::Runnable,
+            State::Blocked(Wait::Interruptible, _) => waits(ThreadState::Interruptible),
+            State::Blocked(Wait::Uninterruptible, _) => waits(ThreadState::Uninterruptible),
+            State::Blocked(Wait::Idle, _) => waits(ThreadState::Idle),
+            State::Blocked(Wait::Stopped, _) => waits(ThreadState::Stopped),
+        }
+    }
+}
+
+impl Analysis for States {
+    type Partial = StateDelta<Spells>;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&thread_states::INTEREST)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        StateDelta::new(start.is_first)
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        partial.see(event);
+    }
+
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.add(later);
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let mut whole = only(partials);
+        // States that last at the end of the trace come after these.
+        let over = whole.observer().map_or(0, |spells| spells.0.len());
+        let (begin, end) = of.span;
+        let mut intervals = Vec::new();
+        for (index, spell) in whole.finish(end).0.into_iter().enumerate() {
+            let cpu = match spell.state {
+                State::Running(cpu) | State::Runnable(cpu) => Some(cpu),
+                State::Blocked(..) => None,
+            };
+            let thread = Thread::new(spell.tid.into(), 0);
+            if !self.has(spell.state) || !of.threads.wanted(thread, of.selection) {
+                continue;
+            }
+            let begin = spell.begin.unwrap_or(begin);
+            let time = spell.end.0.saturating_sub(begin.0);
+            let ended = match spell.begin {
+                None => Ended::Begun,
+                Some(_) if index >= over => Ended::Cut,
+                Some(_) => Ended::Returned,
+            };
+            let thread = spell.tid.to_string().into();
+            intervals.push(Interval { ended, ..interval(thread, (begin, time), cpu) });
+        }
+        table(intervals, 0, self.state.name(), of)
     }
 }

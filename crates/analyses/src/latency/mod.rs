@@ -154,7 +154,7 @@ impl Report for LatencyReport {
             name: "latency",
             help: "exact counts of function executions, the heaviest tails first; see `hodo latency` for one function",
             views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
-            takes: Takes { intervals: true, ..Takes::NOTHING },
+            takes: Takes { threads: true, intervals: true, ..Takes::NOTHING },
             in_all: false,
         }
     }
@@ -167,6 +167,7 @@ impl Report for LatencyReport {
             Some(Intervals::Period(period)) => maker.analysis(Periods { period: period.clone() }),
             Some(Intervals::Syscalls(name)) => maker.analysis(kernel::Syscalls { name: name.clone() }),
             Some(Intervals::Interrupts(number)) => maker.analysis(kernel::Interrupts { number: *number }),
+            Some(Intervals::State(state)) => maker.analysis(kernel::States { state: *state }),
         }
     }
 }

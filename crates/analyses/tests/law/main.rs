@@ -11,7 +11,7 @@ use hodo_analyses::latency;
 use hodo_model::{
     Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FunctionId, Interest,
     Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Plain, Report, Selection, Start, Table,
-    Visitor, kernel::Threads,
+    ThreadState, Visitor, kernel::Threads,
 };
 use proptest::prelude::ProptestConfig;
 
@@ -58,6 +58,8 @@ fn questions() -> Vec<Option<Intervals>> {
         Some(Intervals::Period(Period::default())),
         Some(Intervals::Syscalls("read".to_owned())),
         Some(Intervals::Interrupts(1)),
+        Some(Intervals::State(ThreadState::Running)),
+        Some(Intervals::State(ThreadState::Blocked)),
         between(vec![marker("stc; nop")], vec![marker("stc; nop")], Nesting::Nested),
     ]
 }

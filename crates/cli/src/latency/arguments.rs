@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use hodo_model::ThreadState;
 
 use crate::arguments::{Input, Output};
 
@@ -24,6 +28,12 @@ pub enum NestingChoice {
     First,
     /// The last begin; earlier begins have no end
     Last,
+}
+
+/// Returns the state of this name.
+fn state(name: String) -> ThreadState {
+    let state = ThreadState::ALL.into_iter().find(|state| state.name() == name);
+    state.expect("the parser accepts only names of states")
 }
 
 /// The width of histogram bins.
@@ -63,6 +73,10 @@ pub struct QuestionArguments {
     /// Handler runs of the interrupt with this number, in a trace of kernel events
     #[arg(long, value_name = "NUMBER", group = "what_intervals")]
     pub irq: Option<u32>,
+    /// Times in which a thread was in this state, in a trace of kernel events
+    #[arg(long, value_name = "STATE", group = "what_intervals",
+          value_parser = PossibleValuesParser::new(ThreadState::ALL.map(ThreadState::name)).map(state))]
+    pub state: Option<ThreadState>,
     /// Intervals from one software event to another: 'BEGIN -> END', each a name or pattern, optionally with `where
     /// CONDITION`
     #[arg(long, value_name = "PERIOD", group = "what_intervals")]
@@ -88,6 +102,7 @@ Examples:
   hodo latency --pair malloc perf.data
   hodo latency --function insert --by executions --format csv perf.data
   hodo latency --irq 30 ./my-trace
+  hodo latency --state runnable --by thread ./my-trace             how long threads waited for a CPU
   hodo latency --period 'irq_handler_entry -> irq_handler_exit' --match irq,cpu ./my-trace")]
 pub struct Latency {
     #[command(flatten)]

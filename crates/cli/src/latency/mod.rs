@@ -52,7 +52,7 @@ pub fn run(command: &Latency) -> Result<ExitCode, Failure> {
 pub fn open(command: &Latency) -> Result<(Experiment, Request), Failure> {
     let Some(question) = Question::of(&command.question, &command.matched)? else {
         return Err(Failure::usage(
-            "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME, --irq NUMBER or --period 'BEGIN -> END'; see `hodo latency --help`",
+            "from where to where? --function FUNC, --functions, --from MARKER --to MARKER, --pair NAME, --syscall NAME, --irq NUMBER, --state STATE or --period 'BEGIN -> END'; see `hodo latency --help`",
         ));
     };
     check(command, &question)?;
@@ -96,7 +96,10 @@ pub fn request(
     experiment: &Experiment,
     view: &str,
 ) -> Result<Request, Failure> {
-    let selection = Selection { view: view.to_owned(), ..Selection::default() };
+    let selection = match question.is_of_events() {
+        true => crate::selection::Selection::new(input, None)?.of_tables(Some(view)),
+        false => Selection { view: view.to_owned(), ..Selection::default() },
+    };
     let intervals = Some(question.resolve(experiment)?);
     let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
     let report = hodo_engine::report("latency").expect("it is listed");
@@ -121,6 +124,8 @@ fn view(command: &Latency) -> &'static str {
 
 /// Rejects options that can't be combined.
 fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
+    let Input { tid, pid, comm, .. } = &command.input;
+    let has_threads = !(tid.is_empty() && pid.is_empty() && comm.is_empty());
     let single = command.outliers.is_some() || command.nth.is_some() || command.compare;
     let wrong = match () {
         () if command.question.functions && (single || command.by.is_some()) => {
@@ -131,6 +136,9 @@ fn check(command: &Latency, question: &Question) -> Result<(), Failure> {
         }
         () if single && (command.input.time.is_some() || command.input.call.is_some()) => {
             "--outliers, --nth and --compare look at whole threads, without --time and --call"
+        }
+        () if !question.belongs_to_threads() && has_threads => {
+            "--tid, --pid and --comm select threads, but interrupts and periods belong to none; `--period 'BEGIN where …'` selects events"
         }
         () if (command.compare || command.nth.is_some()) && question.is_of_events() => {
             "--nth and --compare need control flow: software events have no call trees"

@@ -60,6 +60,7 @@ impl Question {
                 Question::Known(Intervals::Syscalls(name.clone()))
             }
             QuestionArguments { irq: Some(number), .. } => Question::Known(Intervals::Interrupts(*number)),
+            QuestionArguments { state: Some(state), .. } => Question::Known(Intervals::State(*state)),
             _ => return Ok(None),
         };
         let is_period = matches!(question, Question::Known(Intervals::Period(_)));
@@ -72,6 +73,11 @@ impl Question {
     /// Returns whether the question is about software events.
     pub fn is_of_events(&self) -> bool {
         matches!(self, Question::Known(known) if known.are_of_events())
+    }
+
+    /// Returns whether each interval is of a thread.
+    pub fn belongs_to_threads(&self) -> bool {
+        !matches!(self, Question::Known(Intervals::Interrupts(_) | Intervals::Period(_)))
     }
 
     /// Resolves names to functions and places of the inputs.

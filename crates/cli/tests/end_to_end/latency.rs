@@ -240,6 +240,17 @@ fn interrupts_and_system_calls_of_kernel_traces() {
             let summary = &found["summary"];
             let reported = [&summary["count"], &summary["time_total_ns"], &summary["time_max_ns"]];
             assert_eq!(reported, [&row[1], &row[2], &row[8]], "{row}");
+            let executions = ["--by", "executions", "--format", "csv"];
+            let call = ["latency", "--syscall", row[0].as_str().unwrap(), &trace];
+            let all = hodo(&[&call[..], &executions].concat()).fine().stdout;
+            let thread = all.lines().nth(1).unwrap().split(',').next().unwrap().to_owned();
+            let own = hodo(&[&call[..], &executions, &["--tid", &thread]].concat()).fine().stdout;
+            let of_thread = |text: &str| -> Vec<String> {
+                let lines = text.lines().filter_map(|line| line.strip_prefix(&format!("{thread},")));
+                lines.filter_map(|line| Some(line.split_once(',')?.1.to_owned())).collect()
+            };
+            assert_eq!(own.lines().count(), 1 + of_thread(&own).len());
+            assert_eq!(of_thread(&own), of_thread(&all), "{row}");
             compared += 1;
         }
         for row in rows("irq").iter().filter(|row| row[0] == "hard") {
@@ -254,6 +265,38 @@ fn interrupts_and_system_calls_of_kernel_traces() {
         }
     }
     assert!(compared > 10, "{compared}");
+}
+
+#[test]
+fn states_of_threads_are_intervals() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    for trace in ["ctf/lttng2.13-kernel", "ftrace/small-6.dat", "perf/events.data"] {
+        let trace = format!("{fixtures}/{trace}");
+        let report = hodo(&["report", "states", "-q", "--format", "json", &trace]).fine().json();
+        for (state, column) in [("running", "running_ns"), ("runnable", "runnable_ns")] {
+            let arguments = ["latency", "--state", state, "--by", "executions", "--format", "json", &trace];
+            let all = hodo(&arguments).fine().json();
+            let column_of = |name: &str| {
+                all["columns"].as_array().unwrap().iter().position(|column| column["name"] == name).unwrap()
+            };
+            let (time, thread, ended) = (column_of("time_ns"), column_of("thread"), column_of("ended"));
+            let rows = all["rows"].as_array().unwrap();
+            let total: u64 = rows.iter().map(|row| row[time].as_u64().unwrap()).sum();
+            assert_eq!(report["summary"][column], total, "{trace} {state}");
+            let returned = rows.iter().filter(|row| row[ended] == "returned").count() as u64;
+            let found = latency(&["--state", state], &trace);
+            assert!(returned > 0 && found["summary"]["count"] == returned, "{trace} {state}");
+            let tid = rows[0][thread].as_str().unwrap();
+            let own = rows.iter().filter(|row| row[thread] == tid && row[ended] == "returned").count() as u64;
+            let found = latency(&["--state", state, "--tid", tid], &trace);
+            assert_eq!(found["summary"]["count"], own, "{trace} {state} {tid}");
+        }
+        let blocked = latency(&["--state", "blocked"], &trace)["summary"]["time_total_ns"].as_u64().unwrap();
+        let waits = ["interruptible", "uninterruptible", "idle", "stopped"];
+        let each =
+            waits.map(|state| latency(&["--state", state], &trace)["summary"]["time_total_ns"].as_u64());
+        assert_eq!(blocked, each.into_iter().flatten().sum::<u64>(), "{trace}");
+    }
 }
 
 #[test]
