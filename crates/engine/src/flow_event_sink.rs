@@ -2,8 +2,8 @@
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{FarTransfer, Graph, Labels, Terminator};
-use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
-use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer};
+use hodo_intel_pt::flow::{ControlFlow, ControlFlowKind, Event, EventData, Executed, Sink, Step};
+use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer, Virtual};
 
 use crate::{
     early::Early,
@@ -246,7 +246,16 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             Event::Asynchronous { .. } => self.emit_far(),
             _ => {}
         }
+        if let Event::ControlFlow(event) = event {
+            if let Some(reason) = exit_reason(event) {
+                self.take(FlowEvent::Virtual(Virtual::Exit { reason }));
+            }
+            return;
+        }
         match *event {
+            Event::Paging { non_root: true, .. } => self.take(FlowEvent::Virtual(Virtual::Guest)),
+            Event::Paging { non_root: false, .. } => self.take(FlowEvent::Virtual(Virtual::Host)),
+            Event::Vmcs(address) => self.take(FlowEvent::Virtual(Virtual::Vmcs(address))),
             Event::Switch(context) => self.switch(context),
             Event::Enabled(_) => self.take(FlowEvent::Enter),
             Event::Asynchronous { from, .. } => {
@@ -274,6 +283,17 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             self.emit(FlowEvent::Begin(self.clock()));
         }
     }
+}
+
+/// Returns the reason of a VM exit, if the trace gives it.
+#[cold]
+fn exit_reason(event: &ControlFlow) -> Option<u64> {
+    let is_exit = matches!(event.cause.kind, ControlFlowKind::VmExit | ControlFlowKind::VmExitInterrupt);
+    let reason = event.data.iter().find_map(|data| match *data {
+        EventData::ExitReason(reason) => Some(reason),
+        _ => None,
+    });
+    reason.filter(|_| is_exit)
 }
 
 /// Converts the far transfer at the end of an executed block.

@@ -131,6 +131,8 @@ pub enum FlowEvent<'a> {
     /// The last instruction turned interrupts on (RFLAGS.IF) or off; only where event trace is recorded. Source: Intel
     /// SDM vol. 3, "MODE.Exec packet".
     Interrupts(bool),
+    /// A guest or the host runs from here on.
+    Virtual(Virtual),
     /// The number of the next instruction within the thread, counted from 0 over the known flow. Reported where
     /// decoding of the thread starts, if the analysis [requests it](crate::FlowInterest::Numbered).
     Number(u64),
@@ -138,6 +140,22 @@ pub enum FlowEvent<'a> {
     Skip {
         /// The number of instructions.
         instructions: u64,
+    },
+}
+
+/// A change of the machine whose code runs. Source: Intel SDM vol. 3, "PIP packet", "VMCS packet", "CFE packet".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Virtual {
+    /// A guest's code runs from here on.
+    Guest,
+    /// The host's code runs from here on.
+    Host,
+    /// The guest that runs, or runs next, has the VMCS at this physical address.
+    Vmcs(u64),
+    /// A VM exit for this reason; only where event trace is recorded.
+    Exit {
+        /// Source: SDM vol. 3, appendix "VMX Basic Exit Reasons".
+        reason: u64,
     },
 }
 
@@ -174,6 +192,7 @@ impl FlowEvent<'_> {
             FlowEvent::End => FlowEvent::End,
             FlowEvent::Gap => FlowEvent::Gap,
             FlowEvent::Interrupts(on) => FlowEvent::Interrupts(on),
+            FlowEvent::Virtual(change) => FlowEvent::Virtual(change),
             FlowEvent::Number(number) => FlowEvent::Number(number),
             FlowEvent::Skip { instructions } => FlowEvent::Skip { instructions },
         }

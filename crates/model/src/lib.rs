@@ -31,7 +31,7 @@ pub use analysis::{
 pub use counts::{Bin, CountInterest, Counts};
 pub use erased::{AnyAnalysis, AnyPartial};
 pub use flow::{
-    Arrival, Code, End, FlowEvent, FunctionId, Names, NoSources, Place, Run, SourceLine, Sources,
+    Arrival, Code, End, FlowEvent, FunctionId, Names, NoSources, Place, Run, SourceLine, Sources, Virtual,
 };
 pub use function_run::{FunctionRun, Numbering, Transfer};
 pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};

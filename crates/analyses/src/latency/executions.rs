@@ -10,12 +10,10 @@ use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Place};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Ended,
-    mark::{Clocks, Mark, Of, Reading},
-};
+use super::Ended;
 use crate::{
     durations::{Add, Durations, add_all},
+    mark::{Clocks, Mark, Of, Reading},
     spare_stack::SpareCapacityStack,
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };

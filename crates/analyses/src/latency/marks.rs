@@ -1,11 +1,11 @@
 //! Markers that a thread reaches, and the intervals between them.
 
+use crate::mark::{Clocks, Mark, Of, Reading};
 use hodo_model::{Arrival, Code, FlowEvent, Nesting};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Ended,
-    mark::{Clocks, Mark, Of, Reading},
     matcher::{Cache, FROM, Kinds, Matcher, POPF, TO},
 };
 

@@ -14,7 +14,6 @@ mod executions;
 mod functions;
 mod kernel;
 mod library;
-mod mark;
 mod marker;
 mod marks;
 mod matcher;
@@ -35,12 +34,13 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     executions::{Done, Which},
-    mark::Mark,
     marks::Between,
     matcher::{Cache, Matcher},
     periods::Periods,
     tables::Found,
 };
+
+use crate::mark::Mark;
 
 pub use library::{NamedPair, PairsError, shipped, user_pairs};
 pub use marker::{MarkerError, Named, may_be_written, nearest_of, parse};

@@ -9,7 +9,7 @@ use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, AnyAnalysis, AnyPartial, Arrival, Code, End, Every, FastFlow, FinishContext, FlowEvent,
     FlowInterest, FunctionId, FunctionRun, Item, Names, Numbering, Place, Root, Selection, SourceLine,
-    Sources, Start, Table, Transfer, Value, kernel::Threads,
+    Sources, Start, Table, Transfer, Value, Virtual, kernel::Threads,
 };
 use proptest::{
     prelude::*,
@@ -60,6 +60,15 @@ fn arrival() -> impl Strategy<Value = Arrival> {
     })
 }
 
+fn change() -> impl Strategy<Value = Virtual> {
+    prop_oneof![
+        2 => Just(Virtual::Guest),
+        2 => Just(Virtual::Host),
+        1 => (0u64..2).prop_map(Virtual::Vmcs),
+        1 => (0u64..3).prop_map(|reason| Virtual::Exit { reason }),
+    ]
+}
+
 /// The events of one block, or an event between blocks.
 fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
     let end = prop_oneof![
@@ -92,6 +101,8 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
         2 => (0u64..4, 0u64..3).prop_map(|(f, a)| vec![FlowEvent::Interrupt { from: f * 10 + a }]),
         2 => Just(vec![FlowEvent::InterruptReturn]),
         1 => Just(vec![FlowEvent::Gap]),
+        1 => any::<bool>().prop_map(|on| vec![FlowEvent::Interrupts(on)]),
+        2 => change().prop_map(|change| vec![FlowEvent::Virtual(change)]),
         1 => (1u64..9).prop_map(|instructions| vec![FlowEvent::Skip { instructions }]),
     ]
 }

@@ -10,7 +10,7 @@ use hodo_formats::{
     },
     recording::{Mapping, Sideband, SidebandKind, Thread},
 };
-use hodo_intel_pt::packet::Packet;
+use hodo_intel_pt::packet::{IpPayload, Packet};
 
 use crate::{
     program,
@@ -74,6 +74,11 @@ const HYPERVISOR: Thread = Thread { pid: 77, tid: 77 };
 
 /// Writes a recording of a hypervisor's process that maps a program, and runs a guest at `base`.
 fn recording(folder: &Folder, program: &str, base: u64) -> String {
+    recording_of(folder, program, &guest_trace(base))
+}
+
+/// Writes a recording of a hypervisor's process that maps a program, with this trace.
+fn recording_of(folder: &Folder, program: &str, trace: &[u8]) -> String {
     let setup = Setup {
         config: intel_pt_config::BRANCH,
         clock: PerfClock::new(0, 1, 0).expect("a clock"),
@@ -99,8 +104,7 @@ fn recording(folder: &Folder, program: &str, base: u64) -> String {
         let said = Sideband { time: Some(Nanos(1)), cpu: None, thread: HYPERVISOR, guest: None, kind };
         writer.sideband(&said).expect("a record");
     }
-    let trace = guest_trace(base);
-    writer.trace(0, Nanos(2), trace.len() as u64, &trace[..]).expect("a trace");
+    writer.trace(0, Nanos(2), trace.len() as u64, trace).expect("a trace");
     let file = writer.finish(&HodoscopeSection::default(), io::empty()).expect("a recording");
     folder.write("perf.data", &file.into_inner())
 }
@@ -163,4 +167,73 @@ fn the_kernel_of_a_guest_is_placed_by_its_symbols() {
     assert_eq!(ran.stdout, lines(KERNEL + shift));
     let table = hodo(&[&["report", "functions", "--format", "csv"], &options[..]].concat()).fine();
     assert!(table.stdout.contains("tick,[guest.kernel.kallsyms]"), "{table:?}");
+}
+
+/// A host that resumes guests, at offset 0: nop, vmresume; exits come to offset 4: nop, nop, jmp to the begin. A guest
+/// at offset 16: nop, nop, cpuid; and another one at offset 24: nop, hlt.
+const MACHINES: [u8; 27] = {
+    let mut code = [0x90; 27];
+    (code[1], code[2], code[3]) = (0x0f, 0x01, 0xc3);
+    (code[6], code[7]) = (0xeb, 0xf8);
+    (code[18], code[19]) = (0x0f, 0xa2);
+    (code[25], code[26]) = (0xf4, 0x90);
+    code
+};
+
+/// Returns the trace of these guests, entered in turn: each runs for 30 ns, and the host 70 ns in between.
+fn machines_trace(entries: u64) -> Vec<u8> {
+    let ip = |offset: u64| IpPayload::Sext48(program::ENTRY + offset);
+    let host = Packet::Pip { cr3: 0x5000, non_root: false };
+    let mode = Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false };
+    let mut packets = vec![Packet::Psb, Packet::Tsc(100), host, mode, Packet::Fup(ip(0)), Packet::PsbEnd];
+    for entry in 0..entries {
+        let [vmcs, begin, end, reason] =
+            if entry % 2 == 0 { [0x7000, 16, 18, 10] } else { [0x8000, 24, 25, 12] };
+        let now = 170 + entry * 100;
+        packets.extend([Packet::Vmcs(vmcs), Packet::Pip { cr3: 0x1000, non_root: true }]);
+        packets.extend([Packet::Tip(ip(begin)), Packet::Tsc(now), Packet::Evd { kind: 2, payload: reason }]);
+        packets.extend([Packet::Cfe { ip: false, kind: 8, vector: 0 }, Packet::Fup(ip(end)), host]);
+        packets.extend([Packet::Tip(ip(4)), Packet::Tsc(now + 30)]);
+    }
+    packets.push(Packet::TipPgd(IpPayload::Suppressed));
+    packets.iter().flat_map(|packet| packet.encode().to_vec()).collect()
+}
+
+#[test]
+fn guests_are_told_apart_with_the_reasons_of_their_exits() {
+    let folder = Folder::new();
+    let program = folder.write("vmm", &program::elf(&MACHINES, [1; 20]));
+    let recording = recording_of(&folder, &program, &machines_trace(5));
+    let report = |view: &str| {
+        let arguments = ["report", "guests", "--by", view, "--format", "json", "--strict", "--guest-code"];
+        hodo(&[&arguments[..], &[&recording]].concat()).fine().json()
+    };
+    let machines = report("machine");
+    let summary = &machines["summary"];
+    let counts = ["entries", "exits", "guest_instructions", "host_instructions", "unknown_instructions"];
+    assert_eq!(
+        counts.map(|name| summary[name].as_u64().unwrap()),
+        [5, 5, 3 * 2 + 2, 5 * 5, 2],
+        "{summary}"
+    );
+    assert_eq!(summary["guest_time_ns"], 150);
+    let row = |table: &serde_json::Value, index: usize, columns: &[&str]| -> Vec<serde_json::Value> {
+        let names = table["columns"].as_array().unwrap();
+        let place = |name: &&str| names.iter().position(|column| column["name"] == *name).unwrap();
+        columns.iter().map(|name| table["rows"][index][place(name)].clone()).collect()
+    };
+    let columns = ["machine", "vmcs", "instructions", "stays", "total_ns"];
+    let json = |text: &str| -> Vec<serde_json::Value> { serde_json::from_str(text).unwrap() };
+    assert_eq!(row(&machines, 0, &columns), json(r#"["host", null, 25, 4, 280]"#));
+    assert_eq!(row(&machines, 1, &columns), json(r#"["guest", 28672, 6, 3, 90]"#));
+    assert_eq!(row(&machines, 2, &columns), json(r#"["guest", 32768, 2, 2, 60]"#));
+    let reasons = report("reason");
+    let columns = ["reason", "exits", "instructions", "total_ns"];
+    assert_eq!(row(&reasons, 0, &columns), json(r#"["CPUID", 3, 15, 140]"#));
+    assert_eq!(row(&reasons, 1, &columns), json(r#"["HLT", 2, 10, 140]"#));
+    let stays = report("interval");
+    let columns = ["duration_ns", "vmcs", "instructions", "reason", "pid", "tid"];
+    assert_eq!(stays["rows"].as_array().unwrap().len(), 5);
+    assert_eq!(row(&stays, 1, &columns), json(r#"[30, 32768, 1, "HLT", 77, 77]"#));
+    assert_eq!(row(&stays, 4, &columns), json(r#"[30, 28672, 2, "CPUID", 77, 77]"#));
 }

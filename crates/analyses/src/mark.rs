@@ -15,9 +15,9 @@ const PENDING: u64 = u64::MAX - 1;
 
 /// A position between two instructions of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     /// Number of instructions of the thread, or of the part, before it.
-    pub(super) before: u64,
+    pub(crate) before: u64,
     /// In nanoseconds.
     time: u64,
     /// Core cycles since the beginning of its segment.
@@ -28,18 +28,18 @@ pub(super) struct Mark {
 
 impl Mark {
     /// Returns its time in nanoseconds, if known.
-    pub(super) fn time(&self) -> Option<u64> {
+    pub(crate) fn time(&self) -> Option<u64> {
         Some(self.time).filter(|&time| time < PENDING)
     }
 
     /// Returns the core cycles from here to a later mark, if they are counted without interruption.
-    pub(super) fn cycles_until(&self, later: &Mark) -> Option<u64> {
+    pub(crate) fn cycles_until(&self, later: &Mark) -> Option<u64> {
         let counted = self.segment == later.segment && self.cycles < PENDING && later.cycles < PENDING;
         counted.then(|| later.cycles.saturating_sub(self.cycles))
     }
 
     /// Shifts the mark by the instructions and segments before its part.
-    pub(super) fn after(self, instructions: u64, segments: u32) -> Mark {
+    pub(crate) fn after(self, instructions: u64, segments: u32) -> Mark {
         Mark {
             before: self.before.saturating_add(instructions),
             segment: self.segment.saturating_add(segments),
@@ -50,14 +50,14 @@ impl Mark {
 
 /// The clock of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(crate) enum Of {
     Time,
     Cycles,
 }
 
 /// The difference between two readings of a clock, spread evenly over the instructions executed between them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     of: Of,
     /// The earlier reading, the instructions before it, and the share of each instruction; `None` if unknown.
     since: Option<(u64, u64, Shares)>,
@@ -66,7 +66,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Sets the value of a mark that waits for it.
     #[inline]
-    pub(super) fn stamp(&self, mark: &mut Mark) {
+    pub(crate) fn stamp(&self, mark: &mut Mark) {
         let value = match self.of {
             Of::Time => &mut mark.time,
             Of::Cycles => &mut mark.cycles,
@@ -80,12 +80,12 @@ impl Reading {
 
     /// Returns whether a mark waits for it.
     #[inline]
-    pub(super) fn is_awaited(&self, mark: &Mark) -> bool {
+    pub(crate) fn is_awaited(&self, mark: &Mark) -> bool {
         PENDING == if self.of == Of::Time { mark.time } else { mark.cycles }
     }
 
     /// Returns its clock.
-    pub(super) fn of(&self) -> Of {
+    pub(crate) fn of(&self) -> Of {
         self.of
     }
 }
@@ -95,11 +95,11 @@ type Last = (Option<u64>, u64);
 
 /// The clocks of a part of a thread, and its progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Clocks {
+pub(crate) struct Clocks {
     /// Number of instructions so far.
-    pub(super) instructions: u64,
+    pub(crate) instructions: u64,
     /// Number of segments that ended.
-    pub(super) segments: u32,
+    pub(crate) segments: u32,
     // Parts are serialised only between segments, where no clock is known.
     #[serde(skip)]
     time: Last,
@@ -110,13 +110,13 @@ pub(super) struct Clocks {
 impl Clocks {
     /// Returns a mark at the current position.
     #[inline]
-    pub(super) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark { before: self.instructions, time: PENDING, cycles: PENDING, segment: self.segments }
     }
 
     /// Folds an event, and passes each new reading to `tell`, for all marks that wait for it.
     #[inline]
-    pub(super) fn fold(&mut self, seen: &FlowEvent<'_>, mut emit: impl FnMut(&Reading)) {
+    pub(crate) fn fold(&mut self, seen: &FlowEvent<'_>, mut emit: impl FnMut(&Reading)) {
         match *seen {
             FlowEvent::Begin(time) => {
                 self.time = (time.map(|time| time.0), self.instructions);
@@ -135,7 +135,7 @@ impl Clocks {
 
     /// Returns the reading of a timestamp.
     #[inline]
-    pub(super) fn time(&mut self, now: Nanos) -> Reading {
+    pub(crate) fn time(&mut self, now: Nanos) -> Reading {
         self.read(Of::Time, Some(now.0))
     }
 
@@ -149,7 +149,7 @@ impl Clocks {
     }
 
     /// Adds the progress of the next part.
-    pub(super) fn add(&mut self, later: &Clocks) {
+    pub(crate) fn add(&mut self, later: &Clocks) {
         self.instructions = self.instructions.saturating_add(later.instructions);
         self.segments = self.segments.saturating_add(later.segments);
     }

@@ -1,0 +1,352 @@
+//! `guests`: how long did virtual machines run, and why did they exit?
+//!
+//! ```text
+//! VM entry ──► guest runs ──► VM exit, for a reason ──► host handles it ──► VM entry
+//! ```
+//!
+//! Source: Intel SDM vol. 3, "Tracing of VMX": PIP packets say whether a guest runs, VMCS packets which one, and event
+//! trace (CFE, EVD) why it exits.
+
+mod reasons;
+
+use std::collections::BTreeMap;
+
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Maker, Parameters,
+    Report, Shape, Start, Summary, Table, Takes, Unit, Value, Virtual, kernel::Threads,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    columns::{duration_cells, duration_columns, interval_columns, most_first, share},
+    durations::Durations,
+    mark::{Clocks, Mark, Of, Reading},
+};
+
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct GuestsReport;
+
+impl Report for GuestsReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "guests",
+            help: "virtual machines: instructions and time of each, and how long the host handled which VM exits",
+            views: &["machine", "reason", "interval"],
+            takes: Takes::THREADS,
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
+        maker.analysis(Guests)
+    }
+}
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Guests;
+
+/// What happens at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    Change(Virtual),
+    /// Control flow is missing here.
+    Gap,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Step {
+    mark: Mark,
+    what: What,
+}
+
+/// The changes in a part of a thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    clocks: Clocks,
+    steps: Vec<Step>,
+    /// The last reported machine, guest or host.
+    machine: Option<Virtual>,
+    /// The last reported VMCS.
+    vmcs: Option<Virtual>,
+    /// The steps before these indices have their times, and their cycles.
+    #[serde(skip)]
+    reported: [usize; 2],
+}
+
+impl Partial {
+    /// Adds a step, unless it repeats what is known: each synchronisation point of the trace repeats the state.
+    fn step(&mut self, what: What, mark: Mark) {
+        let known = match what {
+            What::Change(Virtual::Guest | Virtual::Host) => &mut self.machine,
+            What::Change(Virtual::Vmcs(_)) => &mut self.vmcs,
+            _ => return self.steps.push(Step { mark, what }),
+        };
+        let What::Change(change) = what else { return };
+        if known.replace(change) != Some(change) {
+            self.steps.push(Step { mark, what });
+        }
+    }
+
+    fn stamp(&mut self, reading: &Reading) {
+        let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
+        self.steps[*reported..].iter_mut().for_each(|step| reading.stamp(&mut step.mark));
+        *reported = self.steps.len();
+    }
+
+    /// Returns the stays in guests and on the host of a whole thread, in order.
+    fn stays(&self) -> Vec<Stay> {
+        let mut stays: Vec<Stay> = Vec::new();
+        let mut stay = Stay::new(None, Clocks::default().mark());
+        // The trace begins inside of it.
+        stay.is_complete = false;
+        let (mut vmcs, mut reason) = (None, None);
+        for &Step { mark, what } in &self.steps {
+            // VMCS and reason of a change may follow it.
+            let has_just_begun = mark.before == stay.begin.before;
+            match what {
+                What::Gap => stay.is_complete = false,
+                What::Change(Virtual::Vmcs(address)) => {
+                    vmcs = Some(address);
+                    if stay.machine == Some(Virtual::Guest) && has_just_begun {
+                        stay.vmcs = vmcs;
+                    }
+                }
+                What::Change(Virtual::Exit { reason: why }) => match stay.machine {
+                    Some(Virtual::Host) if has_just_begun => stay.reason = Some(why),
+                    _ => reason = Some(why),
+                },
+                What::Change(machine) => {
+                    let mut next = Stay::new(Some(machine), mark);
+                    match machine {
+                        Virtual::Guest => next.vmcs = vmcs,
+                        _ => next.reason = reason.take(),
+                    }
+                    stay.end = mark;
+                    stays.push(std::mem::replace(&mut stay, next));
+                }
+            }
+        }
+        (stay.end, stay.is_complete) = (self.clocks.mark(), false);
+        stays.push(stay);
+        stays
+    }
+}
+
+/// A stay in a guest or on the host.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    /// The guest or the host, if known.
+    machine: Option<Virtual>,
+    /// Of a guest, if known.
+    vmcs: Option<u64>,
+    /// Of the VM exit with which a stay on the host begins, if known.
+    reason: Option<u64>,
+    begin: Mark,
+    end: Mark,
+    /// Whether both ends are known and nothing is missing between them.
+    is_complete: bool,
+}
+
+impl Stay {
+    fn new(machine: Option<Virtual>, begin: Mark) -> Stay {
+        Stay { machine, vmcs: None, reason: None, begin, end: begin, is_complete: true }
+    }
+
+    fn instructions(&self) -> u64 {
+        self.end.before.saturating_sub(self.begin.before)
+    }
+
+    /// Returns its length in nanoseconds, if it is complete and its times are known.
+    fn time(&self) -> Option<u64> {
+        let (begin, end) = self.begin.time().zip(self.end.time()).filter(|_| self.is_complete)?;
+        Some(end.saturating_sub(begin))
+    }
+}
+
+impl Analysis for Guests {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Flow(seen) = item else { return };
+        let mark = partial.clocks.mark();
+        match seen {
+            FlowEvent::Run { instructions, .. } => partial.clocks.instructions += instructions,
+            FlowEvent::Skip { instructions } => {
+                partial.step(What::Gap, mark);
+                partial.clocks.instructions += instructions;
+            }
+            FlowEvent::Gap => partial.step(What::Gap, mark),
+            FlowEvent::Virtual(change) => partial.step(What::Change(change), mark),
+            seen => {
+                let mut clocks = std::mem::take(&mut partial.clocks);
+                clocks.fold(&seen, |reading| partial.stamp(reading));
+                partial.clocks = clocks;
+            }
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        let Clocks { instructions, segments, .. } = earlier.clocks;
+        for Step { mark, what } in later.steps {
+            earlier.step(what, mark.after(instructions, segments));
+        }
+        earlier.clocks.add(&later.clocks);
+        earlier.reported = [earlier.steps.len(); 2];
+        earlier
+    }
+
+    fn is_sound(&self, partial: &Partial) -> bool {
+        partial.steps.is_sorted_by_key(|step| step.mark.before)
+    }
+
+    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+        let threads: Vec<Vec<Stay>> = threads.iter().map(Partial::stays).collect();
+        let summary = summary(&threads);
+        let (shape, (columns, rows)) = match of.selection.view.as_str() {
+            "reason" => (Shape::Counters, by_reason(&threads)),
+            "interval" => (Shape::Intervals, intervals(&threads, of)),
+            _ => (Shape::Counters, by_machine(&threads)),
+        };
+        Table::new("guests", shape, summary, columns, rows)
+    }
+}
+
+/// Returns the VM entries or exits of a thread: the stays that begin with one.
+fn changes(stays: &[Stay], to: Virtual) -> impl Iterator<Item = &Stay> {
+    stays.iter().skip(1).filter(move |stay| stay.machine == Some(to))
+}
+
+fn summary(threads: &[Vec<Stay>]) -> Summary {
+    let instructions = |machine: Option<Virtual>| -> u64 {
+        let stays = threads.iter().flatten().filter(|stay| stay.machine == machine);
+        stays.fold(0, |sum, stay| sum.saturating_add(stay.instructions()))
+    };
+    let count = |to| threads.iter().map(|stays| changes(stays, to).count() as u64).sum::<u64>();
+    let is_cut = |stay: &&Stay| stay.machine == Some(Virtual::Guest) && !stay.is_complete;
+    let guest_time = threads.iter().flatten().filter(|stay| stay.machine == Some(Virtual::Guest));
+    vec![
+        ("entries", count(Virtual::Guest).into()),
+        ("exits", count(Virtual::Host).into()),
+        ("incomplete", (threads.iter().flatten().filter(is_cut).count() as u64).into()),
+        ("guest_instructions", instructions(Some(Virtual::Guest)).into()),
+        ("host_instructions", instructions(Some(Virtual::Host)).into()),
+        ("unknown_instructions", instructions(None).into()),
+        ("guest_time_ns", guest_time.filter_map(Stay::time).fold(0, u64::saturating_add).into()),
+        ("threads", (threads.len() as u64).into()),
+    ]
+}
+
+type Rows = (Vec<Column>, Vec<Vec<Value>>);
+
+/// The instructions and complete stays of a machine.
+#[derive(Default)]
+struct Sums {
+    instructions: u64,
+    time: Durations,
+}
+
+fn by_machine(threads: &[Vec<Stay>]) -> Rows {
+    let mut machines: BTreeMap<(&str, Option<u64>), Sums> = BTreeMap::new();
+    let mut all = 0u64;
+    for stay in threads.iter().flatten() {
+        let name = match stay.machine {
+            Some(Virtual::Guest) => "guest",
+            Some(_) => "host",
+            None if stay.instructions() == 0 => continue,
+            None => "unknown",
+        };
+        let sums = machines.entry((name, stay.vmcs)).or_default();
+        sums.instructions = sums.instructions.saturating_add(stay.instructions());
+        stay.time().into_iter().for_each(|time| sums.time.see(time));
+        all = all.saturating_add(stay.instructions());
+    }
+    let mut columns = vec![
+        Column::real("share", Unit::Share),
+        Column::integer("instructions", Unit::Count),
+        Column::name("machine"),
+        Column::integer("vmcs", Unit::Address),
+        Column::integer("stays", Unit::Count),
+    ];
+    columns.extend(duration_columns());
+    let rows = machines.into_iter().map(|(key, Sums { instructions, time })| {
+        let (name, vmcs) = key;
+        let mut row = vec![share(instructions, all), instructions.into(), name.into(), vmcs.into()];
+        row.push(time.count.into());
+        row.extend(duration_cells(&time));
+        (instructions, key, row)
+    });
+    (columns, most_first(rows))
+}
+
+/// Returns the name of a reason; unknown without event trace.
+fn name(reason: Option<u64>) -> String {
+    reason.map_or_else(|| "unknown".to_owned(), reasons::name)
+}
+
+/// By the reason of VM exits: how long the host ran until the next VM entry.
+fn by_reason(threads: &[Vec<Stay>]) -> Rows {
+    let mut reasons: BTreeMap<String, (u64, Sums)> = BTreeMap::new();
+    for stay in threads.iter().flat_map(|stays| changes(stays, Virtual::Host)) {
+        let (exits, sums) = reasons.entry(name(stay.reason)).or_default();
+        *exits += 1;
+        sums.instructions = sums.instructions.saturating_add(stay.instructions());
+        stay.time().into_iter().for_each(|time| sums.time.see(time));
+    }
+    let mut columns = vec![
+        Column::name("reason"),
+        Column::integer("exits", Unit::Count),
+        Column::integer("instructions", Unit::Count),
+        Column::integer("count", Unit::Count),
+    ];
+    columns.extend(duration_columns());
+    let rows = reasons.into_iter().map(|(name, (exits, Sums { instructions, time }))| {
+        let mut row = vec![name.as_str().into(), exits.into(), instructions.into(), time.count.into()];
+        row.extend(duration_cells(&time));
+        (exits, name, row)
+    });
+    (columns, most_first(rows))
+}
+
+/// The stays in guests, in order of begin, each with the reason of its end.
+fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> Rows {
+    let mut columns = interval_columns().to_vec();
+    columns.extend(["pid", "tid"].map(|name| Column::integer(name, Unit::None)));
+    columns.extend([
+        Column::integer("vmcs", Unit::Address),
+        Column::integer("instructions", Unit::Count),
+        Column::name("reason"),
+    ]);
+    let mut rows = Vec::new();
+    for (place, stays) in threads.iter().enumerate() {
+        let thread = of.flow_threads.get(place).copied();
+        for (index, stay) in stays.iter().enumerate() {
+            if stay.machine != Some(Virtual::Guest) {
+                continue;
+            }
+            let reason = match stays.get(index + 1) {
+                Some(next) => name(next.reason),
+                None => "end of the trace".to_owned(),
+            };
+            let begin = stay.begin.time();
+            let mut row = vec![begin.into(), stay.time().into()];
+            row.extend(
+                [thread.map(|(pid, _)| u64::from(pid)), thread.map(|(_, tid)| u64::from(tid))]
+                    .map(Value::from),
+            );
+            row.extend([stay.vmcs.into(), stay.instructions().into(), reason.as_str().into()]);
+            rows.push(((begin, place, index), row));
+        }
+    }
+    rows.sort_by_key(|(key, _)| *key);
+    (columns, rows.into_iter().map(|(_, row)| row).collect())
+}
