@@ -7,7 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use hodo_recorder::{Engine, Error, Privilege, Request};
+use hodo_recorder::{Engine, Error, Privilege, Process, Request};
 
 use crate::{
     arguments::{self, Record},
@@ -33,11 +33,16 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         filter: command.filter.clone(),
         overflow: command.overflow.clone(),
         snapshot,
+        triggers: command.trigger.clone(),
         privilege: match (command.kernel, command.user) {
             (true, false) => Privilege::Kernel,
             (false, true) => Privilege::User,
             _ => Privilege::All,
         },
+        process: command.process.as_ref().map(|name| match name {
+            Some(name) => Process::Named(name.clone()),
+            None => Process::Command,
+        }),
         witness: command.witness,
         counts_time: command.icount,
         board: command.board.clone().unwrap_or_default(),
@@ -59,7 +64,9 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     }
     let outcome =
         hodo_recorder::record(&request, &|line| eprintln!("hodo: {line}")).map_err(|error| match error {
-            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } => Failure::usage(error),
+            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
+                Failure::usage(error)
+            }
             error => Failure::unreadable(error),
         })?;
     outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
@@ -79,8 +86,11 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             Engine::Board => "an emulated board",
             _ => "Intel PT of this processor",
         };
+        let snapshots = outcome.snapshots.map_or(String::new(), |count| {
+            format!(", {count} {}", if count == 1 { "snapshot" } else { "snapshots" })
+        });
         let (bytes, path) = (outcome.bytes, output.display());
-        eprintln!("hodo: recorded by {engine}{threads}{instructions}, {bytes} bytes in {path}");
+        eprintln!("hodo: recorded by {engine}{threads}{snapshots}{instructions}, {bytes} bytes in {path}");
     }
     Ok(end_as(outcome.status))
 }
