@@ -1,4 +1,7 @@
 import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 
@@ -125,6 +128,56 @@ test("named pairs of markers are those of hodo latency --pair list", async () =>
   expect(summary.count).toBe(0);
   await page.waitForSelector('.waiting:has-text("nothing was measured")');
   await close(opened);
+});
+
+/** A program that allocates; the 40th time is slow. */
+const ALLOCATES = `#include <stdlib.h>
+int main(void) {
+  for (int round = 1; round <= 60; round++) {
+    char *volatile memory = malloc(round == 40 ? 1 << 20 : 24);
+    memory[0] = 1;
+    free(memory);
+  }
+  return 0;
+}
+`;
+
+test("a named pair that occurs is measured as hodo latency --pair measures it", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "hodo-pairs-"));
+  const [source, program, recording] = ["allocates.c", "allocates", "perf.data"].map((name) => join(folder, name)) as [string, string, string];
+  writeFileSync(source, ALLOCATES);
+  execFileSync("gcc", ["-O1", "-g", "-o", program, source]);
+  execFileSync(HODO, ["record", "--engine", "emulate", "-q", "-o", recording, "--", program]);
+  const own = await start([recording]);
+  try {
+    const measured = (...words: string[]) => printed("latency", "--pair", "malloc", ...words, recording);
+    const { summary, rows } = measured();
+    expect(Number(summary.count)).toBeGreaterThanOrEqual(60);
+    const opened = await open(`${own.address}#view=latency&measure=instructions`);
+    const { page } = opened;
+    await page.waitForSelector('select[name="pair"] option:text-is("malloc")', { state: "attached" });
+    await page.selectOption('select[name="pair"]', "malloc");
+    await page.waitForSelector(".histogram [data-bin]");
+    const drawn = await page.locator(".histogram [data-bin]").evaluateAll((all) =>
+      all.map((one) => ["bin", "count", "cumulated"].map((name) => Number(one.getAttribute(`data-${name}`)))),
+    );
+    const bins = rows.filter((row) => row[0] === "instructions" && row[1] === "logarithmic");
+    expect(drawn).toEqual(bins.map((row) => [row[2], row[4], row[5]].map(Number)));
+    expect(await page.getAttribute('[data-percentile="p99"]', "title")).toBe(String(summary.instructions_p99));
+    // The slowest execution comes first in the list of all.
+    await page.click('tr[data-group="slow"] button');
+    const first = page.locator('[data-table="executions"] tbody tr').first();
+    const nth = Number(await first.getAttribute("data-nth"));
+    const executions = measured("--by", "executions").rows;
+    expect(Number(executions[nth - 1]?.[4])).toBe(Math.max(...executions.map((row) => Number(row[4]))));
+    await first.locator("a").click();
+    await page.waitForFunction(() => location.hash.includes("view=timeline"));
+    expect(new URLSearchParams(new URL(page.url()).hash.slice(1)).get("at")).toBe(String(executions[nth - 1]?.[2]));
+    await close(opened);
+  } finally {
+    await own.stop();
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test("what the server refuses is said", async () => {
