@@ -7,8 +7,8 @@ Options are those of the command line, with `_` for `-`: `trace.report("syscalls
 `hodo report syscalls --time 10%-20% --tid 42`. A name that Python reserves gets a `_` at its end: `from_`.
 """
 
-from ._native import Events, InputError, Table, UsageError
+from ._native import Events, InputError, Plot, Store, Table, UsageError
 from ._native import version as __version__
 from ._trace import Trace, open, reports, sql
 
-__all__ = ["Events", "InputError", "Table", "Trace", "UsageError", "__version__", "open", "reports", "sql"]
+__all__ = ["Events", "InputError", "Plot", "Store", "Table", "Trace", "UsageError", "__version__", "open", "reports", "sql"]

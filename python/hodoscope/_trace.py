@@ -142,6 +142,13 @@ class Trace:
             raise TypeError(f"events have a name, not {type(name).__name__}")
         return _native.read_events(self.arguments("script", events=True, **given), name)
 
+    def store(self, folder=None, **given):
+        """Opens the store of these inputs, whose records of any span are read quickly; builds it if there is none.
+
+        `folder` is its place, or one in the user's cache. It stays on disk, for `hodo view` too.
+        """
+        return _native.open_store(self.arguments("index", store=folder, **given))
+
     def analyse(self, analysis, name=None, **given):
         """Computes an analysis of your own over events.
 

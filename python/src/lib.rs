@@ -7,6 +7,7 @@
 
 mod attend;
 mod events;
+mod store;
 mod table;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -18,7 +19,12 @@ use pyo3::{
     prelude::*,
 };
 
-use crate::{attend::attended, events::PyEvents, table::PyTable};
+use crate::{
+    attend::attended,
+    events::PyEvents,
+    store::PyStore,
+    table::{PyPlot, PyTable},
+};
 
 create_exception!(
     hodoscope,
@@ -54,6 +60,13 @@ fn make(py: Python<'_>, arguments: Vec<OsString>, progress: Option<Py<PyAny>>) -
 fn read_events(py: Python<'_>, arguments: Vec<OsString>, name: Option<String>) -> PyResult<PyEvents> {
     let events = attended(py, None, |_| tables::events(&arguments, name.as_deref()))?.map_err(raised)?;
     Ok(PyEvents::new(events))
+}
+
+/// Opens the store of the inputs of `index`, which is built if there is none.
+#[pyfunction]
+fn open_store(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<PyStore> {
+    let store = attended(py, None, |progress| tables::store(&arguments, progress))?.map_err(raised)?;
+    store.map(PyStore).ok_or_else(|| PyKeyboardInterrupt::new_err(()))
 }
 
 /// Describes the inputs of `info`, as JSON.
@@ -111,12 +124,15 @@ fn run(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyTable>()?;
+    module.add_class::<PyPlot>()?;
     module.add_class::<PyEvents>()?;
+    module.add_class::<PyStore>()?;
     module.add("UsageError", module.py().get_type::<UsageError>())?;
     module.add("InputError", module.py().get_type::<InputError>())?;
     module.add("version", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(make, module)?)?;
     module.add_function(wrap_pyfunction!(read_events, module)?)?;
+    module.add_function(wrap_pyfunction!(open_store, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;

@@ -1,12 +1,9 @@
 //! A table, as Python sees it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use arrow_array::{RecordBatchIterator, RecordBatchReader, ffi_stream::FFI_ArrowArrayStream};
-use hodo_model::{
-    Table,
-    table::{cells, metadata},
-};
+use hodo_model::{Table, table::metadata};
 use hodo_views::{Options, VIEWS};
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
@@ -14,8 +11,10 @@ use pyo3::{
     types::PyCapsule,
 };
 
+use crate::UsageError;
+
 /// Rows that a notebook shows.
-const SHOWN: usize = 20;
+const SHOWN: u64 = 20;
 
 /// A table. Every reader of the Arrow PyCapsule interface takes its columns without a copy.
 #[pyclass(frozen, name = "Table", module = "hodoscope")]
@@ -62,12 +61,14 @@ impl PyTable {
 
     /// The table as `hodo report --format json` prints it.
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        let view = VIEWS.iter().find(|view| view.name == "json").expect("it is listed");
-        let options = Options { width: None, colour: false, limit: None };
-        let mut text = Vec::new();
-        let drawn = py.detach(|| view.draw(&self.0, &options, &mut text));
-        drawn.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok(String::from_utf8(text).expect("JSON is text"))
+        self.drawn(py, "json", None)
+    }
+
+    /// A plot: bars, lanes of intervals, or values over time. `value` is the column of numbers that it shows.
+    #[pyo3(signature = (value=None))]
+    fn plot(&self, py: Python<'_>, value: Option<&str>) -> PyResult<PyPlot> {
+        let svg = py.detach(|| hodo_views::plot(&self.0, value)).map_err(UsageError::new_err)?;
+        Ok(PyPlot { svg })
     }
 
     /// The batches, by the Arrow PyCapsule interface. Other types than those of the table are not made.
@@ -98,14 +99,51 @@ impl PyTable {
         )
     }
 
-    fn _repr_html_(&self) -> String {
-        html(&self.0)
+    /// The first rows as HTML, with units, the summary and losses.
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        self.drawn(py, "html", Some(SHOWN))
     }
 
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
             "a Table can't be pickled: convert it first, such as by pyarrow.table(table)",
         ))
+    }
+}
+
+impl PyTable {
+    /// The table in a view of text.
+    fn drawn(&self, py: Python<'_>, view: &str, limit: Option<u64>) -> PyResult<String> {
+        let view = VIEWS.iter().find(|known| known.name == view).expect("it is listed");
+        let options = Options { width: None, colour: false, limit };
+        let mut text = Vec::new();
+        let drawn = py.detach(|| view.draw(&self.0, &options, &mut text));
+        drawn.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(String::from_utf8(text).expect("views write text"))
+    }
+}
+
+/// A plot, which notebooks show.
+#[pyclass(frozen, name = "Plot", module = "hodoscope")]
+pub(crate) struct PyPlot {
+    /// The picture, as SVG.
+    #[pyo3(get)]
+    svg: String,
+}
+
+#[pymethods]
+impl PyPlot {
+    /// Writes the picture into a file.
+    fn save(&self, path: PathBuf) -> PyResult<()> {
+        Ok(std::fs::write(path, &self.svg)?)
+    }
+
+    fn _repr_svg_(&self) -> &str {
+        &self.svg
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<hodoscope.Plot: {} bytes of SVG>", self.svg.len())
     }
 }
 
@@ -119,32 +157,4 @@ pub(crate) fn capsule<'py>(
 
 fn parsed<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (json,))
-}
-
-/// The first rows as HTML.
-fn html(table: &Table) -> String {
-    let mut html =
-        format!("<table><caption>{}, {} rows</caption><thead><tr>", table.name(), table.row_count());
-    for column in table.columns() {
-        let unit = column.unit.name();
-        let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
-        html += &format!("<th>{}</th>", escaped(&format!("{}{unit}", column.name)));
-    }
-    html += "</tr></thead><tbody>";
-    let rows = table.batches().iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
-    for (batch, row) in rows.take(SHOWN) {
-        html += "<tr>";
-        for column in cells(batch) {
-            let mut text = Vec::new();
-            column.cell(row).write_json(&mut text);
-            let text = String::from_utf8_lossy(&text);
-            html += &format!("<td>{}</td>", escaped(text.trim_matches('"')));
-        }
-        html += "</tr>";
-    }
-    html + "</tbody></table>"
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

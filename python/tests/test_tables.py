@@ -88,5 +88,44 @@ def test_readers_take_the_capsule():
 
 def test_a_notebook_shows_the_first_rows():
     html = hodoscope.open(EVENTS).report("syscalls")._repr_html_()
-    assert html.startswith("<table><caption>syscalls") and "<script" not in html
-    assert html.count("<tr>") > 2
+    assert html.startswith("<div><strong>syscalls</strong>") and "<script" not in html
+    assert html.count("<tr>") > 2 and " µs</td>" in html
+
+
+def test_plots_are_pictures(tmp_path):
+    functions = hodoscope.open(FLOW, symfs=SYMFS).report("functions")
+    plot = functions.plot()
+    assert plot.svg == plot._repr_svg_() and plot.svg.startswith("<svg ")
+    assert plot.svg == run("report", "functions", FLOW, "--symfs", SYMFS, "--format", "svg").stdout
+    assert "functions: calls" in functions.plot("calls").svg
+    plot.save(tmp_path / "plot.svg")
+    assert (tmp_path / "plot.svg").read_text() == plot.svg
+    with pytest.raises(hodoscope.UsageError, match="no column of numbers is called module"):
+        functions.plot("module")
+
+
+def test_a_store_has_the_intervals_of_reports(tmp_path):
+    trace = hodoscope.open(EVENTS)
+    store = trace.store(tmp_path / "store")
+    assert str(store.folder) == str(tmp_path / "store")
+    counts = {name: records for name, _, records in store.tables()}
+    calls = polars.DataFrame(trace.report("syscalls", by="interval"))
+    stored = store.records("syscalls")
+    assert len(stored) == counts["syscalls"] == len(calls) and stored.summary["whole"]
+    stored = polars.DataFrame(stored)
+    assert sorted(stored["begin_ns"]) == sorted(calls["begin_ns"])
+    assert (stored["end_ns"] - stored["begin_ns"]).sum() == calls["duration_ns"].sum()
+    begin, end = stored["begin_ns"].min(), stored["begin_ns"].median()
+    some = polars.DataFrame(store.records("syscalls", begin, int(end)))
+    assert len(some) == len(stored.filter(polars.col("begin_ns") < int(end)))
+    first = store.records("syscalls", limit=3)
+    assert len(first) == 3 and not first.summary["whole"]
+    # It is opened again, not built.
+    assert trace.store(tmp_path / "store").tables() == store.tables()
+    links = store.records("wakers")
+    assert "to_woken" in links.columns or any(name.startswith("to_") for name in links.columns)
+    for wrong in [lambda: store.records("nothing"), lambda: store.records("syscalls", 5, 5)]:
+        with pytest.raises(hodoscope.UsageError):
+            wrong()
+    with pytest.raises(hodoscope.UsageError):
+        trace.store(tmp_path / "store", tid=1)

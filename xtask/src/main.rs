@@ -48,7 +48,7 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "release",
         help: "build the programs as they are shipped and measured: optimised by what they do on small inputs; \
-               --packages: also a .deb and an .rpm of them, in target/packages",
+               --packages: also a .deb, an .rpm, a static program and the Python wheel, in target/packages",
         run: ship,
     },
     Chore {
@@ -108,8 +108,11 @@ fn ship(arguments: &[String]) -> Outcome {
         return Ok(());
     }
     let programs = hodo.parent().ok_or("the programs are in no folder")?;
-    let mut make = command::cargo(&["run", "--quiet", "--release", "--package", "packages", "--", "make"]);
-    command::run(make.arg(programs).arg(command::target().join("packages")))
+    let folder = command::target().join("packages");
+    let (alone, wheel) = (release::static_program()?, release::wheel(&folder)?);
+    println!("{:>10} bytes  {}", std::fs::metadata(&wheel)?.len(), wheel.display());
+    let mut make = command::cargo(&["run", "--quiet", "--package", "packages", "--", "make"]);
+    command::run(make.arg(programs).arg(alone).arg(folder))
 }
 
 /// Executes a program of the lab in the present folder, as arguments may be paths.

@@ -2,10 +2,13 @@
 
 use std::{fs, path::Path, process::Command};
 
+use workbench::wheel;
+
 use crate::{Outcome, command};
 
-/// What builds the wheel, and what its tests read tables with.
-const TOOLS: &str = "maturin==1.16.0 pytest==9.2.0 pandas==3.1.1 dask[distributed]==2026.8.0";
+/// What the tests read tables with.
+const TOOLS: &str = "pytest==9.2.0 pandas==3.1.1 dask[distributed]==2026.8.0 \
+     nbclient nbconvert ipykernel pillow";
 
 /// What the script of the README imports.
 const POLARS: &str = "polars==2.1.0";
@@ -13,7 +16,7 @@ const POLARS: &str = "polars==2.1.0";
 /// Builds the wheel, installs it in the virtual environment of tests, and runs the tests of the package.
 pub(crate) fn test() -> Outcome {
     let folder = command::target().join("python");
-    let (python, wheels) = (folder.join("bin/python"), command::target().join("wheels"));
+    let python = folder.join("bin/python");
     let list = folder.join("tools");
     let pip = || {
         let mut pip = Command::new(&python);
@@ -24,19 +27,11 @@ pub(crate) fn test() -> Outcome {
         command::run(pip().args(["--only-binary", ":all:"]).args(TOOLS.split(' ')))?;
         fs::write(list, TOOLS)?;
     }
-    // Another version's wheel would be installed too.
-    if wheels.exists() {
-        fs::remove_dir_all(&wheels)?;
-    }
-    let mut build = Command::new(folder.join("bin/maturin"));
-    build.args(["build", "--quiet", "--profile", "dev", "--strip", "--manifest-path"]);
-    build.arg(command::root().join("python/Cargo.toml")).arg("--interpreter").arg(&python);
-    command::run(build.arg("--out").arg(&wheels))?;
-    for wheel in fs::read_dir(&wheels)? {
-        let wheel = wheel?.path();
-        command::run(pip().args(["--no-deps", "--force-reinstall"]).arg(&wheel))?;
-        test_alone(&python, &wheel)?;
-    }
+    let plugin = command::hodo().with_file_name("libhodo_emulator.so");
+    let wheels = command::target().join("wheels");
+    let wheel = wheel::build(&plugin, &["--profile", "dev", "--strip"], None, &wheels)?;
+    command::run(pip().args(["--no-deps", "--force-reinstall"]).arg(&wheel))?;
+    test_alone(&python, &wheel)?;
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]);
     command::run(tests.arg(command::root().join("python/tests")))
@@ -53,5 +48,8 @@ fn test_alone(python: &Path, wheel: &Path) -> Outcome {
     let readme = fs::read_to_string(command::root().join("README.md"))?;
     let script = readme.split_once("```python\n").and_then(|(_, rest)| rest.split_once("```"));
     let (script, _) = script.ok_or("README.md has no script in Python")?;
-    command::run(Command::new(&python).args(["-I", "-c", script]).current_dir(command::root()))
+    std::os::unix::fs::symlink(command::root().join("fixtures"), alone.join("fixtures"))?;
+    command::run(Command::new(&python).args(["-I", "-c", script]).current_dir(&alone))?;
+    let plot = fs::read_to_string(alone.join("functions.svg"))?;
+    if plot.starts_with("<svg ") { Ok(()) } else { Err("functions.svg is no picture".into()) }
 }

@@ -15,13 +15,14 @@ use crate::{
     arguments::{Index, Input, StoreFolder},
     failure::{Failure, INTERRUPTED},
     input, live,
-    progress::Progress,
+    progress::{Begin, Progress},
 };
 
 /// Runs the command.
 pub fn run(command: &Index) -> Result<ExitCode, Failure> {
     let options = &command.input;
-    let Some(built) = build(options, &command.store)? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let begin: Begin<'_> = &|total| Progress::new(total, options.quiet);
+    let Some(built) = build(options, &command.store, begin)? else { return Ok(ExitCode::from(INTERRUPTED)) };
     if !options.quiet {
         println!("{}: {}", built.store.folder().display(), sizes(&built.store));
     }
@@ -36,15 +37,15 @@ struct Built {
 
 /// Opens the store of inputs; builds it if there is none, or if it is of another version of the inputs. `None` if that
 /// was interrupted.
-pub fn open(options: &Input, chosen: &StoreFolder) -> Result<Option<Store>, Failure> {
+pub fn open(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Option<Store>, Failure> {
     match find(options, chosen) {
         Some(Found { state: "complete", store: Some(store), .. }) => Ok(Some(store)),
-        _ => Ok(build(options, chosen)?.map(|built| built.store)),
+        _ => Ok(build(options, chosen, begin)?.map(|built| built.store)),
     }
 }
 
 /// Builds the store of inputs. `None` if it was interrupted.
-fn build(options: &Input, chosen: &StoreFolder) -> Result<Option<Built>, Failure> {
+fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Option<Built>, Failure> {
     let chooses = options.time.is_some()
         || options.call.is_some()
         || options.chunk_size.is_some()
@@ -64,7 +65,7 @@ fn build(options: &Input, chosen: &StoreFolder) -> Result<Option<Built>, Failure
     let identity = identity(options)?;
     let folder = folder(chosen, &identity)?;
     let threads = input::threads(options);
-    let progress = Progress::new(experiment.index_work(), options.quiet);
+    let progress = begin(experiment.index_work());
     let made = experiment.index(&folder, &identity, threads, &mut |done| progress.set(done));
     progress.finish();
     let losses = match made {

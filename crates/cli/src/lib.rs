@@ -36,6 +36,7 @@ mod script;
 mod selection;
 mod serve;
 mod sql;
+mod stored;
 mod sync;
 pub mod tables;
 mod timeline;

@@ -49,7 +49,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
             false,
             window,
             begin,
-            |reading, keep_going| {
+            |reading, mut keep_going| {
                 let limit = command.output.limit;
                 if command.packets {
                     script::packets(experiment, reading, limit, &mut out, keep_going)
@@ -57,9 +57,10 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
                     script::sideband(experiment, reading, limit, &mut out)
                 } else if let Some(marks) = marks(command) {
                     let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
-                    script::marks(experiment, marks, format, reading, limit, &mut out, keep_going)
+                    script::marks(experiment, marks, format, reading, limit, &mut out, &mut keep_going)
                 } else if command.insns {
-                    script::instructions(experiment, &command.fields, reading, limit, &mut out, keep_going)
+                    let (fields, out) = (&command.fields, &mut out);
+                    script::instructions(experiment, fields, reading, limit, out, &mut keep_going)
                 } else {
                     let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
                     script::calls(experiment, format, reading, limit, &mut out, keep_going)

@@ -12,6 +12,7 @@ use crate::{
     arguments::{Input, StoreFolder},
     failure::{Failure, INTERRUPTED},
     index,
+    progress::{Begin, Progress},
 };
 
 /// Arguments of `hodo serve`.
@@ -34,7 +35,8 @@ pub struct Serve {
 
 /// Runs the command.
 pub fn run(command: &Serve) -> Result<ExitCode, Failure> {
-    let Some(store) = index::open(&command.input, &command.store)? else {
+    let begin: Begin<'_> = &|total| Progress::new(total, command.input.quiet);
+    let Some(store) = index::open(&command.input, &command.store, begin)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let service = Service::new(store, &command.input.files);

@@ -19,15 +19,18 @@ use hodo_engine::{
     events::{EventTable, event_tables},
 };
 use hodo_model::{Selection, Table, table::RecordBatch};
+use hodo_store::Budget;
 
 use crate::{
     arguments::{Arguments, Command},
     diff, events,
     failure::Failure,
-    info, input, latency, parts,
+    index, info, input, latency, parts,
     progress::Progress as Bar,
-    report, sql, timeline,
+    report, sql, stored, timeline,
 };
+
+pub use hodo_store::Store;
 
 /// Why there are no tables.
 #[derive(Debug)]
@@ -151,6 +154,54 @@ pub fn events(arguments: &[OsString], name: Option<&str>) -> Result<Events, Erro
         });
     });
     Ok(Events { empty, batches })
+}
+
+/// Opens the store of inputs; builds it if there is none of the inputs as they are now. `arguments` begin with `index`. If
+/// stopped by `progress`, returns `None`.
+///
+/// # Errors
+/// As for [`tables`], and if the store can't be written.
+pub fn store(arguments: &[OsString], progress: Progress<'_>) -> Result<Option<Store>, Error> {
+    let Command::Index(command) = parse(arguments)? else {
+        return Err(Error::Usage("only `index` builds a store".to_owned()));
+    };
+    let found =
+        stoppable(progress, |stop| index::open(&command.input, &command.store, &|_| Bar::stopped_by(stop)))?;
+    Ok(found)
+}
+
+/// Returns the tables of a store: name, what the records are, number of records.
+pub fn tables_of(store: &Store) -> Vec<(String, String, u64)> {
+    stored::tables(store)
+}
+
+/// Returns at most `limit` records of a table of a store that have an instant in a span of nanoseconds. If stopped by
+/// `progress`, returns `None`.
+///
+/// # Errors
+/// Returns an error for an unknown table, an empty span, and a damaged store.
+pub fn records(
+    store: &Store,
+    name: &str,
+    span: (u64, u64),
+    limit: usize,
+    progress: Progress<'_>,
+) -> Result<Option<Table>, Error> {
+    let Some(table) = store.table(name) else {
+        let names: Vec<String> = stored::tables(store).into_iter().map(|(name, ..)| name).collect();
+        let known = names.join(", ");
+        return Err(Error::Usage(format!("the store has no table `{name}`; it has {known}")));
+    };
+    let read = |stop: &Arc<AtomicBool>| {
+        let budget = Budget { rows: u64::MAX, stop: Some(Arc::clone(stop)) };
+        stored::records(store, table, span, limit, &budget)
+    };
+    match stoppable(progress, read) {
+        Ok(table) => Ok(Some(table)),
+        Err(hodo_store::Error::Stopped) => Ok(None),
+        Err(hodo_store::Error::Refused(refused)) => Err(Error::Usage(refused.to_string())),
+        Err(error) => Err(Error::Unreadable(error.to_string())),
+    }
 }
 
 /// Describes the inputs as JSON: the output of `hodo info --format json`. `arguments` begin with `info`.

@@ -85,7 +85,17 @@ pub fn annotate(
     experiment: &FlowTrace<'_>,
     function: FunctionId,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
+) -> (Annotation, Losses) {
+    annotated(experiment, function, reading, &mut progress)
+}
+
+/// As [`annotate`], once for all callers, as it contains a decoder.
+fn annotated(
+    experiment: &FlowTrace<'_>,
+    function: FunctionId,
+    reading: Reading<'_>,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> (Annotation, Losses) {
     let modules = &experiment.modules;
     let analysis = Plain(Blocks { report: Report::Lines });

@@ -71,21 +71,21 @@ pub(crate) fn fold<A: FastFlow>(
     experiment: &FlowTrace<'_>,
     analysis: &A,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<A::Partial>, Losses) {
     let chunks = experiment.chunks(reading.chunk_size);
-    let (tracks, losses) = fold_chunks(experiment, analysis, &chunks, reading, progress);
+    let (tracks, losses) = fold_chunks(experiment, analysis, &chunks, reading, &mut progress);
     let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
     (by_thread(experiment, tracks, merge).into_iter().map(|(_, partial)| partial).collect(), losses)
 }
 
-/// Folds some chunks.
+/// Folds some chunks. `progress` is an object, as each copy of this function contains a decoder.
 pub(crate) fn fold_chunks<A: FastFlow>(
     experiment: &FlowTrace<'_>,
     analysis: &A,
     chunks: &[Chunk],
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool + Send,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> (Tracks<A::Partial>, Losses) {
     let mut tracks = Tracks::new();
     let losses = decode_chunks(

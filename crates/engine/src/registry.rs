@@ -4,15 +4,15 @@
 //! hodo_analyses::each ──erase──► AnyReport ──make(parameters)──► AnyRun ──fold, merge, finish──► Table
 //! ```
 //!
-//! Control-flow loops are monomorphised for each analysis: dynamic dispatch happens per fold of many chunks, never per
-//! item.
+//! Control-flow loops are monomorphised for each analysis of control flow: dynamic dispatch happens per fold of many
+//! chunks, never per item. Each copy contains a decoder, so analyses of events get none.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use hodo_clock::Tsc;
 use hodo_model::{
     Analysis, AnyAnalysis, AnyPartial, Description, FastFlow, FinishContext, FlowInterest, Maker, NoSources,
-    Parameters, Plain, Report, Selection, Start, Table, Visitor, kernel::Threads, pass::Pass,
+    Parameters, Report, Selection, Start, Table, Visitor, kernel::Threads, pass::Pass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,12 @@ pub trait AnyRun: Send + Sync {
     /// Returns the analysis.
     fn analysis(&self) -> &dyn AnyAnalysis;
 
+    /// Returns the analysis as one of control flow; `None` if it reads events or counts.
+    fn flow(&self) -> Option<&dyn AnyFlow>;
+}
+
+/// An analysis of control flow that the engine can run.
+pub trait AnyFlow: Send + Sync {
     /// Folds chunks of control flow. `progress` receives the number of bytes decoded so far, and returns whether to
     /// continue.
     fn fold_flow(
@@ -104,21 +110,39 @@ impl Maker for Runs {
     type Made = Box<dyn AnyRun>;
 
     fn analysis<A: Analysis>(self, analysis: A) -> Self::Made {
-        Box::new(Run(Plain(analysis)))
+        Box::new(Events(analysis))
     }
 
     fn fast<A: FastFlow>(self, analysis: A) -> Self::Made {
-        Box::new(Run(analysis))
+        Box::new(Flow(analysis))
     }
 }
 
-struct Run<A>(A);
+struct Events<A>(A);
 
-impl<A: FastFlow> AnyRun for Run<A> {
+impl<A: Analysis> AnyRun for Events<A> {
     fn analysis(&self) -> &dyn AnyAnalysis {
         &self.0
     }
 
+    fn flow(&self) -> Option<&dyn AnyFlow> {
+        None
+    }
+}
+
+struct Flow<A>(A);
+
+impl<A: FastFlow> AnyRun for Flow<A> {
+    fn analysis(&self) -> &dyn AnyAnalysis {
+        &self.0
+    }
+
+    fn flow(&self) -> Option<&dyn AnyFlow> {
+        Some(self)
+    }
+}
+
+impl<A: FastFlow> AnyFlow for Flow<A> {
     fn fold_flow(
         &self,
         experiment: &FlowTrace<'_>,

@@ -55,7 +55,16 @@ impl Spans {
 pub fn numbers(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
+) -> Numbers {
+    all_numbers(experiment, reading, &mut progress)
+}
+
+/// As [`numbers`], once for all callers, as it contains a decoder.
+fn all_numbers(
+    experiment: &FlowTrace<'_>,
+    reading: Reading<'_>,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Numbers {
     let reading = Reading { window: None, numbers: None, spans: None, ..reading };
     let mut slices: Vec<(usize, usize, ThreadSlice)> = Vec::new();

@@ -155,13 +155,13 @@ fn shared_streams(experiment: &FlowTrace<'_>) -> bool {
 
 /// Passes the calls of each thread to `consume` in order: stream by stream if each stream is of one thread, else the
 /// thread slices of all CPUs in order of time. `begins`: whether to report where calls begin. `consume` and `progress`
-/// return whether to continue.
+/// return whether to continue; they are objects, as each copy of this function would contain a decoder.
 fn in_time(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     begins: bool,
-    mut consume: impl FnMut(u32, Part) -> (Spare, bool) + Send,
-    progress: impl FnMut(u64) -> bool + Send,
+    consume: &mut (dyn FnMut(u32, Part) -> (Spare, bool) + Send),
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Losses {
     let mut chunks = experiment.chunks(reading.chunk_size);
     let mut starts = VecDeque::new();
@@ -241,7 +241,7 @@ pub fn calls<S: CallSink + Send>(
     experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     sink: &mut S,
-    progress: impl FnMut(u64) -> bool + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
     let shared = shared_streams(experiment);
@@ -249,7 +249,7 @@ pub fn calls<S: CallSink + Send>(
         experiment,
         reading,
         sink.begins(),
-        |context, part| {
+        &mut |context, part| {
             // A thread with its own stream ends with the stream.
             if !shared && !threads.contains_key(&context) {
                 let before = std::mem::take(&mut threads);
@@ -260,7 +260,7 @@ pub fn calls<S: CallSink + Send>(
             let spare = calls.follow(part, &mut |moment| sink.moment(moment));
             (spare, sink.goes_on())
         },
-        progress,
+        &mut progress,
     );
     for (context, calls) in threads {
         if sink.goes_on() {
@@ -316,7 +316,7 @@ pub fn find_calls(
     experiment: &FlowTrace<'_>,
     calls: &NthCalls,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Spans {
     let reading = Reading { window: None, numbers: None, spans: None, ..reading };
     let mut threads: BTreeMap<u32, (Calls, Finder)> = BTreeMap::new();
@@ -324,12 +324,12 @@ pub fn find_calls(
         experiment,
         reading,
         true,
-        |context, part| {
+        &mut |context, part| {
             let (stack, finder) =
                 threads.entry(context).or_insert_with(|| (Calls::default(), Finder::new(calls.clone())));
             (stack.follow(part, &mut |moment| finder.moment(&moment)), true)
         },
-        progress,
+        &mut progress,
     );
     let mut spans = Spans::default();
     for (context, (stack, mut finder)) in threads {

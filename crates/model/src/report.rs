@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Analysis, FastFlow, Intervals, Period, Selection};
+use crate::{Analysis, FastFlow, Intervals, Period, Plain, Selection};
 
 /// The interval between samples.
 ///
@@ -74,10 +74,10 @@ pub trait Maker {
     /// The result.
     type Made;
 
-    /// Receives an analysis of events, or of control flow without fast paths.
+    /// Receives an analysis of events or of counts.
     fn analysis<A: Analysis>(self, analysis: A) -> Self::Made;
 
-    /// Receives an analysis of control flow with fast paths.
+    /// Receives an analysis of control flow; one without fast paths is wrapped in [`Plain`].
     fn fast<A: FastFlow>(self, analysis: A) -> Self::Made;
 }
 
@@ -105,7 +105,7 @@ pub trait Report: Sync {
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made;
 }
 
-/// A report that uses the same analysis for all parameters.
+/// A report of events or counts that uses the same analysis for all parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Simple<A> {
     /// Its name, help and options.
@@ -121,6 +121,25 @@ impl<A: Analysis + Copy> Report for Simple<A> {
 
     fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
         maker.analysis(self.analysis)
+    }
+}
+
+/// A report of control flow that uses the same analysis, which has no fast paths, for all parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct SimpleFlow<A> {
+    /// Its name, help and options.
+    pub description: Description,
+    /// The analysis.
+    pub analysis: A,
+}
+
+impl<A: Analysis + Copy> Report for SimpleFlow<A> {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
+        maker.fast(Plain(self.analysis))
     }
 }
 

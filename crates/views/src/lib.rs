@@ -1,7 +1,7 @@
 //! Formats tables.
 //!
 //! ```text
-//! Table ──► one of VIEWS (text, markdown, json, jsonl, csv, arrow, parquet, folded, sunburst) ──► bytes
+//! Table ──► one of VIEWS (text, markdown, html, json, jsonl, csv, arrow, parquet, folded, sunburst, svg) ──► bytes
 //!   └─────► write_loss ──► bytes, beside a view that does not show losses
 //!
 //! schema ──View::begin──► Drawing ◄──batch── record batches, as they arrive
@@ -22,6 +22,7 @@ mod arrow;
 mod cell;
 mod csv;
 mod folded;
+mod html;
 mod json;
 mod jsonl;
 mod loss;
@@ -29,15 +30,19 @@ mod markdown;
 mod parquet;
 mod rows;
 mod sunburst;
+mod svg;
 mod text;
 mod tree;
+mod xml;
 
 pub use loss::write_loss;
+pub use svg::plot;
 
 /// Every view, in help text order; the first is for people at a terminal.
 pub const VIEWS: &[View] = &[
     text::VIEW,
     markdown::VIEW,
+    html::VIEW,
     json::VIEW,
     jsonl::VIEW,
     csv::VIEW,
@@ -45,6 +50,7 @@ pub const VIEWS: &[View] = &[
     parquet::VIEW,
     folded::VIEW,
     sunburst::VIEW,
+    svg::VIEW,
 ];
 
 /// An output format for tables.

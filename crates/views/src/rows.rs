@@ -4,7 +4,10 @@ use std::io;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use hodo_model::table::{Cell, Cells, cells};
+use hodo_model::{
+    Table,
+    table::{Cell, Cells, cells},
+};
 
 use crate::{Draw, End, Options, Output};
 
@@ -15,6 +18,10 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    pub(crate) fn of(table: &Table) -> Rows {
+        Rows { schema: table.schema(), batches: table.batches().to_vec() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }

@@ -22,8 +22,7 @@ const LIBRARY_VERSION: &[u8] = b"GLIBC_2.";
 /// Built programs.
 pub(crate) struct Programs {
     hodo: PathBuf,
-    /// A static program comes without it: the plugin shares the C library of QEMU.
-    plugin: Option<PathBuf>,
+    plugin: PathBuf,
 }
 
 impl Programs {
@@ -32,8 +31,8 @@ impl Programs {
     /// # Errors
     /// One is missing.
     pub(crate) fn shared(folder: &Path) -> Outcome<Programs> {
-        let programs = Programs { hodo: folder.join("hodo"), plugin: Some(folder.join(PLUGIN)) };
-        for path in [Some(&programs.hodo), programs.plugin.as_ref()].into_iter().flatten() {
+        let programs = Programs { hodo: folder.join("hodo"), plugin: folder.join(PLUGIN) };
+        for path in [&programs.hodo, &programs.plugin] {
             if !path.is_file() {
                 return Err(format!("{} is not there: cargo xtask release builds it", path.display()).into());
             }
@@ -41,9 +40,9 @@ impl Programs {
         Ok(programs)
     }
 
-    /// A program that needs no libraries.
-    pub(crate) fn alone(hodo: &Path) -> Programs {
-        Programs { hodo: hodo.to_owned(), plugin: None }
+    /// The same with a `hodo` that needs no libraries. The plugin still shares the C library of the QEMU that loads it.
+    pub(crate) fn with_static(self, hodo: &Path) -> Programs {
+        Programs { hodo: hodo.to_owned(), ..self }
     }
 }
 
@@ -76,14 +75,10 @@ impl Contents {
             eprintln!("packages: {} has {} bytes, more than {LARGEST}", programs.hodo.display(), hodo.len());
         }
         println!("{:>10} bytes  {}, stripped", hodo.len(), programs.hodo.display());
-        let plugin = match &programs.plugin {
-            Some(plugin) => Some(stripped(plugin, folder.path())?),
-            None => None,
-        };
-        let library =
-            [Some(&hodo), plugin.as_ref()].into_iter().flatten().filter_map(|bytes| needed(bytes)).max();
-        let mut files = vec![file("usr/bin/hodo", 0o755, hodo)];
-        files.extend(plugin.map(|plugin| file(&format!("usr/lib/hodo/{PLUGIN}"), 0o644, plugin)));
+        let plugin = stripped(&programs.plugin, folder.path())?;
+        let library = [&hodo, &plugin].into_iter().filter_map(|bytes| needed(bytes)).max();
+        let mut files =
+            vec![file("usr/bin/hodo", 0o755, hodo), file(&format!("usr/lib/hodo/{PLUGIN}"), 0o644, plugin)];
         files.extend(pages(&programs.hodo, folder.path())?);
         for (shell, path) in [
             ("bash", "usr/share/bash-completion/completions/hodo"),

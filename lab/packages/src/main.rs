@@ -4,7 +4,7 @@
 //! ```text
 //! hodo, plugin ──strip, man pages, completions──► Contents ──► deb, rpm
 //! static hodo ──────────────────────────────────► Contents ──► tar.gz
-//! .deb ──trial──► installed in a clean Debian: record, report, view
+//! .deb, static program, wheel ──trial──► installed in a clean Debian: record, report, view
 //! ```
 
 mod archive;
@@ -19,13 +19,13 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use workbench::{Outcome, command};
+use workbench::{Outcome, command, release};
 
 use self::contents::{Contents, Programs};
 
 const USAGE: &str = "usage: packages make PROGRAMS [STATIC] FOLDER   write the packages of built programs
        packages check PROGRAMS                make them twice, compare, and read them with dpkg-deb
-       packages try SUITE PACKAGE             install a .deb in a clean Debian, record, report and view
+       packages try SUITE FOLDER              install each package of a folder in a clean Debian, record, report and view
 
 PROGRAMS is a folder with hodo and libhodo_emulator.so, STATIC a program that needs no libraries.";
 
@@ -44,7 +44,7 @@ fn run(arguments: &[String]) -> Outcome {
             make(Path::new(programs), Some(Path::new(fixed)), Path::new(folder))
         }
         ["check", programs] => check(Path::new(programs)),
-        ["try", suite, package] => trial::run(suite, Path::new(package)),
+        ["try", suite, folder] => trial::run(suite, Path::new(folder)),
         _ => Err(USAGE.into()),
     }
 }
@@ -54,7 +54,7 @@ type Made = (String, Vec<u8>);
 
 /// Makes the packages; prints the size of the programs.
 fn build(programs: &Path, static_program: Option<&Path>) -> Outcome<Vec<Made>> {
-    let time = commit_time()?;
+    let time = release::commit_time()?;
     let contents = Contents::of(&Programs::shared(programs)?)?;
     let mut made = vec![
         (format!("hodo_{}_amd64.deb", contents::VERSION), deb::package(&contents, time)?),
@@ -62,23 +62,10 @@ fn build(programs: &Path, static_program: Option<&Path>) -> Outcome<Vec<Made>> {
     ];
     if let Some(program) = static_program {
         let name = format!("hodo-{}-x86_64-linux-static", contents::VERSION);
-        let contents = Contents::of(&Programs::alone(program))?.portable(&name);
+        let contents = Contents::of(&Programs::shared(programs)?.with_static(program))?.portable(&name);
         made.push((format!("{name}.tar.gz"), archive::compressed(&contents.files, time)?));
     }
     Ok(made)
-}
-
-/// The time of all files: that of the commit, in seconds since the Unix epoch, or `SOURCE_DATE_EPOCH`.
-/// Source: reproducible-builds.org, "`SOURCE_DATE_EPOCH` specification".
-fn commit_time() -> Outcome<u32> {
-    let time = match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(time) => time,
-        Err(_) => {
-            let mut git = Command::new("git");
-            command::capture(git.args(["log", "-1", "--format=%ct"]).current_dir(command::root()))?
-        }
-    };
-    time.trim().parse().map_err(|_| format!("`{}` is no time in seconds", time.trim()).into())
 }
 
 fn make(programs: &Path, static_program: Option<&Path>, folder: &Path) -> Outcome {

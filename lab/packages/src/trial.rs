@@ -1,24 +1,73 @@
-//! A package tried in a clean Debian: installed with apt, a program recorded, reported and viewed.
+//! Packages tried in a clean Debian: installed, a program recorded, reported and viewed.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use workbench::{Outcome, command};
+use workbench::{Outcome, command, setup};
 
 /// Where packages come from.
 const MIRROR: &str = "http://deb.debian.org/debian";
 /// The release whose `qemu-user` loads plugins.
 const WITH_PLUGINS: &str = "bookworm";
 
+/// A way to install `hodo`.
+struct Way {
+    name: &'static str,
+    /// How its file ends.
+    ending: &'static str,
+    /// Installs the file `/root/FILE`, which is the first argument.
+    install: &'static str,
+    /// The folder of the program, as a pattern of the shell.
+    programs: &'static str,
+    /// What is checked besides the session.
+    check: &'static str,
+}
+
+/// In this order, as only the last one adds packages that the others could use.
+const WAYS: [Way; 3] = [
+    Way {
+        name: "static program",
+        ending: "-static.tar.gz",
+        install: "mkdir -p /opt && tar -C /opt -xzf \"$1\"",
+        programs: "/opt/hodo-*/bin",
+        check: "test -f \"$bin/../share/man/man1/hodo-report.1.gz\"",
+    },
+    Way {
+        name: "wheel",
+        ending: ".whl",
+        install: "apt-get -qq install -y --no-install-recommends python3-venv > /root/log 2>&1
+            python3 -m venv /opt/python
+            /opt/python/bin/pip install --quiet --no-index --disable-pip-version-check \"$1\"",
+        programs: "/opt/python/bin",
+        check: "\"$bin/python\" -I -c '
+import hodoscope, pathlib
+table = hodoscope.open(\"ls.data\").report(\"functions\")
+assert table.summary[\"instructions\"] > 1000, table.summary
+assert table.plot().svg.startswith(\"<svg \")
+assert list((pathlib.Path(hodoscope.__file__).parent / \"schemas\").glob(\"*.json\"))
+print(\"Python:\", table)'",
+    },
+    Way {
+        name: "Debian package",
+        ending: "_amd64.deb",
+        install: "apt-get -qq install -y --no-install-recommends \"$1\" > /root/log 2>&1",
+        programs: "/usr/bin",
+        check: "dpkg --verify hodo
+            test -f /usr/share/bash-completion/completions/hodo
+            test -f /usr/share/hodo/schemas/table.schema.json",
+    },
+];
+
 /// What a user does, in a shell of the clean system. `timeout` ends what hangs.
-const SESSION: &str = r#"set -e
+const SESSION: &str = r#"
+PATH="$bin:$PATH"
 cd /root
+rm -f ls.data page.html address
 hodo --version
-man -w hodo-report >/dev/null 2>&1 || test -f /usr/share/man/man1/hodo-report.1.gz
-test -f /usr/share/bash-completion/completions/hodo
 timeout 300 hodo record -q -o ls.data -- ls -l / > /dev/null
 timeout 60 hodo report functions --top 3 -q ls.data
 timeout 60 hodo view --no-open ls.data > address 2>&1 &
@@ -31,7 +80,7 @@ done
 curl --silent --show-error --fail --location --cookie-jar /root/jar "$address" > page.html
 kill $viewer
 grep -q '<title>' page.html
-echo "viewed: $(wc -c < page.html) bytes from $address"
+echo "viewed: $(wc -c < page.html) bytes"
 "#;
 
 /// A clean system, which is deleted with the value.
@@ -50,11 +99,12 @@ impl Root {
         Ok(root)
     }
 
-    /// Runs a script in it, without the variables of this process.
-    fn shell(&self, script: &str) -> Outcome {
+    /// Runs a script in it, without the variables of this process. Shows what it logged, if it fails.
+    fn shell(&self, script: &str, argument: &str) -> Outcome {
+        let script = format!("set -e\ntrap 'test $? = 0 || cat /root/log >&2' EXIT\n: > /root/log\n{script}");
         let mut shell = Command::new("chroot");
-        shell.arg(&self.0).args(["/bin/sh", "-c", script]).stdin(Stdio::null());
-        shell.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/root");
+        shell.arg(&self.0).args(["/bin/sh", "-c", &script, "sh", argument]).stdin(Stdio::null());
+        shell.env_clear().env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/root");
         shell.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C.UTF-8");
         command::quietly(&mut shell)
     }
@@ -73,39 +123,66 @@ impl Drop for Root {
     }
 }
 
-/// Tries a package in a clean system of the release `suite`.
+/// Tries each package of a folder in a clean system of the release `suite`, one after the other.
 ///
 /// # Errors
 /// A step fails; its output is on standard error.
-pub(crate) fn run(suite: &str, package: &Path) -> Outcome {
+pub(crate) fn run(suite: &str, folder: &Path) -> Outcome {
+    setup::trial()?;
     let root = Root::new(suite)?;
-    fs::copy(package, root.0.join("root/hodo.deb"))?;
-    root.shell("apt-get -qq install -y --no-install-recommends /root/hodo.deb curl > /root/log 2>&1 || { cat /root/log; exit 1; }")?;
+    root.shell("apt-get -qq install -y --no-install-recommends curl ca-certificates > /root/log 2>&1", "")?;
     match suite {
         WITH_PLUGINS => {
-            root.shell("apt-get -qq install -y --no-install-recommends qemu-user > /root/log 2>&1")?
+            root.shell("apt-get -qq install -y --no-install-recommends qemu-user > /root/log 2>&1", "")?;
         }
         _ => older_emulator(&root)?,
     }
-    root.shell(SESSION)?;
-    println!("packages: {} works in a clean {suite}", package.display());
+    for Way { name, ending, install, programs, check } in &WAYS {
+        let package = package(folder, ending)?;
+        let file = package.file_name().and_then(OsStr::to_str).ok_or("the package's name is no text")?;
+        let inside = format!("/root/{file}");
+        fs::copy(&package, root.0.join(&inside[1..]))?;
+        println!("── {suite}, {name}: {file}, {} bytes", fs::metadata(&package)?.len());
+        root.shell(&format!("{install}\nbin=$(echo {programs})\n{SESSION}\n{check}"), &inside)?;
+        println!("packages: the {name} works in a clean {suite}");
+    }
+    if suite != WITH_PLUGINS {
+        // The system's own emulator loads no plugins, and `hodo record` says what to do.
+        root.shell(
+            "apt-get -qq install -y --no-install-recommends qemu-user > /root/log 2>&1
+            rm /usr/local/bin/qemu-x86_64
+            if timeout 60 hodo record -q -o no.data -- ls > /root/refused 2>&1; then exit 1; fi
+            cat /root/refused",
+            "",
+        )?;
+    }
     Ok(())
+}
+
+/// The one package of a folder whose name ends so.
+fn package(folder: &Path, ending: &str) -> Outcome<PathBuf> {
+    let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<PathBuf>>>()?;
+    let mut found = paths.into_iter().filter(|path| path.to_string_lossy().ends_with(ending));
+    match (found.next(), found.next()) {
+        (Some(package), None) => Ok(package),
+        (None, _) => Err(format!("{}: no file ends with {ending}", folder.display()).into()),
+        _ => Err(format!("{}: several files end with {ending}", folder.display()).into()),
+    }
 }
 
 /// Puts the emulator of the release whose `qemu-user` loads plugins beside the system's own packages, as the message of
 /// `hodo record` advises, with the libraries that it needs.
 fn older_emulator(root: &Root) -> Outcome {
     root.shell(
-        "timeout 60 hodo record -q -o no.data -- ls > /root/refused 2>&1 && exit 1; cat /root/refused",
-    )?;
-    root.shell(&format!(
-        "set -e
-        echo 'deb {MIRROR} {WITH_PLUGINS} main' > /etc/apt/sources.list.d/older.list
-        apt-get -qq update
-        apt-get -qq install -y --no-install-recommends libglib2.0-0t64 > /root/log 2>&1
-        cd /tmp && apt-get -qq download qemu-user/{WITH_PLUGINS}
-        dpkg -x qemu-user_*.deb /opt/qemu
-        ln -s /opt/qemu/usr/bin/qemu-x86_64 /usr/local/bin/qemu-x86_64 || true
-        ldd /opt/qemu/usr/bin/qemu-x86_64 | grep 'not found' && exit 1 || true"
-    ))
+        &format!(
+            "echo 'deb {MIRROR} {WITH_PLUGINS} main' > /etc/apt/sources.list.d/older.list
+            apt-get -qq update
+            apt-get -qq install -y --no-install-recommends libglib2.0-0t64 > /root/log 2>&1
+            cd /tmp && apt-get -qq download qemu-user/{WITH_PLUGINS}
+            dpkg -x qemu-user_*.deb /opt/qemu
+            ln -s /opt/qemu/usr/bin/qemu-x86_64 /usr/local/bin/qemu-x86_64
+            ldd /opt/qemu/usr/bin/qemu-x86_64 | grep 'not found' && exit 1 || true"
+        ),
+        "",
+    )
 }

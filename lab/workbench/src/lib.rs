@@ -5,6 +5,7 @@
 //! command   other programs started, their output     workloads  the programs that are recorded, their input
 //! machine   what an emulated machine is made of, fetched
 //! web       the page of `hodo view`
+//! wheel     the Python package
 //! embedded  the C code for boards, compiled        board    the programs of emulated boards, built
 //! ```
 
@@ -16,6 +17,7 @@ pub mod machine;
 pub mod release;
 pub mod setup;
 pub mod web;
+pub mod wheel;
 pub mod workloads;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! instrumented build ──training──► target/training/hodo.profdata ──► target/shipped/
+//!                                                              └───► static program, wheel
 //! ```
 
 use std::{
@@ -15,7 +16,7 @@ use std::{
 use crate::{
     Outcome, command,
     setup::{self, Need},
-    web, workloads,
+    web, wheel, workloads,
 };
 
 /// The shipped packages, and those of the lab that are measured with them.
@@ -31,6 +32,8 @@ const EVENTS: [&str; 4] = [
 ];
 /// Functions are aligned to cache lines: else their speed depends by chance on the code before them.
 const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6";
+/// The target of a program that needs no libraries.
+const STATIC: &str = "x86_64-unknown-linux-musl";
 /// Size of the input text of the recorded programs, in bytes.
 const TEXT: u32 = 150_000;
 
@@ -38,8 +41,8 @@ const TEXT: u32 = 150_000;
 pub fn build() -> Outcome {
     setup::ensure(Need::Release)?;
     web::build()?;
-    let folder = command::target().join("training");
-    let (raw, profile) = (folder.join("raw"), folder.join("hodo.profdata"));
+    let (folder, profile) = (command::target().join("training"), profile());
+    let raw = folder.join("raw");
     compile(&folder, &format!("-Cprofile-generate={}", raw.display()))?;
     if !is_newer(&profile, &programs(&folder)?)? {
         let inputs = folder.join("inputs");
@@ -52,11 +55,67 @@ pub fn build() -> Outcome {
         command::run(Command::new(profdata()?).arg("merge").arg("-o").arg(&profile).arg(&raw))?;
     }
     let folder = folder.with_file_name("shipped");
-    compile(&folder, &format!("-Cprofile-use={} {ALIGNED}", profile.display()))?;
+    compile(&folder, &flags())?;
     for file in built(&programs(&folder)?)? {
         fs::copy(&file, folder.join(file.file_name().unwrap_or_default()))?;
     }
     Ok(())
+}
+
+/// Builds `hodo` without libraries, with the profile of [`build`]; returns its path.
+///
+/// # Errors
+/// The target can't be installed, or the compiler fails.
+pub fn static_program() -> Outcome<PathBuf> {
+    command::run(Command::new("rustup").args(["target", "add", STATIC]))?;
+    let folder = command::target().join("shipped");
+    let mut cargo = command::cargo(&["build", "--release", "-p", "hodo", "--target", STATIC]);
+    command::run(cargo.arg("--target-dir").arg(&folder).env("RUSTFLAGS", flags()))?;
+    Ok(folder.join(STATIC).join("release/hodo"))
+}
+
+/// Builds the wheel with the profile of [`build`] and writes it into a folder; returns its path.
+///
+/// # Errors
+/// maturin fails.
+pub fn wheel(output: &Path) -> Outcome<PathBuf> {
+    let folder = command::target().join("shipped").to_string_lossy().into_owned();
+    let arguments = ["--release", "--target", &host()?, "--target-dir", &folder];
+    wheel::build(&shipped("libhodo_emulator.so"), &arguments, Some(&flags()), output)
+}
+
+/// The time of all files of packages: that of the commit, in seconds since the Unix epoch, or `SOURCE_DATE_EPOCH`.
+/// Source: reproducible-builds.org, "`SOURCE_DATE_EPOCH` specification".
+///
+/// # Errors
+/// There is no commit, or no number.
+pub fn commit_time() -> Outcome<u32> {
+    let time = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(time) => time,
+        Err(_) => {
+            let mut git = Command::new("git");
+            command::capture(git.args(["log", "-1", "--format=%ct"]).current_dir(command::root()))?
+        }
+    };
+    time.trim().parse().map_err(|_| format!("`{}` is no time in seconds", time.trim()).into())
+}
+
+/// What the runs of training counted.
+fn profile() -> PathBuf {
+    command::target().join("training/hodo.profdata")
+}
+
+/// Flags for compiling with the profile. The folders of this machine are no part of programs, which are the same bytes
+/// wherever they are built.
+fn flags() -> String {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).unwrap_or_default();
+    format!(
+        "-Cprofile-use={} {ALIGNED} --remap-path-prefix={}=/cargo --remap-path-prefix={}=/hodoscope",
+        profile().display(),
+        home.display(),
+        command::root().display()
+    )
 }
 
 /// The path of a shipped program; the emulator's plugin is in the same folder.

@@ -49,6 +49,7 @@ const TOOLS: &[Tool] = &[
     tool("npm", "nodejs npm", Need::Release),
     tool("strip", "binutils", Need::Release),
     tool("dpkg-deb", "dpkg", Need::Release),
+    tool("musl-gcc", "musl-tools", Need::Release),
     tool("g++", "g++", Need::Test),
     tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
@@ -87,6 +88,15 @@ const BOARD: &[Tool] = &[
     tool("qemu-system-riscv64", "qemu-system-misc", Need::Demo),
     tool("qemu-system-arm", "qemu-system-arm", Need::Demo),
 ];
+
+/// Makes sure that packages can be tried in clean systems.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub fn trial() -> Outcome {
+    let tool = tool("mmdebstrap", "mmdebstrap", Need::Release);
+    if installed(tool.program) { Ok(()) } else { install(&[&tool]) }
+}
 
 /// Makes sure that the emulators and compilers for boards are installed.
 ///

@@ -9,7 +9,7 @@ mod partial;
 mod table;
 
 use hodo_model::{
-    Analysis, Description, FinishContext, FlowInterest, Interest, Item, Simple, Start, Table, Takes,
+    Analysis, Description, FinishContext, FlowInterest, Interest, Item, SimpleFlow, Start, Table, Takes,
     kernel::Threads,
 };
 
@@ -34,7 +34,7 @@ pub struct Blocks {
 }
 
 /// The report of lines.
-pub const LINES: Simple<Blocks> = Simple {
+pub const LINES: SimpleFlow<Blocks> = SimpleFlow {
     description: Description {
         name: "lines",
         help: "exact counts of each line of source: executions, instructions, time",
@@ -46,7 +46,7 @@ pub const LINES: Simple<Blocks> = Simple {
 };
 
 /// The report of blocks.
-pub const BLOCKS: Simple<Blocks> = Simple {
+pub const BLOCKS: SimpleFlow<Blocks> = SimpleFlow {
     description: Description {
         name: "blocks",
         help: "exact counts of each basic block: executions, branches taken and not taken",

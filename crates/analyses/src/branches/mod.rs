@@ -8,7 +8,7 @@ mod partial;
 use std::cmp::Reverse;
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowInterest, Interest, Item, Shape, Simple, Sources,
+    Analysis, Column, Description, FinishContext, FlowInterest, Interest, Item, Shape, SimpleFlow, Sources,
     Start, Table, Takes, Unit, Value, kernel::Threads,
 };
 
@@ -20,7 +20,7 @@ pub use self::partial::{Kind, Partial};
 pub struct Branches;
 
 /// The report.
-pub const BRANCHES: Simple<Branches> = Simple {
+pub const BRANCHES: SimpleFlow<Branches> = SimpleFlow {
     description: Description {
         name: "branches",
         help: "exact counts of each branch by its target, and of the straight-line code between branches",

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape, Simple,
+    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape, SimpleFlow,
     Start, Table, Takes, Unit, kernel::Threads,
 };
 use iced_x86::{Decoder, DecoderOptions};
@@ -19,7 +19,7 @@ use crate::columns::{most_first, share};
 pub struct Mnemonics;
 
 /// The report.
-pub const MNEMONICS: Simple<Mnemonics> = Simple {
+pub const MNEMONICS: SimpleFlow<Mnemonics> = SimpleFlow {
     description: Description {
         name: "mnemonics",
         help: "exact counts of executed instructions by mnemonic",

@@ -8,7 +8,7 @@
 
 use hodo_model::{
     Analysis, Column, Description, End, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape,
-    Simple, Start, Table, Takes, Unit, Value, kernel::Threads,
+    SimpleFlow, Start, Table, Takes, Unit, Value, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ use crate::{
 pub struct Resolution;
 
 /// The report.
-pub const RESOLUTION: Simple<Resolution> = Simple {
+pub const RESOLUTION: SimpleFlow<Resolution> = SimpleFlow {
     description: Description {
         name: "resolution",
         help: "exact time and instructions between clock readings, and bytes of trace per instruction",

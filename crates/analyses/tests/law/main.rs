@@ -10,8 +10,8 @@ mod tables;
 use hodo_analyses::latency;
 use hodo_model::{
     Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FunctionId, Interest,
-    Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Plain, Report, Selection, Start, Table,
-    ThreadState, Visitor, kernel::Threads,
+    Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Report, Selection, Start, Table, ThreadState,
+    Visitor, kernel::Threads,
 };
 use proptest::prelude::ProptestConfig;
 
@@ -71,16 +71,15 @@ impl Maker for Holds<'_> {
     type Made = Result<(), String>;
 
     fn analysis<A: Analysis>(self, analysis: A) -> Self::Made {
-        match analysis.interest() {
-            Interest { flow: FlowInterest::None, counts: CountInterest::None, .. } => {
-                events::holds_always(&analysis, self.0, 400)
-            }
-            Interest { flow: FlowInterest::None, .. } => counts::holds_always(&analysis, self.0, 400),
-            _ => self.fast(Plain(analysis)),
+        assert_eq!(analysis.interest().flow, FlowInterest::None, "control flow is for Maker::fast");
+        match analysis.interest().counts {
+            CountInterest::None => events::holds_always(&analysis, self.0, 400),
+            _ => counts::holds_always(&analysis, self.0, 400),
         }
     }
 
     fn fast<A: FastFlow>(self, analysis: A) -> Self::Made {
+        assert_ne!(analysis.interest().flow, FlowInterest::None, "events are for Maker::analysis");
         flow::holds_always(&analysis, 250)
     }
 }
@@ -102,12 +101,9 @@ impl Maker for IsCaught<'_> {
 
     fn analysis<A: Analysis>(self, analysis: A) -> bool {
         let broken = WithBroken(analysis, self.0);
-        match Analysis::interest(&broken) {
-            Interest { flow: FlowInterest::None, counts: CountInterest::None, .. } => {
-                events::is_caught(&broken, self.1)
-            }
-            Interest { flow: FlowInterest::None, .. } => counts::holds_always(&broken, self.1, 400).is_err(),
-            _ => flow::is_caught(&Plain(broken)),
+        match Analysis::interest(&broken).counts {
+            CountInterest::None => events::is_caught(&broken, self.1),
+            _ => counts::holds_always(&broken, self.1, 400).is_err(),
         }
     }
 

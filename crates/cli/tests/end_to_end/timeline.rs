@@ -118,6 +118,10 @@ fn an_offset_by_hand_relates_what_nothing_else_does() {
     assert_eq!(count["loss"][0]["cause"], "unrelated_clocks", "{count}");
     let ran = hodo(&["info", "--offset", "other=1s", &ftrace, &kernel]);
     assert!(ran.code == 2 && ran.stderr.contains("no input of this name"), "{ran:?}");
+    // An input may be named that the report does not read.
+    let calls =
+        |arguments: &[&str]| json(&[&["report", "syscalls", &kernel], arguments].concat())["rows"].clone();
+    assert_eq!(calls(&["--offset", "tiny.data=1s", &fixture("perf/tiny.data")]), calls(&[]));
     // Control flow is shifted as well.
     let (flow, symfs) = (fixture("perf/tiny.data"), fixture("perf/symfs"));
     let begin = |arguments: &[&str]| {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hodo_clock::Nanos;
-use hodo_model::{AnyAnalysis, CountInterest, FlowInterest, Interest, Parameters, Selection, Table, Value};
+use hodo_model::{AnyAnalysis, CountInterest, Parameters, Selection, Table, Value};
 
 use super::time::TimeSpan;
 use crate::{
@@ -188,10 +188,9 @@ impl Request {
             }
             let (name, run) = (report.description().name, report.make(&parameters));
             let requested = Requested { name, selection: parameters.selection, run };
-            let Interest { flow, counts, .. } = requested.analysis().interest();
-            let list = match (flow, counts) {
-                (FlowInterest::None, CountInterest::None) => &mut analyses.events,
-                (FlowInterest::None, _) => &mut analyses.counts,
+            let list = match (requested.run.flow(), requested.analysis().interest().counts) {
+                (None, CountInterest::None) => &mut analyses.events,
+                (None, _) => &mut analyses.counts,
                 _ => &mut analyses.flow,
             };
             list.push(requested);

@@ -74,7 +74,7 @@ pub fn instructions(
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
-    progress: impl FnMut(u64) -> bool + Send,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Outcome {
     let start =
         |chunk: &Chunk| InstructionSink::new(SelectionFilter::new(experiment, chunk, reading), chunk, fields);

@@ -58,7 +58,7 @@ pub fn marks(
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
-    progress: impl FnMut(u64) -> bool + Send,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Outcome {
     let start = |chunk: &Chunk| MarkSink {
         filter: SelectionFilter::new(experiment, chunk, reading),

@@ -62,7 +62,7 @@ fn write_chunks<S: TextSink>(
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
     start: impl Fn(&Chunk) -> S + Sync,
-    progress: impl FnMut(u64) -> bool + Send,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Outcome {
     let mut lines = Lines::new(out, limit);
     let write = |_: &Chunk, text: Vec<u8>| {

@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use hodo_model::table::{Cell, cells};
 
-use crate::{Draw, End, Options, Output, Reader, View, folded::Columns};
+use crate::{Draw, End, Options, Output, Reader, View, folded::Columns, xml::escaped};
 
 pub(crate) const VIEW: View = View {
     name: "sunburst",
@@ -163,22 +163,4 @@ fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: 
          transform=\"translate({x:.2} {y:.2}) rotate({turn:.1})\">{}</text>",
         escaped(&name)
     )
-}
-
-/// Text as XML may hold it.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for character in text.chars() {
-        match character {
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '&' => escaped.push_str("&amp;"),
-            '"' => escaped.push_str("&quot;"),
-            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => {
-                escaped.extend(control.escape_default());
-            }
-            plain => escaped.push(plain),
-        }
-    }
-    escaped
 }

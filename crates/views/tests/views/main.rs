@@ -208,6 +208,72 @@ fn folded_paths_are_lines_of_their_own_numbers() {
     assert_eq!(draw("folded", &table, Options::default()), expected);
 }
 
+/// Returns an attribute of each rectangle of a plot that has a title.
+fn attribute(drawn: &str, name: &str) -> Vec<f64> {
+    let rectangles = drawn.lines().filter(|line| line.starts_with("<rect ") && line.contains("<title>"));
+    let value =
+        |line: &str| line.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap().to_owned();
+    rectangles.map(|line| value(line).parse().unwrap()).collect()
+}
+
+#[test]
+fn a_plot_of_counters_has_a_bar_for_each_row() {
+    let drawn = draw("svg", &functions(), Options::default());
+    let widths = attribute(&drawn, "width");
+    assert_eq!(widths.len(), functions().row_count());
+    // 1,200,000 and 34,000 instructions.
+    assert!((widths[0] / widths[1] - 1_200_000.0 / 34_000.0).abs() < 0.1, "{widths:?}");
+    assert!(drawn.contains("functions: self instructions") && drawn.contains(">1,200,000</text>"), "{drawn}");
+    let calls = hodo_views::plot(&functions(), Some("calls")).unwrap();
+    assert!(calls.contains("functions: calls") && calls.contains(">21,891</text>"), "{calls}");
+    let wrong = hodo_views::plot(&functions(), Some("module")).unwrap_err();
+    assert!(
+        wrong.contains("no column of numbers is called module; there are self_instructions, calls"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn a_plot_of_intervals_has_a_lane_for_each_thread() {
+    let columns = vec![
+        Column::name("comm"),
+        Column::integer("tid", Unit::None),
+        Column::name("state"),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("duration_ns", Unit::Nanoseconds),
+    ];
+    let row = |tid: u64, state: &str, begin: u64, duration: u64| {
+        vec!["worker".into(), tid.into(), state.into(), begin.into(), duration.into()]
+    };
+    let rows = vec![
+        row(1, "running", 1_000, 500),
+        row(2, "waiting", 1_000, 1_000),
+        row(1, "waiting", 1_500, 250),
+        // Too near to its neighbour, of the same state, to be seen.
+        row(1, "waiting", 1_750, 250),
+    ];
+    let table = Table::new("states", Shape::Intervals, vec![], columns, rows);
+    let drawn = draw("svg", &table, Options::default());
+    let (x, width, y) = (attribute(&drawn, "x"), attribute(&drawn, "width"), attribute(&drawn, "y"));
+    let of_all = width[1];
+    assert_eq!(x, [x[1], x[1], x[1] + of_all / 2.0]);
+    assert_eq!(width, [of_all / 2.0, of_all, of_all / 2.0]);
+    assert!(y[0] == y[2] && y[0] < y[1], "{y:?}");
+    for text in [">worker 1</text>", ">worker 2</text>", ">running</text>", ">0.000001000 s</text>"] {
+        assert!(drawn.contains(text), "{text}: {drawn}");
+    }
+}
+
+#[test]
+fn a_plot_of_points_shows_values_over_time() {
+    let columns = vec![Column::integer("time_ns", Unit::Nanoseconds), Column::integer("bytes", Unit::Bytes)];
+    let rows = (0..5_000_u64).map(|at| vec![at.into(), (at % 100).into()]);
+    let drawn = draw("svg", &Table::new("sizes", Shape::Points, vec![], columns, rows), Options::default());
+    assert!(drawn.contains("sizes: bytes over time") && drawn.contains(">99</text>"), "{drawn}");
+    // One line for each pixel.
+    assert!(drawn.matches('V').count() > 500 && drawn.len() < 30_000, "{}", drawn.len());
+}
+
 #[test]
 fn a_sunburst_has_an_arc_for_each_path_with_a_share_of_the_whole() {
     let columns = vec![
@@ -314,7 +380,7 @@ proptest! {
         table in formats::table(),
         width in prop::option::of(0_usize..200),
     ) {
-        for view in ["text", "markdown"] {
+        for view in ["text", "markdown", "html"] {
             let drawn = draw(view, &table, Options { width, ..Options::default() });
             prop_assert!(drawn.chars().all(|c| c == '\n' || !c.is_control()));
             prop_assert!(drawn.lines().all(|line| line == line.trim_end()));
@@ -322,11 +388,13 @@ proptest! {
     }
 
     #[test]
-    fn a_sunburst_is_xml_whatever_names_are(table in formats::table()) {
-        let drawn = draw("sunburst", &table, Options::default());
-        prop_assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
-        prop_assert!(drawn.chars().all(|c| c == '\n' || !c.is_control()));
-        prop_assert_eq!(drawn.matches('<').count(), drawn.matches('>').count());
+    fn a_drawing_is_xml_whatever_names_are(table in formats::table()) {
+        for view in ["sunburst", "svg"] {
+            let drawn = draw(view, &table, Options::default());
+            prop_assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+            prop_assert!(drawn.chars().all(|c| c == '\n' || !c.is_control()));
+            prop_assert_eq!(drawn.matches('<').count(), drawn.matches('>').count());
+        }
     }
 
     #[test]

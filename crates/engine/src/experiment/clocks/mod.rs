@@ -95,8 +95,13 @@ struct Unit {
 impl Unit {
     /// Returns whether a name refers to it: its path, or the last component of that.
     fn is_named(&self, name: &str) -> bool {
-        self.label == name || self.label.trim_end_matches('/').rsplit('/').next() == Some(name)
+        is_named(&self.label, name)
     }
+}
+
+/// Returns whether a name refers to an input with this label: its path, or the last component of that.
+fn is_named(label: &str, name: &str) -> bool {
+    label == name || label.trim_end_matches('/').rsplit('/').next() == Some(name)
 }
 
 impl Experiment {
@@ -135,7 +140,7 @@ fn place(
     request: &TimelineRequest,
 ) -> Result<Vec<TraceClock>, Refusal> {
     let mut units = units(traces, labels);
-    by_hand(&mut units, &request.offsets)?;
+    by_hand(&mut units, labels, &request.offsets)?;
     if let Some(synchronised) = &request.synchronised {
         for unit in &mut units {
             let found = synchronised.trace(&unit.label);
@@ -237,23 +242,25 @@ fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
     all.into_iter().map(unit).collect()
 }
 
-fn by_hand(units: &mut [Unit], offsets: &[TraceOffset]) -> Result<(), Refusal> {
+/// Places inputs by `--offset`. A name may refer to an input that this command does not read, and then places nothing.
+fn by_hand(units: &mut [Unit], labels: &[String], offsets: &[TraceOffset]) -> Result<(), Refusal> {
     for TraceOffset { trace, nanos } in offsets {
-        let exact = units.iter().position(|unit| unit.label == *trace);
+        let exact = labels.iter().position(|label| label == trace);
         let meant: Vec<usize> = match exact {
-            Some(index) => vec![index],
-            None => (0..units.len()).filter(|&index| units[index].is_named(trace)).collect(),
+            Some(input) => vec![input],
+            None => (0..labels.len()).filter(|&input| is_named(&labels[input], trace)).collect(),
         };
-        let known = || units.iter().map(|unit| unit.label.as_str()).collect::<Vec<_>>().join(", ");
-        let &[index] = meant.as_slice() else {
+        let &[input] = meant.as_slice() else {
             let count = if meant.is_empty() { "no input" } else { "several inputs" };
             return Err(Refusal(format!(
                 "--offset {trace}: {count} of this name; the inputs are {}",
-                known()
+                labels.join(", ")
             )));
         };
         let how = format!("{} s by --offset", signed_seconds(*nanos));
-        units[index].placement = Some((Relation::ByHand, TimeMap::shift(*nanos), how));
+        if let Some(unit) = units.iter_mut().find(|unit| unit.input == input) {
+            unit.placement = Some((Relation::ByHand, TimeMap::shift(*nanos), how));
+        }
     }
     Ok(())
 }

@@ -1,0 +1,90 @@
+//! The records of a store as tables.
+
+use hodo_model::{
+    Column, Shape, Table, Unit,
+    table::{Cell, Heading, interned},
+};
+use hodo_store::{Budget, Error, Field, Kind, Record, Store, Wanted};
+
+/// Returns the tables of a store: name, what the records are, number of records.
+pub(crate) fn tables(store: &Store) -> Vec<(String, String, u64)> {
+    let about = |table: hodo_store::Table<'_>| {
+        let schema = table.schema();
+        let title = if schema.naming.title.is_empty() { &schema.name } else { &schema.naming.title };
+        (schema.name.clone(), title.clone(), table.rows())
+    };
+    store.tables().map(about).collect()
+}
+
+/// Returns the first records of a table that have an instant in a span, in order of their begin: the key of the lane,
+/// times, the value, further columns. A link's other lane is in columns that begin with `to_`.
+///
+/// # Errors
+/// The span is empty, or the store is damaged or replaced.
+pub(crate) fn records(
+    store: &Store,
+    of: hodo_store::Table<'_>,
+    span: (u64, u64),
+    limit: usize,
+    budget: &Budget,
+) -> Result<Table, Error> {
+    let schema = of.schema();
+    let found = of.records(&Wanted { span, ..Wanted::ALL }, None, limit, budget)?;
+    let is_link = schema.value.kind == Kind::Lane;
+    let mut columns: Vec<Column> = schema.key.iter().map(|field| column(field, "")).collect();
+    let times: &[&'static str] =
+        if schema.shape.has_duration() { &["begin_ns", "end_ns"] } else { &["at_ns"] };
+    columns.extend(times.iter().map(|name| Column::integer(name, Unit::Nanoseconds)));
+    match is_link {
+        true => columns.extend(schema.key.iter().map(|field| column(field, "to_"))),
+        false => columns.push(column(&schema.value, "")),
+    }
+    columns.extend(schema.columns.iter().map(|field| column(field, "")));
+    let shape = if schema.shape.has_duration() { Shape::Intervals } else { Shape::Points };
+    let mut rows = Heading { name: interned(&schema.name), shape, columns }.builder();
+    let key = |lane: u32| -> Vec<Cell<'_>> {
+        let cells = of.key(lane).unwrap_or_default();
+        schema
+            .key
+            .iter()
+            .enumerate()
+            .map(|(at, field)| cell(store, field, cells.get(at).copied().flatten()))
+            .collect()
+    };
+    for Record { lane, begin, end, value, cells } in &found {
+        let mut row = key(*lane);
+        row.push(Cell::Integer(*begin));
+        row.extend(schema.shape.has_duration().then_some(Cell::Integer(*end)));
+        match (is_link, value.map(u32::try_from)) {
+            (false, _) => row.push(cell(store, &schema.value, *value)),
+            (true, Some(Ok(other))) => row.extend(key(other)),
+            (true, _) => row.extend(schema.key.iter().map(|_| Cell::Null)),
+        }
+        row.extend(schema.columns.iter().zip(cells).map(|(field, bits)| cell(store, field, *bits)));
+        rows.row(row);
+    }
+    let whole = found.len() < limit;
+    Ok(rows.finish(vec![("records", (found.len() as u64).into()), ("whole", whole.into())]))
+}
+
+fn column(field: &Field, before: &str) -> Column {
+    let (name, unit) = (interned(&format!("{before}{}", field.name)), Unit::of_name(&field.unit));
+    match field.kind {
+        Kind::Name => Column::name(name),
+        Kind::Lane | Kind::Integer => Column::integer(name, unit),
+        Kind::Signed => Column::signed(name, unit),
+        Kind::Real => Column::real(name, unit),
+        Kind::Boolean => Column::boolean(name),
+    }
+}
+
+fn cell<'s>(store: &'s Store, field: &Field, bits: Option<u64>) -> Cell<'s> {
+    let Some(bits) = bits else { return Cell::Null };
+    match field.kind {
+        Kind::Name => store.name(bits).map_or(Cell::Null, Cell::Text),
+        Kind::Lane | Kind::Integer => Cell::Integer(bits),
+        Kind::Signed => Cell::Signed(bits as i64),
+        Kind::Real => Cell::Real(f64::from_bits(bits)),
+        Kind::Boolean => Cell::Boolean(bits != 0),
+    }
+}

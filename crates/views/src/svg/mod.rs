@@ -1,0 +1,241 @@
+//! A plot of any table in SVG, by its shape and columns:
+//!
+//! ```text
+//! begin_ns and a duration or an end ──► lanes over time, one for each thread or CPU
+//! at_ns, time_ns or begin_ns alone  ──► values over time
+//! all others                        ──► a bar for each row
+//! ```
+//!
+//! Pointing at a part shows its row. The size of a plot is bounded by its pixels, not by the table.
+
+use std::io;
+
+use arrow_schema::{Field, Schema};
+use hodo_model::{
+    Table, Unit,
+    table::{
+        Cell,
+        metadata::{ColumnMetadata, TableMetadata},
+    },
+};
+
+use crate::{
+    End, Options, Output, Reader, View,
+    cell::{cut, instant, show},
+    rows::{Row, Rows, keep},
+    xml::escaped,
+};
+
+mod bars;
+mod lanes;
+mod values;
+
+pub(crate) const VIEW: View = View {
+    name: "svg",
+    help: "a plot, in SVG: bars, lanes or values over time: `-o plot.svg`",
+    reader: Reader::ProgramsOfBytes,
+    shows_loss: false,
+    several: None,
+    begin: |schema, options, out| Ok(keep(schema, options, out, draw)),
+};
+
+/// Width of a plot.
+const WIDTH: f64 = 760.0;
+/// Where the part right of the labels begins.
+const LEFT: f64 = 230.0;
+/// Where it ends.
+const RIGHT: f64 = WIDTH - 20.0;
+/// Height of a row and of a line of text.
+const ROW: f64 = 20.0;
+/// Characters of a label at most.
+const LABEL: usize = 33;
+/// Bars, lanes and series that are drawn.
+const SHOWN: usize = 20;
+/// Colours of series, which people with any colour vision tell apart (M. Okabe and K. Ito, 2008).
+const COLOURS: [&str; 8] =
+    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#666666"];
+
+/// Columns that place a row in time.
+const TIMES: [&str; 4] = ["begin_ns", "at_ns", "time_ns", "end_ns"];
+
+/// Returns a plot of a table. `value` names the plotted column; without it, that is the first column of numbers that have
+/// a unit.
+///
+/// # Errors
+/// `value` is no column of numbers, or there is none.
+pub fn plot(table: &Table, value: Option<&str>) -> Result<String, String> {
+    let rows = Rows::of(table);
+    let mut text = Vec::new();
+    let value = match value {
+        None => first_number(&rows.schema),
+        Some(name) => Some(number_called(&rows.schema, name)?),
+    };
+    write(&rows, value, &mut text).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(text).expect("a plot is text"))
+}
+
+fn draw(rows: &Rows, _: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<()> {
+    write(rows, first_number(&rows.schema), out)
+}
+
+fn write(rows: &Rows, value: Option<usize>, out: Output<'_>) -> io::Result<()> {
+    let find = |name: &str| place(&rows.schema, name);
+    let begin = find("begin_ns").or_else(|| find("at_ns")).or_else(|| find("time_ns"));
+    let until = find("end_ns").or_else(|| find("duration_ns"));
+    let plot = match (begin, until, value) {
+        (Some(begin), Some(until), _) => lanes::plot(rows, begin, until),
+        (Some(time), None, Some(value)) => values::plot(rows, time, value),
+        (_, _, Some(value)) => bars::plot(rows, value),
+        _ => Plot { title: format!("{}: no column of numbers", rows.schema.table_name()), ..Plot::default() },
+    };
+    plot.write(out)
+}
+
+/// The parts of a drawing.
+#[derive(Default)]
+struct Plot {
+    title: String,
+    /// Names of colours.
+    legend: Vec<String>,
+    /// Height below title and legend.
+    height: f64,
+    /// SVG, whose origin is below title and legend.
+    body: String,
+}
+
+impl Plot {
+    fn write(&self, out: Output<'_>) -> io::Result<()> {
+        let lines = self.legend.len().div_ceil(4) as f64;
+        let top = ROW * (1.5 + lines);
+        let height = top + self.height + 10.0;
+        writeln!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} \
+             {height}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height}\" \
+             fill=\"white\"/>\n<text x=\"10\" y=\"18\" font-weight=\"bold\">{}</text>",
+            escaped(&self.title)
+        )?;
+        for (index, name) in self.legend.iter().enumerate() {
+            let [x, y] = [10.0 + 185.0 * (index % 4) as f64, ROW * (1.3 + (index / 4) as f64)];
+            writeln!(
+                out,
+                "<rect x=\"{x}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.1}\" \
+                 y=\"{:.1}\">{}</text>",
+                colour(index),
+                x + 17.0,
+                y + 10.0,
+                escaped(&cut(name, 24))
+            )?;
+        }
+        writeln!(out, "<g transform=\"translate(0 {top:.1})\">\n{}</g>\n</svg>", self.body)?;
+        out.flush()
+    }
+
+    /// Adds the label of a row that begins at `y`.
+    fn label(&mut self, y: f64, label: &str) {
+        self.body += &format!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+            LEFT - 8.0,
+            y + 14.0,
+            escaped(&cut(label, LABEL))
+        );
+    }
+
+    /// Adds a rectangle that shows `about` when pointed at.
+    fn rectangle(&mut self, [x, y, width, height]: [f64; 4], fill: &str, about: &str) {
+        self.body += &format!(
+            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" \
+             fill=\"{fill}\"><title>{}</title></rect>\n",
+            escaped(about)
+        );
+    }
+
+    /// Adds an axis of time below the rows.
+    fn time_axis(&mut self, span: (u64, u64), y: f64) {
+        const TICKS: u64 = 5;
+        self.body += &format!(
+            "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#888\" stroke-width=\"1\" fill=\"none\"/>\n"
+        );
+        for tick in 0..=TICKS {
+            let after = (u128::from(span.1 - span.0) * u128::from(tick) / u128::from(TICKS)) as u64;
+            let mut text = "+".to_owned();
+            show("duration_ns", Unit::Nanoseconds, Cell::Integer(after), &mut text);
+            if tick == 0 {
+                text.clear();
+                instant(span.0, &mut text);
+            }
+            self.body += &format!(
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"10\" fill=\"#444\">{text}</text>\n",
+                LEFT + (RIGHT - LEFT) * tick as f64 / TICKS as f64 - if tick == TICKS { 12.0 } else { 0.0 },
+                y + 14.0
+            );
+        }
+    }
+}
+
+fn colour(index: usize) -> &'static str {
+    COLOURS[index % COLOURS.len()]
+}
+
+/// The place of an instant from left to right.
+fn across(time: u64, (begin, end): (u64, u64)) -> f64 {
+    let share = time.saturating_sub(begin) as f64 / (end - begin).max(1) as f64;
+    LEFT + (RIGHT - LEFT) * share.min(1.0)
+}
+
+fn place(schema: &Schema, name: &str) -> Option<usize> {
+    schema.fields().iter().position(|field| field.name() == name)
+}
+
+fn is_number(field: &Field) -> bool {
+    matches!(field.type_name(), "integer" | "number")
+}
+
+fn first_number(schema: &Schema) -> Option<usize> {
+    let has_unit = |field: &Field| field.unit() != Unit::None && field.unit() != Unit::Address;
+    let is_value = |field: &Field| is_number(field) && !TIMES.contains(&field.name().as_str());
+    let find = |wanted: &dyn Fn(&Field) -> bool| schema.fields().iter().position(|field| wanted(field));
+    find(&|field| is_value(field) && has_unit(field)).or_else(|| find(&is_value))
+}
+
+fn number_called(schema: &Schema, name: &str) -> Result<usize, String> {
+    let found = place(schema, name).filter(|&place| is_number(schema.field(place)));
+    found.ok_or_else(|| {
+        let fields = schema.fields().iter().filter(|field| is_number(field));
+        let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
+        format!("no column of numbers is called {name}; there are {}", names.join(", "))
+    })
+}
+
+/// A cell as a number; 0 if it is none.
+fn number(cell: Cell<'_>) -> f64 {
+    match cell {
+        Cell::Integer(integer) => integer as f64,
+        Cell::Signed(integer) => integer as f64,
+        Cell::Real(real) if real.is_finite() => real,
+        _ => 0.0,
+    }
+}
+
+/// A cell as an instant or a duration.
+fn nanoseconds(cell: Cell<'_>) -> Option<u64> {
+    match cell {
+        Cell::Integer(integer) => Some(integer),
+        Cell::Signed(integer) => u64::try_from(integer).ok(),
+        _ => None,
+    }
+}
+
+/// A cell in words, with its unit.
+fn words(schema: &Schema, row: Row<'_>, column: usize) -> String {
+    let (field, mut text) = (schema.field(column), String::new());
+    show(field.name(), field.unit(), row.cell(column), &mut text);
+    text
+}
+
+/// All cells of a row, a line each.
+fn about(schema: &Schema, row: Row<'_>) -> String {
+    let fields = schema.fields().iter().enumerate();
+    let lines = fields.map(|(column, field)| format!("{}: {}", field.name(), words(schema, row, column)));
+    lines.collect::<Vec<_>>().join("; ")
+}

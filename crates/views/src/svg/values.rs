@@ -1,0 +1,54 @@
+//! Values over time: for each pixel, the range of the values there.
+
+use hodo_model::table::metadata::TableMetadata;
+
+use super::{LEFT, Plot, RIGHT, ROW, across, colour, nanoseconds, number, words};
+use crate::rows::Rows;
+
+/// Height of the plot.
+const HEIGHT: f64 = 220.0;
+
+pub(super) fn plot(rows: &Rows, time: usize, value: usize) -> Plot {
+    let schema = &rows.schema;
+    let mut span = (u64::MAX, 0);
+    // The least and the greatest value, in words too. Zero is always on the axis.
+    let (mut low, mut high, mut labels) = (0.0_f64, 0.0_f64, [String::from("0"), String::from("0")]);
+    rows.each(|row| {
+        let Some(at) = nanoseconds(row.cell(time)) else { return };
+        span = (span.0.min(at), span.1.max(at));
+        let number = number(row.cell(value));
+        if number < low {
+            (low, labels[0]) = (number, words(schema, row, value));
+        }
+        if number > high {
+            (high, labels[1]) = (number, words(schema, row, value));
+        }
+    });
+    span.0 = span.0.min(span.1);
+    let range = if high > low { high - low } else { 1.0 };
+    let y_of = |number: f64| HEIGHT * (high - number) / range;
+    let mut pixels: Vec<Option<(f64, f64)>> = vec![None; (RIGHT - LEFT) as usize + 1];
+    rows.each(|row| {
+        let Some(at) = nanoseconds(row.cell(time)) else { return };
+        let (pixel, y) = ((across(at, span) - LEFT) as usize, y_of(number(row.cell(value))));
+        let (top, bottom) = pixels[pixel].get_or_insert((y, y));
+        (*top, *bottom) = (top.min(y), bottom.max(y));
+    });
+    let name = schema.field(value).name().replace('_', " ");
+    let title = format!("{}: {name} over time", schema.table_name());
+    let mut plot = Plot { title, height: HEIGHT + ROW, ..Plot::default() };
+    for (y, label) in [(HEIGHT - 14.0, &labels[0]), (-6.0, &labels[1])] {
+        plot.label(y, label);
+    }
+    let parts = pixels.iter().enumerate().filter_map(|(pixel, range)| Some((pixel, (*range)?)));
+    let parts = parts.map(|(pixel, (top, bottom))| {
+        format!("M{:.1} {:.1}V{:.1}", LEFT + pixel as f64, top - 1.0, bottom + 1.0)
+    });
+    let path: String = parts.collect();
+    plot.body +=
+        &format!("<path d=\"{path}\" stroke=\"{}\" stroke-width=\"1.5\" fill=\"none\"/>\n", colour(0));
+    if span.1 > 0 {
+        plot.time_axis(span, HEIGHT + 2.0);
+    }
+    plot
+}
