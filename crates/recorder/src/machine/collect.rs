@@ -150,7 +150,7 @@ impl Collected {
         let records = self.records(&spool::read_stacks(spool)?)?;
         let sources = self.machine.cpus.iter().map(|cpu| Source::Cpu(cpu.cpu)).collect();
         let mut writer = Writer::new(out, setup, sources)?;
-        self.beginning().iter().try_for_each(|event| writer.sideband(event))?;
+        self.beginning(&records).iter().try_for_each(|event| writer.sideband(event))?;
         records.iter().try_for_each(|record| writer.copy(record))?;
         writer.finished_round()?;
         for (index, cpu) in self.machine.cpus.iter().enumerate() {
@@ -212,9 +212,11 @@ impl Collected {
         self.clock.nanos(Tsc(starts.min().unwrap_or(0)))
     }
 
-    /// Returns the state before the first record: the kernel, its modules, threads.
-    fn beginning(&self) -> Vec<Sideband<'_>> {
-        let begin = self.begin();
+    /// Returns the state before the first record: the kernel, its modules, threads. A fork inherits what was mapped
+    /// before it.
+    fn beginning(&self, records: &[RingRecord<'_>]) -> Vec<Sideband<'_>> {
+        let first = records.iter().find_map(|record| record.time);
+        let begin = first.map_or(self.begin(), |first| first.min(self.begin()));
         let kernel = Thread { pid: KeptCode::KERNEL, tid: 0 };
         let mut events = Vec::new();
         let mut add = |thread, kind| {
