@@ -10,8 +10,8 @@ mod tables;
 use hodo_analyses::latency;
 use hodo_model::{
     Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FunctionId, Interest,
-    Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Report, Selection, Start, Table, ThreadState,
-    Visitor, kernel::Threads,
+    Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Report, Selection, Start, Table,
+    ThreadState, Visitor, kernel::Threads,
 };
 use proptest::prelude::ProptestConfig;
 

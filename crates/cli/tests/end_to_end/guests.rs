@@ -211,11 +211,7 @@ fn guests_are_told_apart_with_the_reasons_of_their_exits() {
     let machines = report("machine");
     let summary = &machines["summary"];
     let counts = ["entries", "exits", "guest_instructions", "host_instructions", "unknown_instructions"];
-    assert_eq!(
-        counts.map(|name| summary[name].as_u64().unwrap()),
-        [5, 5, 3 * 2 + 2, 5 * 5, 2],
-        "{summary}"
-    );
+    assert_eq!(counts.map(|name| summary[name].as_u64().unwrap()), [5, 5, 3 * 2 + 2, 5 * 5, 2], "{summary}");
     assert_eq!(summary["guest_time_ns"], 150);
     let row = |table: &serde_json::Value, index: usize, columns: &[&str]| -> Vec<serde_json::Value> {
         let names = table["columns"].as_array().unwrap();

@@ -33,8 +33,6 @@ const PMU_TYPE: u32 = 8;
 const ATTR_SIZE: u32 = 128;
 /// The first source's event id; the others are consecutive.
 const FIRST_ID: u64 = 1;
-/// Maximum trace size per AUXTRACE record, a multiple of [`AUXTRACE_ALIGNMENT`].
-pub const LARGEST_AUXTRACE: u64 = 32 << 20;
 /// `have_sched_switch`: SWITCH_CPU_WIDE records per CPU.
 const SWITCHES_OF_CPUS: u64 = 3;
 /// PROT_READ and PROT_EXEC of an MMAP2 record, and MAP_PRIVATE.
@@ -165,31 +163,23 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.record(record::FINISHED_ROUND, 0, &[])
     }
 
-    /// Appends `length` bytes to the trace of the source at `index`; `end` is the time at which they were complete.
+    /// Appends `length` bytes to the trace of the source at `index`; `end` is the time at which they were complete. They
+    /// end between two packets: perf can't read a packet that lies in two pieces.
     ///
     /// # Errors
     /// If `out` or `trace` fails, or the trace is shorter than `length`.
-    pub fn trace(
-        &mut self,
-        index: usize,
-        end: Nanos,
-        mut length: u64,
-        mut trace: impl Read,
-    ) -> io::Result<()> {
+    pub fn trace(&mut self, index: usize, end: Nanos, length: u64, mut trace: impl Read) -> io::Result<()> {
         let (thread, cpu) = match self.sources[index] {
             Source::Thread(thread) => (thread, None),
             Source::Cpu(cpu) => (Thread { pid: 0, tid: 0 }, Some(cpu)),
         };
         let flags = if self.setup.snapshot { aux_flag::OVERWRITE } else { 0 };
-        while length > 0 {
-            let size = length.min(LARGEST_AUXTRACE);
-            let offset = self.offsets[index];
-            let mut body = words(&[offset, size, flags]);
+        if length > 0 {
+            let mut body = words(&[self.offsets[index], length, flags]);
             self.sample_id(&mut body, thread, end, cpu);
             self.record(record::AUX, 0, &body)?;
-            self.piece(index, size, self.setup.clock.ticks(end).0, &mut trace)?;
-            self.offsets[index] += size;
-            length -= size;
+            self.piece(index, length, self.setup.clock.ticks(end).0, &mut trace)?;
+            self.offsets[index] += length;
         }
         Ok(())
     }

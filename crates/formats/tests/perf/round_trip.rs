@@ -143,3 +143,15 @@ proptest! {
         prop_assert_eq!(read.loss.len(), lost);
     }
 }
+
+#[test]
+fn no_packet_lies_in_two_pieces() {
+    let mut writer =
+        Writer::new(Cursor::new(Vec::new()), setup(""), THREADS.map(Source::Thread).to_vec()).unwrap();
+    let size = 40 << 20;
+    writer.trace(0, Nanos(9), size, std::io::repeat(0x02)).unwrap();
+    let file = writer.finish(&HodoscopeSection::default(), &[][..]).unwrap().into_inner();
+    let read = read(&file).unwrap();
+    let lengths: Vec<_> = read.streams[0].pieces.iter().map(|piece| piece.bytes.len() as u64).collect();
+    assert_eq!(lengths, [size]);
+}

@@ -23,7 +23,6 @@ use hodo_emulator::machine::{
     Privilege, SYSCALL, Settings, spool,
     trigger::{Latency, Limit, Trigger},
 };
-use hodo_formats::perf::write::LARGEST_AUXTRACE;
 
 use crate::{Engine, Error, Outcome, Request, emulate, event::Event, filter, trigger};
 
@@ -136,12 +135,15 @@ fn refuse(request: &Request) -> Result<(), Error> {
     }
 }
 
+/// The most bytes to keep of each processor's trace; they lie in memory.
+const LARGEST_RING: u64 = 32 << 20;
+
 /// The number of bytes to keep of each processor's trace, if not all are kept.
 fn ring(request: &Request, event: &Event) -> Result<Option<u64>, Error> {
     let Some(size) = request.snapshot else { return Ok(None) };
     // A snapshot begins with a PSB.
     let size = size.unwrap_or(emulate::SNAPSHOT).max(emulate::SMALLEST_SNAPSHOT).max(4 * event.psb_bytes());
-    match size <= LARGEST_AUXTRACE {
+    match size <= LARGEST_RING {
         true => Ok(Some(size)),
         false => Err(Error::Missing("--snapshot of a machine keeps at most 32M".to_owned())),
     }
