@@ -157,10 +157,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(super::super::spool::SYMBOLS), lines).unwrap();
         let symbols = Symbols::load(folder.path()).unwrap();
-        let part = |first, end| of_kernel(&symbols, first, &end);
-        assert_eq!(part("one", KernelEnd::OfFirst).unwrap(), [0x1000..0x1040, 0x10c0..0x10c1]);
-        assert_eq!(part("two", KernelEnd::After(8)).unwrap(), [0x1040..0x1048]);
-        assert_eq!(part("two", KernelEnd::Of("three".to_owned())).unwrap(), [0x1040..0x10c0]);
+        let part = |first, end| {
+            let ranges = of_kernel(&symbols, first, &end)?;
+            Ok::<Vec<_>, String>(ranges.into_iter().map(|range| (range.start, range.end)).collect())
+        };
+        assert_eq!(part("one", KernelEnd::OfFirst).unwrap(), [(0x1000, 0x1040), (0x10c0, 0x10c1)]);
+        assert_eq!(part("two", KernelEnd::After(8)).unwrap(), [(0x1040, 0x1048)]);
+        assert_eq!(part("two", KernelEnd::Of("three".to_owned())).unwrap(), [(0x1040, 0x10c0)]);
         // Nothing lies between a function and an end before it.
         assert!(part("three", KernelEnd::Of("two".to_owned())).unwrap().is_empty());
         assert_eq!(part("two", KernelEnd::Of("four".to_owned())).unwrap_err(), "four");
