@@ -123,9 +123,9 @@ def test_a_store_has_the_intervals_of_reports(tmp_path):
     # It is opened again, not built.
     assert trace.store(tmp_path / "store").tables() == store.tables()
     links = store.records("wakers")
-    assert "to_woken" in links.columns or any(name.startswith("to_") for name in links.columns)
+    assert any(name.startswith("to_") for name in links.columns)
     for wrong in [lambda: store.records("nothing"), lambda: store.records("syscalls", 5, 5)]:
         with pytest.raises(hodoscope.UsageError):
             wrong()
     with pytest.raises(hodoscope.UsageError):
-        trace.store(tmp_path / "store", tid=1)
+        trace.store(tmp_path / "other", tid=1)

@@ -8,7 +8,7 @@ use crate::{Outcome, command};
 
 /// What the tests read tables with.
 const TOOLS: &str = "pytest==9.2.0 pandas==3.1.1 dask[distributed]==2026.8.0 \
-     nbclient nbconvert ipykernel pillow";
+     nbclient==0.11.0 nbconvert==7.17.2 ipykernel==7.4.0 pillow==13.0.0";
 
 /// What the script of the README imports.
 const POLARS: &str = "polars==2.1.0";

@@ -58,8 +58,8 @@ const COLOURS: [&str; 8] =
 /// Columns that place a row in time.
 const TIMES: [&str; 4] = ["begin_ns", "at_ns", "time_ns", "end_ns"];
 
-/// Returns a plot of a table. `value` names the plotted column; without it, that is the first column of numbers that have
-/// a unit.
+/// Returns a plot of a table. `value` names the plotted column; without it, that is the first column of counts, times or
+/// other numbers with a unit.
 ///
 /// # Errors
 /// `value` is no column of numbers, or there is none.
@@ -164,9 +164,10 @@ impl Plot {
                 text.clear();
                 instant(span.0, &mut text);
             }
+            let anchor = if tick == TICKS { "end" } else { "middle" };
             self.body += &format!(
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"10\" fill=\"#444\">{text}</text>\n",
-                LEFT + (RIGHT - LEFT) * tick as f64 / TICKS as f64 - if tick == TICKS { 12.0 } else { 0.0 },
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"10\" fill=\"#444\">{text}</text>\n",
+                LEFT + (RIGHT - LEFT) * tick as f64 / TICKS as f64,
                 y + 14.0
             );
         }
@@ -192,7 +193,7 @@ fn is_number(field: &Field) -> bool {
 }
 
 fn first_number(schema: &Schema) -> Option<usize> {
-    let has_unit = |field: &Field| field.unit() != Unit::None && field.unit() != Unit::Address;
+    let has_unit = |field: &Field| !matches!(field.unit(), Unit::None | Unit::Address | Unit::Share);
     let is_value = |field: &Field| is_number(field) && !TIMES.contains(&field.name().as_str());
     let find = |wanted: &dyn Fn(&Field) -> bool| schema.fields().iter().position(|field| wanted(field));
     find(&|field| is_value(field) && has_unit(field)).or_else(|| find(&is_value))

@@ -1,4 +1,4 @@
-//! Values over time: for each pixel, the range of the values there.
+//! Values over time: for each pixel with values, a line from zero to the farthest ones.
 
 use hodo_model::table::metadata::TableMetadata;
 
@@ -7,6 +7,8 @@ use crate::rows::Rows;
 
 /// Height of the plot.
 const HEIGHT: f64 = 220.0;
+/// The widest line.
+const WIDEST: f64 = 12.0;
 
 pub(super) fn plot(rows: &Rows, time: usize, value: usize) -> Plot {
     let schema = &rows.schema;
@@ -31,7 +33,7 @@ pub(super) fn plot(rows: &Rows, time: usize, value: usize) -> Plot {
     rows.each(|row| {
         let Some(at) = nanoseconds(row.cell(time)) else { return };
         let (pixel, y) = ((across(at, span) - LEFT) as usize, y_of(number(row.cell(value))));
-        let (top, bottom) = pixels[pixel].get_or_insert((y, y));
+        let (top, bottom) = pixels[pixel].get_or_insert((y_of(0.0), y_of(0.0)));
         (*top, *bottom) = (top.min(y), bottom.max(y));
     });
     let name = schema.field(value).name().replace('_', " ");
@@ -40,13 +42,15 @@ pub(super) fn plot(rows: &Rows, time: usize, value: usize) -> Plot {
     for (y, label) in [(HEIGHT - 14.0, &labels[0]), (-6.0, &labels[1])] {
         plot.label(y, label);
     }
-    let parts = pixels.iter().enumerate().filter_map(|(pixel, range)| Some((pixel, (*range)?)));
-    let parts = parts.map(|(pixel, (top, bottom))| {
-        format!("M{:.1} {:.1}V{:.1}", LEFT + pixel as f64, top - 1.0, bottom + 1.0)
-    });
-    let path: String = parts.collect();
+    let lines = pixels.iter().enumerate().filter_map(|(pixel, range)| Some((pixel, (*range)?)));
+    let line = |(pixel, (top, bottom)): (usize, (f64, f64))| {
+        format!("M{:.1} {:.1}V{:.1}", LEFT + pixel as f64, top - 0.5, bottom + 0.5)
+    };
+    let path: String = lines.clone().map(line).collect();
+    let width = ((RIGHT - LEFT) / lines.count().max(1) as f64 * 0.6).clamp(1.0, WIDEST);
+    let colour = colour(0);
     plot.body +=
-        &format!("<path d=\"{path}\" stroke=\"{}\" stroke-width=\"1.5\" fill=\"none\"/>\n", colour(0));
+        &format!("<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\" fill=\"none\"/>\n");
     if span.1 > 0 {
         plot.time_axis(span, HEIGHT + 2.0);
     }
