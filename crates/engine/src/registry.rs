@@ -112,7 +112,8 @@ impl Maker for Runs {
     }
 }
 
-struct Run<A>(A);
+/// Runs an analysis.
+pub(crate) struct Run<A>(pub(crate) A);
 
 impl<A: FastFlow> AnyRun for Run<A> {
     fn analysis(&self) -> &dyn AnyAnalysis {
