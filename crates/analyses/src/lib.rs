@@ -89,6 +89,6 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&waits::WAITS);
     visitor.visit(&critical_path::CRITICAL_PATH);
     visitor.visit(&callstack::CALLSTACK);
-    visitor.visit(&messages::MESSAGES);
+    visitor.visit(&messages::MessagesReport);
     visitor.visit(&tasks::TasksReport);
 }
