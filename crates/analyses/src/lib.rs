@@ -69,7 +69,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&branches::BRANCHES);
     visitor.visit(&mnemonics::MNEMONICS);
     visitor.visit(&threads::ThreadsReport);
-    visitor.visit(&guests::GuestsReport);
+    visitor.visit(&guests::GUESTS);
     visitor.visit(&resolution::RESOLUTION);
     visitor.visit(&latency::LatencyReport);
     visitor.visit(&count::CountReport);
@@ -92,6 +92,6 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&waits::WAITS);
     visitor.visit(&critical_path::CRITICAL_PATH);
     visitor.visit(&callstack::CALLSTACK);
-    visitor.visit(&messages::MESSAGES);
+    visitor.visit(&messages::MessagesReport);
     visitor.visit(&tasks::TasksReport);
 }

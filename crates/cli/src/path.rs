@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hodo_clock::Nanos;
-use hodo_engine::{Bound, Experiment, Needs, Outcome, TimeSpan};
+use hodo_engine::{Bound, ChunkSize, Experiment, Needs, Outcome, TimeSpan, path};
 use hodo_model::{Parameters, Table, Value};
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
   hodo path --thread worker kernel-trace/      of a thread, by its name or id
   hodo path --thread 4242 --from +0.5 --to +0.6 trace.dat
   hodo path --by piece trace.dat               each piece, in order of time
+  hodo path --thread worker perf.data          with the functions that ran, if it has Intel PT and kernel events
   hodo path --thread slave-1/sobel board.toml  of a task of a board
 
 Each moment belongs to one piece, so pieces add up to the span. What the trace does not tell is `unknown`.")]
@@ -40,6 +41,9 @@ pub struct Path {
     /// Rows: tree, cause or piece
     #[arg(long, value_name = "VIEW", default_value = "tree")]
     pub by: String,
+    /// Functions to list below what ran, the heaviest, if an input has control flow; 0: none
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub functions: usize,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -66,7 +70,15 @@ pub fn run(command: &Path) -> Result<ExitCode, Failure> {
     let parameters = |selection| Parameters { selection, alone: true, ..Parameters::default() };
     output::check(1, &command.output)?;
     input::unopened(&command.input, None, reports.clone(), parameters(selection.clone()))?.check()?;
-    let experiment = input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
+    let with_functions = command.functions > 0 && ["tree", "piece"].contains(&command.by.as_str());
+    // The path leads through any threads; the selection is about its end.
+    let all = Input { tid: vec![], pid: vec![], comm: vec![], ..command.input.clone() };
+    let experiment = input::experiment(&all, Needs { flow: with_functions, sideband: false, events: true })?;
+    let has_flow = experiment
+        .with(|traces| traces.unrelated.is_empty() && traces.flows.iter().any(|(_, flow)| flow.bytes() > 0));
+    if has_flow {
+        selection.view = "stretch".to_owned();
+    }
     if !command.input.quiet {
         timeline::report_unrelated(&experiment);
     }
@@ -80,9 +92,41 @@ pub fn run(command: &Path) -> Result<ExitCode, Failure> {
     }
     let Some(table) = tables.into_iter().next() else { return Ok(ExitCode::SUCCESS) };
     check_thread(command, &table, &notes)?;
+    let table = match has_flow {
+        true => match functions(command, &experiment, table)? {
+            Some(table) => table,
+            None => return Ok(ExitCode::from(INTERRUPTED)),
+        },
+        false => table,
+    };
     let lossless = Outcome { tables: vec![table.clone()], notes: Vec::new() }.is_lossless();
     output::draw(table, &command.output)?;
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
+}
+
+/// Adds the functions that ran to a table of stretches, and makes the chosen view of it; `None` if interrupted.
+fn functions(command: &Path, experiment: &Experiment, table: Table) -> Result<Option<Table>, Failure> {
+    let stretches = path::running(&table);
+    let whole = Input { call: None, ..command.input.clone() };
+    let begin = |bytes| Progress::new(bytes, command.input.quiet);
+    let executed = experiment.with(|traces| {
+        let of = |(_, flow)| {
+            input::read(&whole, flow, ChunkSize::Shares, false, None, &begin, |reading, keep_going| {
+                path::executed(flow, stretches.clone(), reading, keep_going)
+            })
+        };
+        traces
+            .flows
+            .iter()
+            .map(|(name, flow)| (name, flow))
+            .map(of)
+            .collect::<Result<Option<Vec<Table>>, _>>()
+    })?;
+    let Some(executed) = executed else { return Ok(None) };
+    let loss: Vec<_> = executed.iter().flat_map(|table| table.loss.clone()).collect();
+    let mut table = path::with_functions(table, &executed, &command.by, command.functions);
+    table.loss.extend(loss);
+    Ok(Some(table))
 }
 
 /// Resolves `--from` and `--to` on the timeline.

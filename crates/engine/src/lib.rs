@@ -28,6 +28,7 @@
 
 pub mod events;
 pub mod latency;
+pub mod path;
 
 mod annotate;
 mod divergence;

@@ -130,7 +130,8 @@ impl<A: Analysis> AnyRun for Events<A> {
     }
 }
 
-struct Flow<A>(A);
+/// Runs an analysis of control flow.
+pub(crate) struct Flow<A>(pub(crate) A);
 
 impl<A: FastFlow> AnyRun for Flow<A> {
     fn analysis(&self) -> &dyn AnyAnalysis {

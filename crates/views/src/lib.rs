@@ -116,6 +116,11 @@ pub(crate) type Begin = for<'o> fn(&SchemaRef, &Options, Output<'o>) -> io::Resu
 
 /// A table being drawn by a view.
 pub(crate) trait Draw: Send {
+    /// Whether it takes all rows and applies the limit itself.
+    fn limits_itself(&self) -> bool {
+        false
+    }
+
     /// Draws rows, or keeps them until the end.
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()>;
 
@@ -157,7 +162,8 @@ impl View {
         out: &'o mut (dyn Write + Send),
     ) -> io::Result<Drawing<'o>> {
         let draw = (self.begin)(schema, options, out)?;
-        Ok(Drawing { draw, left: options.limit, left_out: 0 })
+        let left = options.limit.filter(|_| !draw.limits_itself());
+        Ok(Drawing { draw, left, left_out: 0 })
     }
 }
 

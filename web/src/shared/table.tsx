@@ -15,7 +15,7 @@ const BEYOND = 12;
 const TALL = 24;
 
 /** Names of columns with instants, which are not durations. */
-const INSTANT = /^(begin|end|at|first|last|start)(_.*)?_ns$|^time_ns$/;
+const INSTANT = /^(begin|end|at|first|last|start)(_.*)?_ns$/;
 
 /** A name for people; times say their unit themselves. */
 function shownName(name: string): string {

@@ -12,6 +12,11 @@ export function visible(text: string): string {
   return text.replace(HIDDEN, (letter) => `\\u{${(letter.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
+/** A sentence in which a number and its unit stay on one line. */
+export function unbroken(text: string): string {
+  return text.replace(/(\d) (?=(%|[nµm]?s|[kMG]?B)(?!\w))/g, "$1\u00a0");
+}
+
 /** Visible text that is cut after `most` characters, with a mark. */
 export function shown(text: string, most = MOST): string {
   if (text.length <= most) return visible(text);

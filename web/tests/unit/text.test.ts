@@ -2,7 +2,11 @@ import { expect, test } from "vitest";
 
 import { duration, grouped } from "../../src/shared/format";
 import { type Model, compare, csv, exactJson } from "../../src/shared/model";
-import { shown, visible } from "../../src/shared/text";
+import { shown, unbroken, visible } from "../../src/shared/text";
+
+test("a number and its unit are not parted", () => {
+  expect(unbroken("40.8 ms in all, 8.6 % of 5 spans")).toBe("40.8\u00a0ms in all, 8.6\u00a0% of 5 spans");
+});
 
 test("what hides or reorders text is visible", () => {
   expect(visible("a\u202eb\u0000c\u200bd")).toBe("a\\u{202e}b\\u{0}c\\u{200b}d");

@@ -6,10 +6,13 @@
 
 mod board;
 mod delta;
+mod functions;
 mod history;
+mod joined;
 mod machine;
 mod subject;
 mod table;
+mod tree;
 mod walk;
 
 use hodo_model::{
@@ -18,7 +21,9 @@ use hodo_model::{
 
 pub use delta::Delta;
 pub(crate) use delta::{Labels, Whole};
+pub use functions::{Executed, Partial, Stretch};
 pub(crate) use history::{Key, Via};
+pub use joined::{running, with_functions};
 pub(crate) use table::Naming;
 pub(crate) use walk::{Awaited, Wait, waits};
 
@@ -33,7 +38,7 @@ pub const CRITICAL_PATH: Simple<OfHistories> = Simple {
     description: Description {
         name: "critical-path",
         help: "kernel events, boards: whom and what a thread waited for, through wake-ups, devices and messages",
-        views: &["tree", "cause", "piece"],
+        views: &["tree", "cause", "piece", "stretch"],
         takes: Takes::THREADS,
         in_all: false,
     },

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_model::{Column, FinishContext, Shape, Table, Unit, Value, kernel::Thread};
+use hodo_model::{Column, FinishContext, Shape, Table, Type, Unit, Value, kernel::Thread};
 
 use super::{
     delta::Labels,
     history::{Key, Source, Via, Why},
     subject::Subject,
+    tree,
     walk::{Awaited, Cause, Piece},
 };
 use crate::columns::{most_first, share};
@@ -212,40 +213,12 @@ pub(super) fn table(naming: &Naming<'_, '_>, subject: Option<&Subject>, pieces: 
         ("pieces", (pieces.len() as u64).into()),
     ];
     match naming.of.selection.view.as_str() {
-        "piece" => by_piece(naming, summary, pieces),
+        "piece" => by_piece(naming, summary, pieces, false),
+        "stretch" => by_piece(naming, summary, pieces, true),
         "cause" => by_cause(naming, summary, pieces),
-        _ => as_tree(naming, summary, pieces),
-    }
-}
-
-/// Pieces that have the same waits, thread and cause, by what people read.
-#[derive(Default)]
-struct Branch {
-    count: u64,
-    total: u64,
-    below: BTreeMap<String, Branch>,
-}
-
-impl Branch {
-    fn add(&mut self, labels: &[String], length: u64) {
-        (self.count, self.total) = (self.count + 1, self.total + length);
-        if let [label, rest @ ..] = labels {
-            self.below.entry(label.clone()).or_default().add(rest, length);
-        }
-    }
-
-    fn rows(&self, all: u64, depth: u64, rows: &mut Vec<Vec<Value>>) {
-        let mut below: Vec<_> = self.below.iter().collect();
-        below.sort_by_key(|(label, branch)| (std::cmp::Reverse(branch.total), *label));
-        for (label, branch) in below {
-            rows.push(vec![
-                share(branch.total, all),
-                branch.total.into(),
-                branch.count.into(),
-                depth.into(),
-                label.as_str().into(),
-            ]);
-            branch.rows(all, depth + 1, rows);
+        _ => {
+            let leaves = pieces.iter().map(|piece| (labels(naming, piece), piece.length(), &[][..]));
+            tree::table(summary, leaves, None)
         }
     }
 }
@@ -278,22 +251,13 @@ fn labels(naming: &Naming<'_, '_>, piece: &Piece) -> Vec<String> {
     labels
 }
 
-fn as_tree(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Piece]) -> Table {
-    let mut root = Branch::default();
-    pieces.iter().for_each(|piece| root.add(&labels(naming, piece), piece.length()));
-    let columns = vec![
-        Column::real("share", Unit::Share),
-        Column::integer("total_ns", Unit::Nanoseconds),
-        Column::integer("count", Unit::Count),
-        Column::integer("depth", Unit::None),
-        Column::name("what"),
-    ];
-    let mut rows = Vec::new();
-    root.rows(root.total, 0, &mut rows);
-    Table::new("critical-path", Shape::Tree, summary, columns, rows)
-}
-
-fn by_piece(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Piece]) -> Table {
+/// Lists the pieces in order, `with_labels` with the rows of the tree that lead to each.
+fn by_piece(
+    naming: &Naming<'_, '_>,
+    summary: hodo_model::Summary,
+    pieces: &[Piece],
+    with_labels: bool,
+) -> Table {
     let mut columns = vec![
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("duration_ns", Unit::Nanoseconds),
@@ -301,6 +265,7 @@ fn by_piece(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Pie
     ];
     columns.extend(who_columns());
     columns.extend([Column::name("cause"), Column::name("detail"), Column::name("through")]);
+    columns.extend(with_labels.then(|| Column::list("what", &Type::Text, Unit::None)));
     let row = |piece: &Piece| {
         let depth = piece.waits.len() as u64;
         let mut row = vec![piece.begin.0.into(), piece.length().into(), depth.into()];
@@ -312,6 +277,7 @@ fn by_piece(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Pie
         });
         let through = waits.collect::<Vec<_>>().join(" < ");
         row.push(Some(through).filter(|text| !text.is_empty()).into());
+        row.extend(with_labels.then(|| labels(naming, piece).into()));
         row
     };
     Table::new("critical-path", Shape::Intervals, summary, columns, pieces.iter().map(row))

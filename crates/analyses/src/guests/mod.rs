@@ -12,8 +12,8 @@ mod reasons;
 use std::collections::BTreeMap;
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Maker, Parameters,
-    Report, Shape, Start, Summary, Table, Takes, Unit, Value, Virtual, kernel::Threads,
+    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape, SimpleFlow,
+    Start, Summary, Table, Takes, Unit, Value, Virtual, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,24 +24,16 @@ use crate::{
 };
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct GuestsReport;
-
-impl Report for GuestsReport {
-    fn description(&self) -> &Description {
-        &Description {
-            name: "guests",
-            help: "virtual machines: instructions and time of each, and how long the host handled which VM exits",
-            views: &["machine", "reason", "interval"],
-            takes: Takes::THREADS,
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
-        maker.analysis(Guests)
-    }
-}
+pub const GUESTS: SimpleFlow<Guests> = SimpleFlow {
+    description: Description {
+        name: "guests",
+        help: "virtual machines: instructions and time of each, and how long the host handled which VM exits",
+        views: &["machine", "reason", "interval"],
+        takes: Takes::THREADS,
+        in_all: false,
+    },
+    analysis: Guests,
+};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]

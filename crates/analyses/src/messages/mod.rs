@@ -3,11 +3,14 @@
 //! A message is a `msg_send` and the next `msg_recv` with the same `id`, of any traces of the input. If the clocks of two
 //! traces are uncertain, so are its durations; one that was received before it was sent counts as unmatched.
 
+mod each;
+
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes,
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -23,17 +26,30 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Messages;
 
+pub use each::Each;
+
 /// The report.
-pub const MESSAGES: Simple<Messages> = Simple {
-    description: Description {
-        name: "messages",
-        help: "boards: how many messages went from whom to whom, and how long they took",
-        views: &["pair"],
-        takes: Takes::NOTHING,
-        in_all: false,
-    },
-    analysis: Messages,
-};
+#[derive(Clone, Copy, Debug)]
+pub struct MessagesReport;
+
+impl Report for MessagesReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "messages",
+            help: "boards: how many messages went from whom to whom, and how long they took",
+            views: &["pair", "message"],
+            takes: Takes::NOTHING,
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.selection.view.as_str() {
+            "message" => maker.analysis(Each),
+            _ => maker.analysis(Messages),
+        }
+    }
+}
 
 /// A time in a trace.
 type At = (Nanos, u32);
@@ -52,12 +68,38 @@ fn add(sums: &mut BTreeMap<(u32, u32), Durations>, (sent, from): At, (received, 
     sums.entry((from, to)).or_default().see(received.0.saturating_sub(sent.0));
 }
 
+fn interest() -> Interest<'static> {
+    use field::message::ID;
+    Interest::events(const { &[(Kind::MessageSend, &[ID]), (Kind::MessageReceive, &[ID])] }).without_threads()
+}
+
+/// Adds an event to the pairs, and reports the message that it completes.
+fn event(
+    item: Item<'_>,
+    pairs: &mut Pairs<At, At>,
+    names: &mut BTreeMap<u32, String>,
+    complete: impl FnOnce(At, At),
+) {
+    let Item::Event(event) = item else { return };
+    let Some(id) = event.integer(field::message::ID).map(|id| id as u64) else { return };
+    let at = (event.time, event.trace);
+    match event.kind {
+        Kind::MessageSend => pairs.begin(id, at),
+        Kind::MessageReceive => {
+            if let Some((sent, received)) = pairs.end(id, at) {
+                complete(sent, received);
+            }
+        }
+        _ => return,
+    }
+    names.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
+}
+
 impl Analysis for Messages {
     type Partial = Partial;
 
     fn interest(&self) -> Interest<'_> {
-        use field::message::ID;
-        Interest::events(&[(Kind::MessageSend, &[ID]), (Kind::MessageReceive, &[ID])]).without_threads()
+        interest()
     }
 
     fn begin(&self, start: &Start<'_>) -> Partial {
@@ -65,19 +107,8 @@ impl Analysis for Messages {
     }
 
     fn fold(&self, partial: &mut Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        let Some(id) = event.integer(field::message::ID).map(|id| id as u64) else { return };
-        let at = (event.time, event.trace);
-        match event.kind {
-            Kind::MessageSend => partial.pairs.begin(id, at),
-            Kind::MessageReceive => {
-                if let Some((sent, received)) = partial.pairs.end(id, at) {
-                    add(&mut partial.sums, sent, received);
-                }
-            }
-            _ => return,
-        }
-        partial.names.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
+        let Partial { pairs, sums, names } = partial;
+        event(item, pairs, names, |sent, received| add(sums, sent, received));
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {

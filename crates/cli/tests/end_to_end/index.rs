@@ -55,7 +55,7 @@ fn a_store_has_the_rows_that_the_reports_have() {
     let found = state(&trace, &store);
     assert_eq!(found["state"], "complete");
     let names: Vec<&Value> = found["tables"].as_array().unwrap().iter().map(|table| &table["name"]).collect();
-    assert_eq!(names, ["cpu", "irq", "queue", "states", "syscalls", "tasks", "wakers", "losses"]);
+    assert_eq!(names, ["cpu", "irq", "queue", "states", "syscalls", "tasks", "wakers", "messages", "losses"]);
     let text = hodo(&["info", "--store", &store, &trace]).fine().stdout;
     assert!(text.contains(&store) && text.contains("states of threads"), "{text}");
 }

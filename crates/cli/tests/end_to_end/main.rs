@@ -22,6 +22,7 @@ mod marks;
 mod output;
 mod parts;
 mod path;
+mod path_functions;
 mod paths;
 mod periods;
 mod poor_traces;

@@ -98,6 +98,15 @@ pub(super) const INDEXED: &[Indexed] = &[
         value: Source::Lane(&["woken_pid", "woken_tid", "woken"]),
         path: &["Threads", "process {waker_pid}", "{waker} ({waker_tid})"],
     },
+    Indexed {
+        report: "messages",
+        view: "message",
+        shape: Shape::Links,
+        title: "messages",
+        lane: &["from"],
+        value: Source::Lane(&["to"]),
+        path: &["Boards", "{from}"],
+    },
 ];
 
 /// Columns with the begin of a record.

@@ -2,9 +2,10 @@
 //! of an arc is its share (the drawing of Sharma and Dagenais, 2016, Figure 6; J. Stasko and E. Zhang, 2000).
 //!
 //! The number of a row is as in [`folded`](crate::folded). Arcs below a quarter of a degree are left out. Pointing at an
-//! arc shows its name, number and share.
+//! arc shows its name, number and share. A limit keeps the heaviest arcs; the others of each caller are one grey arc, so
+//! that shares are of the whole.
 
-use std::io;
+use std::{cmp::Reverse, io};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -14,7 +15,7 @@ use crate::{Draw, End, Options, Output, Reader, View, folded::Columns, xml::esca
 
 pub(crate) const VIEW: View = View {
     name: "sunburst",
-    help: "call paths as rings, in SVG: `-o paths.svg`",
+    help: "call paths as rings, in SVG: `-o paths.svg`; with --limit N the N heaviest, and the rest as grey arcs",
     reader: Reader::ProgramsOfBytes,
     shows_loss: false,
     several: None,
@@ -41,6 +42,8 @@ struct Sunburst<'o> {
     arcs: Vec<Arc>,
     /// The open arcs at the last row, the root first.
     path: Vec<usize>,
+    /// The maximum number of arcs, without those of the rest.
+    limit: Option<u64>,
 }
 
 struct Arc {
@@ -48,13 +51,58 @@ struct Arc {
     name: String,
     /// Its own number, and later that of its callees too.
     number: u64,
+    /// Stands for several arcs beyond the limit.
+    is_rest: bool,
 }
 
-fn begin<'o>(schema: &SchemaRef, _: &Options, out: Output<'o>) -> io::Result<Box<dyn Draw + 'o>> {
-    Ok(Box::new(Sunburst { out, columns: Columns::of(schema), arcs: Vec::new(), path: Vec::new() }))
+fn begin<'o>(schema: &SchemaRef, options: &Options, out: Output<'o>) -> io::Result<Box<dyn Draw + 'o>> {
+    let (columns, limit) = (Columns::of(schema), options.limit);
+    Ok(Box::new(Sunburst { out, columns, arcs: Vec::new(), path: Vec::new(), limit }))
+}
+
+/// Keeps the heaviest arcs, at most `limit`. The others of each caller become one arc behind those that stay.
+fn heaviest(arcs: Vec<Arc>, limit: u64) -> Vec<Arc> {
+    // A caller comes before its callees and is at least as heavy, so the caller of an arc that stays does too.
+    let mut order: Vec<usize> = (0..arcs.len()).collect();
+    order.sort_by_key(|&index| (Reverse(arcs[index].number), index));
+    order.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut stays = vec![false; arcs.len()];
+    order.into_iter().for_each(|index| stays[index] = true);
+    let mut kept = Vec::new();
+    // For the roots and for the callees of each open arc: the paths that do not stay, and their number.
+    let mut rest = vec![(0, 0)];
+    let close = |kept: &mut Vec<Arc>, (paths, number): (u64, u64), depth| {
+        if paths > 0 {
+            let name = format!("{paths} more path{}", if paths == 1 { "" } else { "s" });
+            kept.push(Arc { depth, name, number, is_rest: true });
+        }
+    };
+    for (arc, stays) in arcs.into_iter().zip(stays) {
+        while rest.len() > arc.depth + 1 {
+            close(&mut kept, rest.pop().unwrap_or_default(), rest.len());
+        }
+        if stays {
+            rest.push((0, 0));
+            kept.push(arc);
+            continue;
+        }
+        let depth = rest.len() - 1;
+        rest[depth].0 += 1;
+        if arc.depth == depth {
+            rest[depth].1 = u64::saturating_add(rest[depth].1, arc.number);
+        }
+    }
+    while let Some(last) = rest.pop() {
+        close(&mut kept, last, rest.len());
+    }
+    kept
 }
 
 impl Draw for Sunburst<'_> {
+    fn limits_itself(&self) -> bool {
+        true
+    }
+
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
         let cells = cells(batch);
         for row in 0..batch.num_rows() {
@@ -70,14 +118,18 @@ impl Draw for Sunburst<'_> {
                     Cell::Text(name) if !name.is_empty() => name.to_owned(),
                     _ => "-".to_owned(),
                 };
-                self.arcs.push(Arc { depth, name, number });
+                self.arcs.push(Arc { depth, name, number, is_rest: false });
             }
         }
         Ok(())
     }
 
     fn end(self: Box<Self>, _: &End<'_>) -> io::Result<()> {
-        let Sunburst { out, columns, arcs, .. } = *self;
+        let Sunburst { out, columns, arcs, limit, .. } = *self;
+        let arcs = match limit {
+            Some(limit) => heaviest(arcs, limit),
+            None => arcs,
+        };
         let roots = arcs.iter().filter(|arc| arc.depth == 0);
         let total = roots.fold(0, |sum: u64, arc| sum.saturating_add(arc.number));
         let is_shown = |arc: &&Arc| arc.number as f64 >= total as f64 * SMALLEST && arc.number > 0;
@@ -123,10 +175,11 @@ fn draw(out: Output<'_>, arc: &Arc, (from, share): (f64, f64), ring: f64, unit: 
     let large = u8::from(share > 0.5);
     // Neighbours differ in colour, and callees look like their callers.
     let (hue, light) = ((from + share / 2.0) * 360.0, 62 + 3 * (arc.depth % 4));
+    let (saturation, light) = if arc.is_rest { (0, 82) } else { (55, light) };
     writeln!(
         out,
         "<path d=\"M{} A{outer:.2} {outer:.2} 0 {large} 1 {} L{} A{inner:.2} {inner:.2} 0 {large} 0 {}Z\" \
-         fill=\"hsl({hue:.0},55%,{light}%)\" stroke=\"white\" stroke-width=\"0.6\"><title>{}: {} {} ({:.2} %)</title></path>",
+         fill=\"hsl({hue:.0},{saturation}%,{light}%)\" stroke=\"white\" stroke-width=\"0.6\"><title>{}: {} {} ({:.2} %)</title></path>",
         point(outer, from),
         point(outer, until),
         point(inner, until),

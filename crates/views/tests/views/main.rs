@@ -291,19 +291,55 @@ fn a_sunburst_has_an_arc_for_each_path_with_a_share_of_the_whole() {
     ];
     let table = Table::new("paths", Shape::Tree, vec![], columns, rows);
     let drawn = draw("sunburst", &table, Options::default());
-    let titles: Vec<&str> =
-        drawn.split("<title>").skip(1).map(|rest| rest.split("</title>").next().unwrap()).collect();
     let expected = [
         "main: 60 instructions (60.00 %)",
         "&lt;a&gt;: 30 instructions (30.00 %)",
         "b: 20 instructions (20.00 %)",
         "thread: 40 instructions (40.00 %)",
     ];
-    assert_eq!(titles, expected);
+    assert_eq!(titles(&drawn), expected);
     // A callee begins where its caller does, one ring further out.
     let begins: Vec<&str> =
         drawn.split("<path d=\"M").skip(1).map(|rest| rest.split(' ').next().unwrap()).collect();
     assert_eq!((begins[0], begins[1]), ("0.00", "0.00"));
+}
+
+#[test]
+fn a_sunburst_with_a_limit_keeps_the_whole() {
+    let columns = vec![
+        Column::integer("depth", Unit::None),
+        Column::name("function"),
+        Column::integer("self_instructions", Unit::Instructions),
+    ];
+    let row = |depth: u64, function: &str, own: u64| vec![depth.into(), function.into(), own.into()];
+    let rows = vec![
+        row(0, "light", 5),
+        row(0, "main", 10),
+        row(1, "a", 20),
+        row(2, "aa", 8),
+        row(2, "ab", 2),
+        row(1, "b", 15),
+        row(0, "thread", 40),
+    ];
+    let table = Table::new("paths", Shape::Tree, vec![], columns, rows);
+    let limited = |limit| draw("sunburst", &table, Options { limit: Some(limit), ..Options::default() });
+    let three = [
+        "main: 55 instructions (55.00 %)",
+        "a: 30 instructions (30.00 %)",
+        "2 more paths: 10 instructions (10.00 %)",
+        "1 more path: 15 instructions (15.00 %)",
+        "thread: 40 instructions (40.00 %)",
+        "1 more path: 5 instructions (5.00 %)",
+    ];
+    assert_eq!(titles(&limited(3)), three);
+    assert!(limited(3).contains(">100</text>"));
+    assert_eq!(titles(&limited(0)), ["7 more paths: 100 instructions (100.00 %)"]);
+    assert_eq!(limited(7), draw("sunburst", &table, Options::default()));
+}
+
+/// The texts of the arcs of a sunburst, in order.
+fn titles(drawn: &str) -> Vec<&str> {
+    drawn.split("<title>").skip(1).map(|rest| rest.split("</title>").next().unwrap()).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ import { useAnswer } from "../../shared/ask";
 import { type Model, columnOf, fetchModel, raw } from "../../shared/model";
 import { link } from "../../shared/selection";
 import { session } from "../../shared/session";
-import { shown } from "../../shared/text";
+import { shown, unbroken } from "../../shared/text";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
 
@@ -31,7 +31,7 @@ function List({ model }: { model: Model }) {
         const executions = executionsOf(command);
         return (
           <li key={row} data-finding={row}>
-            <p class="sentence">{shown(text(row, "finding"), 2000)}</p>
+            <p class="sentence">{unbroken(shown(text(row, "finding"), 2000))}</p>
             <p class="evidence">
               <span class="weight" title="The share of the run that it explains">
                 {(Number(text(row, "weight")) * 100).toFixed(1)} %

@@ -10,13 +10,14 @@ import { dark } from "../../shared/theme";
 import { Colours } from "./colours";
 import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
-import { GroupHeading, RowLabel } from "./labels";
+import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { useCriticalPath, useLinks } from "./links";
 import { pointer } from "./pointer";
 import { type Row, idOf, keyCell, layout } from "./rows";
 import { type Search, useSearch } from "./search";
 import { limited, moved, read, whole, write, zoomed } from "./state";
 import { type Slice, type Store, Tiles } from "./store";
+import { groupsOf, useSummaries } from "./summary";
 import { Tools } from "./tools";
 import { type Node, treeOf } from "./tree";
 
@@ -61,7 +62,9 @@ export function Board({ store }: Properties) {
   );
   const search = useSearch(store, state.find);
   const tree = useMemo(() => treeOf(store), [store]);
-  const rows = layout(tree, state.choice);
+  const groups = useMemo(() => groupsOf(tree), [tree]);
+  const summaries = useSummaries(store, tiles, groups, state.span);
+  const rows = layout(tree, state.choice, groups, summaries);
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
@@ -93,11 +96,11 @@ export function Board({ store }: Properties) {
     const scene: Scene = {
       ...state,
       ...{ span: live.current.span, chosen: live.current.chosen, tiles, colours, theme: theme() },
-      ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [] },
+      ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
     };
     const { overview, axis, pinned, picture, scroller } = refs;
-    if (picture.current) drawRows(picture.current, rows.rows, scroller.current?.scrollTop ?? 0, scene);
-    if (pinned.current) drawRows(pinned.current, rows.pinned, 0, scene);
+    if (picture.current) drawRows(picture.current, "rows", rows.rows, scroller.current?.scrollTop ?? 0, scene);
+    if (pinned.current) drawRows(pinned.current, "pinned", rows.pinned, 0, scene);
     if (axis.current) drawAxis(axis.current, scene);
     if (overview.current) drawOverview(overview.current, whole(store).length, scene);
     refs.board.current?.setAttribute("data-settled", String(!tiles.waiting));
@@ -193,6 +196,9 @@ export function Board({ store }: Properties) {
               fold={() => actions.fold(heading.path)}
               move={heading.depth === 0 ? (by) => actions.move(heading.path, by) : undefined}
             />
+          ))}
+          {rows.summaries.filter(visible).map((row) => (
+            <SummaryLabel key={row.group.path} row={row} turn={() => actions.turn(row.group.path)} />
           ))}
           {rows.rows.filter(visible).map((row) => (
             <RowLabel key={row.id} {...actions.labelOf(row)} />
@@ -299,6 +305,11 @@ function actionsOf(parts: Parts) {
     if (!next.delete(name)) next.add(name);
     write(store, { collapsed: next });
   };
+  const turn = (path: string) => {
+    const next = new Set(choice.worst);
+    if (!next.delete(path)) next.add(path);
+    write(store, { worst: next });
+  };
   const pin = (id: string) =>
     write(store, { pins: choice.pins.includes(id) ? choice.pins.filter((one) => one !== id) : [...choice.pins, id] });
   const move = (name: string, by: number) => {
@@ -382,6 +393,7 @@ function actionsOf(parts: Parts) {
     },
     fold,
     move,
+    turn,
     labelOf: (row: Row) => ({
       row,
       selected: row.id === state.row,

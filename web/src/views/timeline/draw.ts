@@ -4,7 +4,7 @@ import { time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import { type Colours, inkOn } from "./colours";
 import { type Arrow, LOSSES, type Piece, Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
-import type { Row } from "./rows";
+import type { Row, SummaryRow } from "./rows";
 import { LANES, type Slice, type Tiles } from "./store";
 
 /** The span that is seen, in nanoseconds from the origin. */
@@ -40,6 +40,8 @@ export interface Scene {
   arrows: Arrow[];
   /** The critical path of a thread. */
   path: Piece[];
+  /** Summaries of groups. */
+  summaries: SummaryRow[];
   theme: Theme;
 }
 
@@ -135,7 +137,7 @@ function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPatte
 }
 
 /** Draws rows, which are `scroll` pixels above. */
-export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number, scene: Scene): void {
+export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", rows: Row[], scroll: number, scene: Scene): void {
   const prepared = prepare(canvas);
   if (!prepared) return;
   const { context, width, height } = prepared;
@@ -152,7 +154,7 @@ export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number,
       context.fillRect(0, top, width, row.height);
     }
     const colours = scene.colours.get(row.table.name);
-    const seen = slicesOf(row, scene, width);
+    const seen = row.table.shape === "links" ? [] : slicesOf(row, scene, width);
     if (row.table.shape === "counters") drawCounter(context, seen, { top, height: row.height }, x, scene.theme);
     else if (colours) {
       for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene });
@@ -172,6 +174,15 @@ export function drawRows(canvas: HTMLCanvasElement, rows: Row[], scroll: number,
       const right = x(match.end);
       if (right < 0 || left > width) continue;
       context.fillRect(left, top + row.height - 4, Math.max(2, right - left), 3);
+    }
+  }
+  // The pinned rows have none.
+  for (const { group, summary, top, height: high } of list === "rows" ? scene.summaries : []) {
+    const colours = scene.colours.get(group.table.name);
+    if (!colours || top - scroll > height || top - scroll + high < 0) continue;
+    const row = { table: group.table, height: high };
+    for (const slice of summary?.slices ?? []) {
+      drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene });
     }
   }
   const places = new Places(rows, scroll);
@@ -201,7 +212,7 @@ interface Where {
   scene: Scene;
 }
 
-function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Row, where: Where): void {
+function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row, "table" | "height">, where: Where): void {
   const { slice } = seen;
   const [top, high] = [where.top + 2, row.height - 4];
   const left = Math.max(-2, where.x(seen.begin));
@@ -249,7 +260,8 @@ function label(
   middle: number,
   width: number,
 ): void {
-  const from = Math.max(left, 0) + 4;
+  // Arrows point at begins, and are half as wide as this.
+  const from = Math.max(left, 0) + 7;
   const room = Math.min(right, width) - from - 3;
   const most = Math.floor(room / 6);
   if (most < 2) return;

@@ -3,7 +3,7 @@
 import { shown } from "../../shared/text";
 import type { Colours } from "./colours";
 import { LOSSES } from "./overlays";
-import { type Heading, type Row, titleOf } from "./rows";
+import { type Heading, type Row, type SummaryRow, titleOf } from "./rows";
 import type { StoreTable } from "./store";
 
 /** The indentation of a level, in rem. */
@@ -56,6 +56,28 @@ export function RowLabel({ row, selected, choose, pin, fold }: RowProperties) {
   );
 }
 
+/** The name of a summary, and how the rows below are in order. */
+export function SummaryLabel({ row, turn }: { row: SummaryRow; turn: () => void }) {
+  const { group, top, height, depth, worstFirst } = row;
+  return (
+    <div class="row-label group-sum" style={{ top: `${top}px`, height: `${height}px`, ...indented(depth) }} data-summary={group.path}>
+      <i class="no-fold" />
+      <span class="name" title={`What ${group.lanes.length} rows hold at a time: ${shown(group.table.title || group.table.name)}`}>
+        all {group.lanes.length}
+      </span>
+      <button
+        type="button"
+        class="worst"
+        aria-pressed={worstFirst}
+        onClick={turn}
+        title="Rows first whose shares of the seen time differ most from the median of the group"
+      >
+        outliers first
+      </button>
+    </div>
+  );
+}
+
 interface HeadingProperties {
   heading: Heading;
   colours: Map<string, Colours>;
@@ -96,7 +118,7 @@ export function GroupHeading({ heading, colours, fold, move }: HeadingProperties
 /** The heaviest values of a table and their colours. */
 function Legend({ table, colours }: { table: StoreTable; colours: Colours | undefined }) {
   const values = table.values.slice(0, MOST_VALUES);
-  if (values.length === 0 && table.name !== LOSSES) return null;
+  if ((values.length === 0 && table.name !== LOSSES) || table.shape === "links") return null;
   return (
     <>
       <em>{shown(table.title || table.name, 40)}</em>

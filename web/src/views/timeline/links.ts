@@ -9,7 +9,7 @@ import { type Model, columnOf, fetchModel, modelOf, raw } from "../../shared/mod
 import type { Span } from "./draw";
 import type { Arrow, Piece } from "./overlays";
 import { whole } from "./state";
-import type { Store } from "./store";
+import type { Store, StoreTable } from "./store";
 import { pathOf } from "./tree";
 
 /** The links of a table. */
@@ -22,8 +22,13 @@ export interface Links {
   arrows: Arrow[];
 }
 
+/** Whether a table has links to draw. */
+export function hasLinks(table: StoreTable): boolean {
+  return table.shape === "links" && table.rows > 0;
+}
+
 async function fetchLinks(store: Store, { begin, length }: Span, signal: AbortSignal): Promise<Links[]> {
-  const tables = store.tables.filter((table) => table.shape === "links");
+  const tables = store.tables.filter(hasLinks);
   const span = { begin: Math.floor(begin), end: Math.ceil(begin + length) };
   const of = async (table: (typeof tables)[number]): Promise<Links> => {
     const asked = { generation: store.generation, table: table.name, ...span };

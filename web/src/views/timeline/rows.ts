@@ -1,6 +1,7 @@
 // The rows of the timeline: the nodes of the tree of lanes, below each other.
 
 import type { StoreTable } from "./store";
+import type { Group, Summary } from "./summary";
 import { type Lane, type Node, pathOf } from "./tree";
 
 /** A row. */
@@ -47,11 +48,23 @@ export interface Heading {
   height: number;
 }
 
+/** The row of a group's summary. */
+export interface SummaryRow {
+  group: Group;
+  summary: Summary | undefined;
+  depth: number;
+  /** Whether the group's rows that differ most are first. */
+  worstFirst: boolean;
+  top: number;
+  height: number;
+}
+
 /** Rows and headings, from the top. */
 export interface Layout {
   pinned: Row[];
   pinnedHeight: number;
   headings: Heading[];
+  summaries: SummaryRow[];
   rows: Row[];
   height: number;
 }
@@ -64,6 +77,8 @@ export interface Choice {
   pins: readonly string[];
   /** Roots in an order of the user; others follow in the store's. */
   order: readonly string[];
+  /** Paths of groups whose rows that differ most come first. */
+  worst: ReadonlySet<string>;
 }
 
 const ROW = 22;
@@ -92,18 +107,22 @@ interface Place {
 }
 
 /** Puts rows below each other. */
-export function layout(roots: Node[], choice: Choice): Layout {
-  return new Placing(choice).all(roots);
+export function layout(roots: Node[], choice: Choice, groups: Group[], summaries: ReadonlyMap<string, Summary>): Layout {
+  return new Placing(choice, new Map(groups.map((group) => [group.path, group])), summaries).all(roots);
 }
 
 class Placing {
-  private readonly result: Layout = { pinned: [], pinnedHeight: 0, headings: [], rows: [], height: 0 };
+  private readonly result: Layout = { pinned: [], pinnedHeight: 0, headings: [], summaries: [], rows: [], height: 0 };
   private readonly wanted: string;
   private readonly pins: Set<string>;
   /** Rows at and below each node that pass the filter. */
   private readonly counts = new Map<Node, number>();
 
-  constructor(private readonly choice: Choice) {
+  constructor(
+    private readonly choice: Choice,
+    private readonly groups: ReadonlyMap<string, Group>,
+    private readonly summaries: ReadonlyMap<string, Summary>,
+  ) {
     this.wanted = choice.filter.toLowerCase();
     this.pins = new Set(choice.pins);
   }
@@ -141,7 +160,8 @@ class Placing {
   private place(node: Node, place: Place): void {
     const { result } = this;
     const isRoot = place.depth === 0;
-    const below = node.below.filter((one) => this.counts.get(one) || this.hasPins(one));
+    const group = this.groups.get(node.path);
+    const below = this.inOrder(node, group).filter((one) => this.counts.get(one) || this.hasPins(one));
     const collapsed = this.choice.collapsed.has(node.path);
     const rows = node.lanes.map((lane) => this.row(node, lane, place, collapsed, below.length > 0));
     result.pinned.push(...rows.filter((row) => row.pinned).map((row) => ({ ...row, depth: 0, under: "" })));
@@ -155,6 +175,7 @@ class Placing {
       const count = this.counts.get(node) ?? 0;
       result.headings.push({ path: node.path, name, depth, collapsed, rows: count, tables, top: result.height, height: HEADING });
       result.height += HEADING;
+      if (group) this.summary(group, depth + 1);
     }
     for (const row of own) {
       row.top = result.height;
@@ -171,12 +192,29 @@ class Placing {
     };
     // What is folded has no rows; pinned ones are above anyway.
     const height = result.height;
-    const [headings, count] = [result.headings.length, result.rows.length];
+    const [headings, count, summaries] = [result.headings.length, result.rows.length, result.summaries.length];
     for (const one of below) this.place(one, next);
     if (!collapsed || !isShown) return;
     result.height = height;
     result.headings.length = headings;
     result.rows.length = count;
+    result.summaries.length = summaries;
+  }
+
+  /** What is below a node; the rows that differ most from the others of their group first, if the user wants that. */
+  private inOrder(node: Node, group: Group | undefined): Node[] {
+    const summary = group && this.choice.worst.has(node.path) ? this.summaries.get(node.path) : undefined;
+    if (!summary) return node.below;
+    const distance = ({ lanes }: Node) =>
+      Math.max(0, ...lanes.map(({ table, lane }) => (table === group?.table ? (summary.distance.get(lane) ?? 0) : 0)));
+    return [...node.below].sort((one, other) => distance(other) - distance(one));
+  }
+
+  private summary(group: Group, depth: number): void {
+    const { result } = this;
+    const worstFirst = this.choice.worst.has(group.path);
+    result.summaries.push({ group, summary: this.summaries.get(group.path), depth, worstFirst, top: result.height, height: ROW });
+    result.height += ROW;
   }
 
   private hasPins(node: Node): boolean {

@@ -68,6 +68,7 @@ export function read(store: Store): State {
       collapsed: new Set(list(known.folded)),
       pins: list(known.pins),
       order: list(known.order),
+      worst: new Set(list(known.worst)),
     },
   };
 }
@@ -96,6 +97,7 @@ export function write(store: Store, changes: Partial<Omit<State, "choice">> & Pa
   if (changes.collapsed) next.folded = items(changes.collapsed);
   if (changes.pins) next.pins = items(changes.pins);
   if (changes.order) next.order = items(changes.order);
+  if (changes.worst) next.worst = items(changes.worst);
   select(next, silently);
 }
 

@@ -80,7 +80,8 @@ export function fetchStore(signal?: AbortSignal): Promise<Store> {
   return json<Store>("timeline", {}, signal);
 }
 
-async function fetchTile(generation: number, place: Place, signal: AbortSignal): Promise<Tile> {
+/** Asks for a tile. */
+export async function fetchTile(generation: number, place: Place, signal: AbortSignal): Promise<Tile> {
   const { table, first, digits, tile } = place;
   const asked = { generation, table, first, digits, tile: tile.toString() };
   const answer = await arrow("timeline/tile", asked, false, signal);

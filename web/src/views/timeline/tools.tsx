@@ -5,7 +5,7 @@ import { duration, grouped, time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import type { Asked } from "../../shared/ask";
 import type { Span } from "./draw";
-import type { CriticalPath, Links } from "./links";
+import { type CriticalPath, type Links, hasLinks } from "./links";
 import type { Search } from "./search";
 import { type State, whole, write, zoomed } from "./state";
 import type { Store } from "./store";
@@ -72,7 +72,7 @@ export function Tools({ store, state, search, span, go, links, path, step }: Pro
           {shown(note.text, 24)} ×
         </button>
       ))}
-      {store.tables.some((table) => table.shape === "links") && <LinkTools {...{ store, state, links }} />}
+      {store.tables.some(hasLinks) && <LinkTools {...{ store, state, links }} />}
       {state.path && <PathTools {...{ store, path }} />}
       {one !== undefined && (
         <span class="measure" role="status">

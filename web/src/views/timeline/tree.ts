@@ -19,7 +19,7 @@ export interface Node {
   name: string;
   /** Its path as a text; stable. */
   path: string;
-  /** The lanes that have this path, without links, which are drawn between rows. */
+  /** The lanes that have this path, without links, which are drawn between rows. One of links alone is an empty row. */
   lanes: Lane[];
   below: Node[];
 }
@@ -51,9 +51,12 @@ export function treeOf(store: Store): Node[] {
     siblings.push(node);
     return node;
   };
-  for (const [number, table] of store.tables.entries()) {
-    if (table.shape === "links") continue;
+  const isLinks = ({ shape }: StoreTable) => shape === "links";
+  const tables = [...store.tables.entries()];
+  for (const [number, table] of [...tables.filter(([, one]) => !isLinks(one)), ...tables.filter(([, one]) => isLinks(one))]) {
     for (const [lane, parts] of table.paths.entries()) {
+      // Every program of a board has a row, for its messages. What wakes threads without being one, such as an idle CPU, has none.
+      if (isLinks(table) && (parts[0] === FIRST || known.get(pathText(parts))?.lanes.length)) continue;
       let [siblings, node]: [Node[], Node | undefined] = [roots, undefined];
       for (const [depth, name] of parts.entries()) {
         node = child(siblings, name, pathText(parts.slice(0, depth + 1)));

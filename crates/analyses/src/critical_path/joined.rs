@@ -1,0 +1,216 @@
+//! The path with the functions that ran in it: pieces from events, functions from control flow.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use hodo_clock::Nanos;
+use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
+
+use super::{functions::Stretch, tree};
+
+/// What a function ran in one or several stretches, without its callees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Function {
+    /// `FUNCTION@MODULE`, as `hodo latency --function` takes it.
+    pub(super) name: String,
+    pub(super) instructions: u64,
+    /// In nanoseconds.
+    pub(super) time: u64,
+}
+
+impl Function {
+    pub(super) fn add(&mut self, other: &Function) {
+        self.instructions = self.instructions.saturating_add(other.instructions);
+        self.time = self.time.saturating_add(other.time);
+    }
+}
+
+/// A row below a stretch.
+pub(super) struct Below {
+    /// The stable name of its kind.
+    pub(super) kind: &'static str,
+    pub(super) label: String,
+    pub(super) time: u64,
+    pub(super) instructions: Option<u64>,
+}
+
+/// Returns the rows below what ran for `length`: the `most` heaviest functions, the others as one row, and the time that
+/// control flow does not cover. They add up to `length`. No rows if no function is known.
+pub(super) fn below(mut functions: Vec<Function>, length: u64, most: usize) -> Vec<Below> {
+    if functions.is_empty() || most == 0 {
+        return Vec::new();
+    }
+    let untraced = functions.iter().fold(length, |rest, function| rest.saturating_sub(function.time));
+    functions.sort_by(|one, other| {
+        let weight = |function: &Function| Reverse((function.time, function.instructions));
+        weight(one).cmp(&weight(other)).then_with(|| one.name.cmp(&other.name))
+    });
+    let others = functions.split_off(most.min(functions.len()));
+    let one = |Function { name, instructions, time }| Below {
+        kind: "function",
+        label: name,
+        time,
+        instructions: Some(instructions),
+    };
+    let mut rows: Vec<Below> = functions.into_iter().map(one).collect();
+    if !others.is_empty() {
+        let mut sum = Function::default();
+        others.iter().for_each(|function| sum.add(function));
+        let label = match others.len() {
+            1 => "1 more function".to_owned(),
+            count => format!("{count} more functions"),
+        };
+        rows.push(Below { kind: "functions", label, ..one(sum) });
+    }
+    if untraced > 0 {
+        let label = "not in the control flow".to_owned();
+        rows.push(Below { kind: "untraced", label, time: untraced, instructions: None });
+    }
+    rows
+}
+
+/// The columns of the view `stretch` that are read here.
+struct Places {
+    begin: usize,
+    duration: usize,
+    depth: usize,
+    tid: usize,
+    host: usize,
+    cause: usize,
+    detail: usize,
+    what: usize,
+}
+
+impl Places {
+    fn of(table: &Table) -> Option<Places> {
+        let of = |name| table.columns().iter().position(|column| column.name == name);
+        Some(Places {
+            begin: of("begin_ns")?,
+            duration: of("duration_ns")?,
+            depth: of("depth")?,
+            tid: of("tid")?,
+            host: of("host")?,
+            cause: of("cause")?,
+            detail: of("detail")?,
+            what: of("what")?,
+        })
+    }
+
+    /// The stretch of a row, if a thread of the only host ran.
+    fn stretch(&self, row: &[Value]) -> Option<Stretch> {
+        let ran = row[self.cause] == Value::from("running") && row[self.host] == Value::Null;
+        let [begin, duration, tid] = [self.begin, self.duration, self.tid].map(|place| integer(&row[place]));
+        let (begin, end) = (Nanos(begin), Nanos(begin.saturating_add(duration)));
+        ran.then_some(Stretch { begin, end, tid: u32::try_from(tid).ok()? })
+    }
+}
+
+fn integer(value: &Value) -> u64 {
+    match value {
+        Value::Integer(integer) => *integer,
+        _ => 0,
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Returns the stretches of a table of the view `stretch` in which a thread ran, in order. Of several hosts there are
+/// none: which of them the control flow is of is not known.
+pub fn running(table: &Table) -> Vec<Stretch> {
+    let Some(places) = Places::of(table) else { return Vec::new() };
+    table.rows().iter().filter_map(|row| places.stretch(row)).collect()
+}
+
+/// Makes the table of a `view`, `tree` or `piece`, from that of the view `stretch` and from what ran in each of its
+/// stretches, one table for each trace of control flow. At most `most` functions are listed below what ran, the heaviest.
+///
+/// # Panics
+/// If the table is of another view.
+pub fn with_functions(table: Table, executed: &[Table], view: &str, most: usize) -> Table {
+    let places = Places::of(&table).expect("a table of the view `stretch`");
+    let rows = table.rows();
+    let stretches = rows.iter().filter(|row| places.stretch(row).is_some()).count();
+    let mut ran = by_stretch(stretches, executed).into_iter();
+    let pieces: Vec<(Vec<Value>, Vec<Function>)> = rows
+        .into_iter()
+        .map(|row| {
+            let functions = places.stretch(&row).and_then(|_| ran.next()).unwrap_or_default();
+            (row, functions)
+        })
+        .collect();
+    let functions = || pieces.iter().flat_map(|(_, functions)| functions);
+    let instructions: u64 = functions().map(|function| function.instructions).sum();
+    let (loss, mut summary) = (table.loss.clone(), table.summary.clone());
+    let known: u64 = functions().map(|function| function.time).sum();
+    let running = pieces.iter().filter_map(|(row, _)| places.stretch(row));
+    let running: u64 = running.map(|stretch| stretch.end.0 - stretch.begin.0).sum();
+    let behind = summary.iter().position(|(name, _)| *name == "pieces").map_or(summary.len(), |at| at + 1);
+    summary.splice(
+        behind..behind,
+        [("instructions", instructions.into()), ("untraced_ns", running.saturating_sub(known).into())],
+    );
+    let made = match view {
+        "piece" => by_piece(&table, summary, &places, &pieces, most),
+        _ => {
+            let leaves = pieces.iter().map(|(row, functions)| {
+                (labels(&row[places.what]), integer(&row[places.duration]), &functions[..])
+            });
+            tree::table(summary, leaves, Some(most))
+        }
+    };
+    made.with_loss(loss)
+}
+
+/// The functions that ran in each stretch. Functions of one name and module are one here.
+fn by_stretch(stretches: usize, executed: &[Table]) -> Vec<Vec<Function>> {
+    let mut ran: Vec<BTreeMap<String, Function>> = vec![BTreeMap::new(); stretches];
+    for row in executed.iter().flat_map(Table::rows) {
+        let [stretch, function, module, instructions, time] = &row[..] else { continue };
+        let Some(functions) = ran.get_mut(integer(stretch) as usize) else { continue };
+        let name = format!("{}@{}", text(function), text(module));
+        let sum = functions.entry(name.clone()).or_insert_with(|| Function { name, ..Function::default() });
+        sum.instructions = sum.instructions.saturating_add(integer(instructions));
+        sum.time = sum.time.saturating_add(integer(time));
+    }
+    ran.into_iter().map(|functions| functions.into_values().collect()).collect()
+}
+
+fn labels(value: &Value) -> Vec<String> {
+    match value {
+        Value::List(labels) => labels.iter().map(text).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn by_piece(
+    table: &Table,
+    summary: Summary,
+    places: &Places,
+    pieces: &[(Vec<Value>, Vec<Function>)],
+    most: usize,
+) -> Table {
+    let mut columns = table.columns().to_vec();
+    columns[places.what] = Column::integer("instructions", Unit::Count);
+    let mut rows = Vec::new();
+    for (row, functions) in pieces {
+        let ran: u64 = functions.iter().map(|function| function.instructions).sum();
+        let mut piece = row.clone();
+        piece[places.what] = Some(ran).filter(|_| !functions.is_empty()).into();
+        rows.push(piece);
+        let length = integer(&row[places.duration]);
+        for Below { kind, label, time, instructions } in below(functions.clone(), length, most) {
+            let mut own = vec![Value::Null; row.len()];
+            own[places.duration] = time.into();
+            own[places.depth] = (integer(&row[places.depth]) + 1).into();
+            own[places.cause] = kind.into();
+            own[places.detail] = label.into();
+            own[places.what] = instructions.into();
+            rows.push(own);
+        }
+    }
+    Table::new("critical-path", Shape::Intervals, summary, columns, rows)
+}

@@ -1,0 +1,89 @@
+//! The path as a tree: pieces that have the same waits, thread and cause, by what people read.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
+
+use super::joined::{Below, Function, below};
+use crate::columns::share;
+
+#[derive(Default)]
+struct Branch {
+    count: u64,
+    total: u64,
+    /// The functions that ran, and in how many pieces, by name.
+    functions: BTreeMap<String, (u64, Function)>,
+    below: BTreeMap<String, Branch>,
+}
+
+impl Branch {
+    fn add(&mut self, labels: &[String], length: u64, functions: &[Function]) {
+        (self.count, self.total) = (self.count + 1, self.total + length);
+        if let [label, rest @ ..] = labels {
+            return self.below.entry(label.clone()).or_default().add(rest, length, functions);
+        }
+        for function in functions {
+            let (count, sum) = self.functions.entry(function.name.clone()).or_default();
+            *count += 1;
+            sum.add(function);
+        }
+    }
+
+    fn rows(&self, all: u64, depth: u64, most: Option<usize>, rows: &mut Vec<Vec<Value>>) {
+        let mut below: Vec<_> = self.below.iter().collect();
+        below.sort_by_key(|(label, branch)| (Reverse(branch.total), *label));
+        for (label, branch) in below {
+            let ran = branch.functions.values().map(|(_, function)| function.instructions);
+            let instructions = (!branch.functions.is_empty()).then(|| ran.sum());
+            rows.push(row((branch.total, branch.count.into()), instructions, all, depth, label, most));
+            branch.rows(all, depth + 1, most, rows);
+            branch.function_rows(all, depth + 1, most, rows);
+        }
+    }
+
+    fn function_rows(&self, all: u64, depth: u64, most: Option<usize>, rows: &mut Vec<Vec<Value>>) {
+        let functions = self.functions.iter().map(|(name, (_, sum))| Function { name: name.clone(), ..*sum });
+        for Below { label, time, instructions, .. } in
+            below(functions.collect(), self.total, most.unwrap_or(0))
+        {
+            let count = self.functions.get(&label).map(|(count, _)| *count);
+            rows.push(row((time, count.into()), instructions, all, depth, &label, most));
+        }
+    }
+}
+
+/// A row; with instructions if the number of functions is given.
+fn row(
+    (total, count): (u64, Value),
+    instructions: Option<u64>,
+    all: u64,
+    depth: u64,
+    label: &str,
+    most: Option<usize>,
+) -> Vec<Value> {
+    let mut row = vec![share(total, all), total.into(), count];
+    row.extend(most.map(|_| instructions.into()));
+    row.extend([depth.into(), label.into()]);
+    row
+}
+
+/// Makes the table of pieces: the rows that lead to each, its length, and what ran in it. `most`: how many functions to
+/// list below what ran; `None` if there is no control flow.
+pub(super) fn table<'f>(
+    summary: Summary,
+    leaves: impl Iterator<Item = (Vec<String>, u64, &'f [Function])>,
+    most: Option<usize>,
+) -> Table {
+    let mut root = Branch::default();
+    leaves.for_each(|(labels, length, functions)| root.add(&labels, length, functions));
+    let mut columns = vec![
+        Column::real("share", Unit::Share),
+        Column::integer("total_ns", Unit::Nanoseconds),
+        Column::integer("count", Unit::Count),
+    ];
+    columns.extend(most.map(|_| Column::integer("instructions", Unit::Count)));
+    columns.extend([Column::integer("depth", Unit::None), Column::name("what")]);
+    let mut rows = Vec::new();
+    root.rows(root.total, 0, most, &mut rows);
+    Table::new("critical-path", Shape::Tree, summary, columns, rows)
+}

@@ -1,0 +1,94 @@
+//! `messages --by message`: each message, from whom to whom.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Value,
+    kernel::Threads, only,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{At, event, interest};
+use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Each;
+
+/// Sender, receiver, and when it was sent.
+type Row = (u32, u32, Nanos);
+
+/// The messages of some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    pairs: Pairs<At, At>,
+    rows: SettlingRows<Row>,
+    /// Names of traces.
+    names: BTreeMap<u32, String>,
+}
+
+fn see(rows: &mut SettlingRows<Row>, (sent, from): At, (received, to): At) {
+    rows.see(received, (from, to, sent));
+}
+
+impl Analysis for Each {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        interest()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Partial {
+        Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Partial { pairs, rows, names } = partial;
+        event(item, pairs, names, |sent, received| see(rows, sent, received));
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        let Partial { pairs, rows, names } = &mut earlier;
+        pairs.add(later.pairs, |sent, received| see(rows, sent, received));
+        rows.add(later.rows, |row| row);
+        later.names.into_iter().for_each(|(trace, name)| _ = names.entry(trace).or_insert(name));
+        earlier
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        let mut columns = interval_columns().to_vec();
+        columns.extend([Column::name("from"), Column::name("to")]);
+        Some(Heading { name: "messages", shape: Shape::Intervals, columns })
+    }
+
+    fn settle(&self, partial: &mut Partial, until: Nanos, _: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.rows.settle(until);
+        partial.rows.settled += add_rows(&partial.names, settled, rows);
+    }
+
+    fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
+        let mut whole = only(partials);
+        let mut rows = self.heading().expect("its rows may leave").builder();
+        let rest = whole.rows.rest();
+        let count = whole.rows.settled + add_rows(&whole.names, rest, &mut rows);
+        let (unmatched, unfinished) = whole.pairs.left();
+        rows.finish(vec![
+            ("messages", count.into()),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+            ("left_out", whole.rows.left_out.into()),
+        ])
+    }
+}
+
+/// Adds messages in the order of their receipt. Returns how many.
+fn add_rows(names: &BTreeMap<u32, String>, mut messages: Vec<(Nanos, Row)>, rows: &mut TableBuilder) -> u64 {
+    messages.sort_unstable();
+    let name = |trace: &u32| Value::from(names.get(trace).map(String::as_str));
+    for (received, (from, to, sent)) in &messages {
+        let row = [sent.0.into(), received.0.saturating_sub(sent.0).into(), name(from), name(to)];
+        rows.row(row.iter().map(Value::cell));
+    }
+    messages.len() as u64
+}

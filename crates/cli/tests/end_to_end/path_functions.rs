@@ -1,0 +1,213 @@
+//! `hodo path` with Intel PT: the functions that ran in each stretch.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde_json::Value;
+
+use crate::run::{Folder, hodo};
+
+/// As lttng-modules describes the events of the scheduler.
+const METADATA: &str = "/* CTF 1.8 */
+typealias integer { size = 8; } := u8;
+typealias integer { size = 32; signed = true; } := i32;
+typealias integer { size = 64; signed = true; } := i64;
+trace { major = 1; minor = 8; byte_order = le; };
+env { hostname = \"host\"; domain = \"kernel\"; tracer_name = \"lttng-modules\"; };
+clock { name = \"monotonic\"; freq = 1000000000; };
+typealias integer { size = 64; map = clock.monotonic.value; } := time;
+stream { packet.context := struct { i32 cpu_id; }; event.header := struct { u8 id; time t; }; };
+event { id = 1; name = \"sched_switch\"; fields := struct {
+    string _prev_comm; i32 _prev_tid; i32 _prev_prio; i64 _prev_state;
+    string _next_comm; i32 _next_tid; i32 _next_prio; }; };
+event { id = 2; name = \"sched_waking\"; fields := struct {
+    string _comm; i32 _tid; i32 _prio; i32 _target_cpu; }; };
+";
+
+/// The thread of `tiny-exact-time.data`, which runs from 1 s for 20,731 ns, and another one of the same CPU.
+const TINY: i32 = 30_179;
+const OTHER: i32 = 7;
+
+fn comm(tid: i32) -> &'static [u8] {
+    match tid {
+        TINY => b"tiny\0",
+        OTHER => b"other\0",
+        _ => b"swapper/0\0",
+    }
+}
+
+/// A kernel trace; times are nanoseconds from 1 s.
+struct Kernel(Vec<u8>);
+
+impl Kernel {
+    fn new() -> Kernel {
+        Kernel(0i32.to_le_bytes().to_vec())
+    }
+
+    fn begin(&mut self, id: u8, at: u64) {
+        self.0.push(id);
+        self.0.extend((1_000_000_000 + at).to_le_bytes());
+    }
+
+    /// `state`: 0 if the previous thread could run on, 1 if it waits.
+    fn switch(&mut self, at: u64, prev: i32, state: i64, next: i32) {
+        self.begin(1, at);
+        self.0.extend(comm(prev));
+        [prev, 120].iter().for_each(|number| self.0.extend(number.to_le_bytes()));
+        self.0.extend(state.to_le_bytes());
+        self.0.extend(comm(next));
+        [next, 120].iter().for_each(|number| self.0.extend(number.to_le_bytes()));
+    }
+
+    fn waking(&mut self, at: u64, tid: i32) {
+        self.begin(2, at);
+        self.0.extend(comm(tid));
+        [tid, 120, 0].iter().for_each(|number| self.0.extend(number.to_le_bytes()));
+    }
+
+    fn write(&self, folder: &Path) -> String {
+        let kernel = folder.join("kernel");
+        fs::create_dir_all(&kernel).unwrap();
+        fs::write(kernel.join("metadata"), METADATA).unwrap();
+        fs::write(kernel.join("channel0_0"), &self.0).unwrap();
+        kernel.display().to_string()
+    }
+}
+
+/// The inputs: Intel PT of the program, and the kernel trace on its clock.
+fn inputs(folder: &Folder, kernel: &Kernel) -> Vec<String> {
+    let fixtures = format!("{}/../../fixtures/perf", env!("CARGO_MANIFEST_DIR"));
+    let trace = kernel.write(&folder.path());
+    let flow = format!("{fixtures}/tiny-exact-time.data");
+    vec![
+        flow,
+        trace,
+        "--symfs".to_owned(),
+        format!("{fixtures}/symfs"),
+        "--offset".to_owned(),
+        "kernel=+0s".to_owned(),
+    ]
+}
+
+/// The Intel PT alone.
+fn flow(inputs: &[String]) -> Vec<String> {
+    [0, 2, 3].map(|place| inputs[place].clone()).to_vec()
+}
+
+type Row = serde_json::Map<String, Value>;
+
+/// The rows, by the names of columns, and the summary.
+fn table(command: &[&str], inputs: &[String]) -> (Vec<Row>, Value) {
+    let inputs = inputs.iter().map(String::as_str).collect::<Vec<_>>();
+    let table = hodo(&[command, &["-q", "--format", "json"], &inputs].concat()).fine().json();
+    let names = table["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
+    let row = |row: &Value| names.clone().map(str::to_owned).zip(row.as_array().unwrap().clone()).collect();
+    (table["rows"].as_array().unwrap().iter().map(row).collect(), table["summary"].clone())
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// Instructions and time of each function below each piece, and the pieces themselves.
+fn stretches(rows: &[Row]) -> Vec<(&Row, BTreeMap<&str, (u64, u64)>)> {
+    let mut stretches: Vec<(&Row, BTreeMap<&str, (u64, u64)>)> = Vec::new();
+    for row in rows {
+        match row["cause"].as_str() {
+            Some("function") => {
+                let name = row["detail"].as_str().unwrap();
+                let cost = (number(&row["instructions"]), number(&row["duration_ns"]));
+                assert!(stretches.last_mut().unwrap().1.insert(name, cost).is_none());
+            }
+            _ => stretches.push((row, BTreeMap::new())),
+        }
+    }
+    stretches
+}
+
+#[test]
+fn a_whole_run_has_the_numbers_of_the_report() {
+    let folder = Folder::new();
+    let mut kernel = Kernel::new();
+    kernel.switch(0, 0, 0, TINY);
+    kernel.switch(20_731, TINY, 1, 0);
+    let inputs = inputs(&folder, &kernel);
+    let command = ["path", "--thread", "tiny", "--by", "piece", "--functions", "9"];
+    let (rows, summary) = table(&command, &inputs);
+    let (functions, _) = table(&["report", "functions"], &flow(&inputs));
+    let expected: BTreeMap<String, (u64, u64)> = functions
+        .iter()
+        .map(|row| {
+            let name = format!("{}@{}", row["function"].as_str().unwrap(), row["module"].as_str().unwrap());
+            (name, (number(&row["self_instructions"]), number(&row["self_time_ns"])))
+        })
+        .collect();
+    let stretches = stretches(&rows);
+    let (piece, ran) = stretches.iter().find(|(_, ran)| !ran.is_empty()).unwrap();
+    assert_eq!((number(&piece["begin_ns"]), number(&piece["duration_ns"])), (1_000_000_000, 20_731));
+    assert_eq!((piece["cause"].as_str(), number(&piece["instructions"])), (Some("running"), 20_731));
+    assert_eq!(ran.len(), expected.len());
+    for (name, (instructions, time)) in ran {
+        let (known, known_time) = expected[*name];
+        assert_eq!(*instructions, known, "{name}");
+        // The report rounds sums down, the path the end of each run.
+        assert!(time.abs_diff(known_time) <= 200, "{name}: {time} ns, not {known_time} ns");
+    }
+    assert_eq!((&summary["instructions"], &summary["untraced_ns"]), (&20_731.into(), &0.into()));
+    // The tree sums the pieces.
+    let (tree, _) = table(&["path", "--thread", "tiny", "--functions", "2"], &inputs);
+    let row = |what: &str| tree.iter().find(|row| row["what"] == what).unwrap_or_else(|| panic!("{tree:?}"));
+    let runs = row("runs");
+    assert_eq!((number(&runs["instructions"]), number(&runs["total_ns"])), (20_731, 20_731));
+    let below = ["fib@tiny", "choose@tiny", "3 more functions"].map(row);
+    assert!(below.iter().all(|row| number(&row["depth"]) == number(&runs["depth"]) + 1));
+    assert_eq!(below.iter().map(|row| number(&row["total_ns"])).sum::<u64>(), 20_731);
+    assert_eq!(number(&below[0]["instructions"]), expected["fib@tiny"].0);
+}
+
+#[test]
+fn stretches_divide_what_ran() {
+    let folder = Folder::new();
+    let mut kernel = Kernel::new();
+    kernel.switch(0, 0, 0, TINY);
+    // It waits; the other thread runs, wakes it and runs on.
+    kernel.switch(5_000, TINY, 1, OTHER);
+    kernel.waking(8_000, TINY);
+    kernel.switch(9_000, OTHER, 0, TINY);
+    kernel.switch(20_731, TINY, 1, 0);
+    let inputs = inputs(&folder, &kernel);
+    let command = ["path", "--thread", "tiny", "--by", "piece", "--functions", "9"];
+    let (rows, summary) = table(&command, &inputs);
+    let divided = stretches(&rows);
+    let spans: Vec<(u64, u64, &str)> = divided
+        .iter()
+        .map(|(piece, _)| {
+            let begin = number(&piece["begin_ns"]) - 1_000_000_000;
+            (begin, number(&piece["duration_ns"]), piece["comm"].as_str().unwrap())
+        })
+        .filter(|(begin, ..)| *begin < 20_731)
+        .collect();
+    assert_eq!(
+        spans,
+        [(0, 5_000, "tiny"), (5_000, 3_000, "other"), (8_000, 1_000, "tiny"), (9_000, 11_731, "tiny")]
+    );
+    // A stretch has the time of its functions, to the nanosecond; the other thread has no trace.
+    for (place, expected) in [5_000, 0, 0, 11_731].into_iter().enumerate() {
+        assert_eq!(divided[place].1.values().map(|(_, time)| time).sum::<u64>(), expected);
+    }
+    // As if the program had been traced in the stretch only. A reading comes every 77 instructions at least.
+    for (place, span) in [(0, "1,1.000005"), (3, "1.000009,")] {
+        let (report, _) = table(&["report", "functions", "--time", span], &flow(&inputs));
+        let expected: u64 = report.iter().map(|row| number(&row["self_instructions"])).sum();
+        let ran: u64 = divided[place].1.values().map(|(instructions, _)| instructions).sum();
+        assert!(ran.abs_diff(expected) <= 77, "{ran}, not {expected}");
+        assert_eq!(number(&divided[place].0["instructions"]), ran);
+    }
+    assert_eq!(number(&summary["untraced_ns"]), 3_000);
+    // Any chunks and threads give the same.
+    let cut = [&command[..], &["-j", "3", "--chunk-size", "1K"]].concat();
+    assert_eq!(table(&cut, &inputs), (rows.clone(), summary));
+    // Without functions, it is the path of the events.
+    let plain = table(&["path", "--thread", "tiny", "--by", "piece", "--functions", "0"], &inputs).0;
+    assert!(plain.iter().all(|row| !row.contains_key("instructions") && row["cause"] != "function"));
+    assert_eq!(plain.len(), divided.len());
+}

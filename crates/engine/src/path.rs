@@ -1,0 +1,24 @@
+//! The parts of `hodo path` that need control flow: what ran in the stretches of a path.
+//!
+//! ```text
+//! Experiment::run ──► table of the view `stretch` ──running──► stretches ──executed──► tables ──with_functions──► table
+//! ```
+
+use hodo_analyses::critical_path::Executed;
+pub use hodo_analyses::critical_path::{Stretch, running, with_functions};
+use hodo_model::{Plain, Selection, Table};
+
+use crate::{AnyFlow, AnyRun, FlowTrace, Reading, registry::Flow};
+
+/// Returns the functions that threads ran in stretches, which are in order and do not overlap: a row for each stretch, by
+/// its number, and function. `progress` gets the number of decoded bytes and returns whether to continue.
+pub fn executed(
+    flow: &FlowTrace<'_>,
+    stretches: Vec<Stretch>,
+    reading: Reading<'_>,
+    progress: &mut (dyn FnMut(u64) -> bool + Send),
+) -> Table {
+    let run = Flow(Plain(Executed::new(stretches)));
+    let (partial, losses) = run.fold_flow(flow, &flow.chunks(reading.chunk_size), reading, progress);
+    partial.finish(flow, run.analysis(), &Selection::default()).with_loss(losses.into_list())
+}
