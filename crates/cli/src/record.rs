@@ -7,7 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use hodo_recorder::{Engine, Error, Privilege, Process, Request};
+use hodo_recorder::{Engine, Error, Outcome, Privilege, Process, Request};
 
 use crate::{
     arguments::{self, Record},
@@ -17,8 +17,36 @@ use crate::{
 
 /// Runs the command, and ends as the recorded program ended.
 pub fn run(command: &Record) -> Result<ExitCode, Failure> {
+    let request = request(command)?;
+    if request.engine != Engine::Board && command.board.is_some() {
+        return Err(Failure::usage("--board needs --engine board"));
+    }
+    let output = match (request.engine, request.command.first()) {
+        (Engine::Board, Some(folder)) => Path::new(folder),
+        _ => &command.output,
+    };
+    // A complete recording replaces a file; it must never replace a device.
+    if request.engine != Engine::Board && fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+        let reason = format!("{}: not a regular file, which a recording requires", output.display());
+        return Err(Failure::usage(reason));
+    }
+    let outcome =
+        hodo_recorder::record(&request, &|line| eprintln!("hodo: {line}")).map_err(|error| match error {
+            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
+                Failure::usage(error)
+            }
+            error => Failure::unreadable(error),
+        })?;
+    outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
+    if !command.quiet {
+        eprintln!("hodo: {} in {}", recorded(&outcome, command.icount), output.display());
+    }
+    Ok(end_as(outcome.status))
+}
+
+fn request(command: &Record) -> Result<Request, Failure> {
     let snapshot = command.snapshot.as_deref().map(size).transpose()?.map(Some);
-    let request = Request {
+    Ok(Request {
         engine: match command.engine {
             arguments::Engine::Auto => Engine::Auto,
             arguments::Engine::Perf => Engine::Perf,
@@ -49,50 +77,29 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         output: command.output.clone(),
         command: command.command.clone(),
         recorded_by: std::env::args_os().collect(),
+    })
+}
+
+/// Returns the sentence about what was recorded.
+fn recorded(outcome: &Outcome, counts_time: bool) -> String {
+    let threads = outcome.threads.map_or(String::new(), |threads| {
+        format!(", {threads} {}", if threads == 1 { "thread" } else { "threads" })
+    });
+    let instructions = outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
+    let engine = match outcome.engine {
+        Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
+        Engine::Machine if counts_time => {
+            "an emulated machine (virtual time: one instruction is one nanosecond)"
+        }
+        Engine::Machine => "an emulated machine",
+        Engine::Ftrace => "ftrace",
+        Engine::Board => "an emulated board",
+        _ => "Intel PT of this processor",
     };
-    if request.engine != Engine::Board && command.board.is_some() {
-        return Err(Failure::usage("--board needs --engine board"));
-    }
-    let output = match (request.engine, request.command.first()) {
-        (Engine::Board, Some(folder)) => Path::new(folder),
-        _ => &command.output,
-    };
-    // A complete recording replaces a file; it must never replace a device.
-    if request.engine != Engine::Board && fs::metadata(output).is_ok_and(|found| !found.is_file()) {
-        let reason = format!("{}: not a regular file, which a recording requires", output.display());
-        return Err(Failure::usage(reason));
-    }
-    let outcome =
-        hodo_recorder::record(&request, &|line| eprintln!("hodo: {line}")).map_err(|error| match error {
-            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
-                Failure::usage(error)
-            }
-            error => Failure::unreadable(error),
-        })?;
-    outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
-    if !command.quiet {
-        let threads = outcome.threads.map_or(String::new(), |threads| {
-            format!(", {threads} {}", if threads == 1 { "thread" } else { "threads" })
-        });
-        let instructions =
-            outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
-        let engine = match outcome.engine {
-            Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
-            Engine::Machine if command.icount => {
-                "an emulated machine (virtual time: one instruction is one nanosecond)"
-            }
-            Engine::Machine => "an emulated machine",
-            Engine::Ftrace => "ftrace",
-            Engine::Board => "an emulated board",
-            _ => "Intel PT of this processor",
-        };
-        let snapshots = outcome.snapshots.map_or(String::new(), |count| {
-            format!(", {count} {}", if count == 1 { "snapshot" } else { "snapshots" })
-        });
-        let (bytes, path) = (outcome.bytes, output.display());
-        eprintln!("hodo: recorded by {engine}{threads}{snapshots}{instructions}, {bytes} bytes in {path}");
-    }
-    Ok(end_as(outcome.status))
+    let snapshots = outcome.snapshots.map_or(String::new(), |count| {
+        format!(", {count} {}", if count == 1 { "snapshot" } else { "snapshots" })
+    });
+    format!("recorded by {engine}{threads}{snapshots}{instructions}, {} bytes", outcome.bytes)
 }
 
 /// Returns the exit code of the recorded program, or raises the signal that killed it.

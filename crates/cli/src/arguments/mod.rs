@@ -1,8 +1,8 @@
 //! The command line.
 
-use std::{ffi::OsString, ops::Deref, path::PathBuf};
+use std::{ops::Deref, path::PathBuf};
 
-use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, builder::Resettable};
 use hodo_engine::{events::Condition, script::Field};
 use hodo_model::{Edge, Every, Period};
 
@@ -120,101 +120,6 @@ impl<T: Args> Args for Chosen<T> {
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
         command.defer(|command| described(command, T::augment_args_for_update))
     }
-}
-
-/// The source of the trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Engine {
-    /// Intel PT if this processor has it, else the emulated processor
-    Auto,
-    /// This processor's Intel PT, through `perf record`
-    Perf,
-    /// An emulated processor: QEMU's user-mode emulation, with virtual time
-    Emulate,
-    /// A whole emulated machine: the kernel and all processes of a small guest
-    Machine,
-    /// The kernel's own tracer: events of the whole system while the command runs (needs root)
-    Ftrace,
-    /// An emulated board: slaves in QEMU and a master, each with its own clock; the argument is the folder to write
-    Board,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  hodo record -- ./prog arg
-  hodo record -e intel_pt/cyc,psb_period=0/u -o prog.data -- ./prog
-  hodo record --filter 'filter main @ ./prog' -- ./prog
-  hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
-  hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
-  hodo record --engine machine --filter 'filter vfs_read' --process=cat -- sh -c 'cat /etc/passwd | wc'
-  hodo record --engine machine --snapshot --trigger 'latency(syscall:read) > 200us' -- ./prog
-  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
-  hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
-pub struct Record {
-    /// Source of the trace
-    #[arg(long, value_enum, default_value = "auto")]
-    pub engine: Engine,
-    /// Event in perf's syntax: intel_pt/tsc,mtc,mtc_period=N,cyc,cyc_thresh=N,psb_period=N,noretcomp/u; for ftrace,
-    /// systems or events such as sched or sched:sched_switch (repeatable)
-    #[arg(short, long, value_name = "EVENT")]
-    pub event: Vec<String>,
-    /// ftrace: trace calls of these kernel functions, such as 'vfs_*'
-    #[arg(long, value_name = "FILTER")]
-    pub function: Option<String>,
-    /// ftrace: buffer size per CPU [default: 8M]
-    #[arg(long, value_name = "SIZE")]
-    pub buffer_size: Option<String>,
-    /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE @ FILE'; machine: also
-    /// 'filter FUNC' of the kernel
-    #[arg(long, value_name = "FILTER")]
-    pub filter: Option<String>,
-    /// Keep only the last bytes of the trace of each thread, or of each processor of a machine (default size: 4M)
-    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
-    pub snapshot: Option<String>,
-    /// machine: with --snapshot, write them whenever a latency is too long, instead of at the end: 'latency(WHAT) > TIME'
-    /// with WHAT one of syscall:NAME, function:NAME of the kernel, function:NAME@FILE, interrupts-off, wakeup,
-    /// wakeup:NAME; TIME in ns, us, ms, s or instructions (repeatable)
-    #[arg(long, value_name = "CONDITION", value_parser = hodo_recorder::parse_trigger, requires = "snapshot")]
-    pub trigger: Vec<hodo_recorder::Trigger>,
-    /// Lose the packets of these instructions of each thread, as if the buffer had overflowed: number of the first
-    /// instruction, and of the one after the last (emulated processor only)
-    #[arg(long, value_name = "FROM..TO", value_parser = quantities::instructions)]
-    pub overflow: Option<std::ops::Range<u64>>,
-    /// machine: trace the kernel only
-    #[arg(long, conflicts_with = "user")]
-    pub kernel: bool,
-    /// machine: trace user space only
-    #[arg(long)]
-    pub user: bool,
-    /// machine: trace one process only, as by its CR3, with the kernel's code that runs for it: the command's own, or
-    /// those that execute a program called NAME
-    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, value_parser = quantities::program)]
-    pub process: Option<Option<String>>,
-    /// machine: also count instructions one by one, to verify the trace's count
-    #[arg(long)]
-    pub witness: bool,
-    /// machine: one processor, with a clock that counts instructions: one is one nanosecond
-    #[arg(long)]
-    pub icount: bool,
-    /// board: settings such as slaves=8,protocol=polling,time=60s,wander=5ppm/20s; also cortex-m3, exchanges, period,
-    /// tick, drift, step, work, urgent (see docs/boards.md)
-    #[arg(long, value_name = "SETTINGS")]
-    pub board: Option<hodo_recorder::BoardSettings>,
-    /// File to write
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        default_value = "perf.data",
-        default_value_if("engine", "ftrace", "trace.dat")
-    )]
-    pub output: PathBuf,
-    /// Print errors only
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
 }
 
 /// What to read.
@@ -507,9 +412,11 @@ pub fn matched(text: &str) -> Result<(String, String), String> {
 }
 
 mod parts;
+mod record;
 
 pub use crate::latency::arguments::{Latency, QuestionArguments};
 pub use parts::{Fold, Merge, Plan, What};
+pub use record::{Engine, Record};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

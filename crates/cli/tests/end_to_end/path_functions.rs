@@ -108,9 +108,11 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Instructions and time of each function below each piece, and the pieces themselves.
-fn stretches(rows: &[Row]) -> Vec<(&Row, BTreeMap<&str, (u64, u64)>)> {
-    let mut stretches: Vec<(&Row, BTreeMap<&str, (u64, u64)>)> = Vec::new();
+/// A piece of a path, and instructions and time of each function below it.
+type Stretch<'r> = (&'r Row, BTreeMap<&'r str, (u64, u64)>);
+
+fn stretches(rows: &[Row]) -> Vec<Stretch<'_>> {
+    let mut stretches: Vec<Stretch<'_>> = Vec::new();
     for row in rows {
         match row["cause"].as_str() {
             Some("function") => {
