@@ -108,9 +108,12 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Instructions and time of each function below each piece, and the pieces themselves.
-fn stretches(rows: &[Row]) -> Vec<(&Row, BTreeMap<&str, (u64, u64)>)> {
-    let mut stretches: Vec<(&Row, BTreeMap<&str, (u64, u64)>)> = Vec::new();
+/// Instructions and time of functions.
+type Ran<'r> = BTreeMap<&'r str, (u64, u64)>;
+
+/// The pieces, and the functions below each.
+fn stretches(rows: &[Row]) -> Vec<(&Row, Ran<'_>)> {
+    let mut stretches: Vec<(&Row, Ran<'_>)> = Vec::new();
     for row in rows {
         match row["cause"].as_str() {
             Some("function") => {
