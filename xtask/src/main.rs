@@ -111,7 +111,7 @@ fn ship(arguments: &[String]) -> Outcome {
     let folder = command::target().join("packages");
     let (alone, wheel) = (release::static_program()?, release::wheel(&folder)?);
     println!("{:>10} bytes  {}", std::fs::metadata(&wheel)?.len(), wheel.display());
-    let mut make = command::cargo(&["run", "--quiet", "--package", "packages", "--", "make"]);
+    let mut make = command::cargo(&["run", "--quiet", "--release", "--package", "packages", "--", "make"]);
     command::run(make.arg(programs).arg(alone).arg(folder))
 }
 

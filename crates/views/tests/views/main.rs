@@ -181,6 +181,12 @@ fn markdown() {
 }
 
 #[test]
+fn html() {
+    check("functions.html", &draw("html", &functions(), Options { limit: Some(3), ..Options::default() }));
+    check("tree.html", &draw("html", &tree(), Options::default()));
+}
+
+#[test]
 fn folded_paths_are_lines_of_their_own_numbers() {
     let row = |depth: u64, function: &str, total: u64, own: u64| {
         vec![depth.into(), function.into(), total.into(), own.into()]
