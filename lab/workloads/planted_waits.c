@@ -69,6 +69,9 @@ int main(int count, char **arguments)
     for (long round = 0; round < rounds; round++) {
         int planted = round % distance == distance / 2;
         handle(planted && !strcmp(mode, "function"));
+        /* Until the child waits for the byte: whatever wakes up runs before it. */
+        if (!strcmp(mode, "wakeup"))
+            usleep(100);
         pass(back[0], there[1], 0);
         if (planted && !strcmp(mode, "wakeup"))
             busy();
