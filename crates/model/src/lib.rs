@@ -11,6 +11,7 @@
 mod analysis;
 mod counts;
 mod erased;
+mod expression;
 mod flow;
 mod function_run;
 mod intervals;
@@ -30,6 +31,7 @@ pub use analysis::{
 };
 pub use counts::{Bin, CountInterest, Counts};
 pub use erased::{AnyAnalysis, AnyPartial};
+pub use expression::ExpressionError;
 pub use flow::{
     Arrival, Code, End, FlowEvent, FunctionId, Names, NoSources, Place, Run, SourceLine, Sources,
 };

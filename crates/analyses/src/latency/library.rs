@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use hodo_model::Nesting;
+use hodo_model::{ExpressionError, Nesting};
 use serde::Deserialize;
 
-use super::marker::{MarkerError, Named, parse};
+use super::marker::{Named, parse};
 
 /// The pairs that ship with the program.
 const SHIPPED: &str = include_str!("pairs.toml");
@@ -52,7 +52,7 @@ pub enum PairsError {
     /// It is not TOML, or not in the format of pairs.
     Toml(Box<toml::de::Error>),
     /// A marker of this pair can't be parsed.
-    Marker(String, MarkerError),
+    Marker(String, ExpressionError),
 }
 
 impl fmt::Display for PairsError {

@@ -7,9 +7,7 @@
 //! instruction = [ "rep" | "repne" | "lock" ] MNEMONIC [ operand { "," operand } ]
 //! ```
 
-use std::fmt;
-
-use hodo_model::{Marker, Pattern, Prefix};
+use hodo_model::{ExpressionError, Marker, Pattern, Prefix};
 use iced_x86::Mnemonic;
 
 /// A parsed marker with unresolved names.
@@ -27,30 +25,12 @@ pub enum Named {
     Line(String, u32),
 }
 
-/// Why a text is not a marker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MarkerError {
-    text: String,
-    /// The byte offset of the error.
-    at: usize,
-    why: String,
-}
-
-impl fmt::Display for MarkerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = self.text.get(..self.at).map_or(0, |before| before.chars().count());
-        write!(f, "{}\n  {}\n  {:before$}^", self.why, self.text.replace(['\n', '\t'], " "), "")
-    }
-}
-
-impl std::error::Error for MarkerError {}
-
 /// Parses one or more alternative markers.
 ///
 /// # Errors
 /// Returns what was expected, and the position.
-pub fn parse(text: &str) -> Result<Vec<Named>, MarkerError> {
-    let wrong = |at, why: String| MarkerError { text: text.to_owned(), at, why };
+pub fn parse(text: &str) -> Result<Vec<Named>, ExpressionError> {
+    let wrong = |at, why: String| ExpressionError::new(text, at, why);
     parts(text, '|').map(|(at, one)| marker(one).map_err(|(within, why)| wrong(at + within, why))).collect()
 }
 

@@ -43,7 +43,7 @@ use self::{
 };
 
 pub use library::{NamedPair, PairsError, shipped, user_pairs};
-pub use marker::{MarkerError, Named, may_be_written, nearest_of, parse};
+pub use marker::{Named, may_be_written, nearest_of, parse};
 pub use matcher::is_like;
 pub use summary::{Bin, Measure, Scale, bins, percentile};
 pub use tables::{Grouping, PERCENTILES, grouped, histogram, of_table, summary};

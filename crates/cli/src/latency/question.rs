@@ -4,9 +4,9 @@ use std::{fmt::Write as _, fs};
 
 use hodo_engine::{
     Experiment, Traces,
-    latency::{self, MarkerError, Named, NamedPair},
+    latency::{self, Named, NamedPair},
 };
-use hodo_model::{Intervals, Nesting, Period};
+use hodo_model::{ExpressionError, Intervals, Nesting, Period};
 
 use super::arguments::{NestingChoice, QuestionArguments};
 use crate::failure::Failure;
@@ -121,7 +121,7 @@ fn between(
     match (from.trim().strip_prefix(EVENT), to.trim().strip_prefix(EVENT)) {
         (Some(begin), Some(end)) => Ok(Question::Known(Intervals::Period(of_events((begin, end), matched)?))),
         (None, None) => {
-            let wrong = |option| move |error: MarkerError| Failure::usage(format!("{option}: {error}"));
+            let wrong = |option| move |error: ExpressionError| Failure::usage(format!("{option}: {error}"));
             let (from, to) =
                 (latency::parse(from).map_err(wrong("--from"))?, latency::parse(to).map_err(wrong("--to"))?);
             Ok(Question::Markers { from, to, nesting })
