@@ -148,8 +148,15 @@ fn all_text(
 
 /// Returns the tables that describe a recording, the last one with its losses.
 pub fn of_recording(info: &Info) -> Vec<Table> {
-    let tables =
-        [recording(info), streams(info), modules(info), truth(info), cpu_truth(info), untraced(info)];
+    let tables = [
+        recording(info),
+        streams(info),
+        modules(info),
+        truth(info),
+        cpu_truth(info),
+        snapshots(info),
+        untraced(info),
+    ];
     let shown = tables.into_iter().filter(|table| !(table.is_empty() && table.summary.is_empty()));
     let mut tables: Vec<Table> = shown.collect();
     tables.last_mut().into_iter().for_each(|table| table.loss.clone_from(&info.loss));
@@ -344,6 +351,28 @@ fn cpu_truth(info: &Info) -> Table {
         vec![format!("cpu {}", truth.cpu).into(), truth.instructions.into(), digest.into(), witnessed.into()]
     });
     table("what really ran, as the emulated machine counted it", columns, rows)
+}
+
+fn snapshots(info: &Info) -> Table {
+    let columns = vec![
+        Column::integer("at_ns", Unit::Nanoseconds),
+        Column::text("trigger"),
+        Column::integer("latency_ns", Unit::Nanoseconds),
+        Column::integer("instructions", Unit::Instructions),
+        Column::text("processor"),
+        Column::text("thread"),
+    ];
+    let rows = info.snapshots.iter().map(|snapshot| {
+        vec![
+            snapshot.time_ns.into(),
+            snapshot.trigger.as_str().into(),
+            snapshot.latency_ns.into(),
+            snapshot.instructions.into(),
+            format!("cpu {}", snapshot.cpu).into(),
+            snapshot.thread.map(|thread| format!("tid {}", thread.tid)).into(),
+        ]
+    });
+    table("snapshots, and the latency that each was taken for", columns, rows)
 }
 
 fn untraced(info: &Info) -> Table {

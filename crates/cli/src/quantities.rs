@@ -32,6 +32,14 @@ pub fn instructions(text: &str) -> Result<std::ops::Range<u64>, String> {
     range.filter(|range| range.start < range.end).ok_or("expected two numbers, such as 1000..2000".to_owned())
 }
 
+/// Parses the name of a program: the last part of its path.
+pub fn program(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.contains('/') {
+        true => Err("expected the name of a program without its folder, such as gzip".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// Parses a number of bytes with an optional K, M or G.
 pub fn size(text: &str) -> Result<u64, Failure> {
     let (digits, shift) = match text.strip_suffix(['K', 'k']) {

@@ -7,7 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use hodo_recorder::{Engine, Error, Privilege, Request};
+use hodo_recorder::{Engine, Error, Outcome, Privilege, Process, Request};
 
 use crate::{
     arguments::{self, Record},
@@ -33,11 +33,16 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         filter: command.filter.clone(),
         overflow: command.overflow.clone(),
         snapshot,
+        triggers: command.trigger.clone(),
         privilege: match (command.kernel, command.user) {
             (true, false) => Privilege::Kernel,
             (false, true) => Privilege::User,
             _ => Privilege::All,
         },
+        process: command.process.as_ref().map(|name| match name {
+            Some(name) => Process::Named(name.clone()),
+            None => Process::Command,
+        }),
         witness: command.witness,
         counts_time: command.icount,
         board: command.board.clone().unwrap_or_default(),
@@ -59,30 +64,39 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     }
     let outcome =
         hodo_recorder::record(&request, &|line| eprintln!("hodo: {line}")).map_err(|error| match error {
-            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } => Failure::usage(error),
+            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
+                Failure::usage(error)
+            }
             error => Failure::unreadable(error),
         })?;
     outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
     if !command.quiet {
-        let threads = outcome.threads.map_or(String::new(), |threads| {
-            format!(", {threads} {}", if threads == 1 { "thread" } else { "threads" })
-        });
-        let instructions =
-            outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
-        let engine = match outcome.engine {
-            Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
-            Engine::Machine if command.icount => {
-                "an emulated machine (virtual time: one instruction is one nanosecond)"
-            }
-            Engine::Machine => "an emulated machine",
-            Engine::Ftrace => "ftrace",
-            Engine::Board => "an emulated board",
-            _ => "Intel PT of this processor",
-        };
-        let (bytes, path) = (outcome.bytes, output.display());
-        eprintln!("hodo: recorded by {engine}{threads}{instructions}, {bytes} bytes in {path}");
+        print(command, &outcome, output);
     }
     Ok(end_as(outcome.status))
+}
+
+/// Prints what was recorded.
+fn print(command: &Record, outcome: &Outcome, output: &Path) {
+    let threads = outcome.threads.map_or(String::new(), |threads| {
+        format!(", {threads} {}", if threads == 1 { "thread" } else { "threads" })
+    });
+    let instructions = outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
+    let engine = match outcome.engine {
+        Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
+        Engine::Machine if command.icount => {
+            "an emulated machine (virtual time: one instruction is one nanosecond)"
+        }
+        Engine::Machine => "an emulated machine",
+        Engine::Ftrace => "ftrace",
+        Engine::Board => "an emulated board",
+        _ => "Intel PT of this processor",
+    };
+    let snapshots = outcome.snapshots.map_or(String::new(), |count| {
+        format!(", {count} {}", if count == 1 { "snapshot" } else { "snapshots" })
+    });
+    let (bytes, path) = (outcome.bytes, output.display());
+    eprintln!("hodo: recorded by {engine}{threads}{snapshots}{instructions}, {bytes} bytes in {path}");
 }
 
 /// Returns the exit code of the recorded program, or raises the signal that killed it.

@@ -5,7 +5,7 @@ use std::{
     ops::Range,
 };
 
-use hodo_formats::recording::{CpuTruth, SidebandKind, Thread, Truth, Untraced};
+use hodo_formats::recording::{CpuTruth, SidebandKind, Snapshot, Thread, Truth, Untraced};
 use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -43,6 +43,9 @@ pub struct Info {
     /// Exact counts of each virtual processor, if a whole machine was recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpu_truth: Vec<CpuTruth>,
+    /// The snapshots that the trace consists of, and why each was taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub snapshots: Vec<Snapshot>,
     /// Programs that ran without being traced.
     #[serde(serialize_with = "untraced")]
     pub untraced: Vec<Untraced>,
@@ -207,6 +210,7 @@ pub fn info(experiment: &FlowTrace<'_>) -> Info {
         },
         truth: notes.map(|notes| notes.threads.clone()).unwrap_or_default(),
         cpu_truth: notes.map(|notes| notes.cpus.clone()).unwrap_or_default(),
+        snapshots: notes.map(|notes| notes.snapshots.clone()).unwrap_or_default(),
         untraced: notes.map(|notes| notes.untraced.clone()).unwrap_or_default(),
         loss: experiment.recorded_losses().into_list(),
     }

@@ -279,6 +279,26 @@ pub struct EmulatedNotes {
     pub cpus: Vec<CpuTruth>,
     /// Programs that ran outside the emulator, with the reason.
     pub untraced: Vec<Untraced>,
+    /// The snapshots that the trace consists of, and why each was taken, in order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// A snapshot of the last part of a trace, taken because a latency was longer than the limit of a trigger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The trigger, as the user wrote it.
+    pub trigger: String,
+    /// The time of the snapshot, at which the latency ended, in nanoseconds of the recording's clock.
+    pub time_ns: u64,
+    /// The latency.
+    pub latency_ns: u64,
+    /// The instructions that the processor ran meanwhile; `None` if it was not always the same processor.
+    pub instructions: Option<u64>,
+    /// The processor on which the latency ended.
+    pub cpu: u32,
+    /// The thread that ran there then, if known.
+    pub thread: Option<Thread>,
 }
 
 /// Exact counts of one thread by the emulator: the ground truth.

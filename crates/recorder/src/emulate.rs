@@ -21,9 +21,9 @@ use crate::{
 /// The begin of the virtual clock: one second, because perf treats a time of 0 as no time.
 const CLOCK_START: u64 = 1_000_000_000;
 /// The default size of a snapshot.
-const SNAPSHOT: u64 = 4 << 20;
+pub(crate) const SNAPSHOT: u64 = 4 << 20;
 /// The smallest snapshot: a few PSB periods.
-const SMALLEST_SNAPSHOT: u64 = 64 << 10;
+pub(crate) const SMALLEST_SNAPSHOT: u64 = 64 << 10;
 
 const NO_QEMU: &str =
     "qemu-x86_64, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user";
@@ -71,6 +71,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         status,
         instructions: Some(recording.instructions()),
         threads: Some(recording.threads()),
+        snapshots: None,
         bytes,
         warnings: recording.warnings().into_iter().chain(messages).collect(),
     })

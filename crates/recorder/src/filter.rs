@@ -1,16 +1,47 @@
 //! perf's syntax for address filters: `filter main @ ./program`, `filter 0x1000 / 0x80 @ /lib/libc.so.6`, `filter first
-//! / last @ ./program`, `filter * @ ./program`; several are separated by commas or spaces.
+//! / last @ ./program`, `filter * @ ./program`; several are separated by commas or spaces. Functions without a file are
+//! the kernel's: `filter vfs_read`.
 
-use std::{collections::VecDeque, ops::Range, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
 
-use hodo_emulator::FilterRange;
+use hodo_emulator::{
+    FilterRange,
+    machine::{KernelEnd, Part},
+};
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache};
 
 use crate::Error;
 
-/// The traced code ranges of a filter.
+/// The traced code ranges of a filter for user space.
 pub(crate) fn parse(text: &str) -> Result<Vec<FilterRange>, Error> {
-    let wrong = |reason: String| Error::Filter { filter: text.to_owned(), reason };
+    let range = |part| match part {
+        Part::Addresses(range) => {
+            Ok(FilterRange { file: Vec::new(), start: range.start, size: range.end - range.start })
+        }
+        Part::Kernel { .. } => {
+            Err(wrong_filter(text, "a function needs its file: filter FUNCTION @ FILE".to_owned()))
+        }
+        Part::File { path, range } => Ok(FilterRange {
+            file: path.into_os_string().into_vec(),
+            start: range.start,
+            size: range.end - range.start,
+        }),
+    };
+    parts(text)?.into_iter().map(range).collect()
+}
+
+fn wrong_filter(text: &str, reason: String) -> Error {
+    Error::Filter { filter: text.to_owned(), reason }
+}
+
+/// The traced parts of a filter for a machine.
+pub(crate) fn parts(text: &str) -> Result<Vec<Part>, Error> {
+    let wrong = |reason| wrong_filter(text, reason);
     let spaced = text.replace(',', " ").replace('/', " / ").replace('@', " @ ");
     // Slashes in file names are not separators: the word after an @ comes from the original text.
     let mut files: VecDeque<&str> = text
@@ -24,11 +55,11 @@ pub(crate) fn parse(text: &str) -> Result<Vec<FilterRange>, Error> {
         return Err(wrong("it begins with none of filter, start, stop, tracestop".into()));
     }
     let ends = starts.iter().skip(1).copied().chain([words.len()]);
-    let mut ranges = Vec::new();
+    let mut parts = Vec::new();
     for (start, end) in starts.iter().zip(ends) {
-        ranges.push(one(&words[*start..end], &mut files).map_err(wrong)?);
+        parts.push(one(&words[*start..end], &mut files).map_err(wrong)?);
     }
-    Ok(ranges)
+    Ok(parts)
 }
 
 /// The ranges as perf writes them into a recording: functions resolved to offsets in their files.
@@ -45,7 +76,7 @@ fn is_action(word: &str) -> bool {
 }
 
 /// Parses one filter: action, place, optionally `/` and an end, optionally `@` and a file.
-fn one(words: &[&str], files: &mut VecDeque<&str>) -> Result<FilterRange, String> {
+fn one(words: &[&str], files: &mut VecDeque<&str>) -> Result<Part, String> {
     let (&action, rest) = words.split_first().ok_or("it is empty")?;
     if action != "filter" {
         return Err(format!("the emulated processor has `filter` only, not `{action}`"));
@@ -59,19 +90,31 @@ fn one(words: &[&str], files: &mut VecDeque<&str>) -> Result<FilterRange, String
         _ => return Err(format!("`{}` is not understood", end.join(" "))),
     };
     let Some(_) = at else {
-        let (Some(start), Some(size)) = (number(place), end.and_then(number)) else {
-            return Err("a function needs its file: filter FUNCTION @ FILE".into());
-        };
-        return Ok(FilterRange { file: Vec::new(), start, size });
+        return in_memory(place, end);
     };
     let path = files.pop_front().ok_or("no file follows @")?;
     let path = Path::new(path).canonicalize().map_err(|error| format!("{path}: {error}"))?;
     let range = in_file(&path, place, end)?;
-    Ok(FilterRange {
-        file: path.as_os_str().as_bytes().to_vec(),
-        start: range.start,
-        size: range.end - range.start,
-    })
+    Ok(Part::File { path, range })
+}
+
+/// Addresses, or functions of the kernel.
+fn in_memory(place: &str, end: Option<&str>) -> Result<Part, String> {
+    match (number(place), end.map(|end| (end, number(end)))) {
+        (Some(start), Some((_, Some(size)))) if size > 0 => {
+            Ok(Part::Addresses(start..start.saturating_add(size)))
+        }
+        (Some(_), _) => Err("an address needs a size: filter ADDRESS/SIZE".to_owned()),
+        (None, end) => {
+            let end = match end {
+                None => KernelEnd::OfFirst,
+                Some((_, Some(0))) => return Err(format!("the size of {place} is 0")),
+                Some((_, Some(size))) => KernelEnd::After(size),
+                Some((last, None)) => KernelEnd::Of(last.to_owned()),
+            };
+            Ok(Part::Kernel { first: place.to_owned(), end })
+        }
+    }
 }
 
 /// A number, decimal or hexadecimal.
@@ -109,6 +152,13 @@ fn in_file(path: &Path, place: &str, end: Option<&str>) -> Result<Range<u64>, St
     }
 }
 
+/// The path of a file without symbolic links, and the offsets of a function in it.
+pub(crate) fn function_of(path: &Path, function: &str) -> Result<(PathBuf, Range<u64>), String> {
+    let path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+    let range = in_file(&path, function, None)?;
+    Ok((path, range))
+}
+
 /// The file offsets of a function's code.
 fn function<'a>(object: &impl Object<'a>, name: &str) -> Option<Range<u64>> {
     let symbol = (object.symbols().chain(object.dynamic_symbols()))
@@ -136,7 +186,20 @@ mod tests {
         let program = std::env::current_exe().unwrap();
         let ranges = parse(&format!("filter main @ {}", program.display())).unwrap();
         assert!(ranges.len() == 1 && ranges[0].start != 0 && ranges[0].size != 0);
-        assert_eq!(ranges[0].file, program.canonicalize().unwrap().as_os_str().as_bytes());
+        assert_eq!(ranges[0].file, program.canonicalize().unwrap().into_os_string().into_vec());
+    }
+
+    #[test]
+    fn functions_without_a_file_are_the_kernels() {
+        let kernel = |first: &str, end| Part::Kernel { first: first.to_owned(), end };
+        let expected = [
+            kernel("vfs_read", KernelEnd::OfFirst),
+            kernel("vfs_read", KernelEnd::Of("vfs_write".to_owned())),
+            kernel("vfs_read", KernelEnd::After(16)),
+            Part::Addresses(0xffffffff81000000..0xffffffff81000080),
+        ];
+        let text = "filter vfs_read, filter vfs_read / vfs_write filter vfs_read/0x10, filter 0xffffffff81000000/0x80";
+        assert_eq!(parts(text).unwrap(), expected);
     }
 
     #[test]
@@ -145,6 +208,8 @@ mod tests {
             ("main @ /bin/ls", "begins with none"),
             ("stop main @ /bin/ls", "`filter` only"),
             ("filter main", "needs its file"),
+            ("filter 0x1000", "needs a size"),
+            ("filter 0x1000/0", "needs a size"),
             ("filter no_such_function @ /bin/ls", "no function no_such_function"),
             ("filter main @ /no/such/file", "/no/such/file"),
         ] {

@@ -87,6 +87,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         status,
         instructions: None,
         threads: None,
+        snapshots: None,
         bytes,
         warnings: warnings.into_iter().collect(),
     })

@@ -38,6 +38,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         status,
         instructions: None,
         threads: None,
+        snapshots: None,
         bytes,
         warnings: Vec::new(),
     })

@@ -23,12 +23,15 @@ mod hardware;
 mod machine;
 mod signals;
 mod supervise;
+mod trigger;
 
 use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus};
 
 pub use board::{BoardSettings, Protocol};
-pub use hodo_emulator::machine::Privilege;
+pub use hodo_emulator::machine::{Privilege, Process, trigger::Trigger};
+use hodo_model::ExpressionError;
 use thiserror::Error;
+pub use trigger::parse_trigger;
 
 /// How to record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,10 +82,14 @@ pub struct Request {
     /// Lose the packets of these instructions of each thread, or of each processor of a machine, counted from its
     /// start, as if a buffer had overflowed; not on hardware.
     pub overflow: Option<Range<u64>>,
-    /// Keep only the last part of each thread's trace: this many bytes, or 4 MiB.
+    /// Keep only the last part of the trace of each thread, or of each processor of a machine: this many bytes, or 4 MiB.
     pub snapshot: Option<Option<u64>>,
+    /// Machine: with `snapshot`, write that part whenever one of these latencies is too long, instead of at the end.
+    pub triggers: Vec<Trigger>,
     /// Machine: the recorded code.
     pub privilege: Privilege,
+    /// Machine: the recorded process; `None` for all.
+    pub process: Option<Process>,
     /// Machine: count instructions one by one as well, and compare the count with the trace. Doubles the time.
     pub witness: bool,
     /// Machine: one processor, whose clock counts instructions: one is one nanosecond.
@@ -129,6 +136,8 @@ pub struct Outcome {
     pub instructions: Option<u64>,
     /// Threads that were recorded; unknown on hardware.
     pub threads: Option<usize>,
+    /// Snapshots that triggers asked for, if there were triggers.
+    pub snapshots: Option<usize>,
     /// Size of the recording, in bytes.
     pub bytes: u64,
     /// Messages for the user, one sentence each.
@@ -165,6 +174,9 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A trigger can't be followed.
+    #[error("--trigger: {0}")]
+    Trigger(#[from] ExpressionError),
     /// A requirement of recording is missing; the text explains what helps.
     #[error("{0}")]
     Missing(String),
@@ -198,9 +210,13 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     if request.engine != Engine::Ftrace {
         request.only_flow()?;
     }
-    let of_machine = request.privilege != Privilege::All || request.witness || request.counts_time;
+    let of_machine = request.privilege != Privilege::All
+        || request.witness
+        || request.counts_time
+        || request.process.is_some()
+        || !request.triggers.is_empty();
     if request.engine != Engine::Machine && of_machine {
-        let options = "--kernel, --user, --witness and --icount need --engine machine";
+        let options = "--kernel, --user, --process, --trigger, --witness and --icount need --engine machine";
         return Err(Error::Missing(options.to_owned()));
     }
     match request.engine {

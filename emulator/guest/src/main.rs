@@ -3,6 +3,7 @@
 //! ```text
 //! initramfs: modules ──► host's root (9p, read-only) under a writable layer ──► chroot, command
 //! spool (9p): request ──► arguments, environment, folder          streams: stdin, stdout, stderr, signals
+//!             symbols ◄── the kernel's symbols, if wanted
 //!             sideband-N ◄── perf's own records of each CPU         between virtio ports and pipes
 //!             clock, threads, kallsyms, modules, status ◄──
 //! ```
@@ -41,6 +42,9 @@ fn run() -> Result<(), Error> {
     setup::load_modules()?;
     setup::mount_spool(SPOOL)?;
     let request = command::Request::read(SPOOL)?;
+    if fs::exists(format!("{SPOOL}/symbols-wanted")).unwrap_or(false) {
+        setup::copy("/proc/kallsyms", &format!("{SPOOL}/symbols"))?;
+    }
     let root = setup::mount_root()?;
     let mut rings = sideband::Rings::open(SPOOL)?;
     sideband::list_threads(SPOOL)?;

@@ -10,6 +10,9 @@ use crate::block::{self, Read};
 /// The first bytes of `mov rsp, [rsi + disp32]`.
 const SWITCH: [u8; 3] = [0x48, 0x8b, 0xa6];
 
+/// `cli`.
+const CLI: [u8; 1] = [0xfa];
+
 /// Instructions that QEMU translated together, for any address at which their page is mapped. Lives as long as the
 /// process.
 pub(crate) struct Block {
@@ -24,6 +27,8 @@ pub(crate) struct Block {
     /// One of the instructions changes to the stack of another thread: `mov rsp, [rsi + …]`, as Linux's
     /// `__switch_to_asm` does.
     pub(crate) switches_stack: bool,
+    /// The number of instructions after the last CLI.
+    pub(crate) since_cli: Option<u64>,
     /// What all its instructions add to a digest.
     pub(crate) digest: Digest,
     /// By vCPU: the place at which its bytes last matched the recorded code.
@@ -45,6 +50,7 @@ impl Block {
             software_interrupt: last.is_some_and(|last| last.flow_control() == FlowControl::Interrupt),
             interrupt_return: last
                 .is_some_and(|last| matches!(last.mnemonic(), Mnemonic::Iretq | Mnemonic::Iretd)),
+            since_cli: ran.iter().rev().zip(0..).find(|(read, _)| read.bytes == CLI).map(|(_, since)| since),
             switches_stack: ran.iter().any(|read| read.bytes.starts_with(&SWITCH)),
             digest,
             known_at: [const { AtomicU64::new(0) }; VCPUS],

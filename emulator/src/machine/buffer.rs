@@ -1,8 +1,13 @@
 //! Buffers trace bytes before they are written to a file.
 
-use std::{fs::File, io::Write};
+use std::{
+    fs::File,
+    io::{self, Write},
+};
 
 use hodo_intel_pt::encoder::Sink;
+
+use super::{ring::Ring, spool::Piece, truth::Account};
 
 /// Bytes per write.
 const SIZE: usize = 1 << 20;
@@ -19,6 +24,8 @@ pub(crate) struct Buffer {
     written: u64,
     pub(crate) psb_period: u64,
     file: File,
+    /// Keeps the last bytes instead of writing all.
+    ring: Option<Ring>,
     failed: Option<String>,
 }
 
@@ -36,9 +43,18 @@ impl Sink for Buffer {
 }
 
 impl Buffer {
-    pub(crate) fn new(file: File, psb_period: u64) -> Buffer {
+    pub(crate) fn new(file: File, psb_period: u64, ring: Option<u64>) -> Buffer {
         let bytes = vec![0; SIZE + SLACK].into_boxed_slice();
-        Buffer { bytes, filled: 0, limit: 0, written: 0, psb_period, file, failed: None }
+        Buffer {
+            bytes,
+            filled: 0,
+            limit: 0,
+            written: 0,
+            psb_period,
+            file,
+            ring: ring.map(Ring::new),
+            failed: None,
+        }
     }
 
     #[inline(always)]
@@ -61,13 +77,56 @@ impl Buffer {
         self.limit = psb.min(SIZE - SLACK);
     }
 
-    /// Writes all bytes.
+    /// Writes all bytes, or moves them to the ring.
     pub(crate) fn finish(&mut self) {
-        if let Err(error) = self.file.write_all(&self.bytes[..self.filled]) {
-            self.failed.get_or_insert_with(|| error.to_string());
-        }
+        let bytes = &self.bytes[..self.filled];
+        let done = match &mut self.ring {
+            Some(ring) => {
+                ring.push(bytes);
+                Ok(())
+            }
+            None => self.file.write_all(bytes),
+        };
+        self.check(done);
         self.written += self.filled as u64;
         self.filled = 0;
+        self.limit = 0;
+    }
+
+    fn check(&mut self, done: io::Result<()>) {
+        if let Err(error) = done {
+            self.failed.get_or_insert_with(|| error.to_string());
+        }
+    }
+
+    /// A PSB comes next; `before` is what was traced until then.
+    pub(crate) fn psb(&mut self, before: Account) {
+        let position = self.position();
+        if let Some(ring) = &mut self.ring {
+            ring.psb(position, before);
+        }
+    }
+
+    /// Writes the last bytes, if only these are kept. `traced` is what was traced until now, at `time`.
+    pub(crate) fn snapshot(&mut self, traced: Account, time: u64) {
+        self.finish();
+        if let Some(ring) = &mut self.ring {
+            let done = ring.write(&mut self.file, traced, time);
+            self.check(done);
+        }
+    }
+
+    /// The pieces of the file, if the trace ended at `end`.
+    pub(crate) fn pieces(&self, end: u64) -> Vec<Piece> {
+        match &self.ring {
+            Some(ring) => ring.pieces.clone(),
+            None => vec![Piece { length: self.position(), end }],
+        }
+    }
+
+    /// What was traced in the file, if `traced` is all.
+    pub(crate) fn covered(&self, traced: Account) -> Account {
+        self.ring.as_ref().map_or(traced, |ring| ring.covered)
     }
 
     /// Why bytes are missing, if any are.

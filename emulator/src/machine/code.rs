@@ -17,7 +17,7 @@ use super::spool::{CodeNote, SpaceNote, StackNote};
 
 const PAGE: u64 = 4096;
 /// The bits of CR3 that identify an address space.
-const CR3_PAGE: u64 = !0xfff;
+pub(crate) const CR3_PAGE: u64 = !0xfff;
 
 /// An address space. Lives as long as the machine runs.
 pub(crate) struct Space {

@@ -4,6 +4,7 @@
 //! QEMU translates a block ──► Block: instructions, how it may end        Memory: code as it changes ──► code
 //! QEMU enters a block     ──► Vcpu: how did the previous one end? ──Encoder──► Buffer ────────────────► cpu-N.pt
 //! interrupt, exception    ──► Vcpu: FUP, TIP
+//! watched places          ──► Watch: processes of the filter, latencies of triggers ──► snapshots
 //! QEMU begins an insn     ──► Witness: the same account, counted one by one (if requested)
 //! ```
 //!
@@ -13,16 +14,24 @@
 mod block;
 mod buffer;
 mod code;
+mod filter;
+mod places;
 mod plugin;
+mod processes;
 mod qemu;
+mod ring;
 mod settings;
 pub mod spool;
+mod symbols;
+pub mod trigger;
 pub mod truth;
 mod vcpu;
+mod watch;
 
 pub(crate) use plugin::install;
 pub(crate) use qemu::VERSION;
-pub use settings::{Privilege, Settings};
+pub use settings::{KernelEnd, Part, Privilege, Process, Settings};
+pub use watch::SYSCALL;
 
 /// Ticks of the time-stamp counter per second, which QEMU passes to guests unchanged. Takes a twentieth of a second.
 pub fn tick_frequency() -> u64 {

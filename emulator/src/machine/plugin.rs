@@ -20,13 +20,17 @@ use super::{
     block::Block,
     buffer::Buffer,
     code::Memory,
+    filter::{Filter, Refusal},
     qemu::{
         self, Api, EXCEPTION, INTERRUPT, NO_REGISTERS, READ_REGISTERS, STORE, Scoreboard, ScoreboardWord,
     },
     settings::Settings,
     spool::{self, Cpu, Machine},
+    symbols::Symbols,
+    trigger::Triggers,
     truth::Begun,
     vcpu::{Start, Vcpu},
+    watch::{Registers, Watch},
 };
 use crate::{
     block::Read,
@@ -48,6 +52,9 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
+
+/// What the vCPUs look for, if anything; known when recording begins.
+static WATCH: OnceLock<Watch> = OnceLock::new();
 
 /// Whether the guest's command runs: 0 not yet, 1 now, 2 no longer.
 static STATE: AtomicU8 = AtomicU8::new(WAITING);
@@ -156,8 +163,15 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
     let Some(shared) = SHARED.get() else { return };
     match slot {
         Some(vcpu) if vcpu.has_ended() => {}
-        Some(vcpu) if state == ENDED => vcpu.end(Some(pc)),
-        Some(vcpu) => vcpu.enter(block, pc, cr3, &shared.memory),
+        Some(vcpu) if state == ENDED => vcpu.end(Some(pc), requests()),
+        Some(vcpu) => {
+            let previous = vcpu.previous();
+            vcpu.enter(block, pc, cr3, &shared.memory);
+            if let Some(watch) = WATCH.get() {
+                // SAFETY: as above.
+                watch.at(vcpu, (pc, previous), unsafe { Registers::new(env) }, read);
+            }
+        }
         None => {
             if let Some(vcpu) = begin(shared, index, cr3) {
                 slot.insert(vcpu).enter(block, pc, cr3, &shared.memory);
@@ -184,12 +198,19 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
     let path = spool::trace_path(&shared.spool, index);
     let file = File::create(&path).map_err(|error| eprintln!("hodo: {}: {error}", path.display())).ok()?;
     let now = (shared.api.ticks)() as u64;
+    let watch = WATCH.get();
+    let scope = watch.and_then(|watch| watch.scope.as_ref());
+    let places = scope.map(|scope| &scope.places).into_iter().chain(watch.map(|watch| &watch.files));
     let start = Start {
         index,
         encoder: Encoder::new(shared.settings.encoder(), now),
-        buffer: Buffer::new(file, shared.settings.psb_period),
+        buffer: Buffer::new(file, shared.settings.psb_period, shared.settings.ring),
         ticks: shared.api.ticks,
         privilege: shared.settings.privilege,
+        filter: scope.map(|scope| Filter::new(scope, cr3)),
+        places: places.filter(|places| !places.is_empty()).collect(),
+        read,
+        on_request: watch.is_some_and(|watch| watch.triggers.is_some()),
         exact: shared.settings.cyc_threshold.is_some(),
         overflow: shared.settings.overflow.clone(),
         begun: (shared.api.scoreboard_find)(shared.board, index).cast(),
@@ -262,14 +283,19 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
     let state = state.addr() as u8;
     // SAFETY: `env` is as in `entered`.
     let (rip, cr3) = unsafe { (env.add(qemu::ENV_RIP).read(), env.add(qemu::ENV_CR3).read()) };
+    // SAFETY: as above.
+    let stack = unsafe { env.add(qemu::ENV_RSP).read() };
     let same = |name: &str, word: u64, mask: u64| {
         register(&shared.api, name).is_some_and(|value| value & mask == word & mask)
     };
-    if !same("rip", rip, !0xfff) || !same("cr3", cr3, !0) {
+    if !same("rip", rip, !0xfff) || !same("cr3", cr3, !0) || !same("rsp", stack, !0) {
         eprintln!(
             "hodo: the emulated processor can't start: this QEMU keeps its registers elsewhere than 11.1 does"
         );
         std::process::exit(125);
+    }
+    if state == RECORDING {
+        prepare(shared);
     }
     // The log begins before the recording, and ends after it.
     if shared.settings.log && state == RECORDING {
@@ -285,6 +311,49 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
     if let Err(error) = begun.and(ended) {
         eprintln!("hodo: {error}");
     }
+}
+
+/// Recording is about to begin: finds what the settings name in the guest's kernel.
+fn prepare(shared: &Shared) {
+    let settings = &shared.settings;
+    if settings.filter.is_empty() && settings.process.is_none() && settings.triggers.is_empty() {
+        return;
+    }
+    // With a clock that counts instructions, each is a nanosecond.
+    let ticks_per_second = if settings.counts_time { 1_000_000_000 } else { super::tick_frequency() };
+    let symbols = match settings.need_symbols() {
+        true => Symbols::load(&shared.spool).map_err(|error| Refusal::Other(error.to_string())),
+        false => Ok(Symbols::default()),
+    };
+    match symbols.and_then(|symbols| Watch::new(settings, &symbols, ticks_per_second)) {
+        Ok(watch) => _ = WATCH.set(watch),
+        Err(refusal) => {
+            match refusal {
+                Refusal::NoFunction(name) => _ = std::fs::write(shared.spool.join(spool::REFUSED), name),
+                Refusal::Other(reason) => eprintln!("hodo: the emulated processor can't start: {reason}"),
+            }
+            std::process::exit(125);
+        }
+    }
+}
+
+/// The number of snapshots that triggers asked for.
+fn requests() -> u64 {
+    WATCH.get().and_then(|watch| watch.triggers.as_ref()).map_or(0, Triggers::requested)
+}
+
+/// Reads memory of the calling vCPU's address space.
+fn read(address: u64, into: &mut [u8]) -> bool {
+    let Some(Shared { api, .. }) = SHARED.get() else { return false };
+    let bytes = (api.byte_array)();
+    let was_read = (api.read_memory)(address, bytes, into.len());
+    if was_read {
+        // SAFETY: QEMU fills the array with as many bytes as it says.
+        let content = unsafe { std::slice::from_raw_parts((*bytes).data, (*bytes).length as usize) };
+        into.iter_mut().zip(content).for_each(|(to, from)| *to = *from);
+    }
+    (api.free_bytes)(bytes, true.into());
+    was_read
 }
 
 /// Reads a register of the calling vCPU.
@@ -323,16 +392,23 @@ extern "C" fn exit(_: *mut c_void) {
         // SAFETY: no vCPU runs any more.
         if let Some(Some(vcpu)) = unsafe { vcpu(index) } {
             if !vcpu.has_ended() {
-                vcpu.end(None);
+                vcpu.end(None, requests());
             }
+            let (pieces, traced) = vcpu.written();
             machine.cpus.push(Cpu {
                 cpu: index,
                 account: vcpu.account,
-                traced: vcpu.traced,
+                traced,
+                pieces,
                 witness: shared.settings.witness.then_some(vcpu.witness.account),
                 counters: vcpu.counters.clone(),
             });
         }
+    }
+    if let Some(watch) = WATCH.get() {
+        machine.filter = watch.scope.as_ref().map_or_else(Vec::new, |scope| scope.addresses.clone());
+        machine.snapshots = watch.triggers.as_ref().map_or_else(Vec::new, Triggers::snapshots);
+        machine.unmeasured = watch.triggers.as_ref().map_or(0, Triggers::forgotten);
     }
     machine.failed = shared.memory.finish();
     if let Err(error) = machine.save(&shared.spool) {

@@ -14,6 +14,18 @@ pub(crate) const VERSION: c_int = 7;
 pub(crate) const ENV_RIP: usize = 32;
 /// See [`ENV_RIP`].
 pub(crate) const ENV_CR3: usize = 72;
+/// See [`ENV_RIP`].
+pub(crate) const ENV_EFLAGS: usize = 33;
+/// See [`ENV_RIP`]: general registers, in the order of their numbers.
+pub(crate) const ENV_RCX: usize = 1;
+/// See [`ENV_RIP`].
+pub(crate) const ENV_RDX: usize = 2;
+/// See [`ENV_RIP`].
+pub(crate) const ENV_RSP: usize = 4;
+/// See [`ENV_RIP`].
+pub(crate) const ENV_RSI: usize = 6;
+/// See [`ENV_RIP`].
+pub(crate) const ENV_RDI: usize = 7;
 
 /// `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_CB_R_REGS`.
 pub(crate) const NO_REGISTERS: c_int = 0;
@@ -103,6 +115,8 @@ pub(crate) struct Api {
     pub(crate) read_register: extern "C" fn(*mut c_void, *mut GArray) -> bool,
     pub(crate) byte_array: extern "C" fn() -> *mut GArray,
     pub(crate) set_size: extern "C" fn(*mut GArray, c_uint) -> *mut GArray,
+    pub(crate) free_bytes: extern "C" fn(*mut GArray, c_int) -> *mut u8,
+    pub(crate) read_memory: extern "C" fn(u64, *mut GArray, usize) -> bool,
     /// The time-stamp counter that guests read, unless they set it.
     pub(crate) ticks: extern "C" fn() -> i64,
 }
@@ -129,6 +143,8 @@ impl Api {
             read_register: function(c"qemu_plugin_read_register")?,
             byte_array: function(c"g_byte_array_new")?,
             set_size: function(c"g_byte_array_set_size")?,
+            free_bytes: function(c"g_byte_array_free")?,
+            read_memory: function(c"qemu_plugin_read_memory_vaddr")?,
             ticks: function(c"cpus_get_elapsed_ticks")?,
         })
     }

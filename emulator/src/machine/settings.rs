@@ -1,9 +1,15 @@
 //! The settings of an emulated machine: a small file in the spool, written by the recorder.
 
-use std::{io, ops::Range, path::Path};
+use std::{
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use hodo_intel_pt::encoder::{self, Timing};
 use serde::{Deserialize, Serialize};
+
+use super::trigger::{Latency, Trigger};
 
 /// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +28,18 @@ pub struct Settings {
     pub return_compression: bool,
     /// The recorded code.
     pub privilege: Privilege,
+    /// The recorded parts of that code; empty for all.
+    pub filter: Vec<Part>,
+    /// The recorded process; `None` for all.
+    pub process: Option<Process>,
+    /// The last bytes of each vCPU's trace that are kept, instead of all.
+    pub ring: Option<u64>,
+    /// The conditions under which these are written; if there are none, they are written at the end.
+    pub triggers: Vec<Trigger>,
     /// Whether to count instructions one by one as well, which doubles the time.
     pub witness: bool,
+    /// Whether the clock counts instructions: one is a nanosecond.
+    pub counts_time: bool,
     /// Whether QEMU logs what it executes and why it leaves it, while the guest's command runs.
     pub log: bool,
 }
@@ -52,9 +68,61 @@ impl Privilege {
     }
 }
 
+/// A part of the code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// Addresses of the kernel, or of every process.
+    Addresses(Range<u64>),
+    /// Functions of the kernel.
+    Kernel {
+        /// The first function.
+        first: String,
+        /// The end of the part.
+        end: KernelEnd,
+    },
+    /// Bytes of a file, wherever a process maps them.
+    File {
+        /// The file's path, without symbolic links.
+        path: PathBuf,
+        /// Offsets in the file.
+        range: Range<u64>,
+    },
+}
+
+/// The end of a part of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KernelEnd {
+    /// The end of the first function.
+    OfFirst,
+    /// The end of this function.
+    Of(String),
+    /// This many bytes after the begin of the first function.
+    After(u64),
+}
+
+/// A process whose address space is recorded, as by a processor that compares CR3.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Process {
+    /// The process of the guest's command.
+    Command,
+    /// Each process that executes a program with this name.
+    Named(String),
+}
+
 const FILE: &str = "settings.json";
 
 impl Settings {
+    /// Whether the plugin needs the symbols of the guest's kernel when recording begins.
+    pub fn need_symbols(&self) -> bool {
+        let of_triggers = |trigger: &Trigger| match trigger.latency {
+            Latency::Syscall(_) | Latency::Kernel(_) | Latency::Wakeup(_) => true,
+            Latency::File { .. } | Latency::InterruptsOff => false,
+        };
+        self.process.is_some()
+            || self.filter.iter().any(|part| matches!(part, Part::Kernel { .. }))
+            || self.triggers.iter().any(of_triggers)
+    }
+
     /// Reads the settings of a spool.
     ///
     /// # Errors

@@ -2,6 +2,9 @@
 //!
 //! ```text
 //! settings.json     recorder → plugin
+//! symbols-wanted    recorder → guest: an empty file, if the plugin needs `symbols`
+//! symbols           guest → plugin: the kernel's symbols, before the command starts
+//! refused           plugin → recorder: the kernel has no function of this name
 //! cpu-N.pt          trace bytes
 //! code              code in order of discovery: CodeNote, its bytes, and so on
 //! spaces            address spaces of vCPUs: SpaceNote, and so on
@@ -12,12 +15,13 @@
 use std::{
     fs::File,
     io::{self, BufReader, Read},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::truth::Account;
+use super::{trigger::Snapshot, truth::Account};
 
 /// Name of the code file.
 pub(crate) const CODE: &str = "code";
@@ -25,6 +29,12 @@ pub(crate) const CODE: &str = "code";
 pub(crate) const SPACES: &str = "spaces";
 /// Name of the file of stack changes.
 pub(crate) const STACKS: &str = "stacks";
+/// Name of the file with the kernel's symbols at the begin of the recording.
+pub(crate) const SYMBOLS: &str = "symbols";
+/// Name of the file that asks the guest for them.
+pub const SYMBOLS_WANTED: &str = "symbols-wanted";
+/// Name of the file with the name of a function that the kernel does not have.
+pub const REFUSED: &str = "refused";
 /// Name of the file of accounts.
 pub(crate) const MACHINE: &str = "machine.json";
 
@@ -161,6 +171,12 @@ fn words<const N: usize>(file: &mut impl Read) -> io::Result<Option<[u64; N]>> {
 pub struct Machine {
     /// The vCPUs that ran anything.
     pub cpus: Vec<Cpu>,
+    /// The snapshots that triggers asked for.
+    pub snapshots: Vec<Snapshot>,
+    /// Latencies of triggers that were not measured, as too many functions did not return.
+    pub unmeasured: u64,
+    /// The addresses of the filter that belong to no file.
+    pub filter: Vec<Range<u64>>,
     /// Why files are incomplete, if they are.
     pub failed: Option<String>,
 }
@@ -174,10 +190,21 @@ pub struct Cpu {
     pub account: Account,
     /// The recorded part of it.
     pub traced: Account,
+    /// The pieces of its file.
+    pub pieces: Vec<Piece>,
     /// Like `account`, but counted one by one, if requested.
     pub witness: Option<Account>,
     /// Further counters.
     pub counters: Counters,
+}
+
+/// A piece of a trace: all of it, or a snapshot of its last part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Length in bytes.
+    pub length: u64,
+    /// Its end, in ticks.
+    pub end: u64,
 }
 
 /// Counters of a vCPU.

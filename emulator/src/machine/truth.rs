@@ -25,6 +25,19 @@ impl Account {
         self.digest = self.digest.wrapping_mul(FACTOR).wrapping_add(address);
     }
 
+    /// The account of what was added since an earlier state.
+    pub(crate) fn since(&self, earlier: Account) -> Account {
+        let instructions = self.instructions - earlier.instructions;
+        let before = earlier.digest.wrapping_mul(power(instructions));
+        Account { instructions, digest: self.digest.wrapping_sub(before) }
+    }
+
+    /// Adds instructions that ran after these.
+    pub(crate) fn append(&mut self, later: Account) {
+        self.instructions += later.instructions;
+        self.digest = self.digest.wrapping_mul(power(later.instructions)).wrapping_add(later.digest);
+    }
+
     /// Adds all instructions of a block at `pc`.
     #[inline(always)]
     pub(crate) fn retire_all(&mut self, block: &Digest, pc: u64) {
@@ -33,6 +46,19 @@ impl Account {
             .wrapping_add(pc.wrapping_mul(block.slope))
             .wrapping_add(block.constant);
     }
+}
+
+/// [`FACTOR`] to this power.
+fn power(mut exponent: u64) -> u64 {
+    let (mut power, mut square) = (1u64, FACTOR);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            power = power.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        exponent >>= 1;
+    }
+    power
 }
 
 /// What a block adds to an account: `digest * power + pc * slope + constant`.
@@ -130,6 +156,16 @@ mod tests {
         all.retire_all(&Digest::of(offsets.into_iter()), pc);
         assert_eq!(one, all);
         assert_ne!(account(&[1, 2]).digest, account(&[2, 1]).digest);
+    }
+
+    #[test]
+    fn parts_of_an_account_are_accounts() {
+        let all = account(&[3, 1, 4, 1, 5]);
+        let begin = account(&[3, 1]);
+        assert_eq!(all.since(begin), account(&[4, 1, 5]));
+        let mut joined = begin;
+        joined.append(account(&[4, 1, 5]));
+        assert_eq!(joined, all);
     }
 
     #[test]

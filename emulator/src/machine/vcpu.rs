@@ -5,6 +5,8 @@
 //! interrupt or exception ──────────from where to where────► FUP, TIP ───────────────────►
 //! ```
 
+mod snapshot;
+
 use std::{ops::Range, sync::atomic::Ordering};
 
 use hodo_intel_pt::encoder::Encoder;
@@ -12,10 +14,14 @@ use hodo_intel_pt::encoder::Encoder;
 use super::{
     block::Block,
     buffer::Buffer,
-    code::{Memory, Seen, Space, Was},
+    code::{CR3_PAGE, Memory, Seen, Space, Was},
+    filter::Filter,
+    places::Places,
     settings::Privilege,
-    spool::Counters,
+    spool::{Counters, Piece},
+    trigger::Moment,
     truth::{Account, Witness},
+    watch::{self, ReadMemory, Watcher},
 };
 use crate::block::Kind;
 
@@ -33,8 +39,22 @@ pub(crate) struct Vcpu {
     buffer: Buffer,
     ticks: extern "C" fn() -> i64,
     privilege: Privilege,
+    /// What is recorded of that; `None` for all.
+    filter: Option<Filter>,
+    /// Parts of files that are searched for in the address spaces of processes.
+    places: Vec<&'static Places>,
+    read: ReadMemory,
+    pub(crate) watcher: Watcher,
+    /// Whether the last part of the trace is written on request only, and the number of requests that it was written
+    /// for.
+    on_request: bool,
+    requests: u64,
     /// Whether packets are emitted.
     tracing: bool,
+    /// Only some instructions of the last entered block are recorded.
+    divided: bool,
+    /// A TSC packet was omitted, as nothing is recorded; the next one is due where recording goes on.
+    unstamped: bool,
     /// The last entered block, unless its end is already traced.
     previous: Option<&'static Block>,
     /// The offset to add to the addresses of that block.
@@ -58,7 +78,7 @@ pub(crate) struct Vcpu {
     patience: u32,
     next_psb: u64,
     pub(crate) account: Account,
-    pub(crate) traced: Account,
+    traced: Account,
     pub(crate) witness: Witness,
     /// The address of the block whose instructions the witness sees.
     pub(crate) witness_base: u64,
@@ -73,6 +93,10 @@ pub(crate) struct Start {
     pub(crate) buffer: Buffer,
     pub(crate) ticks: extern "C" fn() -> i64,
     pub(crate) privilege: Privilege,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) places: Vec<&'static Places>,
+    pub(crate) read: ReadMemory,
+    pub(crate) on_request: bool,
     pub(crate) exact: bool,
     pub(crate) overflow: Option<Range<u64>>,
     pub(crate) begun: *const u64,
@@ -81,7 +105,7 @@ pub(crate) struct Start {
 
 impl Vcpu {
     pub(crate) fn new(start: Start, memory: &Memory) -> Vcpu {
-        let Start { index, encoder, buffer, ticks, privilege, exact, overflow, begun, cr3 } = start;
+        let Start { index, encoder, buffer, ticks, privilege, exact, overflow, begun, cr3, .. } = start;
         let overflow = overflow.filter(|lost| !lost.is_empty()).unwrap_or(u64::MAX..u64::MAX);
         let now = ticks() as u64;
         let mut vcpu = Vcpu {
@@ -90,7 +114,15 @@ impl Vcpu {
             buffer,
             ticks,
             privilege,
+            filter: start.filter,
+            places: start.places,
+            read: start.read,
+            watcher: Watcher::default(),
+            on_request: start.on_request,
+            requests: 0,
             tracing: false,
+            divided: false,
+            unstamped: false,
             previous: None,
             shift: 0,
             begun,
@@ -146,6 +178,12 @@ impl Vcpu {
         if known_at.load(Ordering::Relaxed) != place {
             self.learn(block, pc, space, memory);
         }
+        self.shift = pc.wrapping_sub(block.flow.pc);
+        if let Some(filter) = &mut self.filter {
+            filter.refresh(cr3);
+            let last = block.flow.count.checked_sub(1).map(|last| block.flow.address(last));
+            self.divided = last.is_some_and(|last| filter.divides(pc, last.wrapping_add(self.shift)));
+        }
         if self.tracing != self.holds(pc) {
             self.set_tracing(pc);
         }
@@ -153,13 +191,19 @@ impl Vcpu {
             self.make_room(pc);
         }
         self.previous = Some(block);
-        self.shift = pc.wrapping_sub(block.flow.pc);
     }
 
     /// Whether the instruction at `address` is recorded.
     #[inline(always)]
     fn holds(&self, address: u64) -> bool {
-        !self.losing && self.privilege.holds(address)
+        !self.losing
+            && self.privilege.holds(address)
+            && self.filter.as_ref().is_none_or(|filter| filter.holds(address))
+    }
+
+    /// Whether the privilege level of an address and the present address space are recorded (ContextEn).
+    fn is_in_context(&self, address: u64) -> bool {
+        self.privilege.holds(address) && self.filter.as_ref().is_none_or(Filter::is_in_context)
     }
 
     /// Control is at `pc`, and a requested loss of packets begins or ends. It begins after a packet, so that the trace
@@ -179,7 +223,7 @@ impl Vcpu {
         if self.losing {
             self.losing = false;
             self.boundary = u64::MAX;
-            self.tracing = self.privilege.holds(pc);
+            self.tracing = self.holds(pc);
             self.encoder.overflow(self.tracing.then_some(pc), self.now, &mut self.buffer);
         } else if self.tracing && reported {
             self.encoder.flush(self.now, &mut self.buffer);
@@ -192,19 +236,43 @@ impl Vcpu {
     /// The instruction at `address` ran.
     #[inline(always)]
     fn retire(&mut self, address: u64) {
+        if self.divided {
+            self.walk_to(address);
+        }
         self.account.retire(address);
-        if self.holds(address) {
+        if self.tracing {
             self.traced.retire(address);
         }
     }
 
     #[inline(always)]
     fn retire_all(&mut self, block: &Block) {
+        if self.divided {
+            return self.retire_first(block, block.flow.count);
+        }
         let pc = block.flow.pc.wrapping_add(self.shift);
         self.account.retire_all(&block.digest, pc);
-        if self.holds(pc) {
+        if self.tracing {
             self.traced.retire_all(&block.digest, pc);
         }
+    }
+
+    /// Control runs on to the instruction at `address`, perhaps into the recorded addresses or out of them.
+    #[cold]
+    fn walk_to(&mut self, address: u64) {
+        match (self.tracing, self.holds(address)) {
+            (true, false) => self.leave(address),
+            (false, true) => self.set_tracing(address),
+            _ => {}
+        }
+    }
+
+    /// Control leaves the recorded addresses, other than by an interrupt. A TIP.PGD with the target replaces the packet
+    /// of a branch.
+    fn leave(&mut self, next: u64) {
+        let target = self.is_in_context(next).then_some(next);
+        self.encoder.disable(target, self.now, &mut self.buffer);
+        self.tracing = false;
     }
 
     /// The first `count` instructions of the block ran; no branch is among them.
@@ -235,22 +303,28 @@ impl Vcpu {
             return self.left_early(block, begun, next);
         }
         self.retire_all(block);
+        if self.filter.is_some() && self.tracing && flow.kind != Kind::Far && !self.holds(next) {
+            self.leave(next);
+        }
         let (encoder, buffer, now) = (&mut self.encoder, &mut self.buffer, self.now);
         match flow.kind {
             Kind::Conditional if self.tracing => encoder.branch(next == taken, now, buffer),
             Kind::Call => {
                 self.counters.calls += 1;
-                encoder.call(fall);
+                // A decoder does not see calls elsewhere, and must not take them for those of later returns.
+                if self.tracing {
+                    encoder.call(fall);
+                }
             }
             Kind::Return if self.tracing => encoder.ret(next, now, buffer),
             Kind::Jump if self.tracing => encoder.indirect(next, now, buffer),
             Kind::CallIndirect => {
                 self.counters.calls += 1;
-                // Return compression ignores a call to the next instruction.
-                if next != fall {
-                    encoder.call(fall);
-                }
                 if self.tracing {
+                    // Return compression ignores a call to the next instruction.
+                    if next != fall {
+                        encoder.call(fall);
+                    }
                     encoder.indirect(next, now, buffer);
                 }
             }
@@ -270,11 +344,10 @@ impl Vcpu {
         if !self.tracing {
             return;
         }
-        if self.privilege.holds(next) {
+        if self.holds(next) {
             self.encoder.indirect(next, self.now, &mut self.buffer);
         } else {
-            self.encoder.disable(None, self.now, &mut self.buffer);
-            self.tracing = false;
+            self.leave(next);
         }
     }
 
@@ -336,15 +409,16 @@ impl Vcpu {
         self.transfer(from, to);
     }
 
-    /// Emits FUP and TIP, or a FUP alone if the target is not recorded.
+    /// Emits FUP and TIP, or TIP.PGD if the target is not recorded.
     fn transfer(&mut self, from: u64, to: u64) {
         if !self.tracing {
             return;
         }
-        if self.privilege.holds(to) {
+        if self.holds(to) {
             self.encoder.interrupt_to(from, to, self.now, &mut self.buffer);
         } else {
-            self.encoder.interrupt(from, self.now, &mut self.buffer);
+            let target = self.is_in_context(to).then_some(to);
+            self.encoder.interrupt_out(from, target, self.now, &mut self.buffer);
             self.tracing = false;
         }
     }
@@ -354,6 +428,14 @@ impl Vcpu {
         self.cr3 = cr3;
         self.counters.switches += 1;
         self.user = memory.space(cr3);
+        if let Some(filter) = &mut self.filter {
+            filter.set_space(cr3);
+            // MOV to CR3 ends the recorded part without an address.
+            if self.tracing && !filter.is_in_context() {
+                self.encoder.disable(None, self.now, &mut self.buffer);
+                self.tracing = false;
+            }
+        }
         self.stamp();
         self.encoder.set_cr3(cr3, self.now, &mut self.buffer);
         memory.switched(self.index, self.now, cr3);
@@ -365,9 +447,13 @@ impl Vcpu {
         self.now = self.now.max((self.ticks)() as u64);
     }
 
-    /// Emits a TSC packet.
+    /// Emits a TSC packet, unless a filter excludes what runs.
     fn stamp(&mut self) {
         self.read_clock();
+        self.unstamped = self.filter.is_some() && !self.tracing;
+        if self.unstamped {
+            return;
+        }
         self.stamped = self.now;
         self.encoder.count_cycles(self.now, &mut self.buffer);
         self.encoder.set_clock(self.now, &mut self.buffer);
@@ -399,6 +485,11 @@ impl Vcpu {
         let place = space.place(pc);
         let seen = memory.see(&Seen { index: self.index, space, pc, bytes: &block.bytes, clock: self.ticks });
         self.counters.changes += u64::from(seen.was == Was::Other);
+        if pc & KERNEL == 0 {
+            let code = pc..pc + block.bytes.len() as u64;
+            let page = |address| watch::page(address, self.read);
+            self.places.iter().for_each(|places| places.look(self.cr3 & CR3_PAGE, code.clone(), page));
+        }
         // The new code must not appear to run before it was there, nor the old code after that.
         if seen.changed > self.stamped {
             if self.tracing {
@@ -424,8 +515,11 @@ impl Vcpu {
             self.encoder.interrupt(pc, self.now, &mut self.buffer);
             self.tracing = false;
         } else {
-            self.encoder.enable(pc, self.now, &mut self.buffer);
             self.tracing = true;
+            if self.unstamped {
+                self.stamp();
+            }
+            self.encoder.enable(pc, self.now, &mut self.buffer);
         }
     }
 
@@ -442,39 +536,12 @@ impl Vcpu {
         self.read_clock();
         self.stamped = self.now;
         self.encoder.skip_mtc(self.now);
+        // What precedes the PSB, so that its position is known.
+        self.encoder.count_cycles(self.now, &mut self.buffer);
+        self.buffer.psb(self.traced);
         self.encoder.synchronize(next, self.now, &mut self.buffer);
         self.next_psb = self.buffer.position() + self.buffer.psb_period;
         self.buffer.spill(self.next_psb);
-    }
-
-    /// The recording ends: before the instruction at `next`, or, if that is unknown, before the last begun instruction.
-    pub(crate) fn end(&mut self, next: Option<u64>) {
-        let at = match (next, self.previous) {
-            (Some(next), _) => {
-                self.resolve(next);
-                Some(next)
-            }
-            (None, Some(block)) => {
-                // SAFETY: as in `resolve`.
-                let begun = unsafe { self.begun.read() }.min(block.flow.count - 1);
-                self.previous = None;
-                self.retire_first(block, begun);
-                Some(block.flow.address(begun).wrapping_add(self.shift))
-            }
-            (None, None) => None,
-        };
-        self.witness.end(next);
-        self.ended = true;
-        self.read_clock();
-        self.counters.end = self.now;
-        if let Some(at) = at.filter(|_| self.tracing) {
-            self.encoder.interrupt(at, self.now, &mut self.buffer);
-            self.tracing = false;
-        }
-        self.encoder.flush(self.now, &mut self.buffer);
-        self.buffer.finish();
-        self.counters.bytes = self.buffer.position();
-        self.counters.failed = self.buffer.failed();
     }
 }
 

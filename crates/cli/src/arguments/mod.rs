@@ -146,6 +146,7 @@ pub enum Engine {
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
   hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
+  hodo record --engine machine --snapshot --trigger 'latency(syscall:read) > 200us' -- ./prog
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
   hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
@@ -162,12 +163,16 @@ pub struct Record {
     /// ftrace: buffer size per CPU [default: 8M]
     #[arg(long, value_name = "SIZE")]
     pub buffer_size: Option<String>,
-    /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE @ FILE'
+    /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE'; 'filter FUNC' of a kernel
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<String>,
-    /// Keep only the last bytes of each thread's trace (default size: 4M)
+    /// Keep only the last bytes of the trace of each thread, or of each processor of a machine (default size: 4M)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
     pub snapshot: Option<String>,
+    /// machine: write them when 'latency(WHAT) > TIME' instead of at the end; WHAT: syscall:NAME, function:NAME[@FILE],
+    /// interrupts-off, wakeup[:NAME]; TIME: ns, us, ms, s or instructions (repeatable)
+    #[arg(long, value_name = "CONDITION", value_parser = hodo_recorder::parse_trigger, requires = "snapshot")]
+    pub trigger: Vec<hodo_recorder::Trigger>,
     /// Lose the packets of these instructions of each thread, as if the buffer had overflowed: number of the first
     /// instruction, and of the one after the last (emulated processor only)
     #[arg(long, value_name = "FROM..TO", value_parser = quantities::instructions)]
@@ -178,6 +183,9 @@ pub struct Record {
     /// machine: trace user space only
     #[arg(long)]
     pub user: bool,
+    /// machine: trace one process only, by its CR3: the command's own, or those that execute a program called NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, value_parser = quantities::program)]
+    pub process: Option<Option<String>>,
     /// machine: also count instructions one by one, to verify the trace's count
     #[arg(long)]
     pub witness: bool,

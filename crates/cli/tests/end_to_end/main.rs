@@ -37,5 +37,6 @@ mod talk;
 mod timeline;
 mod traced;
 mod tracers;
+mod triggers;
 mod tsp;
 mod wrong_use;

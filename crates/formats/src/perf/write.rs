@@ -34,7 +34,7 @@ const ATTR_SIZE: u32 = 128;
 /// The first source's event id; the others are consecutive.
 const FIRST_ID: u64 = 1;
 /// Maximum trace size per AUXTRACE record, a multiple of [`AUXTRACE_ALIGNMENT`].
-const LARGEST_AUXTRACE: u64 = 32 << 20;
+pub const LARGEST_AUXTRACE: u64 = 32 << 20;
 /// `have_sched_switch`: SWITCH_CPU_WIDE records per CPU.
 const SWITCHES_OF_CPUS: u64 = 3;
 /// PROT_READ and PROT_EXEC of an MMAP2 record, and MAP_PRIVATE.

@@ -166,10 +166,16 @@ impl Encoder {
     /// An interrupt, fault or trap leaves traced code and will return to `ip`: emits FUP, then TIP.PGD without an
     /// address.
     pub fn interrupt(&mut self, ip: u64, now: u64, sink: &mut impl Sink) {
+        self.interrupt_out(ip, None, now, sink);
+    }
+
+    /// As [`Encoder::interrupt`], with the address of the handler, unless that belongs to another privilege level: the
+    /// address filter excludes it.
+    pub fn interrupt_out(&mut self, ip: u64, handler: Option<u64>, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
         self.ip_packet(0x1d, ip, sink);
-        self.disable(None, now, sink);
+        self.disable(handler, now, sink);
     }
 
     /// An interrupt, fault or trap transfers from before the instruction at `ip` to traced code at `target`: emits

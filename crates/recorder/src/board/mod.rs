@@ -66,6 +66,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         status: ExitStatus::from_raw(0),
         instructions: None,
         threads: None,
+        snapshots: None,
         bytes,
         warnings: warnings(&said),
     })

@@ -1,25 +1,34 @@
 //! Converts a machine's spool to a perf.data.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Seek, Write},
+    os::unix::ffi::OsStrExt,
     path::Path,
 };
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_emulator::machine::spool::{self, Cpu, Machine, StackNote};
+use hodo_emulator::{
+    FilterRange,
+    machine::{
+        Part, Settings,
+        spool::{self, Cpu, Machine, StackNote},
+        trigger::{MOST_SNAPSHOTS, Trigger},
+    },
+};
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
         ring::{RingRecord, ring_records},
         write::{Setup, Source, Writer},
     },
-    recording::{CpuTruth, EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind, Thread},
+    recording::{CpuTruth, EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind, Snapshot, Thread},
 };
 use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
 use super::code::{self, Piece};
-use crate::{Error, event::Event};
+use crate::{Error, event::Event, filter};
 
 /// The ratio of the TSC frequency to the bus frequency in the trace's CBR packets: a cycle is a tick.
 const MAX_NONTURBO_RATIO: u8 = 10;
@@ -61,6 +70,11 @@ impl Collected {
         self.machine.cpus.iter().map(|cpu| cpu.traced.instructions).sum()
     }
 
+    /// The number of snapshots that triggers asked for.
+    pub(super) fn snapshots(&self) -> usize {
+        self.machine.snapshots.len()
+    }
+
     pub(super) fn cpus(&self) -> usize {
         self.machine.cpus.len()
     }
@@ -87,6 +101,17 @@ impl Collected {
         warnings.extend(
             self.machine.failed.as_ref().map(|why| format!("code is missing from the recording ({why})")),
         );
+        if self.snapshots() >= MOST_SNAPSHOTS {
+            warnings.push(format!(
+                "only the first {MOST_SNAPSHOTS} snapshots were taken; raise the limit of --trigger"
+            ));
+        }
+        if self.machine.unmeasured > 0 {
+            let count = self.machine.unmeasured;
+            warnings.push(format!(
+                "{count} latencies were not measured: their functions did not return for too long"
+            ));
+        }
         if self.kallsyms.is_empty() {
             warnings.push(
                 "the guest ended before it wrote its kernel's symbols; kernel functions have no names"
@@ -101,15 +126,17 @@ impl Collected {
         spool: &Path,
         out: impl Write + Seek,
         event: &Event,
+        settings: &Settings,
         command: &[Vec<u8>],
     ) -> io::Result<()> {
+        let filter = self.filter(&settings.filter);
         let setup = Setup {
             config: event.config(),
             clock: self.clock,
             tsc_ctc_ratio: (TSC_TICKS_PER_CTC as u32, 1),
             max_nonturbo_ratio: MAX_NONTURBO_RATIO,
-            snapshot: false,
-            filter: "",
+            snapshot: settings.ring.is_some(),
+            filter: &filter,
             event: &event.text,
             command,
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
@@ -121,9 +148,10 @@ impl Collected {
         records.iter().try_for_each(|record| writer.copy(record))?;
         writer.finished_round()?;
         for (index, cpu) in self.machine.cpus.iter().enumerate() {
-            let path = spool::trace_path(spool, cpu.cpu);
-            let end = self.clock.nanos(Tsc(cpu.counters.end));
-            writer.trace(index, end, cpu.counters.bytes, File::open(path)?)?;
+            let mut file = File::open(spool::trace_path(spool, cpu.cpu))?;
+            for piece in &cpu.pieces {
+                writer.trace(index, self.clock.nanos(Tsc(piece.end)), piece.length, &mut file)?;
+            }
         }
         let pieces = code::pieces(
             spool::read_code(spool)?,
@@ -133,8 +161,25 @@ impl Collected {
             self.begin(),
         );
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece.bytes).copied().collect();
-        writer.finish(&self.section(&pieces), io::Cursor::new(bytes).chain(&self.kallsyms[..]))?;
+        let snapshots = self.snapshot_notes(&settings.triggers, &records);
+        writer.finish(&self.section(&pieces, snapshots), io::Cursor::new(bytes).chain(&self.kallsyms[..]))?;
         Ok(())
+    }
+
+    /// The filter as perf writes it into a recording: functions as addresses, or as offsets in their files.
+    fn filter(&self, parts: &[Part]) -> String {
+        let no_file = Path::new("");
+        let addresses = self.machine.filter.iter().map(|range| (range, no_file));
+        let of_files = parts.iter().filter_map(|part| match part {
+            Part::File { path, range } => Some((range, path.as_path())),
+            _ => None,
+        });
+        let ranges = addresses.chain(of_files).map(|(range, path)| FilterRange {
+            file: path.as_os_str().as_bytes().to_vec(),
+            start: range.start,
+            size: range.end - range.start,
+        });
+        filter::show(&ranges.collect::<Vec<_>>())
     }
 
     /// The kernel's records of all CPUs, in order of time. The time of a switch is that at which the stack changes.
@@ -200,7 +245,37 @@ impl Collected {
         Some((symbol(b"_text")?, symbol(b"_etext")?))
     }
 
-    fn section(&self, pieces: &[Piece]) -> HodoscopeSection {
+    /// Why each snapshot was taken, in order of time.
+    fn snapshot_notes(&self, triggers: &[Trigger], records: &[RingRecord<'_>]) -> Vec<Snapshot> {
+        let mut notes: Vec<Snapshot> = Vec::new();
+        for taken in &self.machine.snapshots {
+            let [begin, end] = [taken.time.start, taken.time.end].map(|ticks| self.clock.nanos(Tsc(ticks)));
+            notes.push(Snapshot {
+                trigger: triggers.get(taken.trigger).map_or_else(String::new, |trigger| trigger.text.clone()),
+                time_ns: end.0,
+                latency_ns: end.0.saturating_sub(begin.0),
+                instructions: taken.instructions,
+                cpu: taken.cpu,
+                thread: None,
+            });
+        }
+        notes.sort_by_key(|note| note.time_ns);
+        let mut running = HashMap::new();
+        // The first thread of a CPU is the one that its first switch leaves.
+        for (cpu, _, from, _) in switches(records) {
+            running.entry(cpu).or_insert(from);
+        }
+        let mut switches = switches(records).peekable();
+        for note in &mut notes {
+            while let Some((cpu, _, _, to)) = switches.next_if(|&(_, time, ..)| time.0 <= note.time_ns) {
+                running.insert(cpu, to);
+            }
+            note.thread = running.get(&note.cpu).copied();
+        }
+        notes
+    }
+
+    fn section(&self, pieces: &[Piece], snapshots: Vec<Snapshot>) -> HodoscopeSection {
         let code = pieces.iter().map(|piece| CodeEntry {
             pid: piece.pid,
             time_ns: piece.time.0,
@@ -220,6 +295,7 @@ impl Collected {
             engine: self.engine.clone(),
             frequency: frequency as u64,
             cpus: cpus.collect(),
+            snapshots,
             ..EmulatedNotes::default()
         };
         HodoscopeSection { notes, code: code.collect(), kallsyms: self.kallsyms.len() as u64 }
@@ -238,6 +314,15 @@ fn date_switches(records: &mut [RingRecord<'_>], stacks: &[Nanos]) {
         record.time = changed.or(since);
         next = Some(since);
     }
+}
+
+/// The switches of threads: CPU, time, the thread that is left, and the next one.
+fn switches(records: &[RingRecord<'_>]) -> impl Iterator<Item = (u32, Nanos, Thread, Thread)> {
+    records.iter().filter_map(|record| {
+        let said = record.said.as_ref()?;
+        let SidebandKind::SwitchOut { next: Some(next), .. } = said.kind else { return None };
+        Some((record.cpu.unwrap_or(0), record.time.unwrap_or_default(), said.thread, next))
+    })
 }
 
 fn map(address: u64, length: u64, name: &[u8]) -> SidebandKind<'_> {

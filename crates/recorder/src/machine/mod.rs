@@ -19,9 +19,13 @@ use std::{
     process::ExitStatus,
 };
 
-use hodo_emulator::machine::{Privilege, Settings};
+use hodo_emulator::machine::{
+    Privilege, SYSCALL, Settings, spool,
+    trigger::{Latency, Limit, Trigger},
+};
+use hodo_formats::perf::write::LARGEST_AUXTRACE;
 
-use crate::{Engine, Error, Outcome, Request, emulate, event::Event};
+use crate::{Engine, Error, Outcome, Request, emulate, event::Event, filter, trigger};
 
 /// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
 /// time.
@@ -39,9 +43,9 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let files = files::Files::find()?;
     let engine = files.version()?;
     let plugin = emulate::find_plugin()?;
-    let mut spool = emulate::spool(&request.output)?;
+    let mut folder = emulate::spool(&request.output)?;
     // The judges inspect the spool.
-    spool.disable_cleanup(std::env::var_os(KEEP).is_some());
+    folder.disable_cleanup(std::env::var_os(KEEP).is_some());
     let log = std::env::var_os(LOG).is_some();
     let settings = Settings {
         psb_period: event.psb_bytes(),
@@ -51,33 +55,46 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         overflow: request.overflow.clone(),
         return_compression: !event.no_return_compression,
         privilege,
+        filter: request.filter.as_deref().map_or_else(|| Ok(Vec::new()), filter::parts)?,
+        process: request.process.clone(),
+        ring: ring(request, &event)?,
+        triggers: request.triggers.clone(),
+        counts_time: request.counts_time,
         witness: request.witness,
         log,
     };
-    let prepared = settings.save(spool.path()).and_then(|()| {
-        fs::write(spool.path().join("request"), guest::request(&request.command)?)?;
-        fs::write(guest::initrd(spool.path()), initramfs::build(&files.init, &files.modules)?)
+    let prepared = settings.save(folder.path()).and_then(|()| {
+        if settings.need_symbols() {
+            fs::write(folder.path().join(spool::SYMBOLS_WANTED), "")?;
+        }
+        fs::write(folder.path().join("request"), guest::request(&request.command)?)?;
+        fs::write(guest::initrd(folder.path()), initramfs::build(&files.init, &files.modules)?)
     });
-    prepared.map_err(Error::file(spool.path()))?;
+    prepared.map_err(Error::file(folder.path()))?;
     let pace = match request.counts_time {
         true => guest::Pace::Counted,
         false if log => guest::Pace::OneByOne,
         false => guest::Pace::Free,
     };
-    let ended = guest::run(&files, &plugin, spool.path(), pace)?;
-    let status = status(spool.path(), &request.command)?;
-    let recording = match collect::Collected::read(spool.path(), engine) {
+    let ended = guest::run(&files, &plugin, folder.path(), pace)?;
+    if let Ok(name) = fs::read_to_string(folder.path().join(spool::REFUSED)) {
+        return Err(refused(request, &name));
+    }
+    let status = status(folder.path(), &request.command)?;
+    let recording = match collect::Collected::read(folder.path(), engine) {
         Ok(recording) if recording.cpus() > 0 => recording,
-        Ok(_) => return Err(nothing(spool.path(), ended)),
-        Err(_) if status.is_none() => return Err(nothing(spool.path(), ended)),
+        Ok(_) => return Err(nothing(folder.path(), ended)),
+        Err(_) if status.is_none() => return Err(nothing(folder.path(), ended)),
         Err(error) => return Err(error),
     };
     let command: Vec<Vec<u8>> =
         request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
-    let bytes = emulate::write(&request.output, |out| recording.write(spool.path(), out, &event, &command))?;
+    let bytes = emulate::write(&request.output, |out| {
+        recording.write(folder.path(), out, &event, &settings, &command)
+    })?;
     let mut warnings = recording.warnings();
     if status.is_none() {
-        warnings.push(format!("the guest ended before the command did{}", said(spool.path())));
+        warnings.push(format!("the guest ended before the command did{}", said(folder.path())));
     }
     Ok(Outcome {
         engine: Engine::Machine,
@@ -85,6 +102,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         status: status.unwrap_or(ExitStatus::from_raw(signal_hook::consts::SIGTERM)),
         instructions: Some(recording.instructions()),
         threads: None,
+        snapshots: (!settings.triggers.is_empty()).then(|| recording.snapshots()),
         bytes,
         warnings,
     })
@@ -102,10 +120,49 @@ pub(crate) fn offer() -> &'static str {
 
 /// Rejects options of other engines.
 fn refuse(request: &Request) -> Result<(), Error> {
-    let absent = [(request.filter.is_some(), "--filter"), (request.snapshot.is_some(), "--snapshot")];
-    match absent.iter().find(|(asked, _)| *asked) {
-        Some((_, option)) => Err(Error::Missing(format!("--engine machine does not support {option}"))),
+    if request.snapshot.is_none() && !request.triggers.is_empty() {
+        return Err(Error::Missing("--trigger needs --snapshot".to_owned()));
+    }
+    let is_on_one = |trigger: &&Trigger| {
+        matches!(trigger.limit, Limit::Nanoseconds(_)) || trigger.latency == Latency::InterruptsOff
+    };
+    match request.triggers.iter().find(|trigger| !request.counts_time && !is_on_one(trigger)) {
+        Some(wrong) => {
+            let why = "a limit in instructions needs --icount, which has one processor; only that of interrupts-off does \
+                       not";
+            Err(trigger::wrong(wrong, None, why.to_owned()).into())
+        }
         None => Ok(()),
+    }
+}
+
+/// The number of bytes to keep of each processor's trace, if not all are kept.
+fn ring(request: &Request, event: &Event) -> Result<Option<u64>, Error> {
+    let Some(size) = request.snapshot else { return Ok(None) };
+    // A snapshot begins with a PSB.
+    let size = size.unwrap_or(emulate::SNAPSHOT).max(emulate::SMALLEST_SNAPSHOT).max(4 * event.psb_bytes());
+    match size <= LARGEST_AUXTRACE {
+        true => Ok(Some(size)),
+        false => Err(Error::Missing("--snapshot of a machine keeps at most 32M".to_owned())),
+    }
+}
+
+/// The error that the guest's kernel has no function with this name.
+fn refused(request: &Request, name: &str) -> Error {
+    let reason = format!(
+        "the guest's kernel has no function {name}; a function of a program needs its file: filter FUNCTION @ FILE"
+    );
+    let wanted = name.strip_prefix(SYSCALL).unwrap_or(name);
+    if let Some(wrong) = request.triggers.iter().find(|trigger| trigger.text.contains(wanted)) {
+        let what = if wanted == name { "function" } else { "system call" };
+        let why = format!("the guest's kernel has no {what} {wanted}");
+        return trigger::wrong(wrong, Some(wanted), why).into();
+    }
+    match &request.filter {
+        Some(filter) if filter.contains(name) => Error::Filter { filter: filter.clone(), reason },
+        _ => Error::Missing(format!(
+            "--process and --trigger can't be followed: the guest's kernel has no function {name}"
+        )),
     }
 }
 

@@ -1,0 +1,439 @@
+//! What a vCPU looks for before each block: functions of the guest's kernel that show what the guest does, and the
+//! begins and ends of the latencies that triggers measure.
+
+use std::{
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    block::Block,
+    code::CR3_PAGE,
+    filter::{Refusal, Scope},
+    places::{PAGE, PageBytes, Places},
+    processes::{NAME, NAMES},
+    qemu,
+    settings::Settings,
+    symbols::Symbols,
+    trigger::{Latency, Moment, Triggers},
+    vcpu::Vcpu,
+};
+use crate::block::Kind;
+
+/// The kernel's entry of system calls.
+const SYSCALLS: &str = "entry_SYSCALL_64";
+/// What precedes the name of a system call in that of the kernel's function.
+pub const SYSCALL: &str = "__x64_sys_";
+/// The kernel's functions that make a thread ready: `enqueue_task(queue, task, flags)`, of each class of threads.
+const READIES: [&str; 3] = ["enqueue_task_fair", "enqueue_task_rt", "enqueue_task_dl"];
+/// The flag of a thread that wakes up (Linux, `ENQUEUE_WAKEUP`).
+const WAKES: u64 = 1;
+/// The kernel's function that changes threads: `__switch_to_asm(previous, next)`.
+const SWITCHES: &str = "__switch_to_asm";
+/// The bit of EFLAGS that permits interrupts.
+const INTERRUPT_FLAG: u64 = 1 << 9;
+/// This bit is set in addresses of the kernel half.
+const KERNEL: u64 = 1 << 63;
+/// More bytes than the kernel keeps of a thread.
+const THREAD: u64 = 4 * PAGE;
+
+/// The registers of a vCPU that is about to run a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Registers(*const u64);
+
+impl Registers {
+    /// # Safety
+    /// `env` is the address of `CPUX86State`, see `entered` of the plugin, and this vCPU runs no code meanwhile.
+    pub(crate) unsafe fn new(env: *const u64) -> Registers {
+        Registers(env)
+    }
+
+    pub(crate) fn word(self, index: usize) -> u64 {
+        // SAFETY: as the caller of `new` promises; indexes are those of `qemu`.
+        unsafe { self.0.add(index).read() }
+    }
+}
+
+/// Reads memory of the present address space; false if it is not mapped.
+pub(crate) type ReadMemory = fn(u64, &mut [u8]) -> bool;
+
+/// What is watched for, and the recording's scope.
+pub(crate) struct Watch {
+    pub(crate) scope: Option<Scope>,
+    pub(crate) triggers: Option<Triggers>,
+    /// Parts of files that are watched functions, and their triggers.
+    pub(crate) files: Places,
+    file_triggers: Vec<usize>,
+    /// Entries of the kernel's functions, and their triggers.
+    functions: Vec<(u64, usize)>,
+    syscalls: Vec<(u64, usize)>,
+    syscall_entry: Vec<u64>,
+    names_at: Vec<u64>,
+    readies_at: Vec<u64>,
+    switches_at: Vec<u64>,
+    /// The triggers of wake-ups, and the name of their threads, padded.
+    wakeups: Vec<(usize, Option<[u8; NAME]>)>,
+    interrupts_off: Vec<usize>,
+    names: Names,
+}
+
+/// Where the kernel keeps the name of a thread: found by the name of one.
+#[derive(Default)]
+struct Names {
+    /// A thread, and its name.
+    example: Mutex<Option<(u64, [u8; NAME])>>,
+    /// The name's distance from the thread's address; 0 if it is unknown.
+    offset: AtomicU64,
+}
+
+/// What a vCPU knows about what it watches for.
+#[derive(Default)]
+pub(crate) struct Watcher {
+    /// Whether interrupts are on; `None` at the begin.
+    interrupts: Option<bool>,
+    /// When they went off.
+    off_since: Option<Moment>,
+    /// The last system call: its begin, stack pointer and return address.
+    call: Option<(Moment, u64, u64)>,
+    /// Entries of functions in the present address space, and their triggers.
+    entries: Vec<(u64, usize)>,
+    /// The address space and the version for which they are known.
+    known: Option<(u64, u64)>,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        settings: &Settings,
+        symbols: &Symbols,
+        ticks_per_second: u64,
+    ) -> Result<Watch, Refusal> {
+        let scope = Scope::new(settings, symbols)?;
+        let of_files =
+            settings.triggers.iter().zip(0..).filter_map(|(trigger, index)| match &trigger.latency {
+                Latency::File { path, range } => Some((Path::new(path), range.clone(), index)),
+                _ => None,
+            });
+        let of_files: Vec<_> = of_files.collect();
+        let parts = of_files.iter().map(|(path, range, _)| (*path, range.clone()));
+        let files = Places::new(parts).map_err(|error| Refusal::Other(error.to_string()))?;
+        let triggers = &settings.triggers;
+        let mut watch = Watch {
+            scope,
+            triggers: (!triggers.is_empty()).then(|| Triggers::new(triggers, ticks_per_second)),
+            files,
+            file_triggers: of_files.iter().map(|&(.., index)| index).collect(),
+            functions: Vec::new(),
+            syscalls: Vec::new(),
+            syscall_entry: Vec::new(),
+            names_at: Vec::new(),
+            readies_at: Vec::new(),
+            switches_at: Vec::new(),
+            wakeups: Vec::new(),
+            interrupts_off: Vec::new(),
+            names: Names::default(),
+        };
+        if settings.process.is_some() {
+            watch.names_at = symbols.entries(NAMES)?;
+        }
+        for (trigger, index) in triggers.iter().zip(0..) {
+            watch.add(&trigger.latency, index, symbols)?;
+        }
+        Ok(watch)
+    }
+
+    /// Adds what a trigger needs.
+    fn add(&mut self, latency: &Latency, index: usize, symbols: &Symbols) -> Result<(), String> {
+        let entries = |name: &str| {
+            Ok::<_, String>(
+                symbols.entries(name)?.into_iter().map(|entry| (entry, index)).collect::<Vec<_>>(),
+            )
+        };
+        match latency {
+            Latency::Kernel(name) => self.functions.extend(entries(name)?),
+            Latency::Syscall(name) => {
+                self.syscalls.extend(entries(&format!("{SYSCALL}{name}"))?);
+                self.syscall_entry = symbols.entries(SYSCALLS)?;
+            }
+            Latency::Wakeup(name) => {
+                self.names_at = symbols.entries(NAMES)?;
+                self.switches_at = symbols.entries(SWITCHES)?;
+                let [fair, others @ ..] = READIES;
+                self.readies_at = symbols.entries(fair)?;
+                self.readies_at
+                    .extend(others.iter().flat_map(|name| symbols.entries(name).unwrap_or_default()));
+                self.wakeups.push((index, name.as_ref().map(|name| padded(name.as_bytes()))));
+            }
+            Latency::InterruptsOff => self.interrupts_off.push(index),
+            Latency::File { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// A vCPU is about to run the block at `pc`, after `previous`, unless an interrupt led here.
+    #[inline(always)]
+    pub(crate) fn at(
+        &self,
+        vcpu: &mut Vcpu,
+        (pc, previous): (u64, Option<&'static Block>),
+        registers: Registers,
+        read: ReadMemory,
+    ) {
+        if pc & KERNEL != 0 {
+            if self.names_at.contains(&pc) {
+                self.named(registers, read);
+            }
+            if let Some(processes) = self.scope.as_ref().and_then(|scope| scope.processes.as_ref())
+                && processes.frees_at.contains(&pc)
+            {
+                processes.freed(registers.word(qemu::ENV_RSI));
+            }
+        }
+        if let Some(triggers) = &self.triggers {
+            self.measure(triggers, vcpu, (pc, previous), registers, read);
+            vcpu.follow(triggers.requested(), pc);
+        }
+    }
+
+    /// The kernel names a thread: `__set_task_comm(task, name, exec)`.
+    #[cold]
+    fn named(&self, registers: Registers, read: ReadMemory) {
+        let word = |index| registers.word(index);
+        let Some(name) = text(word(qemu::ENV_RSI), read) else { return };
+        let thread = word(qemu::ENV_RDI);
+        if word(qemu::ENV_RDX) & 0xff != 0
+            && let Some(processes) = self.scope.as_ref().and_then(|scope| scope.processes.as_ref())
+        {
+            processes.executed(thread, &name, word(qemu::ENV_CR3));
+        }
+        *self.names.example.lock().unwrap_or_else(PoisonError::into_inner) = Some((thread, padded(&name)));
+    }
+
+    /// Looks for begins and ends of latencies.
+    #[inline(always)]
+    fn measure(
+        &self,
+        triggers: &Triggers,
+        vcpu: &mut Vcpu,
+        (pc, previous): (u64, Option<&'static Block>),
+        registers: Registers,
+        read: ReadMemory,
+    ) {
+        if !self.interrupts_off.is_empty() {
+            self.interrupts(triggers, vcpu, previous, registers);
+        }
+        let by = previous.map(|block| block.flow.kind);
+        if triggers.are_pending() {
+            match by {
+                Some(Kind::Return) => self.returned(triggers, vcpu, pc, registers),
+                Some(Kind::Far) if pc & KERNEL == 0 => self.back_in_user_space(triggers, vcpu, pc, registers),
+                _ => {}
+            }
+        }
+        if pc & KERNEL != 0 {
+            self.in_kernel(triggers, vcpu, (pc, by), registers, read);
+        } else if !self.files.is_empty() && !matches!(by, None | Some(Kind::Far)) {
+            self.in_user_space(triggers, vcpu, pc, registers, read);
+        }
+    }
+
+    /// Interrupts may have gone off or on.
+    #[inline(always)]
+    fn interrupts(
+        &self,
+        triggers: &Triggers,
+        vcpu: &mut Vcpu,
+        previous: Option<&'static Block>,
+        registers: Registers,
+    ) {
+        let on = registers.word(qemu::ENV_EFLAGS) & INTERRUPT_FLAG != 0;
+        if vcpu.watcher.interrupts == Some(on) {
+            return;
+        }
+        let now = vcpu.moment();
+        // At the begin, the time at which they went off is unknown.
+        let was_known = vcpu.watcher.interrupts.replace(on).is_some();
+        match on {
+            true => {
+                if let Some(begin) = vcpu.watcher.off_since.take() {
+                    self.interrupts_off.iter().for_each(|&trigger| triggers.check(trigger, begin, now));
+                }
+            }
+            false => {
+                // CLI does not end a block.
+                let since = previous.and_then(|block| block.since_cli).unwrap_or(0);
+                let begin = Moment { instructions: now.instructions.saturating_sub(since), ..now };
+                vcpu.watcher.off_since = was_known.then_some(begin);
+            }
+        }
+    }
+
+    /// A near return led to `pc`: perhaps from a watched function.
+    fn returned(&self, triggers: &Triggers, vcpu: &mut Vcpu, pc: u64, registers: Registers) {
+        let stack = registers.word(qemu::ENV_RSP).wrapping_sub(8);
+        if pc & KERNEL != 0 {
+            self.functions
+                .iter()
+                .for_each(|&(_, trigger)| triggers.end((trigger, 0, stack), pc, || vcpu.moment()));
+        } else {
+            let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
+            self.file_triggers
+                .iter()
+                .for_each(|&trigger| triggers.end((trigger, space, stack), pc, || vcpu.moment()));
+        }
+    }
+
+    /// The kernel returned to user space: perhaps from a watched system call.
+    fn back_in_user_space(&self, triggers: &Triggers, vcpu: &mut Vcpu, pc: u64, registers: Registers) {
+        let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
+        let stack = registers.word(qemu::ENV_RSP);
+        self.syscalls
+            .iter()
+            .for_each(|&(_, trigger)| triggers.end((trigger, space, stack), pc, || vcpu.moment()));
+    }
+
+    #[inline(always)]
+    fn in_kernel(
+        &self,
+        triggers: &Triggers,
+        vcpu: &mut Vcpu,
+        (pc, by): (u64, Option<Kind>),
+        registers: Registers,
+        read: ReadMemory,
+    ) {
+        let word = |index| registers.word(index);
+        // After a fault in its first instruction, a function does not begin again.
+        if !matches!(by, None | Some(Kind::Far)) {
+            for &(_, trigger) in self.functions.iter().filter(|&&(entry, _)| entry == pc) {
+                self.function_begins(triggers, vcpu, (trigger, 0), registers, read);
+            }
+        }
+        if self.syscall_entry.contains(&pc) {
+            vcpu.watcher.call = Some((vcpu.moment(), word(qemu::ENV_RSP), word(qemu::ENV_RCX)));
+        }
+        for &(_, trigger) in self.syscalls.iter().filter(|&&(entry, _)| entry == pc) {
+            if let Some((at, stack, back)) = vcpu.watcher.call
+                && self.is_recorded(registers)
+            {
+                triggers.begin((trigger, word(qemu::ENV_CR3) & CR3_PAGE, stack), at, back);
+            }
+        }
+        if self.readies_at.contains(&pc) && word(qemu::ENV_RDX) & WAKES != 0 {
+            self.woken(triggers, vcpu, word(qemu::ENV_RSI), read);
+        }
+        if self.switches_at.contains(&pc) {
+            let thread = word(qemu::ENV_RSI);
+            self.wakeups
+                .iter()
+                .for_each(|&(trigger, _)| triggers.end((trigger, 0, thread), 0, || vcpu.moment()));
+        }
+    }
+
+    fn in_user_space(
+        &self,
+        triggers: &Triggers,
+        vcpu: &mut Vcpu,
+        pc: u64,
+        registers: Registers,
+        read: ReadMemory,
+    ) {
+        let space = registers.word(qemu::ENV_CR3) & CR3_PAGE;
+        let known = (space, self.files.version());
+        if vcpu.watcher.known != Some(known) {
+            let parts = self.files.of_space(space).into_iter();
+            vcpu.watcher.entries = parts.map(|(part, code)| (code.start, self.file_triggers[part])).collect();
+            vcpu.watcher.known = Some(known);
+        }
+        for index in 0..vcpu.watcher.entries.len() {
+            let (entry, trigger) = vcpu.watcher.entries[index];
+            if entry == pc {
+                self.function_begins(triggers, vcpu, (trigger, space), registers, read);
+            }
+        }
+    }
+
+    /// A watched function begins; the stack pointer is at its return address.
+    #[cold]
+    fn function_begins(
+        &self,
+        triggers: &Triggers,
+        vcpu: &mut Vcpu,
+        (trigger, space): (usize, u64),
+        registers: Registers,
+        read: ReadMemory,
+    ) {
+        let stack = registers.word(qemu::ENV_RSP);
+        let mut back = [0; 8];
+        if self.is_recorded(registers) && read(stack, &mut back) {
+            triggers.begin((trigger, space, stack), vcpu.moment(), u64::from_le_bytes(back));
+        }
+    }
+
+    /// Whether the process filter, if any, holds the present address space.
+    fn is_recorded(&self, registers: Registers) -> bool {
+        let processes = self.scope.as_ref().and_then(|scope| scope.processes.as_ref());
+        processes.is_none_or(|processes| processes.hold(registers.word(qemu::ENV_CR3) & CR3_PAGE))
+    }
+
+    /// A thread is ready to run.
+    #[cold]
+    fn woken(&self, triggers: &Triggers, vcpu: &mut Vcpu, thread: u64, read: ReadMemory) {
+        let mut name = None;
+        for (trigger, wanted) in &self.wakeups {
+            if wanted.is_none() || *wanted == *name.get_or_insert_with(|| self.names.of(thread, read)) {
+                triggers.begin((*trigger, 0, thread), vcpu.moment(), 0);
+            }
+        }
+    }
+}
+
+impl Names {
+    /// The name of a thread, padded; `None` if it is not known where the kernel keeps it.
+    fn of(&self, thread: u64, read: ReadMemory) -> Option<[u8; NAME]> {
+        if self.offset.load(Ordering::Relaxed) == 0 {
+            self.search(read);
+        }
+        let offset = self.offset.load(Ordering::Relaxed);
+        let mut name = [0; NAME];
+        (offset != 0 && read(thread.wrapping_add(offset), &mut name)).then_some(name)
+    }
+
+    /// Searches the last named thread for its name.
+    fn search(&self, read: ReadMemory) {
+        let Some((thread, name)) = *self.example.lock().unwrap_or_else(PoisonError::into_inner) else {
+            return;
+        };
+        let mut bytes = vec![0; THREAD as usize];
+        let mut length = 0;
+        // What follows the thread may not be mapped.
+        while let Some(piece) = bytes.get_mut(length..length + 64)
+            && read(thread.wrapping_add(length as u64), piece)
+        {
+            length += 64;
+        }
+        if let Some(offset) = bytes[..length].windows(NAME).position(|found| found == name) {
+            self.offset.store(offset as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The text at an address, up to its NUL or the longest name of a thread.
+fn text(address: u64, read: ReadMemory) -> Option<Vec<u8>> {
+    let mut bytes = [0; NAME - 1];
+    read(address, &mut bytes).then(|| bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec())
+}
+
+/// A name as the kernel keeps it: cut, and padded with NULs.
+fn padded(name: &[u8]) -> [u8; NAME] {
+    let mut padded = [0; NAME];
+    padded.iter_mut().take(NAME - 1).zip(name).for_each(|(to, from)| *to = *from);
+    padded
+}
+
+/// Reads a page.
+pub(crate) fn page(address: u64, read: ReadMemory) -> Option<PageBytes> {
+    let mut bytes = [0; PAGE as usize];
+    read(address, &mut bytes).then_some(bytes)
+}
