@@ -7,7 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use hodo_recorder::{Engine, Error, Privilege, Request};
+use hodo_recorder::{Beside, Engine, Error, Privilege, Request, Tracer};
 
 use crate::{
     arguments::{self, Record},
@@ -40,6 +40,8 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         },
         witness: command.witness,
         counts_time: command.icount,
+        with: with(&command.with),
+        with_events: command.with_events.clone(),
         board: command.board.clone().unwrap_or_default(),
         output: command.output.clone(),
         command: command.command.clone(),
@@ -81,8 +83,41 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         };
         let (bytes, path) = (outcome.bytes, output.display());
         eprintln!("hodo: recorded by {engine}{threads}{instructions}, {bytes} bytes in {path}");
+        beside(&path.to_string(), &outcome.beside);
     }
     Ok(end_as(outcome.status))
+}
+
+fn with(tracers: &[arguments::Tracer]) -> Vec<Tracer> {
+    let mut all = Vec::new();
+    for tracer in tracers {
+        let tracer = match tracer {
+            arguments::Tracer::Ftrace => Tracer::Ftrace,
+            arguments::Tracer::Perf => Tracer::Perf,
+        };
+        if !all.contains(&tracer) {
+            all.push(tracer);
+        }
+    }
+    all
+}
+
+/// Reports the software traces of the run, and how to read all of them.
+fn beside(recording: &str, traces: &[Beside]) {
+    for Beside { tracer, path, bytes } in traces {
+        let tracer = match tracer {
+            Tracer::Ftrace => "ftrace",
+            Tracer::Perf => "perf",
+        };
+        eprintln!("hodo: events of the same run by {tracer}, {bytes} bytes in {}", path.display());
+    }
+    if !traces.is_empty() {
+        let paths: Vec<_> = traces.iter().map(|trace| trace.path.display().to_string()).collect();
+        let paths = paths.join(" ");
+        eprintln!(
+            "hodo: they have one clock; every command reads them together: hodo report all {recording} {paths}"
+        );
+    }
 }
 
 /// Returns the exit code of the recorded program, or raises the signal that killed it.

@@ -88,8 +88,8 @@ impl ClockIdentity {
     pub fn of_recording(recording: &Recording<'_>) -> ClockIdentity {
         let mut identity = recording.clock_identity.clone();
         identity.tsc = recording.config.clock.map(TscScale::of);
-        // A machine's processors keep the time of the machine that emulates it, on a clock of their own.
-        if recording.emulated.is_some() {
+        // Threads of an emulated processor have clocks of their own. Those of a machine have the clock of its kernel.
+        if recording.emulated.as_ref().is_some_and(|emulated| emulated.notes.cpus.is_empty()) {
             identity = ClockIdentity { kind: ClockKind::Virtual, tsc: None, ..identity };
         }
         identity

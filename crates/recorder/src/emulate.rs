@@ -72,6 +72,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         instructions: Some(recording.instructions()),
         threads: Some(recording.threads()),
         bytes,
+        beside: Vec::new(),
         warnings: recording.warnings().into_iter().chain(messages).collect(),
     })
 }

@@ -39,6 +39,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         instructions: None,
         threads: None,
         bytes,
+        beside: Vec::new(),
         warnings: Vec::new(),
     })
 }

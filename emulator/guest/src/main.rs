@@ -5,6 +5,7 @@
 //! spool (9p): request ──► arguments, environment, folder          streams: stdin, stdout, stderr, signals
 //!             sideband-N ◄── perf's own records of each CPU         between virtio ports and pipes
 //!             clock, threads, kallsyms, modules, status ◄──
+//!             tracers ──► ftrace, perf ──► tracing/, events/
 //! ```
 //!
 //! It is linked statically, and starts before anything else exists. On an error it powers off the guest, and writes the
@@ -17,6 +18,7 @@ mod setup;
 mod sideband;
 mod streams;
 mod system;
+mod tracers;
 
 use std::fs;
 
@@ -43,11 +45,16 @@ fn run() -> Result<(), Error> {
     let request = command::Request::read(SPOOL)?;
     let root = setup::mount_root()?;
     let mut rings = sideband::Rings::open(SPOOL)?;
+    let mut tracers = tracers::Tracers::open(SPOOL, &root)?;
     sideband::list_threads(SPOOL)?;
     let mut streams = streams::Streams::open()?;
+    tracers.start()?;
     let child = command::start(&request, &root, &mut streams)?;
-    let status = streams.run(child, &mut rings)?;
+    let status = streams.run(child, &mut rings, &mut tracers)?;
     command::mark_end();
+    if let Err(error) = tracers.finish() {
+        fs::write(format!("{SPOOL}/warning"), error.to_string()).map_err(Error::of("warning"))?;
+    }
     rings.drain()?;
     streams.drain();
     for name in ["kallsyms", "modules"] {

@@ -84,6 +84,7 @@ fn recording(folder: &Folder, program: &str, base: u64) -> String {
         event: "intel_pt//",
         command: &[],
         version: "1",
+        host: "",
     };
     let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, vec![Source::Thread(HYPERVISOR)])
         .expect("a recording");

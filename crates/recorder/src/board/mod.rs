@@ -67,6 +67,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         instructions: None,
         threads: None,
         bytes,
+        beside: Vec::new(),
         warnings: warnings(&said),
     })
 }
