@@ -9,10 +9,19 @@ use std::{
 };
 
 use super::Settings;
-use crate::system::{Error, check, mount, pipe};
+use crate::{
+    setup::copy,
+    system::{Error, check, mount, pipe},
+};
 
-/// Where perf sees the spool's folder for its recording. Nothing else sees it.
-const FOLDER: &str = "/run/hodo";
+/// perf's recording is in memory until it ends: perf empties its buffers again and again while there are new events, and
+/// each message to the spool makes some.
+const FOLDER: &str = "/events";
+/// Where perf sees that folder. Nothing else does.
+const SEEN: &str = "/run/hodo";
+const FILE: &str = "perf.data";
+/// Name of the file with perf's own messages, in the spool.
+const MESSAGES: &str = "messages";
 /// File descriptors of perf's commands and their acknowledgements.
 const CONTROL: &str = "fd:3,4";
 /// Signals for the command, which init sends to all processes.
@@ -23,15 +32,16 @@ pub(crate) struct Perf {
     pid: i32,
     control: File,
     acknowledged: File,
-    messages: String,
+    spool: String,
 }
 
 impl Perf {
     /// Starts perf, with its events off.
     pub(super) fn open(spool: &str, root: &str, path: &str, settings: &Settings) -> Result<Perf, Error> {
         let open = || {
-            fs::create_dir_all(format!("{spool}/events"))?;
-            let messages = format!("{spool}/events/messages");
+            let spool = format!("{spool}/events");
+            fs::create_dir_all(&spool)?;
+            let messages = format!("{spool}/{MESSAGES}");
             let (their_control, control) = pipe()?;
             let (acknowledged, their_acknowledged) = pipe()?;
             let program = CString::new(path)?;
@@ -43,9 +53,10 @@ impl Perf {
                 their_control,
                 their_acknowledged,
             ];
-            let pid = start(&format!("{spool}/events"), root, &program, &arguments, theirs)?;
-            Ok(Perf { pid, control: control.into(), acknowledged: acknowledged.into(), messages })
+            let pid = start(root, &program, &arguments, theirs)?;
+            Ok(Perf { pid, control: control.into(), acknowledged: acknowledged.into(), spool })
         };
+        mount("events", FOLDER, "tmpfs", 0, "")?;
         open().map_err(|error: io::Error| Error::of("perf")(error))
     }
 
@@ -59,10 +70,9 @@ impl Perf {
         let ended = self.command("stop\n");
         // The loop that waits for the command may have reaped it.
         // SAFETY: the status is not asked for.
-        match unsafe { libc::waitpid(self.pid, ptr::null_mut(), 0) } {
-            pid if pid == self.pid => Ok(()),
-            _ => ended,
-        }
+        let waited = unsafe { libc::waitpid(self.pid, ptr::null_mut(), 0) };
+        let copied = copy(&format!("{FOLDER}/{FILE}"), &format!("{}/{FILE}", self.spool));
+        if waited == self.pid { copied } else { ended }
     }
 
     /// Sends a command and waits until perf has executed it, or has ended.
@@ -73,7 +83,7 @@ impl Perf {
             done = self.acknowledged.read_exact(&mut byte);
         }
         done.map_err(|error| {
-            let said = fs::read_to_string(&self.messages).unwrap_or_default();
+            let said = fs::read_to_string(format!("{}/{MESSAGES}", self.spool)).unwrap_or_default();
             let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
             Error::of(format!("perf ended before the command did; it says: {said}"))(error)
         })
@@ -84,24 +94,18 @@ impl Perf {
 fn arguments(settings: &Settings) -> io::Result<Vec<CString>> {
     // perf wants a number of pages that is a power of two.
     let pages = (settings.buffer / 4).max(1).next_power_of_two().to_string();
-    let output = format!("{FOLDER}/perf.data");
+    let output = format!("{SEEN}/{FILE}");
     let mut arguments =
         vec!["perf", "record", "--all-cpus", "--no-buildid", "--no-buildid-cache", "--no-bpf-event"];
     arguments.extend(["--delay", "-1", "--control", CONTROL, "--mmap-pages", &pages, "--output", &output]);
     for event in &settings.events {
-        arguments.extend(["--event", event]);
+        arguments.extend(["--event", event, "--exclude-perf"]);
     }
     arguments.into_iter().map(|argument| Ok(CString::new(argument)?)).collect()
 }
 
 /// Starts a program with these files as its descriptors from 0 on.
-fn start(
-    spool: &str,
-    root: &str,
-    program: &CStr,
-    arguments: &[CString],
-    files: [OwnedFd; 5],
-) -> io::Result<i32> {
+fn start(root: &str, program: &CStr, arguments: &[CString], files: [OwnedFd; 5]) -> io::Result<i32> {
     let pointers: Vec<_> = arguments.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
     let environment = [c"PERF_CONFIG=/dev/null".as_ptr(), c"HOME=/nonexistent".as_ptr(), ptr::null()];
     let c_root = CString::new(root)?;
@@ -112,9 +116,9 @@ fn start(
     }
     // SAFETY: strings end in NUL, arrays of them in a null pointer, and all of them outlive the calls.
     unsafe {
-        // The command must not see the spool.
+        // The command must not see the folder.
         libc::unshare(libc::CLONE_NEWNS);
-        let is_mounted = mount(spool, &format!("{root}{FOLDER}"), "none", libc::MS_BIND, "").is_ok();
+        let is_mounted = mount(FOLDER, &format!("{root}{SEEN}"), "none", libc::MS_BIND, "").is_ok();
         let mut blocked = std::mem::zeroed();
         libc::sigemptyset(&mut blocked);
         COMMANDS_SIGNALS.iter().for_each(|&signal| _ = libc::sigaddset(&mut blocked, signal));
