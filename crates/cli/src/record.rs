@@ -7,6 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
+use clap::ValueEnum;
 use hodo_recorder::{Beside, Engine, Error, Privilege, Request, Tracer};
 
 use crate::{
@@ -15,38 +16,18 @@ use crate::{
     quantities::size,
 };
 
+/// A tracer inside an emulated machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TracerName {
+    /// The kernel's own tracer, into a trace.dat
+    Ftrace,
+    /// Tracepoints, by this system's perf, into a perf.data
+    Perf,
+}
+
 /// Runs the command, and ends as the recorded program ended.
 pub fn run(command: &Record) -> Result<ExitCode, Failure> {
-    let snapshot = command.snapshot.as_deref().map(size).transpose()?.map(Some);
-    let request = Request {
-        engine: match command.engine {
-            arguments::Engine::Auto => Engine::Auto,
-            arguments::Engine::Perf => Engine::Perf,
-            arguments::Engine::Emulate => Engine::Emulate,
-            arguments::Engine::Machine => Engine::Machine,
-            arguments::Engine::Ftrace => Engine::Ftrace,
-            arguments::Engine::Board => Engine::Board,
-        },
-        events: command.event.clone(),
-        function: command.function.clone(),
-        buffer_size: command.buffer_size.as_deref().map(size).transpose()?,
-        filter: command.filter.clone(),
-        overflow: command.overflow.clone(),
-        snapshot,
-        privilege: match (command.kernel, command.user) {
-            (true, false) => Privilege::Kernel,
-            (false, true) => Privilege::User,
-            _ => Privilege::All,
-        },
-        witness: command.witness,
-        counts_time: command.icount,
-        with: with(&command.with),
-        with_events: command.with_events.clone(),
-        board: command.board.clone().unwrap_or_default(),
-        output: command.output.clone(),
-        command: command.command.clone(),
-        recorded_by: std::env::args_os().collect(),
-    };
+    let request = request(command)?;
     if request.engine != Engine::Board && command.board.is_some() {
         return Err(Failure::usage("--board needs --engine board"));
     }
@@ -88,12 +69,45 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     Ok(end_as(outcome.status))
 }
 
-fn with(tracers: &[arguments::Tracer]) -> Vec<Tracer> {
+fn request(command: &Record) -> Result<Request, Failure> {
+    let snapshot = command.snapshot.as_deref().map(size).transpose()?.map(Some);
+    Ok(Request {
+        engine: match command.engine {
+            arguments::Engine::Auto => Engine::Auto,
+            arguments::Engine::Perf => Engine::Perf,
+            arguments::Engine::Emulate => Engine::Emulate,
+            arguments::Engine::Machine => Engine::Machine,
+            arguments::Engine::Ftrace => Engine::Ftrace,
+            arguments::Engine::Board => Engine::Board,
+        },
+        events: command.event.clone(),
+        function: command.function.clone(),
+        buffer_size: command.buffer_size.as_deref().map(size).transpose()?,
+        filter: command.filter.clone(),
+        overflow: command.overflow.clone(),
+        snapshot,
+        privilege: match (command.kernel, command.user) {
+            (true, false) => Privilege::Kernel,
+            (false, true) => Privilege::User,
+            _ => Privilege::All,
+        },
+        witness: command.witness,
+        counts_time: command.icount,
+        with: with(&command.with),
+        with_events: command.with_events.clone(),
+        board: command.board.clone().unwrap_or_default(),
+        output: command.output.clone(),
+        command: command.command.clone(),
+        recorded_by: std::env::args_os().collect(),
+    })
+}
+
+fn with(tracers: &[TracerName]) -> Vec<Tracer> {
     let mut all = Vec::new();
     for tracer in tracers {
         let tracer = match tracer {
-            arguments::Tracer::Ftrace => Tracer::Ftrace,
-            arguments::Tracer::Perf => Tracer::Perf,
+            TracerName::Ftrace => Tracer::Ftrace,
+            TracerName::Perf => Tracer::Perf,
         };
         if !all.contains(&tracer) {
             all.push(tracer);

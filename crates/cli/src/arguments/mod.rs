@@ -139,15 +139,6 @@ pub enum Engine {
     Board,
 }
 
-/// A tracer inside an emulated machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tracer {
-    /// The kernel's own tracer, into a trace.dat
-    Ftrace,
-    /// Tracepoints, by this system's perf, into a perf.data
-    Perf,
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   hodo record -- ./prog arg
@@ -197,7 +188,7 @@ pub struct Record {
     /// machine: also record software events inside it, at the same time and on the same clock, into a file beside the
     /// recording (repeatable)
     #[arg(long, value_enum, value_name = "TRACER", value_delimiter = ',')]
-    pub with: Vec<Tracer>,
+    pub with: Vec<crate::record::TracerName>,
     /// machine: systems or events of --with, such as sched,irq:irq_handler_entry
     /// [default: sched,irq,raw_syscalls,signal,block,timer]
     #[arg(long, value_name = "EVENT,…", value_delimiter = ',', requires = "with")]
