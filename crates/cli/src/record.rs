@@ -7,13 +7,23 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use hodo_recorder::{Engine, Error, Outcome, Privilege, Process, Request};
+use clap::ValueEnum;
+use hodo_recorder::{Beside, Engine, Error, Outcome, Privilege, Process, Request, Tracer};
 
 use crate::{
     arguments::{self, Record},
     failure::Failure,
     quantities::size,
 };
+
+/// A tracer inside an emulated machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TracerName {
+    /// The kernel's own tracer, into a trace.dat
+    Ftrace,
+    /// Tracepoints, by this system's perf, into a perf.data
+    Perf,
+}
 
 /// Runs the command, and ends as the recorded program ended.
 pub fn run(command: &Record) -> Result<ExitCode, Failure> {
@@ -40,6 +50,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
     if !command.quiet {
         eprintln!("hodo: {} in {}", recorded(&outcome, command.icount), output.display());
+        beside(&output.display().to_string(), &outcome.beside);
     }
     Ok(end_as(outcome.status))
 }
@@ -73,6 +84,8 @@ fn request(command: &Record) -> Result<Request, Failure> {
         }),
         witness: command.witness,
         counts_time: command.icount,
+        with: with(&command.with),
+        with_events: command.with_events.clone(),
         board: command.board.clone().unwrap_or_default(),
         output: command.output.clone(),
         command: command.command.clone(),
@@ -100,6 +113,38 @@ fn recorded(outcome: &Outcome, counts_time: bool) -> String {
         format!(", {count} {}", if count == 1 { "snapshot" } else { "snapshots" })
     });
     format!("recorded by {engine}{threads}{snapshots}{instructions}, {} bytes", outcome.bytes)
+}
+
+fn with(tracers: &[TracerName]) -> Vec<Tracer> {
+    let mut all = Vec::new();
+    for tracer in tracers {
+        let tracer = match tracer {
+            TracerName::Ftrace => Tracer::Ftrace,
+            TracerName::Perf => Tracer::Perf,
+        };
+        if !all.contains(&tracer) {
+            all.push(tracer);
+        }
+    }
+    all
+}
+
+/// Reports the software traces of the run, and how to read all of them.
+fn beside(recording: &str, traces: &[Beside]) {
+    for Beside { tracer, path, bytes } in traces {
+        let tracer = match tracer {
+            Tracer::Ftrace => "ftrace",
+            Tracer::Perf => "perf",
+        };
+        eprintln!("hodo: events of the same run by {tracer}, {bytes} bytes in {}", path.display());
+    }
+    if !traces.is_empty() {
+        let paths: Vec<_> = traces.iter().map(|trace| trace.path.display().to_string()).collect();
+        let paths = paths.join(" ");
+        eprintln!(
+            "hodo: they have one clock; every command reads them together: hodo report all {recording} {paths}"
+        );
+    }
 }
 
 /// Returns the exit code of the recorded program, or raises the signal that killed it.

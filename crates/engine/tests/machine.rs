@@ -67,6 +67,7 @@ fn write(out: impl Write + Seek) {
         event: "intel_pt//",
         command: &[],
         version: "test",
+        host: "",
     };
     let map = Mapping {
         address: KERNEL,

@@ -10,7 +10,7 @@ use crate::{
         Trace,
         schema::{ClockClass, TraceClass},
     },
-    recording::Recording,
+    recording::{Emulated, Recording},
 };
 
 /// A kind of clock.
@@ -88,8 +88,10 @@ impl ClockIdentity {
     pub fn of_recording(recording: &Recording<'_>) -> ClockIdentity {
         let mut identity = recording.clock_identity.clone();
         identity.tsc = recording.config.clock.map(TscScale::of);
-        // A machine's processors keep the time of the machine that emulates it, on a clock of their own.
-        if recording.emulated.is_some() {
+        // Threads of an emulated processor have clocks of their own. Those of a machine have the clock of its kernel; the
+        // name of its host tells it from other machines, whose counters have the same frequency.
+        let is_virtual = |emulated: &Emulated<'_>| emulated.notes.cpus.is_empty() || identity.host.is_none();
+        if recording.emulated.as_ref().is_some_and(is_virtual) {
             identity = ClockIdentity { kind: ClockKind::Virtual, tsc: None, ..identity };
         }
         identity

@@ -149,6 +149,7 @@ impl Collected {
             event: &event.text,
             command,
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
+            host: "",
         };
         let names = self.threads.keys().map(|&(_, pid, tid)| Source::Thread(Thread { pid, tid })).collect();
         let mut writer = Writer::new(out, setup, names)?;

@@ -73,6 +73,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         threads: Some(recording.threads()),
         snapshots: None,
         bytes,
+        beside: Vec::new(),
         warnings: recording.warnings().into_iter().chain(messages).collect(),
     })
 }

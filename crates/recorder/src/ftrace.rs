@@ -50,7 +50,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let folder = request.output.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let mut readers = Vec::new();
-    for cpu in instance.cpus()? {
+    for cpu in cpus(&instance.path)? {
         readers.push(CpuReader::open(&instance, cpu, folder)?);
     }
     let (program, rest) = request.command.split_first().ok_or(Error::NoCommand)?;
@@ -72,16 +72,11 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         read.map_err(Error::file(&instance.path)).map(|()| status)
     })?;
     let head = instance.head(request)?;
-    let lost: u64 = readers.iter().map(|reader| instance.lost(reader.cpu)).sum();
+    let lost: u64 = readers.iter().map(|reader| lost(&instance.path, reader.cpu)).sum();
     let mut spools: Vec<File> = readers.into_iter().map(|reader| reader.spool).collect();
     drop(instance);
     let bytes =
         assemble(&head, &mut spools, &request.output, folder).map_err(Error::file(&request.output))?;
-    let warnings = (lost > 0).then(|| {
-        format!(
-            "{lost} events were lost because a buffer was full; record less, or with a larger --buffer-size"
-        )
-    });
     Ok(Outcome {
         engine: Engine::Ftrace,
         status,
@@ -89,7 +84,8 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         threads: None,
         snapshots: None,
         bytes,
-        warnings: warnings.into_iter().collect(),
+        beside: Vec::new(),
+        warnings: lost_warning(lost).into_iter().collect(),
     })
 }
 
@@ -157,11 +153,6 @@ impl Instance {
         written.map_err(Error::file(&path))
     }
 
-    fn read(&self, file: &str) -> Result<Vec<u8>, Error> {
-        let path = self.path.join(file);
-        read_whole(&path).map_err(Error::file(&path))
-    }
-
     fn set_up(&self, request: &Request) -> Result<(), Error> {
         self.write("tracing_on", "0")?;
         self.write("trace_clock", "mono")?;
@@ -191,65 +182,75 @@ impl Instance {
         Ok(())
     }
 
-    /// The CPUs with buffers.
-    fn cpus(&self) -> Result<Vec<u32>, Error> {
-        let path = self.path.join("per_cpu");
-        let entries = fs::read_dir(&path).map_err(Error::file(&path))?;
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let mut cpus: Vec<u32> = names.filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
-        cpus.sort_unstable();
-        Ok(cpus)
-    }
-
-    /// Events that were lost because a CPU's buffer was full.
-    fn lost(&self, cpu: u32) -> u64 {
-        let stats = self.read(&format!("per_cpu/cpu{cpu}/stats")).unwrap_or_default();
-        let stats = String::from_utf8_lossy(&stats).into_owned();
-        let count = |name| stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-        ["overrun:", "commit overrun:", "dropped events:"].into_iter().filter_map(count).sum()
-    }
-
-    /// The event formats of all systems with enabled events.
     fn head(&self, request: &Request) -> Result<Head, Error> {
-        let enabled = String::from_utf8_lossy(&self.read("set_event")?).into_owned();
-        let mut systems: Vec<&str> =
-            enabled.lines().filter_map(|line| line.split_once(':')).map(|(system, _)| system).collect();
-        systems.dedup();
-        systems.sort_unstable();
-        systems.dedup();
-        let mut named = Vec::new();
-        for system in systems {
-            named.push((system.to_owned(), self.formats(system)?));
-        }
-        let top = |file: &str| read_whole(&self.tracefs.join(file)).unwrap_or_default();
         let symbols = match request.function {
             Some(_) => fs::read("/proc/kallsyms").map_err(Error::file(Path::new("/proc/kallsyms")))?,
             None => Vec::new(),
         };
         let uname = rustix::system::uname();
         let words = [uname.sysname(), uname.nodename(), uname.release(), uname.machine()];
-        Ok(Head {
-            page_size: page_size(&top("events/header_page")),
-            header_page: top("events/header_page"),
-            header_event: top("events/header_event"),
-            own_formats: self.own_formats()?,
-            systems: named,
-            symbols,
-            texts: top("printk_formats"),
-            threads: top("saved_cmdlines"),
-            clock: self.read("trace_clock")?.trim_ascii().to_owned(),
-            system: words.map(|word| word.to_string_lossy().into_owned()).join(" "),
-            recorder: concat!("hodo ", env!("CARGO_PKG_VERSION")).to_owned(),
-        })
+        let system = words.map(|word| word.to_string_lossy().into_owned()).join(" ");
+        head(&self.tracefs, &self.path, symbols, system)
     }
+}
 
-    fn own_formats(&self) -> Result<Vec<Vec<u8>>, Error> {
-        format_files(&self.tracefs.join("events/ftrace"))
-    }
+/// The CPUs with buffers in an instance.
+pub(crate) fn cpus(instance: &Path) -> Result<Vec<u32>, Error> {
+    let path = instance.join("per_cpu");
+    let entries = fs::read_dir(&path).map_err(Error::file(&path))?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut cpus: Vec<u32> = names.filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
+    cpus.sort_unstable();
+    Ok(cpus)
+}
 
-    fn formats(&self, system: &str) -> Result<Vec<Vec<u8>>, Error> {
-        format_files(&self.path.join("events").join(system))
+/// Events that were lost because a CPU's buffer was full.
+pub(crate) fn lost(instance: &Path, cpu: u32) -> u64 {
+    let stats = read_whole(&instance.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
+    let stats = String::from_utf8_lossy(&stats).into_owned();
+    let count = |name| stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    ["overrun:", "commit overrun:", "dropped events:"].into_iter().filter_map(count).sum()
+}
+
+/// What to say about lost events, if any.
+pub(crate) fn lost_warning(lost: u64) -> Option<String> {
+    (lost > 0).then(|| {
+        format!(
+            "{lost} events were lost because a buffer was full; record less, or with a larger --buffer-size"
+        )
+    })
+}
+
+/// Describes the recording of an instance: the event formats of all systems with enabled events, and names.
+pub(crate) fn head(tracefs: &Path, instance: &Path, symbols: Vec<u8>, system: String) -> Result<Head, Error> {
+    let read = |file: &str| {
+        let path = instance.join(file);
+        read_whole(&path).map_err(Error::file(&path))
+    };
+    let enabled = String::from_utf8_lossy(&read("set_event")?).into_owned();
+    let mut systems: Vec<&str> =
+        enabled.lines().filter_map(|line| line.split_once(':')).map(|(system, _)| system).collect();
+    systems.sort_unstable();
+    systems.dedup();
+    let mut named = Vec::new();
+    for system in systems {
+        named.push((system.to_owned(), format_files(&instance.join("events").join(system))?));
     }
+    let top = |file: &str| read_whole(&tracefs.join(file)).unwrap_or_default();
+    Ok(Head {
+        page_size: page_size(&top("events/header_page")),
+        header_page: top("events/header_page"),
+        header_event: top("events/header_event"),
+        own_formats: format_files(&tracefs.join("events/ftrace"))?,
+        systems: named,
+        symbols,
+        texts: top("printk_formats"),
+        threads: top("saved_cmdlines"),
+        clock: read("trace_clock")?.trim_ascii().to_owned(),
+        tsc: None,
+        system,
+        recorder: concat!("hodo ", env!("CARGO_PKG_VERSION")).to_owned(),
+    })
 }
 
 /// The format files below a system's folder, by event name.
@@ -338,11 +339,11 @@ fn is_being_written(page: &[u8]) -> bool {
     usize::from(size) < page.len() / 2
 }
 
-/// Writes the recording, which is complete or absent. Returns its size.
-fn assemble(head: &Head, spools: &mut [File], output: &Path, folder: &Path) -> io::Result<u64> {
+/// Writes the recording, which is complete or absent: the head, and the pages of each CPU. Returns its size.
+pub(crate) fn assemble(head: &Head, spools: &mut [File], output: &Path, folder: &Path) -> io::Result<u64> {
     let mut sizes = Vec::new();
     for spool in spools.iter_mut() {
-        sizes.push(spool.stream_position()?);
+        sizes.push(spool.seek(io::SeekFrom::End(0))?);
         spool.rewind()?;
     }
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

@@ -40,6 +40,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         threads: None,
         snapshots: None,
         bytes,
+        beside: Vec::new(),
         warnings: Vec::new(),
     })
 }

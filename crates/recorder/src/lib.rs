@@ -65,6 +65,15 @@ impl Engine {
     }
 }
 
+/// A tracer of software events inside an emulated machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracer {
+    /// The kernel's own tracer.
+    Ftrace,
+    /// perf's tracepoints, by this system's perf.
+    Perf,
+}
+
 /// What to record, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -75,7 +84,7 @@ pub struct Request {
     pub events: Vec<String>,
     /// ftrace: the functions to trace, such as `vfs_*`.
     pub function: Option<String>,
-    /// ftrace: buffer size per CPU in bytes.
+    /// ftrace, and the tracers in a machine: buffer size per CPU in bytes.
     pub buffer_size: Option<u64>,
     /// Address filter in perf's syntax, such as `filter main @ ./program`.
     pub filter: Option<String>,
@@ -94,6 +103,10 @@ pub struct Request {
     pub witness: bool,
     /// Machine: one processor, whose clock counts instructions: one is one nanosecond.
     pub counts_time: bool,
+    /// Machine: software traces that are recorded inside it, beside its Intel PT.
+    pub with: Vec<Tracer>,
+    /// Machine: the systems or events of these, such as `sched` or `sched:sched_switch`; empty for the default.
+    pub with_events: Vec<String>,
     /// A board: what it is.
     pub board: BoardSettings,
     /// Path of the recording, which is complete or absent.
@@ -112,8 +125,9 @@ impl Request {
 
     /// Rejects options that only ftrace supports.
     fn only_flow(&self) -> Result<(), Error> {
-        if self.function.is_some() || self.buffer_size.is_some() {
-            return Err(Error::Missing("--function and --buffer-size need --engine ftrace".to_owned()));
+        if self.function.is_some() || self.buffer_size.is_some() && self.with.is_empty() {
+            let needs = "--function needs --engine ftrace, and --buffer-size that or --with";
+            return Err(Error::Missing(needs.to_owned()));
         }
         match self.events.as_slice() {
             [] | [_] => Ok(()),
@@ -123,6 +137,17 @@ impl Request {
             }
         }
     }
+}
+
+/// A recording of software events beside that of Intel PT.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// What recorded it.
+    pub tracer: Tracer,
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
 }
 
 /// The result of a recording.
@@ -140,6 +165,8 @@ pub struct Outcome {
     pub snapshots: Option<usize>,
     /// Size of the recording, in bytes.
     pub bytes: u64,
+    /// Software traces of the same run, on the same clock.
+    pub beside: Vec<Beside>,
     /// Messages for the user, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -214,9 +241,11 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
         || request.witness
         || request.counts_time
         || request.process.is_some()
-        || !request.triggers.is_empty();
+        || !request.triggers.is_empty()
+        || !request.with.is_empty();
     if request.engine != Engine::Machine && of_machine {
-        let options = "--kernel, --user, --process, --trigger, --witness and --icount need --engine machine";
+        let options =
+            "--kernel, --user, --process, --trigger, --witness, --icount and --with need --engine machine";
         return Err(Error::Missing(options.to_owned()));
     }
     match request.engine {

@@ -6,6 +6,7 @@
 //!             symbols ◄── the kernel's symbols, if wanted
 //!             sideband-N ◄── perf's own records of each CPU         between virtio ports and pipes
 //!             clock, threads, maps, kallsyms, modules, status ◄──
+//!             tracers ──► ftrace, perf ──► tracing/, events/
 //! ```
 //!
 //! It is linked statically, and starts before anything else exists. On an error it powers off the guest, and writes the
@@ -18,6 +19,7 @@ mod setup;
 mod sideband;
 mod streams;
 mod system;
+mod tracers;
 
 use std::fs;
 
@@ -47,12 +49,17 @@ fn run() -> Result<(), Error> {
     }
     let root = setup::mount_root()?;
     let mut rings = sideband::Rings::open(SPOOL)?;
+    let mut tracers = tracers::Tracers::open(SPOOL, &root)?;
     sideband::list_threads(SPOOL)?;
     setup::copy("/proc/self/maps", &format!("{SPOOL}/maps"))?;
     let mut streams = streams::Streams::open()?;
+    tracers.start()?;
     let child = command::start(&request, &root, &mut streams)?;
-    let status = streams.run(child, &mut rings)?;
+    let status = streams.run(child, &mut rings, &mut tracers)?;
     command::mark_end();
+    if let Err(error) = tracers.finish() {
+        fs::write(format!("{SPOOL}/warning"), error.to_string()).map_err(Error::of("warning"))?;
+    }
     rings.drain()?;
     streams.drain();
     for name in ["kallsyms", "modules"] {

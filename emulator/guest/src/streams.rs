@@ -15,6 +15,7 @@ use crate::{
     command::Status,
     sideband::Rings,
     system::{self, Error, check, pipe},
+    tracers::Tracers,
 };
 
 /// Port numbers: standard input, output, error; and signals, one byte each.
@@ -72,7 +73,12 @@ impl Streams {
     }
 
     /// Forwards bytes until the command ends.
-    pub(crate) fn run(&mut self, child: i32, rings: &mut Rings) -> Result<Status, Error> {
+    pub(crate) fn run(
+        &mut self,
+        child: i32,
+        rings: &mut Rings,
+        tracers: &mut Tracers,
+    ) -> Result<Status, Error> {
         let process = system::process(child).map_err(Error::of("pidfd_open"))?;
         loop {
             let mut status = 0;
@@ -83,7 +89,7 @@ impl Streams {
                 return Ok(self.status(status));
             }
             if ended == 0 {
-                self.pass(process.as_raw_fd(), rings)?;
+                self.pass(process.as_raw_fd(), rings, tracers)?;
             }
         }
     }
@@ -100,12 +106,12 @@ impl Streams {
     }
 
     /// Waits for something to forward, or for the end of the command's process.
-    fn pass(&mut self, process: RawFd, rings: &mut Rings) -> Result<(), Error> {
+    fn pass(&mut self, process: RawFd, rings: &mut Rings, tracers: &mut Tracers) -> Result<(), Error> {
         let reads = |file: &File| (file.as_raw_fd(), libc::POLLIN);
         let mut waits = vec![reads(&self.signals), (process, libc::POLLIN)];
         waits.extend(self.output.iter().flatten().map(|(from, _)| reads(from)));
         waits.extend(self.input.as_ref().map(|(from, _)| reads(from)));
-        waits.extend(rings.events().map(|event| (event, libc::POLLIN)));
+        waits.extend(rings.events().chain(tracers.events()).map(|event| (event, libc::POLLIN)));
         // Orphaned children that ended are reaped once a second.
         let ready = poll(&waits, 1000).map_err(Error::of("poll"))?;
         let is_ready = |file: RawFd| ready.contains(&file);
@@ -122,6 +128,9 @@ impl Streams {
         }
         if rings.events().any(is_ready) {
             rings.drain()?;
+        }
+        if tracers.events().any(is_ready) {
+            tracers.drain()?;
         }
         Ok(())
     }

@@ -20,6 +20,11 @@ impl Error {
         let what = what.into();
         move |error| Error { what, error }
     }
+
+    /// Replaces what the operation was about.
+    pub(crate) fn about(self, what: impl Into<String>) -> Error {
+        Error { what: what.into(), ..self }
+    }
 }
 
 impl fmt::Display for Error {
@@ -69,6 +74,28 @@ pub(crate) fn load_module(file: &std::fs::File) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         other => other.map(drop),
     }
+}
+
+/// sethostname(2).
+pub(crate) fn set_host_name(name: &str) -> Result<(), Error> {
+    // SAFETY: the pointer and the length describe `name`.
+    let set = check(i64::from(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }));
+    set.map(drop).map_err(Error::of("sethostname"))
+}
+
+/// uname(2): system, host, release and machine, as `uname -a` begins.
+pub(crate) fn uname() -> String {
+    // SAFETY: all-zero bytes are a valid `utsname`, and its texts end in NUL.
+    let names = unsafe {
+        let mut names: libc::utsname = std::mem::zeroed();
+        libc::uname(&mut names);
+        names
+    };
+    let text = |text: &[libc::c_char]| {
+        let bytes = text.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect::<Vec<_>>();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    [&names.sysname, &names.nodename, &names.release, &names.machine].map(|name| text(name)).join(" ")
 }
 
 /// pidfd_open(2): becomes readable when the process ends.

@@ -30,6 +30,7 @@ pub enum Engine {
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
   hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
+  hodo record --engine machine --with ftrace -- ls   the same, and events of its kernel
   hodo record --engine machine --filter 'filter vfs_read' --process=cat -- sh -c 'cat /etc/passwd | wc'
   hodo record --engine machine --snapshot --trigger 'latency(syscall:read) > 200us' -- ./prog
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
@@ -45,7 +46,7 @@ pub struct Record {
     /// ftrace: trace calls of these kernel functions, such as 'vfs_*'
     #[arg(long, value_name = "FILTER")]
     pub function: Option<String>,
-    /// ftrace: buffer size per CPU [default: 8M]
+    /// ftrace: buffer size per CPU [default: 8M; of --with: 16M]
     #[arg(long, value_name = "SIZE")]
     pub buffer_size: Option<String>,
     /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE @ FILE'; machine: also
@@ -80,6 +81,14 @@ pub struct Record {
     /// machine: one processor, with a clock that counts instructions: one is one nanosecond
     #[arg(long)]
     pub icount: bool,
+    /// machine: also record software events inside it, at the same time and on the same clock, into a file beside the
+    /// recording (repeatable)
+    #[arg(long, value_enum, value_name = "TRACER", value_delimiter = ',')]
+    pub with: Vec<crate::record::TracerName>,
+    /// machine: systems or events of --with, such as sched,irq:irq_handler_entry
+    /// [default: sched,irq,raw_syscalls,signal,block,timer]
+    #[arg(long, value_name = "EVENT,…", value_delimiter = ',', requires = "with")]
+    pub with_events: Vec<String>,
     /// board: settings such as slaves=8,protocol=polling,time=60s,wander=5ppm/20s; also cortex-m3, exchanges, period,
     /// tick, drift, step, work, urgent (see docs/boards.md)
     #[arg(long, value_name = "SETTINGS")]

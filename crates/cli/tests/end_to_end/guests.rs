@@ -89,6 +89,7 @@ fn recording_of(folder: &Folder, program: &str, trace: &[u8]) -> String {
         event: "intel_pt//",
         command: &[],
         version: "1",
+        host: "",
     };
     let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, vec![Source::Thread(HYPERVISOR)])
         .expect("a recording");

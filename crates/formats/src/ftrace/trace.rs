@@ -85,7 +85,8 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
     let scale = ticks.tsc.map(|(multiplier, shift, zero)| TscScale {
         multiplier: multiplier.into(),
         shift: shift.into(),
-        zero: zero.into(),
+        // It wraps: an offset in the upper half is negative.
+        zero: zero.cast_signed().into(),
     });
     let identity = ClockIdentity::of_ftrace(&clock, file.options.system.map(text).as_deref(), scale);
     let mut environment = Vec::new();

@@ -25,6 +25,8 @@ pub struct Head {
     pub threads: Vec<u8>,
     /// `trace_clock` in tracefs, with the selected clock in brackets.
     pub clock: Vec<u8>,
+    /// Multiplier, shift and offset that convert TSC ticks to nanoseconds, for the clock `x86-tsc`.
+    pub tsc: Option<(u32, u32, u64)>,
     /// The traced system, in `uname -a` format.
     pub system: String,
     /// The name of the recording program.
@@ -36,6 +38,7 @@ const TRACE_CLOCK: u16 = 4;
 const UNAME: u16 = 5;
 const CPU_COUNT: u16 = 8;
 const VERSION: u16 = 9;
+const TSC2NSEC: u16 = 14;
 
 impl Head {
     /// Returns all bytes up to the first CPU's pages. The caller appends the pages of each CPU in order: `sizes` has
@@ -61,12 +64,16 @@ impl Head {
         out.extend(cpus.to_le_bytes());
         named("options  ", &mut out);
         let text = |text: &[u8]| [text, b"\0"].concat();
-        for (number, value) in [
+        let tsc = self.tsc.map(|(multiplier, shift, offset)| {
+            [&multiplier.to_le_bytes()[..], &shift.to_le_bytes(), &offset.to_le_bytes()].concat()
+        });
+        let options = [
             (TRACE_CLOCK, text(&self.clock)),
             (UNAME, text(self.system.as_bytes())),
             (VERSION, text(self.recorder.as_bytes())),
             (CPU_COUNT, cpus.to_le_bytes().to_vec()),
-        ] {
+        ];
+        for (number, value) in options.into_iter().chain(tsc.map(|value| (TSC2NSEC, value))) {
             out.extend(number.to_le_bytes());
             out.extend((value.len() as u32).to_le_bytes());
             out.extend(value);

@@ -59,6 +59,8 @@ pub struct Setup<'a> {
     pub command: &'a [Vec<u8>],
     /// The recording program and its version.
     pub version: &'a str,
+    /// The name of the recorded host; empty to write none.
+    pub host: &'a str,
 }
 
 /// The source of a trace.
@@ -358,14 +360,16 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
             text(&mut bytes, value.as_bytes());
             bytes
         };
-        vec![
+        let host = (!self.setup.host.is_empty()).then(|| (feature::HOSTNAME, one_text(self.setup.host)));
+        let rest = [
             (feature::VERSION, one_text(self.setup.version)),
             (feature::ARCH, one_text("x86_64")),
             (feature::CMDLINE, command),
             (feature::EVENT_DESC, self.event_desc()),
             (feature::AUXTRACE, index),
             (feature::SAMPLE_TIME, words(&[first.0, last.0])),
-        ]
+        ];
+        host.into_iter().chain(rest).collect()
     }
 
     fn event_desc(&self) -> Vec<u8> {
@@ -453,6 +457,7 @@ mod tests {
             event: "intel_pt//u",
             command: &[b"hodo".to_vec(), b"record".to_vec()],
             version: "hodo test",
+            host: "",
         };
         let mut writer =
             Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.map(Source::Thread).to_vec()).unwrap();
@@ -502,6 +507,7 @@ mod tests {
             event: "",
             command: &[],
             version: "",
+            host: "",
         };
         let mut writer =
             Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.map(Source::Thread).to_vec()).unwrap();

@@ -82,6 +82,7 @@ pub(crate) fn head() -> Head {
         texts: b"0xffffffff82000000 : \"count %d\\n\"\n".into(),
         threads: b"7 a thread\n".into(),
         clock: b"local global [mono]".into(),
+        tsc: None,
         system: "Linux host 6.1 x86_64".to_owned(),
         recorder: "test".to_owned(),
     }

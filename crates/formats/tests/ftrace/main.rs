@@ -9,9 +9,10 @@ mod file;
 mod show;
 
 use file::{PAGE, file, file_of, head, page, record};
+use hodo_clock::OriginNanos;
 use hodo_formats::events::Trace;
 use hodo_formats::{
-    Input, Unpacked,
+    ClockIdentity, Input, TscScale, Unpacked,
     ftrace::{self, write::Head},
 };
 use proptest::prelude::*;
@@ -71,6 +72,18 @@ fn each_kind_of(head: &Head) -> Vec<u8> {
         record(1, 10, &[words(&[call]), vec![3, 0, 0, 0, 0, 0, 0, 0], words(&[100, 120])].concat()),
     ];
     file_of(head, &[vec![page(1000, &records, 0, &[]), page(2000, &more, 0, &[])]])
+}
+
+#[test]
+fn ticks_of_the_tsc_become_nanoseconds() {
+    // A tick is half a nanosecond, and tick 2,000 is the clock's zero.
+    let head = Head { clock: b"local [x86-tsc]".into(), tsc: Some((1, 1, 1000u64.wrapping_neg())), ..head() };
+    let bytes = file_of(&head, &[vec![page(4000, &[record(20, 10, &[0; 32])], 0, &[])]]);
+    let unpacked = Unpacked::default();
+    let traces = ftrace::read(&Input::file(&bytes, &unpacked)).unwrap();
+    let scale = TscScale { multiplier: 1, shift: 1, zero: -1000 };
+    assert_eq!(ClockIdentity::of_trace(&traces[0]).tsc, Some(scale));
+    assert_eq!(traces[0].span(), Some((OriginNanos(1000), OriginNanos(1010))));
 }
 
 #[test]

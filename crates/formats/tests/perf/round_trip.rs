@@ -90,6 +90,7 @@ fn setup(filter: &str) -> Setup<'_> {
         event: "intel_pt//u",
         command: &[],
         version: "1",
+        host: "",
     }
 }
 

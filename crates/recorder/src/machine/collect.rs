@@ -27,8 +27,11 @@ use hodo_formats::{
 };
 use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
-use super::code::{self, Piece};
-use crate::{Error, event::Event, filter};
+use super::{
+    code::{self, Piece},
+    tracers::{self, Written},
+};
+use crate::{Error, Tracer, event::Event, filter};
 
 /// The ratio of the TSC frequency to the bus frequency in the trace's CBR packets: a cycle is a tick.
 const MAX_NONTURBO_RATIO: u8 = 10;
@@ -127,12 +130,18 @@ impl Collected {
         warnings
     }
 
+    /// Writes the recording of a tracer beside `output`.
+    pub(super) fn beside(&self, tracer: Tracer, spool: &Path, output: &Path) -> Result<Written, Error> {
+        tracers::write(tracer, spool, output, &self.clock, &self.kallsyms)
+    }
+
     pub(super) fn write(
         &self,
         spool: &Path,
         out: impl Write + Seek,
         event: &Event,
         settings: &Settings,
+        host: &str,
         command: &[Vec<u8>],
     ) -> io::Result<()> {
         let filter = self.filter(&settings.filter);
@@ -146,6 +155,7 @@ impl Collected {
             event: &event.text,
             command,
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
+            host,
         };
         let records = self.records(&spool::read_stacks(spool)?)?;
         let sources = self.machine.cpus.iter().map(|cpu| Source::Cpu(cpu.cpu)).collect();

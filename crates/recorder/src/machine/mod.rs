@@ -10,6 +10,7 @@ mod collect;
 mod files;
 mod guest;
 mod initramfs;
+mod tracers;
 
 use std::{
     ffi::OsString,
@@ -62,11 +63,14 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         witness: request.witness,
         log,
     };
+    let host = host(folder.path());
+    let tracers = tracers::settings(request, &host)?;
     let prepared = settings.save(folder.path()).and_then(|()| {
         if settings.need_symbols() {
             fs::write(folder.path().join(spool::SYMBOLS_WANTED), "")?;
         }
         fs::write(folder.path().join("request"), guest::request(&request.command)?)?;
+        fs::write(folder.path().join("tracers"), tracers)?;
         fs::write(guest::initrd(folder.path()), initramfs::build(&files.init, &files.modules)?)
     });
     prepared.map_err(Error::file(folder.path()))?;
@@ -89,9 +93,21 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let command: Vec<Vec<u8>> =
         request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
     let bytes = emulate::write(&request.output, |out| {
-        recording.write(folder.path(), out, &event, &settings, &command)
+        recording.write(folder.path(), out, &event, &settings, &host, &command)
     })?;
     let mut warnings = recording.warnings();
+    warnings.extend(fs::read_to_string(folder.path().join("warning")));
+    let mut beside = Vec::new();
+    for &tracer in &request.with {
+        match recording.beside(tracer, folder.path(), &request.output) {
+            Ok((written, warning)) => {
+                beside.push(written);
+                warnings.extend(warning);
+            }
+            // The recording of Intel PT is there.
+            Err(error) => warnings.push(error.to_string()),
+        }
+    }
     if status.is_none() {
         warnings.push(format!("the guest ended before the command did{}", said(folder.path())));
     }
@@ -103,8 +119,15 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         threads: None,
         snapshots: (!settings.triggers.is_empty()).then(|| recording.snapshots()),
         bytes,
+        beside,
         warnings,
     })
+}
+
+/// The guest's name, which tells its boot from others: the clock of two traces is one only if it is the same.
+fn host(spool: &Path) -> String {
+    let random = spool.file_name().unwrap_or_default().to_string_lossy();
+    format!("machine-{}", random.trim_start_matches(".hodo-"))
 }
 
 /// What to do where the emulated processor is missing.

@@ -67,6 +67,7 @@ fn write(
         event: "intel_pt//u",
         command: &[],
         version: "1",
+        host: "",
     };
     let mut writer = Writer::new(File::create(recording)?, setup, vec![Source::Thread(THREAD)])?;
     emit(&mut writer, SidebandKind::Comm { name: b"case", exec: true })?;

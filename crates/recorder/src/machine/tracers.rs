@@ -1,0 +1,134 @@
+//! Software traces that are recorded inside the machine: the settings for its first process, and the files that it
+//! leaves in the spool.
+//!
+//! ```text
+//! Request ──► tracers (spool) ──guest──► tracing/, as in tracefs ──► RECORDING.ftrace.dat
+//!                                        events/perf.data        ──► RECORDING.events.data
+//! ```
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use hodo_clock::PerfClock;
+use hodo_formats::ftrace::write::Head;
+
+use crate::{Beside, Error, Request, Tracer, emulate, ftrace};
+
+/// Systems that are recorded by default.
+const EVENTS: [&str; 6] = ["sched", "irq", "raw_syscalls", "signal", "block", "timer"];
+/// The default buffer size per CPU, in bytes; buffers are read while the command runs.
+const BUFFER: u64 = 16 << 20;
+
+/// The settings, in the form that the guest's first process reads.
+pub(super) fn settings(request: &Request, host: &str) -> Result<String, Error> {
+    let mut lines = vec![format!("host {host}")];
+    for tracer in &request.with {
+        lines.push(match tracer {
+            Tracer::Ftrace => "ftrace on".to_owned(),
+            Tracer::Perf => format!("perf {}", perf()?.display()),
+        });
+    }
+    let named: Vec<&str> = request.with_events.iter().map(String::as_str).collect();
+    for event in if named.is_empty() { &EVENTS } else { &named[..] } {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_*?[]:-".contains(&byte);
+        if event.is_empty() || !event.bytes().all(is_name) {
+            let reason = "an event of the kernel is `system` or `system:event`, such as sched:sched_switch";
+            return Err(Error::Event { event: (*event).to_owned(), reason: reason.to_owned() });
+        }
+        lines.push(format!("event {event}{}", if event.contains(':') { "" } else { ":*" }));
+    }
+    lines.push(format!("buffer {}", (request.buffer_size.unwrap_or(BUFFER) >> 10).max(4)));
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The system's perf, which the guest sees.
+fn perf() -> Result<PathBuf, Error> {
+    emulate::find_in_path("perf".as_ref()).ok_or_else(|| {
+        Error::Missing(
+            "--with perf runs this system's perf in the machine, and there is none (Debian: apt install linux-perf); \
+             --with ftrace needs nothing"
+                .to_owned(),
+        )
+    })
+}
+
+/// A recording beside that of Intel PT, and what to say about it.
+pub(super) type Written = (Beside, Option<String>);
+
+/// Writes the recording of a tracer. `symbols` are those of the kernel.
+pub(super) fn write(
+    tracer: Tracer,
+    spool: &Path,
+    output: &Path,
+    clock: &PerfClock,
+    symbols: &[u8],
+) -> Result<Written, Error> {
+    let (extension, found) = match tracer {
+        Tracer::Ftrace => ("ftrace.dat", spool.join("tracing")),
+        Tracer::Perf => ("events.data", spool.join("events/perf.data")),
+    };
+    if !found.exists() {
+        return Err(Error::Missing(format!(
+            "the machine wrote no {extension}; if its first process is of an older version, `cargo xtask setup --machine` \
+             replaces it"
+        )));
+    }
+    let path = output.with_extension(extension);
+    let mut warning = None;
+    let bytes = match tracer {
+        Tracer::Ftrace => {
+            let head = head(&found, clock, symbols)?;
+            let mut pages = Vec::new();
+            let mut lost = 0;
+            for cpu in ftrace::cpus(&found)? {
+                let path = found.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+                pages.push(File::open(&path).map_err(Error::file(&path))?);
+                lost += ftrace::lost(&found, cpu);
+            }
+            warning = ftrace::lost_warning(lost);
+            let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+            ftrace::assemble(&head, &mut pages, &path, folder.unwrap_or(Path::new(".")))
+                .map_err(Error::file(&path))?
+        }
+        Tracer::Perf => {
+            let moved = fs::rename(&found, &path).and_then(|()| fs::metadata(&path));
+            moved.map_err(Error::file(&path))?.len()
+        }
+    };
+    Ok((Beside { tracer, path, bytes }, warning))
+}
+
+/// The beginning of a trace.dat. Its times follow the time-stamp counter, as those of the recording of Intel PT do.
+fn head(tracing: &Path, clock: &PerfClock, symbols: &[u8]) -> Result<Head, Error> {
+    let system = tracing.join("uname");
+    let system = fs::read_to_string(&system).map_err(Error::file(&system))?;
+    let (shift, multiplier, zero) = clock.words();
+    let words = u32::try_from(multiplier).ok().zip(u32::try_from(shift).ok());
+    Ok(Head {
+        tsc: words.map(|(multiplier, shift)| (multiplier, shift, zero)),
+        ..ftrace::head(tracing, tracing, symbols.to_vec(), system.trim().to_owned())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_become_patterns() {
+        let request = |events: &[&str]| Request {
+            with: vec![Tracer::Ftrace],
+            with_events: events.iter().map(|&event| event.to_owned()).collect(),
+            ..Request::default()
+        };
+        let text = settings(&request(&["sched", "irq:irq_handler_entry"]), "machine-1").unwrap();
+        assert_eq!(
+            text,
+            "host machine-1\nftrace on\nevent sched:*\nevent irq:irq_handler_entry\nbuffer 16384\n"
+        );
+        assert!(settings(&request(&["sched\nperf /bin/sh"]), "machine-1").is_err());
+        assert!(settings(&request(&[]), "machine-1").unwrap().contains("event raw_syscalls:*\n"));
+    }
+}
