@@ -27,7 +27,7 @@ use crate::{
 pub const GUESTS: SimpleFlow<Guests> = SimpleFlow {
     description: Description {
         name: "guests",
-        help: "virtual machines: instructions and time of each, and how long the host handled which VM exits",
+        help: "exact counts of instructions of each virtual machine, and how long the host handled which VM exits",
         views: &["machine", "reason", "interval"],
         takes: Takes::THREADS,
         in_all: false,

@@ -154,7 +154,10 @@ fn a_format_of_one_table_refuses_several_before_there_is_work() {
     for format in ["jsonl", "csv", "arrow", "parquet"] {
         let ran = hodo(&["report", "all", "--format", format, &kernel]);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-        assert!(ran.stderr.contains("select one, or use one of the formats text, markdown, json"), "{ran:?}");
+        assert!(
+            ran.stderr.contains("select one, or use one of the formats text, markdown, html, json"),
+            "{ran:?}"
+        );
     }
     assert_eq!(hodo(&["report", "functions", "--format", "arrow", &missing]).code, 3);
 }
@@ -169,5 +172,5 @@ fn several_tables_and_info_are_written_as_markdown() {
     assert!(info.starts_with("### trace\n\n- name:") && info.contains("\n| stream |"), "{info}");
     let refused = hodo(&["info", "--format", "csv", kernel]);
     assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("use one of the formats text, markdown, json"), "{refused:?}");
+    assert!(refused.stderr.contains("use one of the formats text, markdown, html, json"), "{refused:?}");
 }

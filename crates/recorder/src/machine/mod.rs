@@ -25,7 +25,7 @@ use hodo_emulator::machine::{
     trigger::{Latency, Limit, Trigger},
 };
 
-use crate::{Engine, Error, Outcome, Request, emulate, event::Event, filter, trigger};
+use crate::{Beside, Engine, Error, Outcome, Request, emulate, event::Event, filter, trigger};
 
 /// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
 /// time.
@@ -47,22 +47,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     // The judges inspect the spool.
     folder.disable_cleanup(std::env::var_os(KEEP).is_some());
     let log = std::env::var_os(LOG).is_some();
-    let settings = Settings {
-        psb_period: event.psb_bytes(),
-        tsc: event.tsc,
-        mtc_period: event.mtc.then_some(event.mtc_period),
-        cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
-        overflow: request.overflow.clone(),
-        return_compression: !event.no_return_compression,
-        privilege,
-        filter: request.filter.as_deref().map_or_else(|| Ok(Vec::new()), filter::parts)?,
-        process: request.process.clone(),
-        ring: ring(request, &event)?,
-        triggers: request.triggers.clone(),
-        counts_time: request.counts_time,
-        witness: request.witness,
-        log,
-    };
+    let settings = settings(request, &event, privilege, log)?;
     let host = host(folder.path());
     let tracers = tracers::settings(request, &host)?;
     let prepared = settings.save(folder.path()).and_then(|()| {
@@ -97,17 +82,8 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     })?;
     let mut warnings = recording.warnings();
     warnings.extend(fs::read_to_string(folder.path().join("warning")));
-    let mut beside = Vec::new();
-    for &tracer in &request.with {
-        match recording.beside(tracer, folder.path(), &request.output) {
-            Ok((written, warning)) => {
-                beside.push(written);
-                warnings.extend(warning);
-            }
-            // The recording of Intel PT is there.
-            Err(error) => warnings.push(error.to_string()),
-        }
-    }
+    let (beside, wrong) = beside(request, &recording, folder.path());
+    warnings.extend(wrong);
     if status.is_none() {
         warnings.push(format!("the guest ended before the command did{}", said(folder.path())));
     }
@@ -122,6 +98,42 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         beside,
         warnings,
     })
+}
+
+/// Returns what the plugin is to trace.
+fn settings(request: &Request, event: &Event, privilege: Privilege, log: bool) -> Result<Settings, Error> {
+    Ok(Settings {
+        psb_period: event.psb_bytes(),
+        tsc: event.tsc,
+        mtc_period: event.mtc.then_some(event.mtc_period),
+        cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
+        overflow: request.overflow.clone(),
+        return_compression: !event.no_return_compression,
+        privilege,
+        filter: request.filter.as_deref().map_or_else(|| Ok(Vec::new()), filter::parts)?,
+        process: request.process.clone(),
+        ring: ring(request, event)?,
+        triggers: request.triggers.clone(),
+        counts_time: request.counts_time,
+        witness: request.witness,
+        log,
+    })
+}
+
+/// Writes the software traces of the run beside its recording. Returns them, and warnings.
+fn beside(request: &Request, recording: &collect::Collected, spool: &Path) -> (Vec<Beside>, Vec<String>) {
+    let (mut beside, mut warnings) = (Vec::new(), Vec::new());
+    for &tracer in &request.with {
+        match recording.beside(tracer, spool, &request.output) {
+            Ok((written, warning)) => {
+                beside.push(written);
+                warnings.extend(warning);
+            }
+            // The recording of Intel PT is there.
+            Err(error) => warnings.push(error.to_string()),
+        }
+    }
+    (beside, warnings)
 }
 
 /// The guest's name, which tells its boot from others: the clock of two traces is one only if it is the same.
