@@ -216,7 +216,11 @@ fn traced_on(info: &Info) -> String {
     let name = info.engine.name.clone().unwrap_or_else(model);
     match info.engine.frequency.filter(|_| info.engine.emulated) {
         Some(_) if !info.cpu_truth.is_empty() => {
-            format!("emulated machine ({name}); its time is the host's")
+            let time = match info.engine.counts_time {
+                true => "virtual time: one instruction is one nanosecond",
+                false => "its time is the host's",
+            };
+            format!("emulated machine ({name}); {time}")
         }
         Some(frequency) => format!(
             "emulated processor ({name}); virtual time: one instruction is one cycle of {}",

@@ -63,6 +63,8 @@ pub struct Engine {
     pub name: Option<String>,
     /// Frequency of the virtual clock in Hz; each instruction takes one cycle.
     pub frequency: Option<u64>,
+    /// Whether the clock of an emulated machine counts instructions.
+    pub counts_time: bool,
 }
 
 /// The enabled packets, and settings that the decoder needs.
@@ -191,6 +193,7 @@ pub fn info(experiment: &FlowTrace<'_>) -> Info {
             emulated: notes.is_some(),
             name: notes.map(|notes| notes.engine.clone()).or(processor),
             frequency: notes.map(|notes| notes.frequency),
+            counts_time: notes.is_some_and(|notes| notes.counts_time),
         },
         config: settings(&recording.config),
         clock: clock.map(|clock| {

@@ -272,6 +272,9 @@ pub struct EmulatedNotes {
     pub engine: String,
     /// Instructions (cycles, ticks) per second of the virtual clock.
     pub frequency: u64,
+    /// Whether the clock of a whole machine counts instructions; it is the host's otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_time: bool,
     /// Exact counts of each thread.
     pub threads: Vec<Truth>,
     /// Exact counts of each virtual processor, for whole-machine recordings.

@@ -21,8 +21,8 @@ use workbench::{
 const WORKLOAD: &str = "for i in 1 2 3; do find /usr/share /usr/lib -name '*.so*' -newer /etc/passwd | wc -l; \
                         tar -cf - /usr/share/perl 2> /dev/null | gzip -1 | wc -c; done; for i in $(seq 60); do /bin/true; done; \
                         head -c 30000000 /dev/zero | sort -z | wc -c; head -c 20000000 /dev/urandom | wc -c";
-/// Nanoseconds of a processor's time between two samples; one is 25 instructions or so.
-const PERIOD: u32 = 500_000;
+/// Nanoseconds of a processor's time between two samples: some 100,000 instructions, as a sample takes many itself.
+const PERIOD: u32 = 4_000_000;
 /// Stacks that must be compared, and the share of them that must be equal.
 const LEAST: usize = 10_000;
 const SHARE: f64 = 0.999;

@@ -178,7 +178,10 @@ impl Collected {
         );
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece.bytes).copied().collect();
         let snapshots = self.snapshot_notes(&settings.triggers, &records);
-        writer.finish(&self.section(&pieces, snapshots), io::Cursor::new(bytes).chain(&self.kallsyms[..]))?;
+        writer.finish(
+            &self.section(&pieces, snapshots, settings.counts_time),
+            io::Cursor::new(bytes).chain(&self.kallsyms[..]),
+        )?;
         Ok(())
     }
 
@@ -299,7 +302,7 @@ impl Collected {
         notes
     }
 
-    fn section(&self, pieces: &[Piece], snapshots: Vec<Snapshot>) -> HodoscopeSection {
+    fn section(&self, pieces: &[Piece], snapshots: Vec<Snapshot>, counts_time: bool) -> HodoscopeSection {
         let code = pieces.iter().map(|piece| CodeEntry {
             pid: piece.pid,
             time_ns: piece.time.0,
@@ -318,6 +321,7 @@ impl Collected {
         let notes = EmulatedNotes {
             engine: self.engine.clone(),
             frequency: frequency as u64,
+            counts_time,
             cpus: cpus.collect(),
             snapshots,
             ..EmulatedNotes::default()
