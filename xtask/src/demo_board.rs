@@ -64,8 +64,10 @@ fn who_waited(folder: &Path, slaves: &[&str]) -> Outcome {
     for arguments in [&["path", "-q", "--from", "+5.5"][..], &["explain", "-q", "--top", "6"]] {
         let text = command::capture(Command::new(hodo()).args(arguments).arg(&experiment))?;
         println!("\n━━ hodo {} {}\n\n{text}", arguments.join(" "), experiment.display());
-        let is_named = |slave: &&&str| !text.contains(&format!("urgent of {slave}"));
-        if let Some(slave) = slaves.iter().find(is_named) {
+        // Sentences are wrapped.
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_missing = |slave: &&&str| !words.contains(&format!("urgent of {slave}"));
+        if let Some(slave) = slaves.iter().find(is_missing) {
             return Err(format!("hodo {} does not name the urgent task of {slave}", arguments[0]).into());
         }
     }
