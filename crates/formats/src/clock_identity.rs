@@ -88,8 +88,8 @@ impl ClockIdentity {
     pub fn of_recording(recording: &Recording<'_>) -> ClockIdentity {
         let mut identity = recording.clock_identity.clone();
         identity.tsc = recording.config.clock.map(TscScale::of);
-        // Threads of an emulated processor have clocks of their own. Those of a machine have the clock of its kernel; the
-        // name of its host tells it from other machines, whose counters have the same frequency.
+        // Threads of an emulated processor have clocks of their own. Those of a machine have the clock of its kernel. The
+        // counters of all machines have the same frequency, so the host's name identifies the machine.
         let is_virtual = |emulated: &Emulated<'_>| emulated.notes.cpus.is_empty() || identity.host.is_none();
         if recording.emulated.as_ref().is_some_and(is_virtual) {
             identity = ClockIdentity { kind: ClockKind::Virtual, tsc: None, ..identity };

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A line of SAMPLES is the number of a thread and a time in nanoseconds. Each gets a line: thread, time, and the functions
-//! of the stack, the newest first, separated by `;`. A frame that a jump replaced is left out: its function returns to
-//! nobody. A stack has no function where execution was in user space.
+//! of the stack, the newest first, separated by `;`. A frame that a jump replaced is left out, as its function does
+//! not return. A stack has no function where execution was in user space.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

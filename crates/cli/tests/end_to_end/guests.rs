@@ -181,7 +181,7 @@ const MACHINES: [u8; 27] = {
     code
 };
 
-/// Returns the trace of these guests, entered in turn: each runs for 30 ns, and the host 70 ns in between.
+/// Returns the trace of these guests. They alternate: each runs for 30 ns, and then the host for 70 ns.
 fn machines_trace(entries: u64) -> Vec<u8> {
     let ip = |offset: u64| IpPayload::Sext48(program::ENTRY + offset);
     let host = Packet::Pip { cr3: 0x5000, non_root: false };

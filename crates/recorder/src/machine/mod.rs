@@ -136,7 +136,7 @@ fn beside(request: &Request, recording: &collect::Collected, spool: &Path) -> (V
     (beside, warnings)
 }
 
-/// The guest's name, which tells its boot from others: the clock of two traces is one only if it is the same.
+/// The guest's name, which is new in each boot. Two traces have one clock only if it is the same in both.
 fn host(spool: &Path) -> String {
     let random = spool.file_name().unwrap_or_default().to_string_lossy();
     format!("machine-{}", random.trim_start_matches(".hodo-"))
