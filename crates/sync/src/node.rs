@@ -32,17 +32,22 @@ pub(crate) struct Solved {
     pub(crate) contradictions: u64,
 }
 
-/// Sightings as bounds of timeline minus clock.
+/// Sightings as bounds of timeline minus clock, without the fewest that contradict the others.
 struct Framed {
     origin: i128,
     base: i128,
     bounds: Vec<Bound>,
+    contradictions: u64,
 }
 
 fn frame(sightings: &[Sighting], slope: Slope) -> Framed {
     let origin = median(sightings.iter().map(|sighting| sighting.units));
     let base = median(sightings.iter().map(|sighting| sighting.time - sighting.units));
-    Framed { origin, base, bounds: bounds(sightings, origin, base, slope) }
+    let all = bounds(sightings, origin, base, slope);
+    let gone = fewest(&all);
+    let mut bounds = Vec::with_capacity(all.len());
+    without(&all, &gone, &mut bounds);
+    Framed { origin, base, bounds, contradictions: gone.len() as u64 }
 }
 
 /// Converts sightings to bounds around a known origin, omitting those beyond the limit.
@@ -65,45 +70,19 @@ pub(crate) fn clamp(segment: &mut Segment, sightings: &[Sighting], slope: Slope)
     }
 }
 
-/// Returns the curve that the sightings allow; `None` if they do not determine one.
-pub(crate) fn solve(sightings: &[Sighting], slope: Slope, motion: Motion, method: Method) -> Option<Solved> {
-    let Framed { origin, base, mut bounds } = frame(sightings, slope);
-    let gone = fewest(&bounds);
-    if !gone.is_empty() {
-        let mut rest = Vec::with_capacity(bounds.len());
-        without(&bounds, &gone, &mut rest);
-        bounds = rest;
-    }
-    let contradictions = gone.len() as u64;
-    let curve = match method {
-        Method::Bounded => {
-            let reach = reach(&bounds, slope, motion)?;
-            let refused = reach.refused as u64;
-            let curve = bounded(&bounds, &reach, slope, motion);
-            return Some(Solved { origin, base, curve, contradictions: contradictions + refused });
-        }
-        Method::Hull => {
-            let extremes = lines::extremes(&bounds)?;
-            let bisector = lines::bisector(&extremes);
-            let (steep, flat) = (extremes.steepest, extremes.flattest);
-            let knot = |estimate: (i64, i64), a: i64, b: i64| {
-                Knot::new(estimate.0, a.min(b).min(estimate.1), estimate.1, a.max(b).max(estimate.1))
-            };
-            let from = knot(bisector.from, steep.from.1, flat.from.1);
-            let to = knot(bisector.to, steep.to.1, flat.to.1);
-            Curve::new(vec![from, to], None, (true, true))
-        }
-        Method::Regression => {
-            let Line { from, to } = lines::regression(&bounds)?;
-            let knot = |(x, y): (i64, i64)| Knot::new(x, y, y, y);
-            Curve::new(vec![knot(from), knot(to)], None, (false, false))
-        }
-    };
-    Some(Solved { origin, base, curve, contradictions })
-}
-
-fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Curve {
-    let Estimates { values, is_line } = estimates(bounds, reach, slope, motion);
+/// Returns the curve of all times that the sightings allow; `None` if there are none. `published` are the same messages
+/// as the published methods take them: without the uncertainty of readings. `tick` is the clock's.
+pub(crate) fn bounded(
+    sightings: &[Sighting],
+    published: &[Sighting],
+    tick: i64,
+    slope: Slope,
+    motion: Motion,
+) -> Option<Solved> {
+    let Framed { origin, base, bounds, contradictions } = frame(sightings, slope);
+    let reach = reach(&bounds, slope, motion)?;
+    let published = self::bounds(published, origin, base, slope);
+    let Estimates { values, is_line } = estimates(&bounds, &published, tick, &reach, slope, motion);
     let cells = &reach.cells;
     let knot = |(index, estimate): (usize, i64)| {
         let cell = cells[index];
@@ -121,8 +100,33 @@ fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Cur
     };
     let knots = values.into_iter().enumerate().map(knot).collect();
     let mut curve = Curve::new(knots, Some(slope), reach.sides);
-    curve.clamp(bounds, slope);
-    curve
+    curve.clamp(&bounds, slope);
+    curve.add_tick(tick);
+    Some(Solved { origin, base, curve, contradictions: contradictions + reach.refused as u64 })
+}
+
+/// Returns the line of a published method; `None` if the sightings do not determine one.
+pub(crate) fn one_line(published: &[Sighting], slope: Slope, method: Method) -> Option<Solved> {
+    let Framed { origin, base, bounds, contradictions } = frame(published, slope);
+    let curve = match method {
+        Method::Regression => {
+            let Line { from, to } = lines::regression(&bounds)?;
+            let knot = |(x, y): (i64, i64)| Knot::new(x, y, y, y);
+            Curve::new(vec![knot(from), knot(to)], None, (false, false))
+        }
+        Method::Hull | Method::Bounded => {
+            let extremes = lines::extremes(&bounds)?;
+            let bisector = lines::bisector(&extremes);
+            let (steep, flat) = (extremes.steepest, extremes.flattest);
+            let knot = |estimate: (i64, i64), a: i64, b: i64| {
+                Knot::new(estimate.0, a.min(b).min(estimate.1), estimate.1, a.max(b).max(estimate.1))
+            };
+            let from = knot(bisector.from, steep.from.1, flat.from.1);
+            let to = knot(bisector.to, steep.to.1, flat.to.1);
+            Curve::new(vec![from, to], None, (true, true))
+        }
+    };
+    Some(Solved { origin, base, curve, contradictions })
 }
 
 /// Moves the estimate of a clock that wanders to within a quarter of the half-width from the middle. If bounds are wide,
@@ -148,13 +152,19 @@ struct Estimates {
 }
 
 /// Returns the estimate at each cell: the centre of the possible states under the least wander that satisfies the
-/// bounds. If one line satisfies all bounds, the estimate is the bisector of the steepest and the flattest such line: on
-/// a clock that does not wander, nothing is known that the published method does not use.
-fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Estimates {
+/// bounds. If one line satisfies all bounds, the estimate is the one of the published method: the bisector of the
+/// steepest and the flattest line between the messages.
+fn estimates(
+    bounds: &[Bound],
+    published: &[Bound],
+    tick: i64,
+    reach: &Reach,
+    slope: Slope,
+    motion: Motion,
+) -> Estimates {
     let places: Vec<i64> = reach.cells.iter().map(|cell| cell.x).collect();
     if let Some(line) = line(bounds, slope, motion) {
-        let bisector = lines::extremes(bounds).map(|extremes| lines::bisector(&extremes));
-        let points = bisector.map_or(line, |Line { from, to }| [from, to]);
+        let points = bisector(published, tick).or_else(|| bisector(bounds, 0)).unwrap_or(line);
         return Estimates { values: through(&points, &places), is_line: true };
     }
     for share in SHARES {
@@ -165,6 +175,14 @@ fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> E
         }
     }
     Estimates { values: reach.cells.iter().map(|cell| cell.estimate).collect(), is_line: false }
+}
+
+/// Returns the bisector of the lines that the bounds admit, half a tick early; `None` if they admit none. Bounds without
+/// ticks are met by the time in the middle of a tick, and the curve is of its begin.
+fn bisector(bounds: &[Bound], tick: i64) -> Option<[(i64, i64); 2]> {
+    let extremes = lines::extremes(bounds).filter(|extremes| extremes.widened == 0)?;
+    let Line { from, to } = lines::bisector(&extremes);
+    Some([from, to].map(|(x, y)| (x, y - tick / 2)))
 }
 
 /// Returns the values at `places` of the piecewise line through `points`, extended straight. Both are sorted by x;

@@ -193,32 +193,25 @@ impl<'a> Solver<'a> {
     }
 
     fn solve_node(&mut self, node: usize, only: Option<usize>, method: Method) {
-        let tick = self.tick(node);
-        let choose = |time: &Instant, sent: bool| match method {
-            // The clock may have reached the reading up to one tick before the message arrived.
+        let (slope, motion, tick) = (self.slope(node), self.motion(node), self.tick(node));
+        let published = self.sightings(node, only, |time, _| Some(time.estimate));
+        let solved = match method {
             Method::Bounded => {
-                if sent {
-                    time.high
-                } else {
-                    time.low.map(|low| low - tick)
-                }
+                // The clock may have reached the reading up to one tick before the message arrived.
+                let choose =
+                    |time: &Instant, sent| if sent { time.high } else { time.low.map(|low| low - tick) };
+                let sightings = self.sightings(node, only, choose);
+                node::bounded(&sightings, &published, tick as i64, slope, motion)
             }
-            Method::Hull | Method::Regression => Some(time.estimate),
+            Method::Hull | Method::Regression => node::one_line(&published, slope, method),
         };
-        let sightings = self.sightings(node, only, choose);
-        let Some(mut solved) = node::solve(&sightings, self.slope(node), self.motion(node), method) else {
-            return;
-        };
+        let Some(solved) = solved else { return };
         let Node { clock, segment: segment_index } = self.layout.nodes[node];
         self.contradictions[clock] = self.contradictions[clock].max(solved.contradictions);
-        if method == Method::Bounded {
-            solved.curve.add_tick(tick as i64);
-        }
         let segment = &mut self.lines[clock].segments[segment_index];
         (segment.origin, segment.base, segment.curve) = (solved.origin, solved.base, Some(solved.curve));
         if method == Method::Bounded {
             let exact = self.sightings_of_reference(node);
-            let slope = self.slope(node);
             node::clamp_estimate(&mut self.lines[clock].segments[segment_index], &exact, slope);
         }
     }
