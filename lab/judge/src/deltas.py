@@ -6,6 +6,7 @@ Prints a line per interval, by thread in order of begin: thread, number of instr
 instructions in it, how it ended. This simple reference shares only the definitions with the judged program.
 """
 
+import functools
 import sys
 
 PREFIXES = {"lock", "rep", "repe", "repz", "repne", "repnz", "bnd", "notrack"}
@@ -50,17 +51,23 @@ def fits(pattern, instruction):
     return len(wanted) == len(has) and all(want in ("*", text) for want, text in zip(wanted, has))
 
 
-def ends(alternatives, last):
-    """Whether the last instructions match one of the alternatives."""
-    for sequence in alternatives:
-        if len(last) >= len(sequence) and all(map(fits, sequence, last[-len(sequence):])):
-            return True
-    return False
+def ending(marker):
+    """Returns whether the last instructions of a thread match the marker, as a function of their texts."""
+    alternatives = read(marker)
+
+    @functools.cache
+    def ends(*last):
+        for sequence in alternatives:
+            if len(last) >= len(sequence) and all(map(fits, sequence, map(parts, last[-len(sequence):]))):
+                return True
+        return False
+
+    return ends, max(map(len, alternatives))
 
 
 def main():
-    begins, finishes, nesting = read(sys.argv[1]), read(sys.argv[2]), sys.argv[3]
-    longest = max(len(sequence) for sequence in begins + finishes)
+    (begins, longest_begin), (finishes, longest_finish) = map(ending, sys.argv[1:3])
+    nesting, longest = sys.argv[3], max(longest_begin, longest_finish)
     threads, thread = {}, None
     for line in sys.stdin:
         line = line.rstrip("\n")
@@ -75,11 +82,11 @@ def main():
         thread = tid
         of = threads.setdefault(tid, {"count": 0, "last": [], "open": [], "found": []})
         of["count"] += 1
-        of["last"] = (of["last"] + [parts(instruction)])[-longest:]
-        if ends(finishes, of["last"]) and of["open"]:
+        of["last"] = (of["last"] + [instruction])[-longest:]
+        if finishes(*of["last"]) and of["open"]:
             begin = of["open"].pop()
             of["found"].append((begin, of["count"] - begin, "returned"))
-        if ends(begins, of["last"]):
+        if begins(*of["last"]):
             if nesting == "nested" or not of["open"]:
                 of["open"].append(of["count"])
             elif nesting == "last":
