@@ -38,16 +38,18 @@ impl Knot {
         Knot { x, low, estimate, high, low_rise: 0, estimate_rise: 0, high_rise: 0 }
     }
 
-    /// Returns the values at `x` on the lines that start at this knot.
+    /// Returns the values at `x` on the lines that start at this knot. The bounds enclose the estimate, though rounded and
+    /// clamped slopes let lines cross.
     pub(crate) fn at(&self, x: i64) -> Offsets {
         // Distances are below 2^62 and slopes at most 1, so the product fits.
         let apart = i128::from(x - self.x);
         let value =
             |start: i64, rise: i64| start.saturating_add(((apart * i128::from(rise)) >> RISE_BITS) as i64);
+        let estimate = value(self.estimate, self.estimate_rise);
         Offsets {
-            low: value(self.low, self.low_rise),
-            estimate: value(self.estimate, self.estimate_rise),
-            high: value(self.high, self.high_rise),
+            low: value(self.low, self.low_rise).min(estimate),
+            estimate,
+            high: value(self.high, self.high_rise).max(estimate),
         }
     }
 }
@@ -260,11 +262,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lines_go_on_straight_without_fading() {
+    fn lines_go_on_straight_without_fading_and_never_cross() {
         let knots = vec![Knot::new(0, 0, 0, 0), Knot::new(1_024, 10, 20, 30)];
         let curve = Curve::new(knots, None, (true, true));
         assert_eq!(curve.at(2_048), Offsets { low: 20, estimate: 40, high: 60 });
-        assert_eq!(curve.at(-1_024), Offsets { low: -10, estimate: -20, high: -30 });
+        assert_eq!(curve.at(-1_024), Offsets { low: -20, estimate: -20, high: -20 });
     }
 
     proptest! {
