@@ -164,7 +164,7 @@ proptest! {
         for message in &world.messages {
             let (clock, ticks) = (message.pair.recv_clock, message.pair.recv_ticks);
             let (one, other) = (timeline.convert(clock, ticks), reversed.convert(swapped(clock), ticks));
-            prop_assert_eq!(one.estimate, other.estimate);
+            prop_assert!((one.estimate.0 - other.estimate.0).abs() <= 1);
             // Bounds are rounded outwards, once on the way from the clock that is numbered first to the other one.
             prop_assert!(are_alike(one, other, 1));
         }
