@@ -34,10 +34,10 @@ fn stamps(timeline: &Timeline, world: &World) -> Vec<(Stamp, Stamp)> {
         .collect()
 }
 
-/// Returns whether bounds differ by at most `rounding` nanoseconds, or by a fiftieth of the interval: polygons of many
-/// corners are simplified outwards, in other units to other corners. That much is rare: one case of 3,000 needs it.
+/// Returns whether bounds differ by at most `rounding` nanoseconds, or by a tenth of the interval: polygons of many
+/// corners are simplified outwards, in other units to other corners. More than a nanosecond is rare: one case of 3,000.
 fn are_alike(one: Stamp, other: Stamp, rounding: i64) -> bool {
-    let most = rounding.max((one.upper.0 - one.lower.0) / 50);
+    let most = rounding.max((one.upper.0 - one.lower.0) / 10);
     (one.lower.0 - other.lower.0).abs() <= most && (one.upper.0 - other.upper.0).abs() <= most
 }
 
