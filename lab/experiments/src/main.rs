@@ -6,6 +6,7 @@ mod measure;
 mod overhead;
 mod pages;
 mod parallel;
+mod profiles;
 mod resolution;
 mod trf;
 
@@ -19,7 +20,8 @@ const USAGE: &str =
        cargo run -p lab -- resolution         how exactly times are known, by the packets that are on
        cargo run -p lab -- trf [sweeps | fit]   resolution against size, by the periods of packets; what the size is of
        cargo run -p lab -- overhead [programs | ftrace]   what tracing costs, in bytes and in time
-       cargo run -p lab -- deltas             histograms of intervals, and sunbursts with and without a tracer";
+       cargo run -p lab -- deltas             histograms of intervals, and sunbursts with and without a tracer
+       cargo run -p lab -- profiles           how much faster programs get by our profiles for compilers";
 
 fn main() -> ExitCode {
     workbench::main("lab", run)
@@ -32,6 +34,7 @@ fn run(arguments: &[String]) -> Outcome {
         Some((name, rest)) if name == "trf" => trf::run(rest),
         Some((name, rest)) if name == "overhead" => overhead::run(rest),
         Some((name, rest)) if name == "deltas" => deltas::run(rest),
+        Some((name, [])) if name == "profiles" => profiles::run(),
         _ => Err(USAGE.into()),
     }
 }

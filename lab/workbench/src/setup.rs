@@ -77,6 +77,7 @@ const TOOLS: &[Tool] = &[
     tool("perl", "perl-base", Need::Judge),
     tool("find", "findutils", Need::Judge),
     tool("sysbench", "sysbench", Need::Bench),
+    tool("clang-19", "clang-19 libclang-rt-19-dev", Need::Bench),
 ];
 
 /// Requirements of emulated boards.
