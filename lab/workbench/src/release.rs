@@ -58,7 +58,12 @@ pub fn build() -> Outcome {
     let folder = folder.with_file_name("shipped");
     compile(&folder, &flags())?;
     for file in built(&programs(&folder)?)? {
-        fs::copy(&file, folder.join(file.file_name().unwrap_or_default()))?;
+        let shipped = folder.join(file.file_name().unwrap_or_default());
+        // A program that runs can't be written over.
+        if fs::exists(&shipped)? {
+            fs::remove_file(&shipped)?;
+        }
+        fs::copy(&file, shipped)?;
     }
     Ok(())
 }
