@@ -23,6 +23,8 @@ pub enum TracerName {
     Ftrace,
     /// Tracepoints, by this system's perf, into a perf.data
     Perf,
+    /// Tracepoints, by this system's LTTng, into a folder in CTF
+    Lttng,
 }
 
 /// Runs the command, and ends as the recorded program ended.
@@ -121,6 +123,7 @@ fn with(tracers: &[TracerName]) -> Vec<Tracer> {
         let tracer = match tracer {
             TracerName::Ftrace => Tracer::Ftrace,
             TracerName::Perf => Tracer::Perf,
+            TracerName::Lttng => Tracer::Lttng,
         };
         if !all.contains(&tracer) {
             all.push(tracer);
@@ -135,6 +138,7 @@ fn beside(recording: &str, traces: &[Beside]) {
         let tracer = match tracer {
             Tracer::Ftrace => "ftrace",
             Tracer::Perf => "perf",
+            Tracer::Lttng => "LTTng",
         };
         eprintln!("hodo: events of the same run by {tracer}, {bytes} bytes in {}", path.display());
     }

@@ -114,6 +114,8 @@ impl ClockIdentity {
         let is_lttng = class.environment_text("tracer_name").is_some_and(|name| name.starts_with("lttng"));
         let kind = match clock.name.as_str() {
             "monotonic" if is_lttng => ClockKind::Posix(1),
+            // The module of `hodo record --engine machine --with lttng`.
+            "perf" if is_lttng => ClockKind::Perf,
             name => ClockKind::Named(name.to_owned()),
         };
         let shown_zero = clock.cycles.nanos(0).0;

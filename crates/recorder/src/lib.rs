@@ -72,6 +72,8 @@ pub enum Tracer {
     Ftrace,
     /// perf's tracepoints, by this system's perf.
     Perf,
+    /// LTTng's kernel tracer, by this system's LTTng.
+    Lttng,
 }
 
 /// What to record, and how.
@@ -144,7 +146,7 @@ impl Request {
 pub struct Beside {
     /// What recorded it.
     pub tracer: Tracer,
-    /// Path of the file.
+    /// Path of the file; of LTTng, of the folder.
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,

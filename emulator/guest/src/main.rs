@@ -6,7 +6,7 @@
 //!             symbols ◄── the kernel's symbols, if wanted
 //!             sideband-N ◄── perf's own records of each CPU         between virtio ports and pipes
 //!             clock, threads, maps, kallsyms, modules, status ◄──
-//!             tracers ──► ftrace, perf ──► tracing/, events/
+//!             tracers ──► ftrace, perf, LTTng ──► tracing/, events/, lttng/
 //! ```
 //!
 //! It is linked statically, and starts before anything else exists. On an error it powers off the guest, and writes the

@@ -81,8 +81,8 @@ pub struct Record {
     /// machine: one processor, with a clock that counts instructions: one is one nanosecond
     #[arg(long)]
     pub icount: bool,
-    /// machine: also record software events inside it, at the same time and on the same clock, into a file beside the
-    /// recording (repeatable)
+    /// machine: also record software events inside it, at the same time and on the same clock, into a file (lttng: a folder)
+    /// beside the recording (repeatable)
     #[arg(long, value_enum, value_name = "TRACER", value_delimiter = ',')]
     pub with: Vec<crate::record::TracerName>,
     /// machine: systems or events of --with, such as sched,irq:irq_handler_entry

@@ -31,7 +31,7 @@ use super::{
     code::{self, Piece},
     tracers::{self, Written},
 };
-use crate::{Error, Tracer, event::Event, filter};
+use crate::{Error, Request, Tracer, event::Event, filter};
 
 /// The ratio of the TSC frequency to the bus frequency in the trace's CBR packets: a cycle is a tick.
 const MAX_NONTURBO_RATIO: u8 = 10;
@@ -130,9 +130,9 @@ impl Collected {
         warnings
     }
 
-    /// Writes the recording of a tracer beside `output`.
-    pub(super) fn beside(&self, tracer: Tracer, spool: &Path, output: &Path) -> Result<Written, Error> {
-        tracers::write(tracer, spool, output, &self.clock, &self.kallsyms)
+    /// Writes the recording of a tracer beside that of Intel PT.
+    pub(super) fn beside(&self, tracer: Tracer, request: &Request, spool: &Path) -> Result<Written, Error> {
+        tracers::write(tracer, request, spool, &self.clock, &self.kallsyms)
     }
 
     pub(super) fn write(

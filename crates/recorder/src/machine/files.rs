@@ -4,6 +4,7 @@
 //! qemu/              QEMU's packages, unpacked, with their own dynamic loader and libraries
 //! kernel/vmlinux     the guest's kernel
 //! kernel/modules/    its modules, in the layout of its package
+//! kernel/lttng/      LTTng's modules for it, if they were built
 //! hodo-guest         the guest's first process
 //! ```
 
@@ -21,6 +22,8 @@ pub(crate) struct Files {
     folder: PathBuf,
     pub(crate) kernel: PathBuf,
     pub(crate) modules: PathBuf,
+    /// May not exist.
+    pub(crate) lttng: PathBuf,
     pub(crate) init: PathBuf,
 }
 
@@ -40,6 +43,7 @@ impl Files {
         let files = Files {
             kernel: folder.join("kernel/vmlinux"),
             modules: folder.join("kernel/modules"),
+            lttng: folder.join("kernel/lttng"),
             init: init(&folder),
             folder,
         };

@@ -10,6 +10,7 @@ mod collect;
 mod files;
 mod guest;
 mod initramfs;
+mod lttng;
 mod tracers;
 
 use std::{
@@ -25,7 +26,7 @@ use hodo_emulator::machine::{
     trigger::{Latency, Limit, Trigger},
 };
 
-use crate::{Beside, Engine, Error, Outcome, Request, emulate, event::Event, filter, trigger};
+use crate::{Beside, Engine, Error, Outcome, Request, Tracer, emulate, event::Event, filter, trigger};
 
 /// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
 /// time.
@@ -49,14 +50,18 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let log = std::env::var_os(LOG).is_some();
     let settings = settings(request, &event, privilege, log)?;
     let host = host(folder.path());
-    let tracers = tracers::settings(request, &host)?;
+    let tracers = tracers::settings(request, &host, &files.lttng)?;
     let prepared = settings.save(folder.path()).and_then(|()| {
         if settings.need_symbols() {
             fs::write(folder.path().join(spool::SYMBOLS_WANTED), "")?;
         }
         fs::write(folder.path().join("request"), guest::request(&request.command)?)?;
         fs::write(folder.path().join("tracers"), tracers)?;
-        fs::write(guest::initrd(folder.path()), initramfs::build(&files.init, &files.modules)?)
+        let lttng = match request.with.contains(&Tracer::Lttng) {
+            true => lttng::modules(&files.lttng, &tracers::events(request))?,
+            false => Vec::new(),
+        };
+        fs::write(guest::initrd(folder.path()), initramfs::build(&files.init, &files.modules, &lttng)?)
     });
     prepared.map_err(Error::file(folder.path()))?;
     let pace = match request.counts_time {
@@ -124,7 +129,7 @@ fn settings(request: &Request, event: &Event, privilege: Privilege, log: bool) -
 fn beside(request: &Request, recording: &collect::Collected, spool: &Path) -> (Vec<Beside>, Vec<String>) {
     let (mut beside, mut warnings) = (Vec::new(), Vec::new());
     for &tracer in &request.with {
-        match recording.beside(tracer, spool, &request.output) {
+        match recording.beside(tracer, request, spool) {
             Ok((written, warning)) => {
                 beside.push(written);
                 warnings.extend(warning);

@@ -4,6 +4,7 @@
 //! ```text
 //! Request ──► tracers (spool) ──guest──► tracing/, as in tracefs ──► RECORDING.ftrace.dat
 //!                                        events/perf.data        ──► RECORDING.events.data
+//!                                        lttng/                  ──► RECORDING.lttng/
 //! ```
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
 use hodo_clock::PerfClock;
 use hodo_formats::ftrace::write::Head;
 
+use super::lttng;
 use crate::{Beside, Error, Request, Tracer, emulate, ftrace};
 
 /// Systems that are recorded by default.
@@ -21,23 +23,32 @@ const EVENTS: [&str; 6] = ["sched", "irq", "raw_syscalls", "signal", "block", "t
 /// The default buffer size per CPU, in bytes; buffers are read while the command runs.
 const BUFFER: u64 = 16 << 20;
 
-/// The settings, in the form that the guest's first process reads.
-pub(super) fn settings(request: &Request, host: &str) -> Result<String, Error> {
-    let mut lines = vec![format!("host {host}")];
-    for tracer in &request.with {
-        lines.push(match tracer {
-            Tracer::Ftrace => "ftrace on".to_owned(),
-            Tracer::Perf => format!("perf {}", perf()?.display()),
-        });
+/// The requested systems and events.
+pub(super) fn events(request: &Request) -> Vec<&str> {
+    match request.with_events.as_slice() {
+        [] => EVENTS.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
     }
-    let named: Vec<&str> = request.with_events.iter().map(String::as_str).collect();
-    for event in if named.is_empty() { &EVENTS } else { &named[..] } {
+}
+
+/// The settings, in the form that the guest's first process reads. `modules` are those of LTTng.
+pub(super) fn settings(request: &Request, host: &str, modules: &Path) -> Result<String, Error> {
+    let mut lines = vec![format!("host {host}")];
+    let events = events(request);
+    for event in &events {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_*?[]:-".contains(&byte);
         if event.is_empty() || !event.bytes().all(is_name) {
             let reason = "an event of the kernel is `system` or `system:event`, such as sched:sched_switch";
             return Err(Error::Event { event: (*event).to_owned(), reason: reason.to_owned() });
         }
         lines.push(format!("event {event}{}", if event.contains(':') { "" } else { ":*" }));
+    }
+    for tracer in &request.with {
+        match tracer {
+            Tracer::Ftrace => lines.push("ftrace on".to_owned()),
+            Tracer::Perf => lines.push(format!("perf {}", perf()?.display())),
+            Tracer::Lttng => lines.extend(lttng::settings(&events, modules)?),
+        }
     }
     lines.push(format!("buffer {}", (request.buffer_size.unwrap_or(BUFFER) >> 10).max(4)));
     Ok(lines.join("\n") + "\n")
@@ -60,14 +71,16 @@ pub(super) type Written = (Beside, Option<String>);
 /// Writes the recording of a tracer. `symbols` are those of the kernel.
 pub(super) fn write(
     tracer: Tracer,
+    request: &Request,
     spool: &Path,
-    output: &Path,
     clock: &PerfClock,
     symbols: &[u8],
 ) -> Result<Written, Error> {
+    let output = &request.output;
     let (extension, found) = match tracer {
         Tracer::Ftrace => ("ftrace.dat", spool.join("tracing")),
         Tracer::Perf => ("events.data", spool.join("events/perf.data")),
+        Tracer::Lttng => ("lttng", spool.join("lttng")),
     };
     if !found.exists() {
         return Err(Error::Missing(format!(
@@ -96,6 +109,11 @@ pub(super) fn write(
             let moved = fs::rename(&found, &path).and_then(|()| fs::metadata(&path));
             moved.map_err(Error::file(&path))?.len()
         }
+        Tracer::Lttng => {
+            let (bytes, unknown) = lttng::write(&found, &path, &events(request))?;
+            warning = unknown;
+            bytes
+        }
     };
     Ok((Beside { tracer, path, bytes }, warning))
 }
@@ -123,12 +141,13 @@ mod tests {
             with_events: events.iter().map(|&event| event.to_owned()).collect(),
             ..Request::default()
         };
-        let text = settings(&request(&["sched", "irq:irq_handler_entry"]), "machine-1").unwrap();
+        let settings = |events: &[&str]| settings(&request(events), "machine-1", Path::new("/nonexistent"));
+        let text = settings(&["sched", "irq:irq_handler_entry"]).unwrap();
         assert_eq!(
             text,
-            "host machine-1\nftrace on\nevent sched:*\nevent irq:irq_handler_entry\nbuffer 16384\n"
+            "host machine-1\nevent sched:*\nevent irq:irq_handler_entry\nftrace on\nbuffer 16384\n"
         );
-        assert!(settings(&request(&["sched\nperf /bin/sh"]), "machine-1").is_err());
-        assert!(settings(&request(&[]), "machine-1").unwrap().contains("event raw_syscalls:*\n"));
+        assert!(settings(&["sched\nperf /bin/sh"]).is_err());
+        assert!(settings(&[]).unwrap().contains("event raw_syscalls:*\n"));
     }
 }

@@ -56,7 +56,34 @@ impl Ftrace {
         while Path::new(&format!("{INSTANCE}/per_cpu/cpu{}", readers.len())).exists() {
             readers.push(Reader::open(&copy, readers.len()).map_err(Error::of("per_cpu"))?);
         }
-        Ok(Ftrace { copy, readers })
+        let ftrace = Ftrace { copy, readers };
+        ftrace.describe()?;
+        Ok(ftrace)
+    }
+
+    /// Writes what describes the pages to the paths that it has in tracefs; also for a guest that does not end by itself.
+    fn describe(&self) -> Result<(), Error> {
+        for file in ["events/header_page", "events/header_event", "printk_formats"] {
+            self.save(TRACEFS, file)?;
+        }
+        for file in ["trace_clock", "set_event"] {
+            self.save(INSTANCE, file)?;
+        }
+        let system = format!("{}/uname", self.copy);
+        fs::write(&system, uname()).map_err(Error::of(system))?;
+        let enabled = fs::read_to_string(format!("{INSTANCE}/set_event")).map_err(Error::of("set_event"))?;
+        let mut systems: Vec<&str> =
+            enabled.lines().filter_map(|line| line.split_once(':')).map(|(system, _)| system).collect();
+        systems.push("ftrace");
+        systems.dedup();
+        for system in systems {
+            let folder = format!("{TRACEFS}/events/{system}");
+            let events = fs::read_dir(&folder).map_err(Error::of(folder))?;
+            for event in events.flatten().filter(|event| event.path().join("format").exists()) {
+                self.save(TRACEFS, &format!("events/{system}/{}/format", event.file_name().display()))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn start(&self) -> Result<(), Error> {
@@ -78,32 +105,13 @@ impl Ftrace {
             .map_err(Error::of("trace_pipe_raw"))
     }
 
-    /// Writes the remaining pages, and what describes them, to the paths that they have in tracefs.
+    /// Writes the remaining pages, and what is known in the end: names of threads, and losses.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         let drained = self.readers.iter_mut().try_for_each(|reader| reader.drain(true));
         drained.map_err(Error::of("trace_pipe_raw"))?;
-        for file in ["events/header_page", "events/header_event", "saved_cmdlines", "printk_formats"] {
-            self.save(TRACEFS, file)?;
-        }
-        for file in ["trace_clock", "set_event"] {
-            self.save(INSTANCE, file)?;
-        }
-        let system = format!("{}/uname", self.copy);
-        fs::write(&system, uname()).map_err(Error::of(system))?;
+        self.save(TRACEFS, "saved_cmdlines")?;
         for cpu in 0..self.readers.len() {
             self.save(INSTANCE, &format!("per_cpu/cpu{cpu}/stats"))?;
-        }
-        let enabled = fs::read_to_string(format!("{INSTANCE}/set_event")).map_err(Error::of("set_event"))?;
-        let mut systems: Vec<&str> =
-            enabled.lines().filter_map(|line| line.split_once(':')).map(|(system, _)| system).collect();
-        systems.push("ftrace");
-        systems.dedup();
-        for system in systems {
-            let folder = format!("{TRACEFS}/events/{system}");
-            let events = fs::read_dir(&folder).map_err(Error::of(folder))?;
-            for event in events.flatten().filter(|event| event.path().join("format").exists()) {
-                self.save(TRACEFS, &format!("events/{system}/{}/format", event.file_name().display()))?;
-            }
         }
         Ok(())
     }

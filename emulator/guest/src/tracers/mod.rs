@@ -2,18 +2,22 @@
 //!
 //! ```text
 //! tracers (spool) ──► Settings ──► ftrace: an instance of its own ──► tracing/ (spool), as in tracefs
-//!                              └─► perf: the host's, beside the command ──► events/perf.data (spool)
+//!                              ├─► perf: the host's, beside the command ──► events/perf.data (spool)
+//!                              └─► LTTng: the host's, beside the command ──► lttng/ (spool)
 //! ```
 //!
-//! Both write the guest's time-stamp counter, or times that follow from it.
+//! All write the guest's time-stamp counter, or times that follow from it.
 
 mod ftrace;
+mod lttng;
 mod perf;
+mod program;
 
 use std::{fs, os::fd::RawFd};
 
-use crate::system::{self, Error};
+use crate::system::{self, Error, mount};
 use ftrace::Ftrace;
+use lttng::Lttng;
 use perf::Perf;
 
 /// The recorder's settings: lines of a word and a value in `tracers` in the spool.
@@ -23,7 +27,14 @@ struct Settings {
     has_ftrace: bool,
     /// Path of the host's perf.
     perf: Option<String>,
-    /// Systems and events, such as `sched:*`.
+    /// Path of the host's `lttng`.
+    lttng: Option<String>,
+    /// Path of the host's `lttng-sessiond`.
+    lttng_daemon: String,
+    /// Arguments of `lttng enable-event` for tracepoints and for system calls; empty for none.
+    lttng_events: String,
+    lttng_calls: String,
+    /// Systems and events of the other tracers, such as `sched:*`.
     events: Vec<String>,
     /// Buffer size per CPU in KiB.
     buffer: u64,
@@ -39,6 +50,10 @@ impl Settings {
                 "host" => settings.host = Some(value.to_owned()),
                 "ftrace" => settings.has_ftrace = true,
                 "perf" => settings.perf = Some(value.to_owned()),
+                "lttng" => settings.lttng = Some(value.to_owned()),
+                "lttng-daemon" => value.clone_into(&mut settings.lttng_daemon),
+                "lttng-events" => value.clone_into(&mut settings.lttng_events),
+                "lttng-calls" => value.clone_into(&mut settings.lttng_calls),
                 "event" => settings.events.push(value.to_owned()),
                 "buffer" => settings.buffer = value.parse().unwrap_or_default(),
                 _ => {}
@@ -52,6 +67,7 @@ impl Settings {
 pub(crate) struct Tracers {
     ftrace: Option<Ftrace>,
     perf: Option<Perf>,
+    lttng: Option<Lttng>,
 }
 
 impl Tracers {
@@ -62,12 +78,18 @@ impl Tracers {
             system::set_host_name(host)?;
         }
         let ftrace = settings.has_ftrace.then(|| Ftrace::open(spool, &settings)).transpose()?;
+        if settings.perf.is_some() || settings.lttng.is_some() {
+            mount("events", program::FOLDER, "tmpfs", 0, "")?;
+        }
         let perf = settings.perf.as_ref().map(|path| Perf::open(spool, root, path, &settings)).transpose()?;
-        Ok(Tracers { ftrace, perf })
+        let lttng =
+            settings.lttng.as_ref().map(|path| Lttng::open(spool, root, path, &settings)).transpose()?;
+        Ok(Tracers { ftrace, perf, lttng })
     }
 
     /// Begins recording.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
+        self.lttng.as_ref().map_or(Ok(()), Lttng::start)?;
         self.perf.as_mut().map_or(Ok(()), Perf::start)?;
         self.ftrace.as_ref().map_or(Ok(()), Ftrace::start)
     }
@@ -84,9 +106,16 @@ impl Tracers {
 
     /// Ends recording, and writes the rest.
     pub(crate) fn finish(self) -> Result<(), Error> {
-        // Both stop before either writes.
-        self.ftrace.as_ref().map_or(Ok(()), Ftrace::stop)?;
-        self.perf.map_or(Ok(()), Perf::finish)?;
-        self.ftrace.map_or(Ok(()), Ftrace::finish)
+        // Those that can stop do so before any of them writes. A failure of one does not concern the others.
+        let stopped = [
+            self.ftrace.as_ref().map_or(Ok(()), Ftrace::stop),
+            self.lttng.as_ref().map_or(Ok(()), Lttng::stop),
+        ];
+        let finished = [
+            self.perf.map_or(Ok(()), Perf::finish),
+            self.lttng.map_or(Ok(()), Lttng::finish),
+            self.ftrace.map_or(Ok(()), Ftrace::finish),
+        ];
+        stopped.into_iter().chain(finished).collect()
     }
 }

@@ -211,8 +211,8 @@ impl<'t> Parser<'t> {
         let cycles = CycleClock::new(frequency, seconds, cycles).ok_or_else(|| {
             self.there(format!("the clock `{name}` has a frequency of zero, or an offset beyond 64 bits"))
         })?;
-        // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970.
-        let unix = absolute.unwrap_or(uid.is_some() && name == "monotonic");
+        // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970. So does that of a machine.
+        let unix = absolute.unwrap_or(uid.is_some() && ["monotonic", "perf"].contains(&name.as_str()));
         Ok(ClockClass { name, description, cycles, unix, uid })
     }
 

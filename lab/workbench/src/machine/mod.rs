@@ -2,27 +2,26 @@
 //!
 //! ```text
 //! lists of packages (an apt of our own) ──► QEMU's packages, the kernel's ──► unpacked, nothing installed
+//!                 the kernel's headers, LTTng ──► LTTng's modules, compiled
 //! crates of this repository ──────────────► hodo-guest, linked statically
 //! ```
-//!
-//! apt runs with separate folders for all its state, so that the system's lists, sources and packages do not change,
-//! and no privilege is needed.
+
+mod apt;
+mod lttng;
 
 use std::{
     fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+
+use self::apt::{Apt, unpack};
 
 use crate::{
     Outcome,
     command::{self, cargo, installed, quietly},
 };
 
-/// Debian's packages; the name of a suite follows.
-const ARCHIVE: &str =
-    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
 /// The suite with QEMU 11.1, and the suite that it is built for.
 const QEMU_SUITES: [&str; 2] = ["trixie-backports", "trixie"];
 /// A suite with a kernel whose modules are not compressed.
@@ -52,6 +51,10 @@ pub fn ensure() -> Outcome {
     }
     guest(&folder)?;
     println!("setup: a machine is in {}", folder.display());
+    // All else works without them.
+    if let Err(error) = lttng::ensure(&folder) {
+        println!("setup: it has no LTTng, which --with lttng needs: {error}");
+    }
     Ok(())
 }
 
@@ -76,14 +79,11 @@ fn fetch(folder: &Path) -> Outcome {
     }
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
-    let unpack = |packages: Vec<PathBuf>, part: &str| -> Outcome {
-        let into = fresh.join(part);
-        fs::create_dir_all(&into)?;
-        let extract = |package| quietly(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&into));
-        packages.iter().try_for_each(extract)
-    };
-    unpack(Apt::new(&folder.join("apt/qemu"), &QEMU_SUITES)?.with_all_needed(QEMU, QEMU_SUITES[0])?, "qemu")?;
-    unpack(Apt::new(&folder.join("apt/kernel"), &KERNEL_SUITES)?.needed_alone(KERNEL)?, "kernel")?;
+    let qemu = Apt::new(&folder.join("apt/qemu"), &QEMU_SUITES)?;
+    unpack(&qemu.with_all_needed(QEMU, QEMU_SUITES[0])?, &fresh.join("qemu"))?;
+    let kernels = Apt::new(&folder.join("apt/kernel"), &KERNEL_SUITES)?;
+    let current = kernels.needed(KERNEL)?;
+    unpack(&kernels.alone(&current)?, &fresh.join("kernel"))?;
     kernel(&fresh.join("kernel"))?;
     for part in ["qemu", "kernel"] {
         _ = fs::remove_dir_all(folder.join(part));
@@ -133,100 +133,4 @@ fn unpacked(image: &[u8]) -> Outcome<Vec<u8>> {
         true => Ok(output.stdout),
         false => Err("what the kernel's image holds is no ELF file".into()),
     }
-}
-
-/// An apt with separate folders.
-struct Apt {
-    folder: PathBuf,
-}
-
-impl Apt {
-    /// An apt with up-to-date lists of these suites.
-    fn new(folder: &Path, suites: &[&str]) -> Outcome<Apt> {
-        let parts = [
-            "state/lists/partial",
-            "cache/archives/partial",
-            "etc/apt.conf.d",
-            "etc/preferences.d",
-            "etc/sources.list.d",
-        ];
-        for part in parts {
-            fs::create_dir_all(folder.join(part))?;
-        }
-        fs::write(folder.join("status"), "")?;
-        let sources: Vec<String> = suites.iter().map(|suite| format!("{ARCHIVE} {suite} main\n")).collect();
-        fs::write(folder.join("etc/sources.list"), sources.concat())?;
-        // The system's proxies stay in use.
-        let system = Path::new("/etc/apt/apt.conf.d");
-        for entry in fs::read_dir(system).into_iter().flatten().flatten() {
-            let link = folder.join("etc/apt.conf.d").join(entry.file_name());
-            if entry.file_name().to_string_lossy().contains("proxy") && !link.exists() {
-                symlink(entry.path(), link)?;
-            }
-        }
-        let apt = Apt { folder: folder.to_owned() };
-        quietly(apt.command("apt-get").args(["-qq", "update"]))?;
-        Ok(apt)
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.current_dir(&self.folder).env("DEBIAN_FRONTEND", "noninteractive");
-        let places = [
-            ("Dir::State", "state"),
-            ("Dir::State::status", "status"),
-            ("Dir::Cache", "cache"),
-            ("Dir::Etc", "etc"),
-            ("Dir::Etc::sourcelist", "etc/sources.list"),
-            ("Dir::Etc::sourceparts", "etc/sources.list.d"),
-            ("Dir::Etc::parts", "etc/apt.conf.d"),
-        ];
-        for (option, place) in places {
-            command.arg("-o").arg(format!("{option}={}", self.folder.join(place).display()));
-        }
-        // The user as which apt fetches may not be able to read the folder.
-        let others = [
-            "APT::Architecture=amd64",
-            "APT::Sandbox::User=",
-            "Acquire::Languages=none",
-            "Debug::NoLocking=1",
-        ];
-        others.iter().for_each(|option| _ = command.arg("-o").arg(option));
-        command
-    }
-
-    /// Fetches a package with all its dependencies, and returns their files.
-    fn with_all_needed(&self, package: &str, suite: &str) -> Outcome<Vec<PathBuf>> {
-        eprintln!("fetching {package} of {suite}, and the libraries that it needs");
-        let mut install = self.command("apt-get");
-        install.args([
-            "-qq",
-            "--yes",
-            "--download-only",
-            "--no-install-recommends",
-            "--target-release",
-            suite,
-        ]);
-        quietly(install.args(["install", package]).stdout(Stdio::null()))?;
-        packages(&self.folder.join("cache/archives"))
-    }
-
-    /// Fetches the single dependency of a package, without further dependencies.
-    fn needed_alone(&self, package: &str) -> Outcome<Vec<PathBuf>> {
-        let depends = command::capture(self.command("apt-cache").args(["depends", package]))?;
-        let needed = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-        let needed = needed.ok_or_else(|| format!("{package} depends on nothing"))?;
-        eprintln!("fetching {needed}");
-        quietly(self.command("apt-get").args(["-qq", "download", needed]))?;
-        packages(&self.folder)
-    }
-}
-
-/// The packages in a folder.
-fn packages(folder: &Path) -> Outcome<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
-    let mut found: Vec<PathBuf> = entries.filter(is_package).collect();
-    found.sort();
-    Ok(found)
 }

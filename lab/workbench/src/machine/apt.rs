@@ -1,0 +1,124 @@
+//! An apt of our own: the system's lists, sources and packages do not change, and no privilege is needed.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    Outcome,
+    command::{self, quietly},
+};
+
+/// Debian's packages; the name of a suite follows.
+const ARCHIVE: &str =
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
+
+/// An apt with separate folders.
+pub(super) struct Apt {
+    folder: PathBuf,
+}
+
+impl Apt {
+    /// An apt with up-to-date lists of these suites.
+    pub(super) fn new(folder: &Path, suites: &[&str]) -> Outcome<Apt> {
+        let parts = [
+            "state/lists/partial",
+            "cache/archives/partial",
+            "etc/apt.conf.d",
+            "etc/preferences.d",
+            "etc/sources.list.d",
+        ];
+        for part in parts {
+            fs::create_dir_all(folder.join(part))?;
+        }
+        fs::write(folder.join("status"), "")?;
+        let sources: Vec<String> = suites.iter().map(|suite| format!("{ARCHIVE} {suite} main\n")).collect();
+        fs::write(folder.join("etc/sources.list"), sources.concat())?;
+        // The system's proxies stay in use.
+        let system = Path::new("/etc/apt/apt.conf.d");
+        for entry in fs::read_dir(system).into_iter().flatten().flatten() {
+            let link = folder.join("etc/apt.conf.d").join(entry.file_name());
+            if entry.file_name().to_string_lossy().contains("proxy") && !link.exists() {
+                symlink(entry.path(), link)?;
+            }
+        }
+        let apt = Apt { folder: folder.to_owned() };
+        quietly(apt.command("apt-get").args(["-qq", "update"]))?;
+        Ok(apt)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder).env("DEBIAN_FRONTEND", "noninteractive");
+        let places = [
+            ("Dir::State", "state"),
+            ("Dir::State::status", "status"),
+            ("Dir::Cache", "cache"),
+            ("Dir::Etc", "etc"),
+            ("Dir::Etc::sourcelist", "etc/sources.list"),
+            ("Dir::Etc::sourceparts", "etc/sources.list.d"),
+            ("Dir::Etc::parts", "etc/apt.conf.d"),
+        ];
+        for (option, place) in places {
+            command.arg("-o").arg(format!("{option}={}", self.folder.join(place).display()));
+        }
+        // The user as which apt fetches may not be able to read the folder.
+        let others = [
+            "APT::Architecture=amd64",
+            "APT::Sandbox::User=",
+            "Acquire::Languages=none",
+            "Debug::NoLocking=1",
+        ];
+        others.iter().for_each(|option| _ = command.arg("-o").arg(option));
+        command
+    }
+
+    /// Fetches a package with all its dependencies, and returns their files.
+    pub(super) fn with_all_needed(&self, package: &str, suite: &str) -> Outcome<Vec<PathBuf>> {
+        eprintln!("fetching {package} of {suite}, and the libraries that it needs");
+        let mut install = self.command("apt-get");
+        install.args([
+            "-qq",
+            "--yes",
+            "--download-only",
+            "--no-install-recommends",
+            "--target-release",
+            suite,
+        ]);
+        quietly(install.args(["install", package]).stdout(Stdio::null()))?;
+        packages(&self.folder.join("cache/archives"))
+    }
+
+    /// The names of the packages that a package depends on, without their own dependencies.
+    pub(super) fn needed(&self, package: &str) -> Outcome<Vec<String>> {
+        let depends = command::capture(self.command("apt-cache").args(["depends", package]))?;
+        let needed = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+        Ok(needed.map(str::to_owned).collect())
+    }
+
+    /// Fetches these packages alone, and returns their files.
+    pub(super) fn alone(&self, names: &[String]) -> Outcome<Vec<PathBuf>> {
+        eprintln!("fetching {}", names.join(", "));
+        quietly(self.command("apt-get").args(["-qq", "download"]).args(names))?;
+        packages(&self.folder)
+    }
+}
+
+/// The packages in a folder.
+fn packages(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
+    let mut found: Vec<PathBuf> = entries.filter(is_package).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Unpacks packages into a folder, without installing them.
+pub(super) fn unpack(packages: &[PathBuf], into: &Path) -> Outcome {
+    fs::create_dir_all(into)?;
+    let extract = |package| quietly(Command::new("dpkg-deb").arg("--extract").arg(package).arg(into));
+    packages.iter().try_for_each(extract)
+}
