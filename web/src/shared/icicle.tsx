@@ -2,7 +2,7 @@
 
 import { type HierarchyRectangularNode, hierarchy, partition } from "d3-hierarchy";
 import { arc } from "d3-shape";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 
 import { shown } from "./text";
 import { type Path } from "./tree";
@@ -15,6 +15,8 @@ const LEVELS = 200;
 const RINGS = 14;
 /** Boxes narrower than this many pixels are not drawn. */
 const NARROW = 0.7;
+/** Half of the angle that the text of a ring may have. Less than half a turn, so that its ends say which way it goes. */
+const HALF = 1.4;
 /** Pixels of a character. */
 const CHARACTER = 6.9;
 
@@ -153,6 +155,7 @@ function Boxes({ at, go, width, fill, says, marked }: Drawing) {
 }
 
 function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
+  const id = useId();
   const radius = Math.max(60, Math.min(width, height) / 2 - 6);
   const nodes = wide(at, (at.x1 - at.x0) / 1440, RINGS);
   const rings = nodes.reduce((most, node) => Math.max(most, node.depth - at.depth), 0) + 1;
@@ -170,16 +173,13 @@ function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
           const angle = (turn(node.x0) + turn(node.x1)) / 2;
           const middle = (node.depth - at.depth + 0.9) * ring;
           const along = (turn(node.x1) - turn(node.x0)) * middle;
-          // Along the ring, a line of text has the chord that lies within it; across, the ring's width.
-          const chord = Math.min(0.9 * along, 2 * Math.sqrt(middle * Math.max(0, ring - 15)));
-          const isAlong = chord > ring;
+          // Along the ring, text follows it; across, it has the ring's width.
+          const isAlong = node !== at && 0.9 * along > ring;
           const across = along > 13 ? ring - 4 : 0;
-          const name = label(node.data.name, node === at ? 2.2 * ring : isAlong ? chord : across);
+          const name = label(node.data.name, node === at ? 2.2 * ring : isAlong ? Math.min(0.9 * along, 2 * HALF * middle) : across);
           const degrees = (angle * 180) / Math.PI;
-          const upright = degrees > 90 && degrees < 270 ? 180 : 0;
-          const turned = isAlong
-            ? `rotate(${degrees}) translate(0 ${-middle}) rotate(${upright})`
-            : `rotate(${degrees - 90}) translate(${middle} 0) rotate(${degrees < 180 ? 0 : 180})`;
+          const turned = `rotate(${degrees - 90}) translate(${middle} 0) rotate(${degrees < 180 ? 0 : 180})`;
+          const line = `${id}-${place(node)}`;
           return (
             <g
               key={place(node)}
@@ -190,13 +190,20 @@ function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
             >
               <title>{says(node)}</title>
               <path d={shape(node) ?? ""} style={{ fill: fill(node) }} />
+              {name && isAlong && (
+                <defs>
+                  <path id={line} d={baseline(angle, along / middle, middle)} />
+                </defs>
+              )}
               {name && (
-                <text
-                  text-anchor="middle"
-                  dominant-baseline="central"
-                  transform={node === at ? "" : turned}
-                >
-                  {name}
+                <text text-anchor="middle" dominant-baseline="central" transform={node === at || isAlong ? "" : turned}>
+                  {isAlong ? (
+                    <textPath href={`#${line}`} startOffset="50%" dominant-baseline="central">
+                      {name}
+                    </textPath>
+                  ) : (
+                    name
+                  )}
                 </text>
               )}
             </g>
@@ -205,6 +212,14 @@ function Rings({ at, go, width, height, fill, says, marked }: Drawing) {
       </g>
     </svg>
   );
+}
+
+/** The arc around an angle on which a line of text stands, from left to right. */
+function baseline(angle: number, extent: number, radius: number): string {
+  const upright = Math.cos(angle) >= 0 ? 1 : -1;
+  const half = upright * Math.min(extent / 2, HALF);
+  const point = (at: number) => `${(radius * Math.sin(at)).toFixed(2)} ${(-radius * Math.cos(at)).toFixed(2)}`;
+  return `M${point(angle - half)}A${radius} ${radius} 0 0 ${upright > 0 ? 1 : 0} ${point(angle + half)}`;
 }
 
 /** A colour of a module, lighter or darker by function. */

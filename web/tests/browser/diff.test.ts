@@ -7,6 +7,23 @@ const OPTIONS = ["--symfs", fixture("perf/symfs")];
 
 afterAll(closeBrowser);
 
+test("without a function, functions with two executions can be chosen", async () => {
+  const viewer = await start([TINY], OPTIONS);
+  const opened = await open(`${viewer.address}#view=diff`);
+  const { page } = opened;
+  // Nothing is compared, so there is nothing to switch.
+  await page.waitForSelector('tr:has(td:text-is("choose")) a');
+  expect(await page.locator(".switch").count()).toBe(0);
+  expect(await page.locator('tr:has(td:text-is("main")) a').count()).toBe(0);
+  await page.click('tr:has(td:text-is("choose")) a');
+  await page.waitForSelector('[data-path="0"]');
+  expect(await page.inputValue('input[name="name"]')).toContain("choose");
+  const { summary } = printed("diff", ...OPTIONS, "--function", "choose@tiny", "--nth", "1,2", TINY);
+  expect(await page.textContent('.drawing [data-figure="verdict"]')).toBe(summary.verdict);
+  await close(opened);
+  await viewer.stop();
+});
+
 test("two executions: the numbers of hodo diff, grown apart from shrunk, and the divergence", async () => {
   const viewer = await start([TINY], OPTIONS);
   const opened = await open(`${viewer.address}#view=diff`);

@@ -49,6 +49,10 @@ test("one key switches to the sunburst, another inverts; a click zooms", async (
   await page.keyboard.press("Escape");
   await page.keyboard.press("b");
   await page.waitForSelector('svg.rings [data-path="0"]');
+  // The name of a wide ring follows it, and is whole.
+  const says = (await page.textContent('svg.rings [data-path="0"] title')) ?? "";
+  const name = (await page.textContent('svg.rings [data-path="0"] textPath')) ?? "";
+  expect(name.length > 2 && says.startsWith(name)).toBe(true);
   await page.keyboard.press("i");
   await page.waitForFunction(() => location.hash.includes("order=callers"));
   // Inverted, the widest path is the function with most instructions of its own.

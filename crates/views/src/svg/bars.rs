@@ -1,38 +1,58 @@
-//! A bar for each of the first rows.
+//! A bar for each row: the greatest ones first, if the rows have no order of their own.
 
-use hodo_model::table::metadata::{ColumnMetadata, TableMetadata};
+use hodo_model::{
+    Shape,
+    table::metadata::{ColumnMetadata, TableMetadata},
+};
 
-use super::{COLOURS, LEFT, Plot, RIGHT, ROW, SHOWN, about, number, place, words};
+use super::{COLOURS, LEFT, Plot, RIGHT, ROW, SHOWN, about, is_number, number, place, words};
 use crate::rows::Rows;
 
 /// Room for the number at the end of a bar.
 const NUMBER: f64 = 90.0;
 
+/// A row that is drawn.
+struct Bar {
+    label: String,
+    number: f64,
+    text: String,
+    about: String,
+}
+
 pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
     let schema = &rows.schema;
+    let bins = bins(rows);
     let texts = schema.fields().iter().enumerate().filter(|(_, field)| field.type_name() == "string");
-    let mut labels: Vec<usize> = texts.map(|(column, _)| column).take(1).collect();
-    labels.extend(
-        ["tid", "cpu"].iter().filter_map(|name| place(schema, name)).filter(|&column| column != value),
-    );
+    // A bin is one of a measure and a scale.
+    let texts = texts.map(|(column, _)| column).take(if bins.is_some() { usize::MAX } else { 1 });
+    let numbers = ["tid", "cpu"].iter().filter_map(|name| place(schema, name)).chain(bins);
+    let labels: Vec<usize> = texts.chain(numbers.filter(|&column| column != value)).collect();
     let depth = place(schema, "depth");
-    let (mut bars, mut count) = (Vec::new(), 0_usize);
+    let has_order = schema.shape() == Shape::Tree || bins.is_some();
+    let (chosen, count) = chosen(rows, value, has_order);
+    let mut bars: Vec<(usize, Bar)> = Vec::new();
+    let mut index = 0;
     rows.each(|row| {
-        count += 1;
-        if bars.len() < SHOWN {
+        if let Some(rank) = chosen.iter().position(|&chosen| chosen == index) {
             let label = labels.iter().map(|&column| words(schema, row, column)).collect::<Vec<_>>().join(" ");
             let indent = depth.map_or(0, |depth| number(row.cell(depth)).min(20.0) as usize);
             let label = format!("{}{label}", "· ".repeat(indent));
-            bars.push((label, number(row.cell(value)), words(schema, row, value), about(schema, row)));
+            let (number, text) = (number(row.cell(value)), words(schema, row, value));
+            bars.push((rank, Bar { label, number, text, about: about(schema, row) }));
         }
+        index += 1;
     });
-    let most = bars.iter().map(|(_, number, ..)| number.abs()).fold(0.0, f64::max);
-    let shown =
-        if bars.len() < count { format!(", first {} of {count} rows", bars.len()) } else { String::new() };
+    bars.sort_by_key(|(rank, _)| *rank);
+    let most = bars.iter().map(|(_, bar)| bar.number.abs()).fold(0.0, f64::max);
+    let shown = match bars.len() {
+        all if all == count => String::new(),
+        some if has_order => format!(", first {some} of {count} rows"),
+        some => format!(", {some} greatest of {count} rows"),
+    };
     let title = format!("{}: {}{shown}", schema.table_name(), schema.field(value).name().replace('_', " "));
     let mut plot = Plot { title, height: ROW * bars.len() as f64, ..Plot::default() };
-    for (index, (label, number, text, about)) in bars.iter().enumerate() {
-        let y = ROW * index as f64;
+    for (rank, Bar { label, number, text, about }) in &bars {
+        let y = ROW * *rank as f64;
         let width = if most > 0.0 { (RIGHT - LEFT - NUMBER) * number.abs() / most } else { 0.0 };
         plot.label(y, label);
         let fill = if *number < 0.0 { COLOURS[5] } else { COLOURS[0] };
@@ -40,4 +60,24 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
         plot.body += &format!("<text x=\"{:.1}\" y=\"{:.1}\">{text}</text>\n", LEFT + width + 6.0, y + 14.0);
     }
     plot
+}
+
+/// The column with the begin of each bin, if the rows are bins, whose order is their sense.
+fn bins(rows: &Rows) -> Option<usize> {
+    let schema = &rows.schema;
+    let begin = place(schema, "from_ns").or_else(|| place(schema, "until").and(place(schema, "from")));
+    begin.filter(|&column| is_number(schema.field(column)))
+}
+
+/// The rows that are drawn, in the order of their bars, and the number of all rows.
+fn chosen(rows: &Rows, value: usize, has_order: bool) -> (Vec<usize>, usize) {
+    let mut numbers = Vec::new();
+    rows.each(|row| numbers.push(number(row.cell(value)).abs()));
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    if !has_order {
+        // Stable: equal ones keep the order of the table.
+        order.sort_by(|&one, &other| numbers[other].total_cmp(&numbers[one]));
+    }
+    order.truncate(SHOWN);
+    (order, numbers.len())
 }

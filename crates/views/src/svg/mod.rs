@@ -3,7 +3,7 @@
 //! ```text
 //! begin_ns and a duration or an end ──► lanes over time, one for each thread or CPU
 //! at_ns, time_ns or begin_ns alone  ──► values over time
-//! all others                        ──► a bar for each row
+//! all others                        ──► a bar for each of the greatest rows
 //! ```
 //!
 //! Pointing at a part shows its row. The size of a plot is bounded by its pixels, not by the table.
@@ -150,28 +150,54 @@ impl Plot {
         );
     }
 
-    /// Adds an axis of time below the rows.
+    /// Adds an axis of time below the rows: the first instant, and round times after it.
     fn time_axis(&mut self, span: (u64, u64), y: f64) {
-        const TICKS: u64 = 5;
+        let mut first = String::new();
+        instant(span.0, &mut first);
+        let length = span.1 - span.0;
+        let step = round_step(length);
+        let later = (1..=length.checked_div(step).unwrap_or(0)).map(|tick| (tick * step, after(tick * step)));
+        let ticks: Vec<(f64, String)> = [(0, first)]
+            .into_iter()
+            .chain(later)
+            .map(|(at, text)| (across(span.0 + at, span), text))
+            .collect();
+        let marks: String = ticks.iter().map(|(x, _)| format!("M{x:.1} {y:.1}v4")).collect();
         self.body += &format!(
-            "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#888\" stroke-width=\"1\" fill=\"none\"/>\n"
+            "<path d=\"M{LEFT} {y:.1}H{RIGHT}{marks}\" stroke=\"#888\" stroke-width=\"1\" fill=\"none\"/>\n"
         );
-        for tick in 0..=TICKS {
-            let after = (u128::from(span.1 - span.0) * u128::from(tick) / u128::from(TICKS)) as u64;
-            let mut text = "+".to_owned();
-            show("duration_ns", Unit::Nanoseconds, Cell::Integer(after), &mut text);
-            if tick == 0 {
-                text.clear();
-                instant(span.0, &mut text);
-            }
-            let anchor = if tick == TICKS { "end" } else { "middle" };
+        for (x, text) in ticks {
+            // At the edge of the picture, text in the middle of its mark would be cut.
+            let (x, anchor) = if x > RIGHT - 15.0 { (WIDTH - 4.0, "end") } else { (x, "middle") };
             self.body += &format!(
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"10\" fill=\"#444\">{text}</text>\n",
-                LEFT + (RIGHT - LEFT) * tick as f64 / TICKS as f64,
+                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"10\" \
+                 fill=\"#444\">{text}</text>\n",
                 y + 14.0
             );
         }
     }
+}
+
+/// The step between marks of an axis of this length: 1, 2 or 5 times a power of ten, and two to five steps in all.
+fn round_step(length: u64) -> u64 {
+    let mut power = 1_u64;
+    loop {
+        let steps = [1, 2, 5].map(|factor| power.saturating_mul(factor));
+        if let Some(step) = steps.into_iter().find(|step| length / step < 5 || length == step * 5) {
+            return step;
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+/// A round time after the first instant.
+fn after(nanoseconds: u64) -> String {
+    let mut text = String::new();
+    show("duration_ns", Unit::Nanoseconds, Cell::Integer(nanoseconds), &mut text);
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    let number =
+        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("+{number} {unit}")
 }
 
 fn colour(index: usize) -> &'static str {

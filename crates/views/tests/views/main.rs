@@ -239,6 +239,93 @@ fn a_plot_of_counters_has_a_bar_for_each_row() {
     );
 }
 
+/// The texts of a drawing, with where each begins and ends; a character has the width of a digit of a wide font.
+fn texts(drawn: &str, size: f64) -> Vec<(f64, f64, String)> {
+    let of_size = format!("font-size=\"{size}\"");
+    let lines = drawn.lines().filter(|line| line.starts_with("<text ") && line.contains(&of_size));
+    let text = |line: &str| {
+        let attribute =
+            |name: &str| line.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap();
+        let x: f64 = attribute("x").parse().unwrap();
+        let text = line.split_once('>').unwrap().1.strip_suffix("</text>").unwrap().to_owned();
+        let width = text.chars().count() as f64 * 0.636 * size;
+        let begin = match attribute("text-anchor") {
+            "middle" => x - width / 2.0,
+            "end" => x - width,
+            anchor => panic!("{anchor}"),
+        };
+        (begin, begin + width, text)
+    };
+    lines.map(text).collect()
+}
+
+#[test]
+fn labels_of_an_axis_of_time_are_round_and_apart() {
+    let axis = |begin: u64, length: u64| {
+        let columns = vec![
+            Column::name("state"),
+            Column::integer("begin_ns", Unit::Nanoseconds),
+            Column::integer("duration_ns", Unit::Nanoseconds),
+        ];
+        let rows = [vec!["running".into(), begin.into(), length.into()]];
+        let drawn = draw(
+            "svg",
+            &Table::new("states", Shape::Intervals, vec![], columns, rows.into_iter()),
+            Options::default(),
+        );
+        texts(&drawn, 10.0)
+    };
+    let words = |begin, length| axis(begin, length).into_iter().map(|(.., text)| text).collect::<Vec<_>>();
+    assert_eq!(words(1_000, 1_000), ["0.000001000 s", "+200 ns", "+400 ns", "+600 ns", "+800 ns", "+1 µs"]);
+    assert_eq!(words(5, 12_345_678), ["0.000000005 s", "+5 ms", "+10 ms"]);
+    assert_eq!(words(0, 1_700_000), ["0.000000000 s", "+500 µs", "+1 ms", "+1.5 ms"]);
+    assert_eq!(words(7, 0), ["0.000000007 s"]);
+    for begin in [0, 1_700_000_000_123_456_789] {
+        for length in (0..400).map(|power| (1.1_f64.powi(power) as u64).min(u64::MAX - begin)) {
+            let texts = axis(begin, length);
+            assert!(length < 3 || (3..=6).contains(&texts.len()), "{length}: {texts:?}");
+            assert!(texts.windows(2).all(|pair| pair[0].1 + 1.0 < pair[1].0), "{length}: {texts:?}");
+            assert!(texts.iter().all(|(begin, end, _)| *begin > 0.0 && *end < 760.0), "{length}: {texts:?}");
+        }
+    }
+}
+
+#[test]
+fn bars_are_sorted_by_the_plotted_column_unless_their_order_means_something() {
+    let numbers = [5_i64, -900, 3, 40, 40];
+    let columns = vec![Column::name("function"), Column::signed("change", Unit::Instructions)];
+    let row = |(index, &number): (usize, &i64)| vec![format!("f{index}").as_str().into(), number.into()];
+    let rows = numbers.iter().enumerate().map(row);
+    let table = Table::new("diff", Shape::Counters, vec![], columns, rows);
+    let labels = |drawn: &str| -> Vec<String> {
+        let lines = drawn.lines().filter(|line| line.contains("text-anchor=\"end\""));
+        lines.map(|line| line.split(['>', '<']).nth(2).unwrap().to_owned()).collect()
+    };
+    assert_eq!(labels(&draw("svg", &table, Options::default())), ["f1", "f3", "f4", "f0", "f2"]);
+
+    // Of many rows the greatest are drawn, wherever they are.
+    let columns = vec![Column::name("function"), Column::integer("calls", Unit::Count)];
+    let rows = (0..100_u64).map(|index| vec![format!("f{index}").as_str().into(), index.into()]);
+    let drawn =
+        draw("svg", &Table::new("functions", Shape::Counters, vec![], columns, rows), Options::default());
+    assert_eq!(labels(&drawn)[..2], ["f99", "f98"]);
+    assert!(drawn.contains("functions: calls, 20 greatest of 100 rows"), "{drawn}");
+
+    // A tree and bins keep their order.
+    let drawn = draw("svg", &tree(), Options::default());
+    assert_eq!(labels(&drawn)[..4], ["thread 1", "· _start", "· · main", "· · · parse"]);
+    let columns = vec![
+        Column::name("measure"),
+        Column::integer("from", Unit::None),
+        Column::integer("until", Unit::None),
+        Column::integer("count", Unit::Count),
+    ];
+    let rows = [(0_u64, 3_u64), (10, 9), (20, 1)]
+        .map(|(from, count)| vec!["time".into(), from.into(), (from + 10).into(), count.into()]);
+    let table = Table::new("latency", Shape::Counters, vec![], columns, rows);
+    assert_eq!(labels(&draw("svg", &table, Options::default())), ["time 0", "time 10", "time 20"]);
+}
+
 #[test]
 fn a_plot_of_intervals_has_a_lane_for_each_thread() {
     let columns = vec![

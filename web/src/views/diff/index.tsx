@@ -8,10 +8,11 @@ import { useAnswer } from "../../shared/ask";
 import { picked } from "../../shared/columns";
 import "../../shared/flow.css";
 import { grouped } from "../../shared/format";
+import { Functions } from "../../shared/functions";
 import { Icicle, type Placed } from "../../shared/icicle";
 import { useKeys } from "../../shared/keys";
 import { type Model, fetchModel, raw } from "../../shared/model";
-import { select, selection } from "../../shared/selection";
+import { link, select, selection } from "../../shared/selection";
 import { Switch } from "../../shared/switch";
 import { DataTable, Summary } from "../../shared/table";
 import { shown } from "../../shared/text";
@@ -58,21 +59,28 @@ function Page() {
   return (
     <div class="flow">
       <div class="tools">
-        <Executions />
-        <Switch label="Width" values={WIDTHS.map(([name, title]) => [name, title])} chosen={width} choose={setWidth} />
-        <Switch
-          label="Shape"
-          values={[["flame", "Flame graph"], ["sunburst", "Sunburst"]]}
-          chosen={shape}
-          choose={(value) => select({ shape: value === "flame" ? undefined : value })}
-        />
+        <Executions key={`${selection.value.of} ${selection.value.n} ${selection.value.m}`} />
+        {what && (
+          <>
+            <Switch label="Width" values={WIDTHS.map(([name, title]) => [name, title])} chosen={width} choose={setWidth} />
+            <Switch
+              label="Shape"
+              values={[["flame", "Flame graph"], ["sunburst", "Sunburst"]]}
+              chosen={shape}
+              choose={(value) => select({ shape: value === "flame" ? undefined : value })}
+            />
+          </>
+        )}
       </div>
       {what ? (
         <Waiting asked={paths} />
       ) : (
-        <p class="waiting">
-          What with what? Open two recordings, <code>hodo view A B</code>, or name a function and two of its executions.
-        </p>
+        recordings.value && (
+          <Functions
+            says="What with what? hodo view A B compares two recordings. Here, choose a function, whose first two executions are compared, or write other ones above."
+            linkOf={(name, calls) => (calls > 1 ? link({ ...selection.value, view: "diff", of: name, n: "1", m: "2" }) : undefined)}
+          />
+        )
       )}
       {what && paths.value && functions.value && (
         <Drawing what={what} paths={paths.value} functions={functions.value} width={width} round={shape === "sunburst"} />

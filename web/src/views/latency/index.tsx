@@ -6,15 +6,14 @@ import { useState } from "preact/hooks";
 import { answers } from "../../shared/answers";
 import { type Parameters, json, question } from "../../shared/api";
 import { useAnswer } from "../../shared/ask";
-import { picked } from "../../shared/columns";
 import "../../shared/flow.css";
 import { duration, grouped, instant } from "../../shared/format";
+import { Functions } from "../../shared/functions";
 import { useKeys } from "../../shared/keys";
-import { type Model, columnOf, fetchModel, raw } from "../../shared/model";
+import { type Model, columnOf, fetchModel } from "../../shared/model";
 import { PartTools, around, part } from "../../shared/part";
 import { link, select, selection } from "../../shared/selection";
 import { Switch } from "../../shared/switch";
-import { DataTable } from "../../shared/table";
 import { shown } from "../../shared/text";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
@@ -62,28 +61,37 @@ function Page() {
   return (
     <div class="flow">
       <div class="tools">
-        <Asking />
-        <Switch
-          label="Measure"
-          values={MEASURES}
-          chosen={measure}
-          choose={(value) => select({ measure: value === "time_ns" ? undefined : value, ...NO_BORDERS })}
-        />
-        <Switch
-          label="Bins"
-          values={[["logarithmic", "Logarithmic"], ["linear", "Linear"]]}
-          chosen={bins}
-          choose={turnScale}
-        />
-        <Switch
-          label="Heights"
-          values={[["", "Count"], ["1", "Cumulated"]]}
-          chosen={sum}
-          choose={turnSum}
-        />
+        <Asking key={selection.value.function} />
+        {what && (
+          <>
+            <Switch
+              label="Measure"
+              values={MEASURES}
+              chosen={measure}
+              choose={(value) => select({ measure: value === "time_ns" ? undefined : value, ...NO_BORDERS })}
+            />
+            <Switch
+              label="Bins"
+              values={[["logarithmic", "Logarithmic"], ["linear", "Linear"]]}
+              chosen={bins}
+              choose={turnScale}
+            />
+            <Switch
+              label="Heights"
+              values={[["", "Count"], ["1", "Cumulated"]]}
+              chosen={sum}
+              choose={turnSum}
+            />
+          </>
+        )}
         <PartTools />
       </div>
-      {what ? <Waiting asked={histogram} /> : <Functions />}
+      {what ? <Waiting asked={histogram} /> : (
+        <Functions
+          says="Which executions? Choose a function here, or write one above."
+          linkOf={(name) => link({ ...selection.value, view: "latency", function: name })}
+        />
+      )}
       {what && histogram.value && percentiles.value && (
         <Measured {...{ what, measure, bins, sum, histogram: histogram.value, percentiles: percentiles.value }} />
       )}
@@ -138,27 +146,6 @@ function Asking() {
       </select>
     </form>
   );
-}
-
-/** All functions, to choose one. */
-function Functions() {
-  const table = useAnswer("functions", (signal) => fetchModel("table", { report: "functions", by: "" }, signal));
-  if (!table.value) return <Waiting asked={table} />;
-  const model = picked(table.value, ["function", "calls", "self_instructions", "total_instructions", "total_time_ns", "module"]);
-  return (
-    <div class="content">
-      <p>Which executions? Choose a function here, or write one above.</p>
-      <DataTable
-        model={model}
-        linkOf={(row) => link({ ...selection.value, view: "latency", function: named(model, row) })}
-      />
-    </div>
-  );
-}
-
-/** The function of a row, with its file: several files may have one of the same name. */
-function named(model: Model, row: number): string {
-  return `${raw(model.cell(row, columnOf(model, "function") ?? 0))}@${raw(model.cell(row, columnOf(model, "module") ?? 0))}`;
 }
 
 interface Chosen {

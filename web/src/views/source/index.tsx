@@ -3,14 +3,12 @@
 
 import { json, question } from "../../shared/api";
 import { useAnswer } from "../../shared/ask";
-import { picked } from "../../shared/columns";
 import "../../shared/flow.css";
 import { grouped } from "../../shared/format";
+import { Functions } from "../../shared/functions";
 import { useKeys } from "../../shared/keys";
-import { columnOf, fetchModel, raw } from "../../shared/model";
 import { PartTools, part } from "../../shared/part";
 import { link, select, selection } from "../../shared/selection";
-import { DataTable } from "../../shared/table";
 import { shown } from "../../shared/text";
 import { Waiting } from "../../shared/waiting";
 import type { View } from "../../views";
@@ -69,7 +67,11 @@ function Page() {
         )}
         <PartTools />
       </div>
-      {asked ? <Waiting asked={code} /> : <Functions />}
+      {asked ? (
+        <Waiting asked={code} />
+      ) : (
+        <Functions says="The code of which function?" linkOf={(name) => link({ ...selection.value, view: "source", function: name })} />
+      )}
       {asked && code.value && (
         <div class="beside">
           <div class="drawing">
@@ -84,22 +86,6 @@ function Page() {
           </div>
         </div>
       )}
-    </div>
-  );
-}
-
-/** All functions, to choose one. */
-function Functions() {
-  const table = useAnswer("functions", (signal) => fetchModel("table", { report: "functions", by: "" }, signal));
-  if (!table.value) return <Waiting asked={table} />;
-  const model = picked(table.value, ["function", "share", "self_instructions", "calls", "self_time_ns", "module"]);
-  const text = (row: number, column: string) => raw(model.cell(row, columnOf(model, column) ?? 0));
-  const address = (row: number) =>
-    link({ ...selection.value, view: "source", function: `${text(row, "function")}@${text(row, "module")}` });
-  return (
-    <div class="content">
-      <p>The code of which function?</p>
-      <DataTable model={model} linkOf={address} />
     </div>
   );
 }

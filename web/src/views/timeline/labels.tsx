@@ -23,9 +23,21 @@ interface RowProperties {
   fold: () => void;
 }
 
+/** The last parts of a path of files, which tell it from others; other names as they are. */
+function endOf(name: string): string {
+  const parts = name.split("/");
+  return name.startsWith("/") && parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : name;
+}
+
+/** Whether the name of a row says already what is above it: the first thread of a process has its number. */
+function isSaid({ name, under }: Row): boolean {
+  const number = /^process (\d+)$/.exec(under)?.[1];
+  return number !== undefined && name.endsWith(`(${number})`);
+}
+
 /** The name of a row. */
 export function RowLabel({ row, selected, choose, pin, fold }: RowProperties) {
-  const name = shown(row.name, 60);
+  const name = shown(endOf(row.name), 60);
   return (
     <div
       class={`row-label ${selected ? "selected" : ""} ${row.isBelow || IS_NUMBER.test(row.name) ? "below" : ""}`}
@@ -40,7 +52,7 @@ export function RowLabel({ row, selected, choose, pin, fold }: RowProperties) {
         <i class="no-fold" />
       )}
       <button type="button" class="name" onClick={choose} title={shown(titleOf(row))}>
-        <b>{name}</b> {row.under && <span>{shown(row.under, 60)}</span>}
+        <b>{name}</b> {row.under && !isSaid(row) && <span>{shown(row.under, 60)}</span>}
       </button>
       <button
         type="button"
