@@ -77,14 +77,14 @@ pub(crate) static OUTSIDE: Block = Block {
 };
 
 impl Block {
-    /// The block of some instructions; there is at least one.
+    /// The block of some instructions in code of 16, 32 or 64 bits; there is at least one.
     ///
     /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading its bytes there, and
     /// then ends the block before it. No instruction is a prefix of another, so a last instruction that does not decode
     /// does not run here.
-    pub(crate) fn new(pc: u64, instructions: &[Read<'_>]) -> Block {
+    pub(crate) fn new(pc: u64, instructions: &[Read<'_>], bits: u32) -> Block {
         let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
-        let last = instructions.last().and_then(decode);
+        let last = instructions.last().and_then(|read| decode(read, bits));
         let (kind, taken, fall) = match &last {
             Some(last) => ending(last),
             None => {
@@ -134,8 +134,8 @@ impl Block {
 }
 
 /// Decodes the instruction if its bytes are complete.
-fn decode(read: &Read<'_>) -> Option<Instruction> {
-    let mut decoder = Decoder::with_ip(64, read.bytes, read.address, DecoderOptions::NONE);
+fn decode(read: &Read<'_>, bits: u32) -> Option<Instruction> {
+    let mut decoder = Decoder::with_ip(bits, read.bytes, read.address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     (!instruction.is_invalid()).then_some(instruction)
 }
@@ -146,7 +146,6 @@ fn ending(last: &Instruction) -> (Kind, u64, u64) {
     let next = last.next_ip();
     let target = last.near_branch_target();
     match last.flow_control() {
-        _ if matches!(last.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter) => (Kind::Far, 0, next),
         FlowControl::UnconditionalBranch if last.is_jmp_far() => (Kind::Far, 0, next),
         FlowControl::UnconditionalBranch => (Kind::Direct, target, next),
         FlowControl::IndirectBranch if last.is_jmp_far_indirect() => (Kind::Far, 0, next),
@@ -154,7 +153,8 @@ fn ending(last: &Instruction) -> (Kind, u64, u64) {
         FlowControl::ConditionalBranch => (Kind::Conditional, target, next),
         FlowControl::Return if last.mnemonic() == Mnemonic::Ret => (Kind::Return, 0, next),
         FlowControl::Return => (Kind::Far, 0, next),
-        FlowControl::Call if last.is_call_far() => (Kind::Far, 0, next),
+        // A far call, a system call, or the entry of a guest.
+        FlowControl::Call if !last.is_call_near() => (Kind::Far, 0, next),
         FlowControl::Call if target == next => (Kind::CallNext, next, next),
         FlowControl::Call => (Kind::Call, target, next),
         FlowControl::IndirectCall if last.is_call_far_indirect() => (Kind::Far, 0, next),
@@ -197,7 +197,7 @@ mod tests {
                 read
             })
             .collect();
-        Block::new(pc, &reads)
+        Block::new(pc, &reads, 64)
     }
 
     #[test]
@@ -218,6 +218,8 @@ mod tests {
         assert_eq!(ends(&[0xf3, 0xc3]).0, Kind::Return);
         assert_eq!(ends(&[0x0f, 0x05]).0, Kind::Far);
         assert_eq!(ends(&[0xcc]).0, Kind::Far);
+        // VMRUN.
+        assert_eq!(ends(&[0x0f, 0x01, 0xd8]), (Kind::Far, 0, 0x1003));
         assert_eq!(ends(&[0xf3, 0xa4]), (Kind::Repeat, 0x1000, 0x1002));
         assert_eq!(ends(&[0xa4]).0, Kind::Direct);
     }

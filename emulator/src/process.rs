@@ -179,7 +179,7 @@ impl Process {
             Some((_, block)) => *block,
             None => {
                 // Blocks are never freed: QEMU's code may call back with them at any time.
-                let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads)));
+                let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads, 64)));
                 known.push((bytes.into(), block));
                 block
             }

@@ -86,6 +86,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
         }),
         witness: command.witness,
         counts_time: command.icount,
+        nested: command.nested,
         with: with(&command.with),
         with_events: command.with_events.clone(),
         board: command.board.clone().unwrap_or_default(),

@@ -258,9 +258,13 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             Event::Vmcs(address) => self.take(FlowEvent::Virtual(Virtual::Vmcs(address))),
             Event::Switch(context) => self.switch(context),
             Event::Enabled(_) => self.take(FlowEvent::Enter),
-            Event::Asynchronous { from, .. } => {
+            Event::Asynchronous { from, cause, .. } => {
                 self.take(FlowEvent::Leave { next: Some(from) });
-                self.take(FlowEvent::Interrupt { from });
+                // A VM exit goes back to the function that entered the guest.
+                self.take(match cause.is_some_and(|cause| is_exit(cause.kind)) {
+                    true => FlowEvent::Enter,
+                    false => FlowEvent::Interrupt { from },
+                });
             }
             Event::Disabled { from, to, .. } => self.take(FlowEvent::Leave { next: from.or(to) }),
             Event::Gap(_) => self.take(FlowEvent::Gap),
@@ -288,12 +292,15 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
 /// Returns the reason of a VM exit, if the trace gives it.
 #[cold]
 fn exit_reason(event: &ControlFlow) -> Option<u64> {
-    let is_exit = matches!(event.cause.kind, ControlFlowKind::VmExit | ControlFlowKind::VmExitInterrupt);
     let reason = event.data.iter().find_map(|data| match *data {
         EventData::ExitReason(reason) => Some(reason),
         _ => None,
     });
-    reason.filter(|_| is_exit)
+    reason.filter(|_| is_exit(event.cause.kind))
+}
+
+fn is_exit(kind: ControlFlowKind) -> bool {
+    matches!(kind, ControlFlowKind::VmExit | ControlFlowKind::VmExitInterrupt)
 }
 
 /// Converts the far transfer at the end of an executed block.

@@ -201,7 +201,8 @@ impl<'f> Modules<'f> {
             let code = recording.emulated.iter().flat_map(|emulated| &emulated.code);
             code.filter(|code| code.pid != KeptCode::KERNEL)
         };
-        let processes: BTreeSet<u32> = kept().map(|code| code.pid).collect();
+        let processes: BTreeSet<u32> =
+            kept().filter(|code| code.guest.is_none()).map(|code| code.pid).collect();
         for pid in processes {
             // A jitdump has the same names, with times.
             if self.generated.has(pid) {

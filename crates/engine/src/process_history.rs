@@ -32,6 +32,8 @@ pub(crate) struct ProcessHistory<'f> {
     contexts: HashMap<Thread, u32>,
     /// Whether the recording contains the executed code that is in no file.
     keeps_code: bool,
+    /// The code of guests that the recording contains, by the address of the VMCS.
+    guests: BTreeMap<u64, AddressSpace<'f>>,
     /// Functions of run-time compilers that already have their range, by program and origin.
     met: HashSet<(usize, Origin)>,
 }
@@ -73,6 +75,10 @@ impl<'f> ProcessHistory<'f> {
     /// Returns the guests with known code, those with a pid first. Must be called after the last record.
     pub(crate) fn guests(&mut self, recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<Guest> {
         let mut guests = Vec::new();
+        for (vmcs, space) in std::mem::take(&mut self.guests) {
+            let code = self.add(space);
+            guests.push(Guest { vmcs: Some(vmcs), host: None, code });
+        }
         for kernel in modules.guest_kernels() {
             let code = self.add(kernel.space());
             // A process may run its guest in any of its programs.
@@ -115,6 +121,11 @@ impl<'f> ProcessHistory<'f> {
 
     fn arrive(&mut self, arrival: Arrival<'f>, at: u64, modules: &Modules<'f>) {
         match arrival {
+            Arrival::Kept(KeptCode { guest: Some(vmcs), address, bytes, .. }) => {
+                let origin = Origin { module: modules.kept(), offset: address };
+                let range = address..address.saturating_add(bytes.len() as u64);
+                self.guests.entry(vmcs).or_default().map(range, Content { bytes, origin }, at);
+            }
             Arrival::Kept(code) if code.pid == KERNEL => self.keep_kernel(&code, at, modules),
             Arrival::Kept(code) => self.keep(&code, at, modules),
             Arrival::Loaded(load) => {

@@ -92,6 +92,7 @@ fn write(out: impl Write + Seek) {
     writer.trace(0, Nanos(9000), trace.len() as u64, &trace[..]).unwrap();
     let entry = |&(pid, time_ns, address, bytes): &(u32, u64, u64, &[u8])| CodeEntry {
         pid,
+        guest: None,
         time_ns,
         found_ns: None,
         address,

@@ -350,6 +350,8 @@ pub struct Untraced {
 pub struct KeptCode<'a> {
     /// The process, or [`KeptCode::KERNEL`].
     pub pid: u32,
+    /// Of a guest: the address of its VMCS. No process is known then.
+    pub guest: Option<u64>,
     /// Start of validity.
     pub time: Nanos,
     /// Time of discovery on the clock of the program's own files (`CLOCK_MONOTONIC`).

@@ -206,7 +206,7 @@ impl Collected {
         let code = self.notes.iter().filter_map(|note| match note.kind {
             NoteKind::Code { address, length, found, .. } => {
                 let (time_ns, found_ns) = (note.time, Some(found));
-                Some(CodeEntry { pid: note.pid, time_ns, found_ns, address, length })
+                Some(CodeEntry { pid: note.pid, guest: None, time_ns, found_ns, address, length })
             }
             _ => None,
         });

@@ -105,6 +105,8 @@ pub struct Request {
     pub witness: bool,
     /// Machine: one processor, whose clock counts instructions: one is one nanosecond.
     pub counts_time: bool,
+    /// Machine: it can run guests of its own, which are recorded too.
+    pub nested: bool,
     /// Machine: software traces that are recorded inside it, beside its Intel PT.
     pub with: Vec<Tracer>,
     /// Machine: the systems or events of these, such as `sched` or `sched:sched_switch`; empty for the default.

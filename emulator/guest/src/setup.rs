@@ -1,8 +1,9 @@
 //! Mounts and modules.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io::{self, Read, Write},
+    os::unix::fs::PermissionsExt,
 };
 
 use crate::system::{Error, load_module, mount};
@@ -46,6 +47,10 @@ pub(crate) fn mount_root() -> Result<String, Error> {
     }
     for (kind, place) in [("tmpfs", "dev/shm"), ("devpts", "dev/pts")] {
         mount(kind, &format!("{ROOT}/{place}"), kind, 0, "")?;
+    }
+    let kvm = format!("{ROOT}/dev/kvm");
+    if fs::exists(&kvm).unwrap_or(false) {
+        fs::set_permissions(&kvm, Permissions::from_mode(0o666)).map_err(Error::of(kvm))?;
     }
     // Some kernels lack it, and few commands need it.
     _ = mount("tracefs", &format!("{ROOT}/sys/kernel/tracing"), "tracefs", 0, "");

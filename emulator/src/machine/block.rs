@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 
-use super::{VCPUS, truth::Digest};
+use super::{VCPUS, guest::Mode, truth::Digest};
 use crate::block::{self, Read};
 
 /// The first bytes of `mov rsp, [rsi + disp32]`.
@@ -20,6 +20,8 @@ pub(crate) struct Block {
     pub(crate) flow: block::Block,
     /// The bytes of all its instructions.
     pub(crate) bytes: Vec<u8>,
+    /// The mode in which it runs.
+    pub(crate) mode: Mode,
     /// The last instruction is INT, INT3 or INT1: a far transfer although QEMU reports an exception.
     pub(crate) software_interrupt: bool,
     /// The last instruction is IRET.
@@ -37,15 +39,16 @@ pub(crate) struct Block {
 
 impl Block {
     /// The block of some instructions; there is at least one.
-    pub(crate) fn new(reads: &[Read<'_>]) -> Block {
+    pub(crate) fn new(reads: &[Read<'_>], mode: Mode) -> Block {
         let pc = reads[0].address;
-        let flow = block::Block::new(pc, reads);
+        let flow = block::Block::new(pc, reads, mode.bits());
         let ran = &reads[..flow.count as usize];
-        let last = ran
-            .last()
-            .map(|read| Decoder::with_ip(64, read.bytes, read.address, DecoderOptions::NONE).decode());
+        let last = ran.last().map(|read| {
+            Decoder::with_ip(mode.bits(), read.bytes, read.address, DecoderOptions::NONE).decode()
+        });
         let digest = Digest::of(flow.addresses().map(|address| address - pc));
         Block {
+            mode,
             bytes: ran.iter().flat_map(|read| read.bytes).copied().collect(),
             software_interrupt: last.is_some_and(|last| last.flow_control() == FlowControl::Interrupt),
             interrupt_return: last

@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use super::spool::{CodeNote, SpaceNote, StackNote};
+use super::spool::{CodeNote, GUEST, SpaceNote, StackNote};
 
 const PAGE: u64 = 4096;
 /// The bits of CR3 that identify an address space.
@@ -21,7 +21,7 @@ pub(crate) const CR3_PAGE: u64 = !0xfff;
 
 /// An address space. Lives as long as the machine runs.
 pub(crate) struct Space {
-    /// CR3, or 0 for the kernel's half.
+    /// As [`CodeNote::space`].
     key: u64,
     /// The number of changes of its code.
     epoch: AtomicU64,
@@ -112,7 +112,15 @@ impl Memory {
 
     /// The user half of the address space of a CR3.
     pub(crate) fn space(&self, cr3: u64) -> &'static Space {
-        let key = cr3 & CR3_PAGE;
+        self.of_key(cr3 & CR3_PAGE)
+    }
+
+    /// The memory of the guest with this VMCB.
+    pub(crate) fn guest(&self, vmcb: u64) -> &'static Space {
+        self.of_key(vmcb | GUEST)
+    }
+
+    fn of_key(&self, key: u64) -> &'static Space {
         let mut inner = self.lock();
         inner
             .spaces

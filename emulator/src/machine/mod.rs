@@ -15,6 +15,7 @@ mod block;
 mod buffer;
 mod code;
 mod filter;
+mod guest;
 mod places;
 mod plugin;
 mod processes;

@@ -1,7 +1,7 @@
 //! The interface between a machine and QEMU.
 
 use std::{
-    cell::UnsafeCell,
+    cell::{Cell, UnsafeCell},
     ffi::{c_int, c_uint, c_void},
     fs::File,
     io,
@@ -21,6 +21,7 @@ use super::{
     buffer::Buffer,
     code::Memory,
     filter::{Filter, Refusal},
+    guest::{Mode, VMRUN},
     qemu::{
         self, Api, EXCEPTION, INTERRUPT, NO_REGISTERS, READ_REGISTERS, STORE, Scoreboard, ScoreboardWord,
     },
@@ -69,6 +70,34 @@ struct Vcpus([UnsafeCell<Option<Vcpu>>; VCPUS]);
 unsafe impl Sync for Vcpus {}
 
 static VCPU: Vcpus = Vcpus([const { UnsafeCell::new(None) }; VCPUS]);
+
+thread_local! {
+    /// The address of `CPUX86State` of the thread's vCPU, once it has run VMRUN: only then can it be in another mode than
+    /// that of 64-bit code.
+    static STATE_OF_VCPU: Cell<*const u64> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The mode and CR3 of the thread's vCPU; `None` if it never ran VMRUN.
+fn present() -> Option<(Mode, u64)> {
+    let env = STATE_OF_VCPU.get();
+    // SAFETY: QEMU keeps the state for as long as it runs, and only this thread changes it.
+    let word = |index| unsafe { env.add(index).read() };
+    (!env.is_null()).then(|| (Mode::of(word(qemu::ENV_HFLAGS) as u32), word(qemu::ENV_CR3)))
+}
+
+/// The linear address of the next instruction.
+///
+/// # Safety
+/// `env` is the address of `CPUX86State`, and the vCPU is between blocks, in this mode.
+#[inline(always)]
+unsafe fn linear_pc(env: *const u64, mode: Mode) -> u64 {
+    // SAFETY: as the caller promises.
+    let word = |index| unsafe { env.add(index).read() };
+    match mode.bits() {
+        64 => word(qemu::ENV_RIP),
+        _ => word(qemu::ENV_RIP).wrapping_add(word(qemu::ENV_CS_BASE)),
+    }
+}
 
 /// The vCPU of the calling thread.
 ///
@@ -126,15 +155,19 @@ extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
     if reads.is_empty() {
         return;
     }
-    let block = Box::leak(Box::new(Block::new(&reads)));
+    let mode = present().map_or(Mode::HOST, |(mode, _)| mode);
+    let block = Box::leak(Box::new(Block::new(&reads, mode)));
     (api.on_block)(tb, entered, NO_REGISTERS, (&raw const *block).cast_mut().cast());
     let pc = reads[0].address;
     for ((&insn, read), index) in insns.iter().zip(&reads).zip(0..) {
         let word = ScoreboardWord { score: shared.board, offset: 0 };
         (api.before_insn)(insn, STORE, word, index);
         if shared.settings.witness {
-            let data = Box::leak(Box::new(Witnessed::new(read, pc)));
+            let data = Box::leak(Box::new(Witnessed::new(read, pc, mode)));
             (api.on_insn)(insn, witnessed, NO_REGISTERS, (&raw const *data).cast_mut().cast());
+        }
+        if read.bytes == VMRUN {
+            (api.on_insn)(insn, entering, READ_REGISTERS, std::ptr::null_mut());
         }
         if read.bytes == BEGIN || read.bytes == END {
             let state = if read.bytes == BEGIN { RECORDING } else { ENDED };
@@ -159,7 +192,7 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
         return;
     }
     // SAFETY: `env` is the address of `CPUX86State`, see `entered`.
-    let (pc, cr3) = unsafe { (env.add(qemu::ENV_RIP).read(), env.add(qemu::ENV_CR3).read()) };
+    let (pc, cr3) = unsafe { (linear_pc(env, block.mode), env.add(qemu::ENV_CR3).read()) };
     let Some(shared) = SHARED.get() else { return };
     match slot {
         Some(vcpu) if vcpu.has_ended() => {}
@@ -210,6 +243,7 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
         filter: scope.map(|scope| Filter::new(scope, cr3)),
         places: places.filter(|places| !places.is_empty()).collect(),
         read,
+        read_physical,
         on_request: watch.is_some_and(|watch| watch.triggers.is_some()),
         exact: shared.settings.cyc_threshold.is_some(),
         overflow: shared.settings.overflow.clone(),
@@ -229,6 +263,9 @@ extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *
         && !vcpu.has_ended()
     {
         vcpu.witness.interrupt(from);
+        if let Some(((mode, cr3), shared)) = present().zip(SHARED.get()) {
+            vcpu.deliver(from, mode, cr3, &shared.memory);
+        }
         vcpu.interrupt(from, to);
     }
 }
@@ -237,15 +274,17 @@ extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *
 struct Witnessed {
     /// Its distance from the block's start.
     offset: u64,
+    mode: Mode,
     to_itself: bool,
     raises: bool,
 }
 
 impl Witnessed {
-    fn new(read: &Read<'_>, block: u64) -> Witnessed {
-        let insn = Decoder::with_ip(64, read.bytes, read.address, DecoderOptions::NONE).decode();
+    fn new(read: &Read<'_>, block: u64, mode: Mode) -> Witnessed {
+        let insn = Decoder::with_ip(mode.bits(), read.bytes, read.address, DecoderOptions::NONE).decode();
         Witnessed {
             offset: read.address - block,
+            mode,
             to_itself: insn.near_branch_target() == read.address,
             raises: insn.flow_control() == FlowControl::Interrupt,
         }
@@ -266,10 +305,31 @@ extern "C" fn witness(index: c_uint, insn: &'static Witnessed, env: *const u64) 
     }
     if insn.offset == 0 {
         // SAFETY: `env` is as in `entered`. QEMU updates RIP when it enters a block, and not within it.
-        vcpu.witness_base = unsafe { env.add(qemu::ENV_RIP).read() };
+        vcpu.witness_base = unsafe { linear_pc(env, insn.mode) };
     }
     let address = vcpu.witness_base.wrapping_add(insn.offset);
     vcpu.witness.begin(Begun { address, to_itself: insn.to_itself, raises: insn.raises });
+}
+
+/// VMRUN begins.
+#[unsafe(naked)]
+extern "C" fn entering(index: c_uint, _: *mut c_void) {
+    std::arch::naked_asm!("mov rdx, rbp", "jmp {enter}", enter = sym enter_guest)
+}
+
+extern "C" fn enter_guest(index: c_uint, _: *mut c_void, env: *const u64) {
+    STATE_OF_VCPU.set(env);
+    // SAFETY: `env` is as in `entered`.
+    let vmcb = unsafe { env.add(qemu::ENV_RAX).read() };
+    // A guest's own VMRUN exits.
+    let in_guest = present().is_some_and(|(mode, _)| mode.in_guest);
+    // SAFETY: the callback is for this vCPU.
+    if let Some(Some(vcpu)) = unsafe { vcpu(index) }
+        && !vcpu.has_ended()
+        && !in_guest
+    {
+        vcpu.begin_entry(vmcb);
+    }
 }
 
 /// The guest begins or ends the recording.
@@ -344,9 +404,18 @@ fn requests() -> u64 {
 
 /// Reads memory of the calling vCPU's address space.
 fn read(address: u64, into: &mut [u8]) -> bool {
+    read_by(|api, bytes, length| (api.read_memory)(address, bytes, length), into)
+}
+
+/// Reads physical memory of the machine.
+fn read_physical(address: u64, into: &mut [u8]) -> bool {
+    read_by(|api, bytes, length| (api.read_physical)(address, bytes, length) == 0, into)
+}
+
+fn read_by(read: impl Fn(&Api, *mut qemu::GArray, usize) -> bool, into: &mut [u8]) -> bool {
     let Some(Shared { api, .. }) = SHARED.get() else { return false };
     let bytes = (api.byte_array)();
-    let was_read = (api.read_memory)(address, bytes, into.len());
+    let was_read = read(api, bytes, into.len());
     if was_read {
         // SAFETY: QEMU fills the array with as many bytes as it says.
         let content = unsafe { std::slice::from_raw_parts((*bytes).data, (*bytes).length as usize) };

@@ -14,6 +14,12 @@ pub(crate) const VERSION: c_int = 7;
 pub(crate) const ENV_RIP: usize = 32;
 /// See [`ENV_RIP`].
 pub(crate) const ENV_CR3: usize = 72;
+/// See [`ENV_RIP`]: `hflags`, in the low half.
+pub(crate) const ENV_HFLAGS: usize = 38;
+/// See [`ENV_RIP`]: the base of CS.
+pub(crate) const ENV_CS_BASE: usize = 43;
+/// See [`ENV_RIP`].
+pub(crate) const ENV_RAX: usize = 0;
 /// See [`ENV_RIP`].
 pub(crate) const ENV_EFLAGS: usize = 33;
 /// See [`ENV_RIP`]: general registers, in the order of their numbers.
@@ -117,6 +123,8 @@ pub(crate) struct Api {
     pub(crate) set_size: extern "C" fn(*mut GArray, c_uint) -> *mut GArray,
     pub(crate) free_bytes: extern "C" fn(*mut GArray, c_int) -> *mut u8,
     pub(crate) read_memory: extern "C" fn(u64, *mut GArray, usize) -> bool,
+    /// Returns 0 if it was read.
+    pub(crate) read_physical: extern "C" fn(u64, *mut GArray, usize) -> c_int,
     /// The time-stamp counter that guests read, unless they set it.
     pub(crate) ticks: extern "C" fn() -> i64,
 }
@@ -145,6 +153,7 @@ impl Api {
             set_size: function(c"g_byte_array_set_size")?,
             free_bytes: function(c"g_byte_array_free")?,
             read_memory: function(c"qemu_plugin_read_memory_vaddr")?,
+            read_physical: function(c"qemu_plugin_read_memory_hwaddr")?,
             ticks: function(c"cpus_get_elapsed_ticks")?,
         })
     }

@@ -43,6 +43,12 @@ pub fn trace_path(spool: &Path, cpu: u32) -> PathBuf {
     spool.join(format!("cpu-{cpu}.pt"))
 }
 
+/// Bit of a space that is a guest's.
+pub const GUEST: u64 = 1;
+
+/// Bit of a VM exit's reason in the trace: it is AMD's (EXITCODE), and not one of VMX, which has 32 bits.
+pub const SVM: u64 = 1 << 32;
+
 /// Code that was discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeNote {
@@ -52,7 +58,8 @@ pub struct CodeNote {
     pub changed: bool,
     /// The time, in ticks.
     pub time: u64,
-    /// Its address space, by CR3; 0 for the kernel half of all of them.
+    /// Its address space, by CR3; 0 for the kernel half of all of them; of a guest, [`GUEST`] and the address of its
+    /// VMCB.
     pub space: u64,
     /// First address.
     pub address: u64,
@@ -224,6 +231,9 @@ pub struct Counters {
     pub interrupts: u64,
     /// Changes of CR3.
     pub switches: u64,
+    /// VM entries.
+    #[serde(default)]
+    pub entries: u64,
     /// Code found changed.
     pub changes: u64,
     /// Blocks left in their middle without an exception.

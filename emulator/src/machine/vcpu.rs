@@ -5,6 +5,7 @@
 //! interrupt or exception ──────────from where to where────► FUP, TIP ───────────────────►
 //! ```
 
+mod guests;
 mod snapshot;
 
 use std::{ops::Range, sync::atomic::Ordering};
@@ -16,6 +17,7 @@ use super::{
     buffer::Buffer,
     code::{CR3_PAGE, Memory, Seen, Space, Was},
     filter::Filter,
+    guest::Mode,
     places::Places,
     settings::Privilege,
     spool::{Counters, Piece},
@@ -44,6 +46,7 @@ pub(crate) struct Vcpu {
     /// Parts of files that are searched for in the address spaces of processes.
     places: Vec<&'static Places>,
     read: ReadMemory,
+    read_physical: ReadMemory,
     pub(crate) watcher: Watcher,
     /// Whether the last part of the trace is written on request only, and the number of requests that it was written
     /// for.
@@ -61,6 +64,12 @@ pub(crate) struct Vcpu {
     shift: u64,
     /// Address of the word in which QEMU's code stores the index of the instruction that it begins.
     begun: *const u64,
+    /// The mode of the last block.
+    mode: Mode,
+    /// The VMCB of the guest that a VMRUN enters.
+    entering: Option<u64>,
+    /// The VMCB of the running guest.
+    guest: Option<u64>,
     cr3: u64,
     kernel: &'static Space,
     user: &'static Space,
@@ -96,6 +105,7 @@ pub(crate) struct Start {
     pub(crate) filter: Option<Filter>,
     pub(crate) places: Vec<&'static Places>,
     pub(crate) read: ReadMemory,
+    pub(crate) read_physical: ReadMemory,
     pub(crate) on_request: bool,
     pub(crate) exact: bool,
     pub(crate) overflow: Option<Range<u64>>,
@@ -117,6 +127,7 @@ impl Vcpu {
             filter: start.filter,
             places: start.places,
             read: start.read,
+            read_physical: start.read_physical,
             watcher: Watcher::default(),
             on_request: start.on_request,
             requests: 0,
@@ -126,6 +137,9 @@ impl Vcpu {
             previous: None,
             shift: 0,
             begun,
+            mode: Mode::HOST,
+            entering: None,
+            guest: None,
             cr3,
             kernel: memory.kernel(),
             user: memory.space(cr3),
@@ -162,6 +176,9 @@ impl Vcpu {
     pub(crate) fn enter(&mut self, block: &'static Block, pc: u64, cr3: u64, memory: &Memory) {
         if self.account.instructions >= self.boundary {
             self.lose_or_resume(pc);
+        }
+        if block.mode != self.mode {
+            self.change_mode(block.mode, pc, cr3, memory);
         }
         self.resolve(pc);
         self.counters.blocks += 1;
@@ -345,7 +362,7 @@ impl Vcpu {
             return;
         }
         if self.holds(next) {
-            self.encoder.indirect(next, self.now, &mut self.buffer);
+            self.encoder.far((next, self.mode.bits().into()), self.now, &mut self.buffer);
         } else {
             self.leave(next);
         }
@@ -392,21 +409,31 @@ impl Vcpu {
             let last = begun + 1 >= flow.count;
             let at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
             let fall = flow.fall.wrapping_add(self.shift);
-            let to_itself = last && goes_to_itself(block);
             if last && block.software_interrupt && (from == at || from == fall) {
                 self.previous = None;
                 self.retire_all(block);
                 return self.far(block, to);
             }
-            if at == from && !to_itself {
-                self.previous = None;
-                self.retire_first(block, begun);
-            } else {
-                self.resolve(from);
-            }
         }
+        self.retire_before(from);
         self.stamp();
         self.transfer(from, to);
+    }
+
+    /// What was begun has ended before the instruction at `from`.
+    fn retire_before(&mut self, from: u64) {
+        let Some(block) = self.previous else { return };
+        // SAFETY: as in `resolve`.
+        let begun = unsafe { self.begun.read() };
+        let flow = &block.flow;
+        let at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
+        let to_itself = begun + 1 >= flow.count && goes_to_itself(block);
+        if at == from && !to_itself {
+            self.previous = None;
+            self.retire_first(block, begun);
+        } else {
+            self.resolve(from);
+        }
     }
 
     /// Emits FUP and TIP, or TIP.PGD if the target is not recorded.
@@ -415,7 +442,8 @@ impl Vcpu {
             return;
         }
         if self.holds(to) {
-            self.encoder.interrupt_to(from, to, self.now, &mut self.buffer);
+            let to = (to, self.mode.bits().into());
+            self.encoder.interrupt_to_code(from, to, self.now, &mut self.buffer);
         } else {
             let target = self.is_in_context(to).then_some(to);
             self.encoder.interrupt_out(from, target, self.now, &mut self.buffer);
@@ -427,7 +455,9 @@ impl Vcpu {
     fn switch(&mut self, cr3: u64, memory: &Memory) {
         self.cr3 = cr3;
         self.counters.switches += 1;
-        self.user = memory.space(cr3);
+        if self.guest.is_none() {
+            self.user = memory.space(cr3);
+        }
         if let Some(filter) = &mut self.filter {
             filter.set_space(cr3);
             // MOV to CR3 ends the recorded part without an address.
@@ -438,7 +468,9 @@ impl Vcpu {
         }
         self.stamp();
         self.encoder.set_cr3(cr3, self.now, &mut self.buffer);
-        memory.switched(self.index, self.now, cr3);
+        if self.guest.is_none() {
+            memory.switched(self.index, self.now, cr3);
+        }
     }
 
     /// Reads the clock. A clock that counts instructions goes back where a block is left before its end; the trace's
@@ -498,7 +530,7 @@ impl Vcpu {
             }
             self.stamp();
         }
-        if block.switches_stack && pc & KERNEL != 0 {
+        if block.switches_stack && pc & KERNEL != 0 && self.guest.is_none() {
             // The kernel's record of the switch, which is older, gets this time: what runs from here on is the other
             // thread's. The block's code stays unknown, so that it comes here each time.
             self.stamp();

@@ -213,9 +213,15 @@ impl Analysis for Guests {
     }
 }
 
-/// Returns the VM entries or exits of a thread: the stays that begin with one.
+/// Returns the VM entries or exits of a thread: the stays that begin with one. A host that is first reported by a change
+/// of its page tables may have been there before.
 fn changes(stays: &[Stay], to: Virtual) -> impl Iterator<Item = &Stay> {
-    stays.iter().skip(1).filter(move |stay| stay.machine == Some(to))
+    let pairs = stays.iter().zip(stays.iter().skip(1));
+    let changed = pairs.filter(move |(before, stay)| {
+        let is_change = to == Virtual::Guest || before.machine.is_some() || stay.reason.is_some();
+        stay.machine == Some(to) && is_change
+    });
+    changed.map(|(_, stay)| stay)
 }
 
 fn summary(threads: &[Vec<Stay>]) -> Summary {

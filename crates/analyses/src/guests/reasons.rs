@@ -83,10 +83,104 @@ const NAMES: [&str; 78] = [
     "TDCALL",
 ];
 
+/// Bit of a reason that is AMD's: the emulated machine has such guests. A reason of VMX has 32 bits.
+const SVM: u64 = 1 << 32;
+
+/// AMD's exit codes from 0x60, in lower case as the kernel names them. Source: Linux, arch/x86/include/uapi/asm/svm.h.
+const SVM_NAMES: [&str; 46] = [
+    "interrupt",
+    "nmi",
+    "smi",
+    "init",
+    "vintr",
+    "cr0_sel_write",
+    "read_idtr",
+    "read_gdtr",
+    "read_ldtr",
+    "read_tr",
+    "write_idtr",
+    "write_gdtr",
+    "write_ldtr",
+    "write_tr",
+    "rdtsc",
+    "rdpmc",
+    "pushf",
+    "popf",
+    "cpuid",
+    "rsm",
+    "iret",
+    "swint",
+    "invd",
+    "pause",
+    "hlt",
+    "invlpg",
+    "invlpga",
+    "io",
+    "msr",
+    "task_switch",
+    "ferr_freeze",
+    "shutdown",
+    "vmrun",
+    "hypercall",
+    "vmload",
+    "vmsave",
+    "stgi",
+    "clgi",
+    "skinit",
+    "rdtscp",
+    "icebp",
+    "wbinvd",
+    "monitor",
+    "mwait",
+    "mwait_cond",
+    "xsetbv",
+];
+
+/// Returns the name of an exit code of AMD's.
+fn svm_name(code: u64) -> String {
+    match code {
+        0x00..=0x0f => format!("read_cr{code}"),
+        0x10..=0x1f => format!("write_cr{}", code - 0x10),
+        0x20..=0x2f => format!("read_dr{}", code - 0x20),
+        0x30..=0x3f => format!("write_dr{}", code - 0x30),
+        0x40..=0x5f => format!("excp_{}", code - 0x40),
+        0x400 => "npf".to_owned(),
+        0x60..=0x8d => SVM_NAMES[code as usize - 0x60].to_owned(),
+        _ => format!("{code:#x}"),
+    }
+}
+
 /// Returns the name of a VM exit's reason: the basic reason is in bits 15:0.
 pub(super) fn name(reason: u64) -> String {
+    if reason & SVM != 0 {
+        return svm_name(reason & !SVM);
+    }
     let basic = reason & 0xffff;
     let known =
         usize::try_from(basic).ok().and_then(|basic| NAMES.get(basic)).filter(|name| !name.is_empty());
     known.map_or_else(|| basic.to_string(), |name| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_of_both_makers_have_names() {
+        assert_eq!([10, 12, 0x8000_0021, 35].map(name), ["CPUID", "HLT", "INVALID_STATE", "35"]);
+        let amd = [0x10, 0x4e, 0x60, 0x72, 0x78, 0x7b, 0x81, 0x8d, 0x400, 0x401].map(|code| name(SVM | code));
+        let expected = [
+            "write_cr0",
+            "excp_14",
+            "interrupt",
+            "cpuid",
+            "hlt",
+            "io",
+            "hypercall",
+            "xsetbv",
+            "npf",
+            "0x401",
+        ];
+        assert_eq!(amd, expected);
+    }
 }

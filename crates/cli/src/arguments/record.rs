@@ -81,6 +81,9 @@ pub struct Record {
     /// machine: one processor, with a clock that counts instructions: one is one nanosecond
     #[arg(long)]
     pub icount: bool,
+    /// machine: the machine has KVM, and its guests are recorded too, with each entry and exit
+    #[arg(long)]
+    pub nested: bool,
     /// machine: also record software events inside it, at the same time and on the same clock, into a file (lttng: a folder)
     /// beside the recording (repeatable)
     #[arg(long, value_enum, value_name = "TRACER", value_delimiter = ',')]

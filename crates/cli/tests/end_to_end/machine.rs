@@ -9,8 +9,13 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Records a shell's command; `None`, with a message, if no machine is set up here.
 fn record(folder: &Folder, options: &[&str], script: &str) -> Option<(String, Ran)> {
+    record_command(folder, options, &["sh", "-c", script])
+}
+
+/// As [`record`], with any command.
+pub(crate) fn record_command(folder: &Folder, options: &[&str], command: &[&str]) -> Option<(String, Ran)> {
     let out = folder.file("machine.data");
-    let arguments = [&["record", "--engine", "machine", "-o", &out], options, &["--", "sh", "-c", script]];
+    let arguments = [&["record", "--engine", "machine", "-o", &out], options, &["--"], command];
     let ran = hodo(&arguments.concat());
     if ran.stderr.contains("xtask setup --machine") {
         eprintln!("skipped: no emulated machine is set up (cargo xtask setup --machine)");

@@ -19,6 +19,7 @@ mod latency;
 mod live;
 mod machine;
 mod marks;
+mod nested;
 mod output;
 mod parts;
 mod path;

@@ -176,6 +176,7 @@ pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
         let bytes = cursor.take(length).map_err(cut)?;
         code.push(KeptCode {
             pid: entry.pid,
+            guest: entry.guest,
             time: Nanos(entry.time_ns),
             found: entry.found_ns.map(Nanos),
             address: entry.address,

@@ -414,6 +414,9 @@ fn is_zero(number: &u64) -> bool {
 pub struct CodeEntry {
     /// The process id; `u32::MAX` for the kernel.
     pub pid: u32,
+    /// Of a guest: the address of its VMCS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<u64>,
     /// Start of validity in nanoseconds of the recording's clock.
     pub time_ns: u64,
     /// Time of discovery in nanoseconds of `CLOCK_MONOTONIC`.

@@ -473,7 +473,14 @@ mod tests {
     fn what_is_written_is_read() {
         let section = HodoscopeSection {
             notes: EmulatedNotes { engine: "test".into(), frequency: 1, ..EmulatedNotes::default() },
-            code: vec![CodeEntry { pid: 7, time_ns: 5, found_ns: None, address: 0x5000, length: 4 }],
+            code: vec![CodeEntry {
+                pid: 7,
+                guest: Some(0x7000),
+                time_ns: 5,
+                found_ns: None,
+                address: 0x5000,
+                length: 4,
+            }],
             kallsyms: 5,
         };
         let bytes = write(&[&[2, 0x82, 1], &[5; 16]], &section);

@@ -112,7 +112,7 @@ proptest! {
         }
         let notes = EmulatedNotes { engine: "q".to_owned(), frequency: 1, ..EmulatedNotes::default() };
         let entry = |(index, bytes): (usize, &Vec<u8>)| {
-            CodeEntry { pid: 7, time_ns: index as u64, found_ns: Some(9), address: 4096, length: bytes.len() as u64 }
+            CodeEntry { pid: 7, guest: None, time_ns: index as u64, found_ns: Some(9), address: 4096, length: bytes.len() as u64 }
         };
         let section = HodoscopeSection {
             notes: notes.clone(),

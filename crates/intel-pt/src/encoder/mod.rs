@@ -50,10 +50,27 @@ const CR3_SHOWN: u64 = ((1 << 52) - 1) & !0x1f;
 /// A CR3 that no processor has: its reserved bits are set.
 const NO_CR3: u64 = u64::MAX;
 
+/// In place of the address of a VMCS while no guest runs.
+const HOST: u64 = u64::MAX;
+
+/// The types of CFE and EVD packets (SDM, "CFE Packet Type and Vector Fields Details", "EVD Packet").
+const VM_ENTRY: u8 = 7;
+const VM_EXIT: u8 = 8;
+const EXIT_REASON: u8 = 2;
+
 /// Maximum branches of a TNT-64 packet.
 const LONG_TNT: u32 = 47;
 /// Maximum branches of a TNT-8 packet.
 const SHORT_TNT: u32 = 6;
+
+/// A guest, when it is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// Address of its VMCS.
+    pub vmcs: u64,
+    /// Its CR3.
+    pub cr3: u64,
+}
 
 /// Trace state of one logical processor.
 #[repr(C)]
@@ -73,6 +90,10 @@ pub struct Encoder {
     mode_known: u64,
     /// CR3, or [`NO_CR3`] if the caller never set it.
     cr3: u64,
+    /// Address of the running guest's VMCS, or [`HOST`].
+    vmcs: u64,
+    /// The width of the code: 16, 32 or 64 bits.
+    bits: u64,
     time: time::State,
 }
 
@@ -91,6 +112,8 @@ impl Encoder {
             return_compression: settings.return_compression.into(),
             mode_known: 0,
             cr3: NO_CR3,
+            vmcs: HOST,
+            bits: 64,
             time: time::State::new(settings.timing, now),
         }
     }
@@ -181,22 +204,93 @@ impl Encoder {
     /// An interrupt, fault or trap transfers from before the instruction at `ip` to traced code at `target`: emits
     /// FUP, then TIP.
     pub fn interrupt_to(&mut self, ip: u64, target: u64, now: u64, sink: &mut impl Sink) {
+        self.interrupt_to_code(ip, (target, self.bits), now, sink);
+    }
+
+    /// As [`Encoder::interrupt_to`], to code of 16, 32 or 64 bits: emits MODE.Exec before the TIP if the width changes.
+    pub fn interrupt_to_code(&mut self, ip: u64, (target, bits): (u64, u64), now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
         self.ip_packet(0x1d, ip, sink);
+        self.set_bits(bits, sink);
         self.ip_packet(0x0d, target, sink);
+    }
+
+    /// Encodes a far transfer to code of 16, 32 or 64 bits that stays in traced code: emits MODE.Exec if the width
+    /// changes, then TIP.
+    pub fn far(&mut self, (target, bits): (u64, u64), now: u64, sink: &mut impl Sink) {
+        self.flush(now, sink);
+        self.set_bits(bits, sink);
+        self.indirect(target, now, sink);
+    }
+
+    /// The instruction at `ip` enters a guest at `target`, with code of 16, 32 or 64 bits (SDM, "Tracing of VMX"): emits
+    /// CFE and FUP (event trace), VMCS, PIP with NR, MODE.Exec if the width changes, TIP.
+    pub fn enter_guest(
+        &mut self,
+        ip: u64,
+        guest: Guest,
+        (target, bits): (u64, u64),
+        now: u64,
+        sink: &mut impl Sink,
+    ) {
+        self.flush(now, sink);
+        self.time.cyc(now, sink);
+        packet(Packet::Cfe { ip: true, kind: VM_ENTRY, vector: 0 }, sink);
+        self.ip_packet(0x1d, ip, sink);
+        (self.vmcs, self.cr3) = (guest.vmcs, guest.cr3);
+        self.paging(sink);
+        self.set_bits(bits, sink);
+        self.ip_packet(0x0d, target, sink);
+    }
+
+    /// A guest exits before the instruction at `ip`, and the host, whose code has 64 bits, continues at `target`: emits
+    /// EVD with the reason, CFE (event trace), FUP, PIP, MODE.Exec if the width changes, TIP.
+    pub fn exit_guest(
+        &mut self,
+        ip: u64,
+        reason: u64,
+        (target, cr3): (u64, u64),
+        now: u64,
+        sink: &mut impl Sink,
+    ) {
+        self.flush(now, sink);
+        self.time.cyc(now, sink);
+        packet(Packet::Evd { kind: EXIT_REASON, payload: reason }, sink);
+        packet(Packet::Cfe { ip: false, kind: VM_EXIT, vector: 0 }, sink);
+        self.ip_packet(0x1d, ip, sink);
+        (self.vmcs, self.cr3) = (HOST, cr3);
+        self.paging(sink);
+        self.set_bits(64, sink);
+        self.ip_packet(0x0d, target, sink);
+    }
+
+    /// Returns the width of the code, as the trace shows it.
+    pub fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    fn set_bits(&mut self, bits: u64, sink: &mut impl Sink) {
+        if bits != self.bits {
+            self.bits = bits;
+            self.mode(sink);
+        }
     }
 
     /// Sets CR3: emits a PIP (SDM, "PIP packet"). Each later PSB+ repeats it.
     pub fn set_cr3(&mut self, cr3: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.cr3 = cr3;
-        self.paging(sink);
+        packet(Packet::Pip { cr3: cr3 & CR3_SHOWN, non_root: self.vmcs != HOST }, sink);
     }
 
     fn paging(&self, sink: &mut impl Sink) {
+        let non_root = self.vmcs != HOST;
+        if non_root {
+            packet(Packet::Vmcs(self.vmcs), sink);
+        }
         if self.cr3 != NO_CR3 {
-            packet(Packet::Pip { cr3: self.cr3 & CR3_SHOWN, non_root: false }, sink);
+            packet(Packet::Pip { cr3: self.cr3 & CR3_SHOWN, non_root }, sink);
         }
     }
 
@@ -276,7 +370,7 @@ impl Encoder {
         self.time.set(now, sink);
     }
 
-    /// Emits the pending branches: Emits the pending branches: as a TNT-64 if it is no longer than the TNT-8 packets
+    /// Emits the pending branches: as a TNT-64 if it is no longer than the TNT-8 packets
     /// for them.
     pub fn flush(&mut self, now: u64, sink: &mut impl Sink) {
         let mut count = self.tnt.ilog2();
@@ -298,9 +392,10 @@ impl Encoder {
         self.tnt = 1;
     }
 
-    /// Emits MODE.Exec for 64-bit code, the only mode of a 64-bit program.
+    /// Emits MODE.Exec with the width of the code.
     fn mode(&mut self, sink: &mut impl Sink) {
-        packet(Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false }, sink);
+        let (cs_l, cs_d) = (self.bits == 64, self.bits == 32);
+        packet(Packet::ModeExec { cs_l, cs_d, interrupt_flag: false }, sink);
         self.mode_known = 1;
     }
 
@@ -439,6 +534,46 @@ mod tests {
             Packet::Cbr(10),
             pip,
             Packet::PsbEnd,
+        ];
+        assert_eq!(packets(&bytes), expected);
+    }
+
+    #[test]
+    fn a_guest_is_entered_and_left() {
+        let mut encoder = Encoder::new(QUIET, 0);
+        let mut bytes = Vec::new();
+        encoder.set_cr3(0x5000, 0, &mut bytes);
+        encoder.enter_guest(0x2000, Guest { vmcs: 0x7000, cr3: 0 }, (0x1000, 16), 0, &mut bytes);
+        encoder.far((0x1100, 32), 0, &mut bytes);
+        encoder.synchronize(Some(0x1102), 7, &mut bytes);
+        encoder.exit_guest(0x1102, 0x72, (0x2003, 0x5000), 0, &mut bytes);
+        let mode = |cs_l, cs_d| Packet::ModeExec { cs_l, cs_d, interrupt_flag: false };
+        let host = Packet::Pip { cr3: 0x5000, non_root: false };
+        let guest = Packet::Pip { cr3: 0, non_root: true };
+        let expected = [
+            host,
+            Packet::Cfe { ip: true, kind: 7, vector: 0 },
+            Packet::Fup(IpPayload::Sext48(0x2000)),
+            Packet::Vmcs(0x7000),
+            guest,
+            mode(false, false),
+            Packet::Tip(IpPayload::Update16(0x1000)),
+            mode(false, true),
+            Packet::Tip(IpPayload::Update16(0x1100)),
+            Packet::Psb,
+            Packet::Tsc(7),
+            Packet::Cbr(10),
+            Packet::Vmcs(0x7000),
+            guest,
+            mode(false, true),
+            Packet::Fup(IpPayload::Sext48(0x1102)),
+            Packet::PsbEnd,
+            Packet::Evd { kind: 2, payload: 0x72 },
+            Packet::Cfe { ip: false, kind: 8, vector: 0 },
+            Packet::Fup(IpPayload::Update16(0x1102)),
+            host,
+            mode(true, false),
+            Packet::Tip(IpPayload::Update16(0x2003)),
         ];
         assert_eq!(packets(&bytes), expected);
     }

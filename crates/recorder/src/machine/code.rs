@@ -3,6 +3,7 @@
 //! ```text
 //! code of the kernel ──────────────────► its first state, as large pieces; then each change
 //! code of user space ──which process?──► what differs from the files that the process maps
+//! code of a guest ─────────────────────► as that of the kernel, by its VMCB
 //! ```
 //!
 //! The plugin identifies address spaces by CR3 and reports new code in each. After a process leaves a CR3, another may
@@ -16,7 +17,7 @@ use std::{
 };
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_emulator::machine::spool::{CodeNote, SpaceNote};
+use hodo_emulator::machine::spool::{CodeNote, GUEST, SpaceNote};
 use hodo_formats::{
     perf::ring::RingRecord,
     recording::{KeptCode, Mapping, SidebandKind},
@@ -28,6 +29,8 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) pid: u32,
+    /// The VMCB of the guest that it belongs to.
+    pub(super) guest: Option<u64>,
     pub(super) time: Nanos,
     pub(super) address: u64,
     pub(super) bytes: Vec<u8>,
@@ -41,15 +44,29 @@ pub(super) fn pieces(
     clock: &PerfClock,
     begin: Nanos,
 ) -> Vec<Piece> {
+    let (guests, notes): (Vec<_>, Vec<_>) = notes.into_iter().partition(|(note, _)| note.space & GUEST != 0);
     let (kernel, user): (Vec<_>, Vec<_>) = notes.into_iter().partition(|(note, _)| note.space == 0);
-    let mut pieces = of_kernel(kernel, clock, begin);
+    let mut pieces = of_one(kernel, KeptCode::KERNEL, None, clock, begin);
+    let mut by_guest: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+    for (note, bytes) in guests {
+        by_guest.entry(note.space & !GUEST).or_default().push((note, bytes));
+    }
+    for (vmcb, notes) in by_guest {
+        pieces.extend(of_one(notes, 0, Some(vmcb), clock, begin));
+    }
     pieces.extend(of_processes(user, spaces, records, clock));
     pieces.sort_by_key(|piece| piece.time);
     pieces
 }
 
-/// The kernel's code: its first state, then its changes.
-fn of_kernel(notes: Vec<(CodeNote, Vec<u8>)>, clock: &PerfClock, begin: Nanos) -> Vec<Piece> {
+/// The code of the kernel or a guest: its first state, then its changes.
+fn of_one(
+    notes: Vec<(CodeNote, Vec<u8>)>,
+    pid: u32,
+    guest: Option<u64>,
+    clock: &PerfClock,
+    begin: Nanos,
+) -> Vec<Piece> {
     let mut first: BTreeMap<u64, u8> = BTreeMap::new();
     let mut changes = Vec::new();
     for (note, bytes) in notes {
@@ -58,7 +75,7 @@ fn of_kernel(notes: Vec<(CodeNote, Vec<u8>)>, clock: &PerfClock, begin: Nanos) -
         }
         if note.changed {
             let time = clock.nanos(Tsc(note.time));
-            changes.push(Piece { pid: KeptCode::KERNEL, time, address: note.address, bytes });
+            changes.push(Piece { pid, guest, time, address: note.address, bytes });
         }
     }
     let mut pieces: Vec<Piece> = Vec::new();
@@ -66,7 +83,7 @@ fn of_kernel(notes: Vec<(CodeNote, Vec<u8>)>, clock: &PerfClock, begin: Nanos) -
         match pieces.last_mut() {
             Some(last) if last.address + last.bytes.len() as u64 == address => last.bytes.push(byte),
             _ => {
-                pieces.push(Piece { pid: KeptCode::KERNEL, time: begin, address, bytes: vec![byte] });
+                pieces.push(Piece { pid, guest, time: begin, address, bytes: vec![byte] });
             }
         }
     }
@@ -199,7 +216,7 @@ impl Processes {
         space.owner = Some(owner);
         for (&address, bytes) in &space.kept {
             self.kept.extend(pages(address, bytes.len()).map(|page| (pid, page)));
-            self.pieces.push(Piece { pid, time: Nanos(time), address, bytes: bytes.clone() });
+            self.pieces.push(Piece { pid, guest: None, time: Nanos(time), address, bytes: bytes.clone() });
         }
     }
 
@@ -214,7 +231,7 @@ impl Processes {
         }
         self.kept.extend(pages(note.address, bytes.len()).map(|page| (pid, page)));
         self.spaces.entry(note.space).or_default().kept.insert(note.address, bytes.clone());
-        self.pieces.push(Piece { pid, time: Nanos(time), address: note.address, bytes });
+        self.pieces.push(Piece { pid, guest: None, time: Nanos(time), address: note.address, bytes });
     }
 
     /// Whether the file that a process maps at an address contains these bytes there.

@@ -305,6 +305,7 @@ impl Collected {
     fn section(&self, pieces: &[Piece], snapshots: Vec<Snapshot>, counts_time: bool) -> HodoscopeSection {
         let code = pieces.iter().map(|piece| CodeEntry {
             pid: piece.pid,
+            guest: piece.guest,
             time_ns: piece.time.0,
             found_ns: None,
             address: piece.address,

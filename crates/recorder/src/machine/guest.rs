@@ -63,7 +63,13 @@ pub(super) enum Pace {
 }
 
 /// Runs the guest to its end, and returns the exit status of QEMU.
-pub(super) fn run(files: &Files, plugin: &Path, spool: &Path, pace: Pace) -> Result<ExitStatus, Error> {
+pub(super) fn run(
+    files: &Files,
+    plugin: &Path,
+    spool: &Path,
+    pace: Pace,
+    nested: bool,
+) -> Result<ExitStatus, Error> {
     let qemu = || Error::file(&files.kernel);
     let mut ports = Vec::new();
     let mut theirs = Vec::new();
@@ -75,7 +81,7 @@ pub(super) fn run(files: &Files, plugin: &Path, spool: &Path, pace: Pace) -> Res
     }
     let mut command = files.command();
     arguments(&mut command, files, plugin, spool, &theirs);
-    processors(&mut command, spool, pace);
+    processors(&mut command, spool, pace, nested);
     // Keys such as Ctrl-C are for the command, and must not end QEMU.
     command.process_group(0);
     let output = fs::File::create(spool.join(MESSAGES)).map_err(Error::file(spool))?;
@@ -164,7 +170,7 @@ fn pump(mut port: UnixStream, mut out: impl Write + Send + 'static) -> JoinHandl
 }
 
 /// The arguments about processors and their clock.
-fn processors(command: &mut Command, spool: &Path, pace: Pace) {
+fn processors(command: &mut Command, spool: &Path, pace: Pace, nested: bool) {
     let kernel =
         "console=ttyS0 quiet nokaslr rdinit=/init tsc=reliable no_timer_check panic=-1 random.trust_cpu=on";
     // One thread of QEMU runs all processors by turns if instructions are counted. QEMU 11.1 then gives plugins the
@@ -179,6 +185,8 @@ fn processors(command: &mut Command, spool: &Path, pace: Pace) {
         // A file for each thread; the plugin chooses when and what.
         Pace::OneByOne => _ = command.args(["-d", "tid", "-D"]).arg(spool.join("log-%d")),
     }
+    // QEMU emulates AMD's virtual machines, and not those of Intel.
+    command.args(["-cpu", if nested { "max,-la57,+svm" } else { "max,-la57" }]);
     command.args(["-accel", accelerator, "-smp"]).arg(cpus.to_string());
     // The guest can't measure the frequency of the counter while its code is being translated.
     command.arg("-append").arg(format!("{kernel} tsc_early_khz={}", frequency / 1000));
@@ -188,7 +196,7 @@ fn arguments(command: &mut Command, files: &Files, plugin: &Path, spool: &Path, 
     use std::os::fd::AsRawFd;
     let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
     let spool_name = escaped(spool);
-    command.args(["-M", "q35,smm=off", "-cpu", "max,-la57", "-m", MEMORY]);
+    command.args(["-M", "q35,smm=off", "-m", MEMORY]);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
     command.arg("-serial").arg(format!("file:{}", escaped(&spool.join(CONSOLE))));
     command.arg("-kernel").arg(&files.kernel).arg("-initrd").arg(initrd(spool));

@@ -11,9 +11,11 @@ use object::{Object, ObjectSection};
 
 /// The modules that the guest needs; their dependencies are found.
 const MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
+/// The module that runs guests of the guest.
+const NESTED: &str = "kvm_amd";
 
-/// Makes the archive of `init` and the modules that it loads: the guest's, and `more`.
-pub(super) fn build(init: &Path, modules: &Path, more: &[PathBuf]) -> io::Result<Vec<u8>> {
+/// Makes the archive of `init` and the modules that it loads: the guest's, those for nested guests, and `more`.
+pub(super) fn build(init: &Path, modules: &Path, nested: bool, more: &[PathBuf]) -> io::Result<Vec<u8>> {
     let mut archive = Archive::default();
     for folder in ["dev", "proc", "sys", "modules"] {
         archive.folder(folder);
@@ -21,7 +23,7 @@ pub(super) fn build(init: &Path, modules: &Path, more: &[PathBuf]) -> io::Result
     archive.device("dev/console", (5, 1));
     archive.file("init", 0o755, &fs::read(init)?);
     let mut order = String::new();
-    for (name, bytes) in in_order(modules, more)? {
+    for (name, bytes) in in_order(modules, nested, more)? {
         archive.file(&format!("modules/{name}.ko"), 0o644, &bytes);
         order.push_str(&format!("{name}.ko\n"));
     }
@@ -30,13 +32,13 @@ pub(super) fn build(init: &Path, modules: &Path, more: &[PathBuf]) -> io::Result
 }
 
 /// The modules and their dependencies, each after its dependencies.
-fn in_order(folder: &Path, more: &[PathBuf]) -> io::Result<Vec<(String, Vec<u8>)>> {
+fn in_order(folder: &Path, nested: bool, more: &[PathBuf]) -> io::Result<Vec<(String, Vec<u8>)>> {
     let list = fs::read_to_string(folder.join("modules.order"))?;
     let own = list.lines().map(|line| folder.join(line));
     let named = |path: PathBuf| Some((name_of(path.to_str()?)?, path));
     let paths: HashMap<String, PathBuf> = own.chain(more.iter().cloned()).filter_map(named).collect();
-    let wanted =
-        MODULES.map(str::to_owned).into_iter().chain(more.iter().filter_map(|path| name_of(path.to_str()?)));
+    let own = MODULES.into_iter().chain(nested.then_some(NESTED)).map(str::to_owned);
+    let wanted = own.chain(more.iter().filter_map(|path| name_of(path.to_str()?)));
     let mut found = Vec::new();
     wanted.into_iter().try_for_each(|name| add(&name, &paths, &mut found))?;
     Ok(found)

@@ -39,8 +39,8 @@ const KEEP: &str = "HODO_KEEP_SPOOL";
 const LOG: &str = "HODO_QEMU_LOG";
 
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
-    refuse(request)?;
     let (event, privilege) = event(request)?;
+    refuse(request, privilege)?;
     let files = files::Files::find()?;
     let engine = files.version()?;
     let plugin = emulate::find_plugin()?;
@@ -61,7 +61,8 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
             true => lttng::modules(&files.lttng, &tracers::events(request))?,
             false => Vec::new(),
         };
-        fs::write(guest::initrd(folder.path()), initramfs::build(&files.init, &files.modules, &lttng)?)
+        let archive = initramfs::build(&files.init, &files.modules, request.nested, &lttng)?;
+        fs::write(guest::initrd(folder.path()), archive)
     });
     prepared.map_err(Error::file(folder.path()))?;
     let pace = match request.counts_time {
@@ -69,7 +70,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         false if log => guest::Pace::OneByOne,
         false => guest::Pace::Free,
     };
-    let ended = guest::run(&files, &plugin, folder.path(), pace)?;
+    let ended = guest::run(&files, &plugin, folder.path(), pace, request.nested)?;
     if let Ok(name) = fs::read_to_string(folder.path().join(spool::REFUSED)) {
         return Err(refused(request, &name));
     }
@@ -158,7 +159,17 @@ pub(crate) fn offer() -> &'static str {
 }
 
 /// Rejects options of other engines.
-fn refuse(request: &Request) -> Result<(), Error> {
+fn refuse(request: &Request, privilege: Privilege) -> Result<(), Error> {
+    let is_part = privilege != Privilege::All
+        || request.filter.is_some()
+        || request.process.is_some()
+        || request.snapshot.is_some()
+        || request.overflow.is_some();
+    if request.nested && is_part {
+        let why = "--nested records all of the machine, without --kernel, --user, --filter, --process, --snapshot and \
+                   --overflow";
+        return Err(Error::Missing(why.to_owned()));
+    }
     if request.snapshot.is_none() && !request.triggers.is_empty() {
         return Err(Error::Missing("--trigger needs --snapshot".to_owned()));
     }

@@ -542,5 +542,5 @@ pub(super) enum Filtering<F> {
 
 /// Returns whether an instruction enters a guest.
 pub(super) fn enters_guest(instruction: &Instruction) -> bool {
-    matches!(instruction.mnemonic(), Mnemonic::Vmlaunch | Mnemonic::Vmresume)
+    matches!(instruction.mnemonic(), Mnemonic::Vmlaunch | Mnemonic::Vmresume | Mnemonic::Vmrun)
 }
