@@ -10,8 +10,10 @@
 //! stack, the counters of the timing packets. It consists of 64-bit words only, so that it can lie in shared memory
 //! that another process reads after this one died.
 
+mod guest;
 mod time;
 
+pub use guest::Guest;
 pub use time::{TSC_TICKS_PER_CTC, Timing};
 
 use crate::packet::{IpPayload, PSB, Packet};
@@ -50,27 +52,13 @@ const CR3_SHOWN: u64 = ((1 << 52) - 1) & !0x1f;
 /// A CR3 that no processor has: its reserved bits are set.
 const NO_CR3: u64 = u64::MAX;
 
-/// In place of the address of a VMCS while no guest runs.
-const HOST: u64 = u64::MAX;
-
-/// The types of CFE and EVD packets (SDM, "CFE Packet Type and Vector Fields Details", "EVD Packet").
-const VM_ENTRY: u8 = 7;
-const VM_EXIT: u8 = 8;
-const EXIT_REASON: u8 = 2;
-
 /// Maximum branches of a TNT-64 packet.
 const LONG_TNT: u32 = 47;
 /// Maximum branches of a TNT-8 packet.
 const SHORT_TNT: u32 = 6;
 
-/// A guest, when it is entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guest {
-    /// Address of its VMCS.
-    pub vmcs: u64,
-    /// Its CR3.
-    pub cr3: u64,
-}
+/// In place of the address of a VMCS while no guest runs.
+const HOST: u64 = u64::MAX;
 
 /// Trace state of one logical processor.
 #[repr(C)]
@@ -222,47 +210,6 @@ impl Encoder {
         self.flush(now, sink);
         self.set_bits(bits, sink);
         self.indirect(target, now, sink);
-    }
-
-    /// The instruction at `ip` enters a guest at `target`, with code of 16, 32 or 64 bits (SDM, "Tracing of VMX"): emits
-    /// CFE and FUP (event trace), VMCS, PIP with NR, MODE.Exec if the width changes, TIP.
-    pub fn enter_guest(
-        &mut self,
-        ip: u64,
-        guest: Guest,
-        (target, bits): (u64, u64),
-        now: u64,
-        sink: &mut impl Sink,
-    ) {
-        self.flush(now, sink);
-        self.time.cyc(now, sink);
-        packet(Packet::Cfe { ip: true, kind: VM_ENTRY, vector: 0 }, sink);
-        self.ip_packet(0x1d, ip, sink);
-        (self.vmcs, self.cr3) = (guest.vmcs, guest.cr3);
-        self.paging(sink);
-        self.set_bits(bits, sink);
-        self.ip_packet(0x0d, target, sink);
-    }
-
-    /// A guest exits before the instruction at `ip`, and the host, whose code has 64 bits, continues at `target`: emits
-    /// EVD with the reason, CFE (event trace), FUP, PIP, MODE.Exec if the width changes, TIP.
-    pub fn exit_guest(
-        &mut self,
-        ip: u64,
-        reason: u64,
-        (target, cr3): (u64, u64),
-        now: u64,
-        sink: &mut impl Sink,
-    ) {
-        self.flush(now, sink);
-        self.time.cyc(now, sink);
-        packet(Packet::Evd { kind: EXIT_REASON, payload: reason }, sink);
-        packet(Packet::Cfe { ip: false, kind: VM_EXIT, vector: 0 }, sink);
-        self.ip_packet(0x1d, ip, sink);
-        (self.vmcs, self.cr3) = (HOST, cr3);
-        self.paging(sink);
-        self.set_bits(64, sink);
-        self.ip_packet(0x0d, target, sink);
     }
 
     /// Returns the width of the code, as the trace shows it.

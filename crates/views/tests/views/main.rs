@@ -268,11 +268,8 @@ fn labels_of_an_axis_of_time_are_round_and_apart() {
             Column::integer("duration_ns", Unit::Nanoseconds),
         ];
         let rows = [vec!["running".into(), begin.into(), length.into()]];
-        let drawn = draw(
-            "svg",
-            &Table::new("states", Shape::Intervals, vec![], columns, rows.into_iter()),
-            Options::default(),
-        );
+        let drawn =
+            draw("svg", &Table::new("states", Shape::Intervals, vec![], columns, rows), Options::default());
         texts(&drawn, 10.0)
     };
     let words = |begin, length| axis(begin, length).into_iter().map(|(.., text)| text).collect::<Vec<_>>();
