@@ -91,7 +91,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&locks::LOCKS);
     visitor.visit(&waits::WAITS);
     visitor.visit(&critical_path::CRITICAL_PATH);
-    visitor.visit(&callstack::CALLSTACK);
+    visitor.visit(&callstack::CallstackReport);
     visitor.visit(&messages::MessagesReport);
     visitor.visit(&tasks::TasksReport);
 }

@@ -1,4 +1,5 @@
-//! `callstack`: how long did each call path take, by events at the entry and the exit of functions?
+//! `callstack`: how long did each call path take, and when did each call run, by events at the entry and the exit of
+//! functions?
 //!
 //! Such events are `func_entry` and `func_exit` of LTTng-UST (`-finstrument-functions`) and of boards. A function belongs
 //! to the thread of its event; without that context, to the task that runs on the board, or to the stream. An exit also
@@ -8,33 +9,43 @@ use std::{collections::BTreeMap, fmt};
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value,
-    kernel::{KernelEvent, Kind, Threads, field},
-    only,
+    Description, Interest, Item, Maker, Parameters, Report, Start, Takes,
+    kernel::{KernelEvent, Kind, field},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     critical_path::Key,
     deferred_ops::{DeferredOps, Machine},
 };
 
-/// The analysis.
-#[derive(Clone, Copy, Debug)]
-pub struct Callstack;
+mod intervals;
+mod paths;
+
+pub use self::{intervals::Intervals, paths::Paths};
 
 /// The report.
-pub const CALLSTACK: Simple<Callstack> = Simple {
-    description: Description {
-        name: "callstack",
-        help: "software events: time of call paths, by events at entry and exit of functions",
-        views: &["path"],
-        takes: Takes::NOTHING,
-        in_all: false,
-    },
-    analysis: Callstack,
-};
+#[derive(Clone, Copy, Debug)]
+pub struct CallstackReport;
+
+impl Report for CallstackReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "callstack",
+            help: "software events: time of call paths, by events at entry and exit of functions",
+            views: &["path", "interval"],
+            takes: Takes::NOTHING,
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.selection.view.as_str() {
+            "interval" => maker.analysis(Intervals),
+            _ => maker.analysis(Paths),
+        }
+    }
+}
 
 /// A function, as its event identifies it: by address or by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,8 +76,8 @@ enum Owner {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Step {
-    /// A board's kernel switches to this task.
-    Switch(Key),
+    /// A board's kernel switches to this task, with this name.
+    Switch(Key, Option<String>),
     Enter {
         time: Nanos,
         owner: Owner,
@@ -79,99 +90,105 @@ enum Step {
     },
 }
 
-/// A call path: its calls and their time.
+/// What is kept of calls.
+pub trait Kept: Default + fmt::Debug + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// Adds the innermost call of a stack, which ends.
+    fn leave(&mut self, ended: Ended<'_>);
+}
+
+/// The end of the innermost call of a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'s> {
+    owner: Owner,
+    /// The name of the owner if that is a task whose name is known.
+    task: Option<&'s str>,
+    /// The functions with the times of their entry, the innermost last.
+    stack: &'s [(Function, Nanos)],
+    time: Nanos,
+}
+
+/// The stacks of all threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Node {
-    count: u64,
-    total: u64,
-    /// Time in the functions that it calls.
-    below: u64,
-    calls: BTreeMap<Function, Node>,
-}
-
-impl Node {
-    fn at(&mut self, path: &[(Function, Nanos)]) -> &mut Node {
-        path.iter().fold(self, |node, (function, _)| node.calls.entry(function.clone()).or_default())
-    }
-}
-
-/// The paths of a thread, and where it is.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Paths {
-    root: Node,
-    stack: Vec<(Function, Nanos)>,
-}
-
-impl Paths {
-    /// Ends the innermost function.
-    fn leave(&mut self, time: Nanos) {
-        let Some((_, begin)) = self.stack.last() else { return };
-        let length = time.0.saturating_sub(begin.0);
-        let node = self.root.at(&self.stack);
-        (node.count, node.total) = (node.count + 1, node.total + length);
-        self.stack.pop();
-        self.root.at(&self.stack).below += length;
-    }
-}
-
-/// The paths of all threads.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct All {
-    owners: BTreeMap<Owner, Paths>,
+struct Stacks<K> {
+    owners: BTreeMap<Owner, Vec<(Function, Nanos)>>,
     /// The tasks that run on boards.
     running: BTreeMap<u32, u32>,
+    /// Names of tasks.
+    tasks: BTreeMap<Key, String>,
     unmatched: u64,
+    kept: K,
 }
 
 /// Functions that call each other deeper than this are one.
 const DEEPEST: usize = 1 << 10;
 
-impl All {
-    fn of(&mut self, owner: Owner) -> &mut Paths {
-        let owner = match owner {
+impl<K> Stacks<K> {
+    /// The owner of a function's event; a task is the one that runs.
+    fn resolved(&self, owner: Owner) -> Owner {
+        match owner {
             Owner::Task(key) => {
                 Owner::Task(Key { id: self.running.get(&key.trace).copied().unwrap_or(key.id), ..key })
             }
             owner => owner,
-        };
-        self.owners.entry(owner).or_default()
+        }
     }
 }
 
-impl Machine<Step> for All {
+impl<K: Kept> Machine<Step> for Stacks<K> {
     fn apply(&mut self, step: Step) {
         match step {
-            Step::Switch(task) => _ = self.running.insert(task.trace, task.id),
+            Step::Switch(task, name) => {
+                self.running.insert(task.trace, task.id);
+                if let Some(name) = name {
+                    self.tasks.entry(task).or_insert(name);
+                }
+            }
             Step::Enter { time, owner, function } => {
-                let paths = self.of(owner);
-                if paths.stack.len() < DEEPEST {
-                    paths.stack.push((function, time));
+                let owner = self.resolved(owner);
+                let stack = self.owners.entry(owner).or_default();
+                if stack.len() < DEEPEST {
+                    stack.push((function, time));
                 }
             }
             Step::Exit { time, owner, function } => {
-                let paths = self.of(owner);
-                let Some(place) = paths.stack.iter().rposition(|(known, _)| *known == function) else {
+                let owner = self.resolved(owner);
+                let stack = self.owners.entry(owner).or_default();
+                let Some(place) = stack.iter().rposition(|(known, _)| *known == function) else {
                     self.unmatched += 1;
                     return;
                 };
-                let missing = paths.stack.len() - place - 1;
-                (0..=missing).for_each(|_| paths.leave(time));
-                self.unmatched += missing as u64;
+                self.unmatched += (stack.len() - place - 1) as u64;
+                let task = match &owner {
+                    Owner::Task(key) => self.tasks.get(key).map(String::as_str),
+                    _ => None,
+                };
+                while stack.len() > place {
+                    self.kept.leave(Ended { owner, task, stack, time });
+                    stack.pop();
+                }
             }
         }
     }
 }
 
-/// The call paths of some events.
+/// The stacks of some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Partial {
-    steps: DeferredOps<All, Step>,
-    /// Names of traces and tasks.
+pub struct Partial<K> {
+    steps: DeferredOps<Stacks<K>, Step>,
+    /// Names of traces.
     traces: BTreeMap<u32, String>,
-    tasks: BTreeMap<Key, String>,
 }
 
-impl Partial {
+impl<K: Kept> Partial<K> {
+    fn new(start: &Start<'_>) -> Partial<K> {
+        Partial { steps: DeferredOps::new(start.is_first), traces: BTreeMap::new() }
+    }
+
+    fn fold(&mut self, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        self.see(event);
+    }
+
     fn see(&mut self, event: &KernelEvent<'_>) {
         use field::task_switch::{NEXT, NEXT_NAME};
         let trace = event.trace;
@@ -181,11 +198,7 @@ impl Partial {
         match event.kind {
             Kind::TaskSwitch => {
                 let Some(id) = event.integer(NEXT).map(|id| id as u32) else { return };
-                let task = Key { trace, id };
-                if let Some(name) = text(NEXT_NAME).filter(|_| !self.tasks.contains_key(&task)) {
-                    self.tasks.insert(task, name);
-                }
-                self.steps.see(Step::Switch(task));
+                self.steps.see(Step::Switch(Key { trace, id }, text(NEXT_NAME)));
             }
             Kind::FunctionEntry | Kind::FunctionExit => {
                 let own = |id| Key { trace, id };
@@ -205,99 +218,23 @@ impl Partial {
             _ => {}
         }
     }
-}
 
-impl Analysis for Callstack {
-    type Partial = Partial;
-
-    fn interest(&self) -> Interest<'_> {
-        use field::{function, task_switch};
-        Interest::events(&[
-            (Kind::TaskSwitch, &[task_switch::NEXT, task_switch::NEXT_NAME]),
-            (Kind::FunctionEntry, &[function::FUNCTION, function::NAME]),
-            (Kind::FunctionExit, &[function::FUNCTION, function::NAME]),
-        ])
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Partial {
-        let steps = DeferredOps::new(start.is_first);
-        Partial { steps, traces: BTreeMap::new(), tasks: BTreeMap::new() }
-    }
-
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        earlier.steps.add(later.steps);
-        later.traces.into_iter().for_each(|(trace, name)| _ = earlier.traces.entry(trace).or_insert(name));
-        later.tasks.into_iter().for_each(|(task, name)| _ = earlier.tasks.entry(task).or_insert(name));
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let Partial { steps, traces, tasks } = only(partials);
-        let mut all = steps.finish();
-        let mut open = 0;
-        let mut rows = Vec::new();
-        for (owner, paths) in std::mem::take(&mut all.owners) {
-            open += paths.stack.len() as u64;
-            let name = name(owner, (&traces, &tasks), of);
-            let total = paths.root.below;
-            rows.push(vec![0u64.into(), name.into(), Value::Null, total.into(), Value::Null]);
-            add_rows(&paths.root, 1, &mut rows);
-        }
-        let summary = vec![
-            (
-                "calls",
-                rows.iter()
-                    .map(|row| if let Value::Integer(count) = row[2] { count } else { 0 })
-                    .sum::<u64>()
-                    .into(),
-            ),
-            ("unmatched", all.unmatched.into()),
-            ("unfinished", open.into()),
-        ];
-        let columns = vec![
-            Column::integer("depth", Unit::None),
-            Column::name("function"),
-            Column::integer("calls", Unit::Count),
-            Column::integer("total_ns", Unit::Nanoseconds),
-            Column::integer("self_ns", Unit::Nanoseconds),
-        ];
-        Table::new("callstack", Shape::Tree, summary, columns, rows)
+    fn merge(mut self, later: Partial<K>) -> Partial<K> {
+        self.steps.add(later.steps);
+        later.traces.into_iter().for_each(|(trace, name)| _ = self.traces.entry(trace).or_insert(name));
+        self
     }
 }
 
-/// The name of a thread for people.
-fn name(
-    owner: Owner,
-    (traces, tasks): (&BTreeMap<u32, String>, &BTreeMap<Key, String>),
-    of: &FinishContext<'_>,
-) -> String {
-    let trace = |key: Key| traces.get(&key.trace).cloned().unwrap_or_default();
-    match owner {
-        Owner::Thread(key) => {
-            let comm = of.threads.comm(hodo_model::kernel::Thread::new(key.id.into(), 0));
-            comm.map_or_else(|| format!("thread {}", key.id), |comm| format!("{comm} ({})", key.id))
-        }
-        Owner::Task(key) => match tasks.get(&key) {
-            Some(task) => format!("{task} of {}", trace(key)),
-            None => trace(key),
+fn interest() -> Interest<'static> {
+    use field::{function, task_switch};
+    Interest::events(
+        const {
+            &[
+                (Kind::TaskSwitch, &[task_switch::NEXT, task_switch::NEXT_NAME]),
+                (Kind::FunctionEntry, &[function::FUNCTION, function::NAME]),
+                (Kind::FunctionExit, &[function::FUNCTION, function::NAME]),
+            ]
         },
-        Owner::Stream(key) => format!("stream {} of {}", key.id, trace(key)),
-    }
-}
-
-/// Adds the paths below a node, those with the most time first.
-fn add_rows(node: &Node, depth: u64, rows: &mut Vec<Vec<Value>>) {
-    let mut calls: Vec<(&Function, &Node)> = node.calls.iter().collect();
-    calls.sort_by_key(|(function, call)| (std::cmp::Reverse(call.total), *function));
-    for (function, call) in calls {
-        let own = call.total.saturating_sub(call.below);
-        let name = function.to_string();
-        rows.push(vec![depth.into(), name.into(), call.count.into(), call.total.into(), own.into()]);
-        add_rows(call, depth + 1, rows);
-    }
+    )
 }

@@ -55,9 +55,32 @@ fn a_store_has_the_rows_that_the_reports_have() {
     let found = state(&trace, &store);
     assert_eq!(found["state"], "complete");
     let names: Vec<&Value> = found["tables"].as_array().unwrap().iter().map(|table| &table["name"]).collect();
-    assert_eq!(names, ["cpu", "irq", "queue", "states", "syscalls", "tasks", "wakers", "messages", "losses"]);
+    let expected =
+        ["cpu", "irq", "queue", "states", "syscalls", "tasks", "callstack", "wakers", "messages", "losses"];
+    assert_eq!(names, expected);
     let text = hodo(&["info", "--store", &store, &trace]).fine().stdout;
     assert!(text.contains(&store) && text.contains("states of threads"), "{text}");
+}
+
+#[test]
+fn a_store_of_a_board_has_the_calls_of_its_tasks() {
+    let folder = Folder::new();
+    let store = folder.file("store");
+    let board = ["slave-0", "slave-1"]
+        .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board").join(name));
+    let [first, second] = board.each_ref().map(|path| path.to_str().unwrap());
+    hodo(&["index", "--store", &store, first, second]).fine();
+    let store = Store::open(Path::new(&store)).unwrap();
+    let calls = hodo(&["report", "callstack", "--by", "interval", "--format", "json", first, second]).fine();
+    check(&store, "callstack", &calls.json(), &["host", "thread", "depth"], &["function"]);
+    let paths = hodo(&["report", "callstack", "--format", "json", first, second]).fine().json();
+    assert_eq!(paths["summary"]["calls"], calls.json()["summary"]["intervals"]);
+    let table = store.table("callstack").unwrap();
+    let lanes: Vec<Vec<String>> = (0..table.lanes()).map(|lane| store.path(table, lane)).collect();
+    assert!(
+        lanes.contains(&["Call stacks", "slave-1", "sobel", "0"].map(str::to_owned).to_vec()),
+        "{lanes:?}"
+    );
 }
 
 /// A record in words: its begin and duration, its lane's key, its value or the key of the other lane.

@@ -30,7 +30,7 @@ use hodo_store::{Error, Writer};
 use self::tables::{INDEXED, Rows};
 use crate::{Experiment, Refusal, Request};
 
-/// Rows that each table buffers before it writes them: eight tables are written at a time.
+/// Rows that each table buffers before it writes them: nine tables are written at a time.
 const RUN_ROWS: usize = 1 << 17;
 /// Number of bytes at the start of each file that are part of the identity.
 const BEGINNING: u64 = 64 << 10;

@@ -90,6 +90,15 @@ pub(super) const INDEXED: &[Indexed] = &[
         path: &["Boards", "{host}"],
     },
     Indexed {
+        report: "callstack",
+        view: "interval",
+        shape: Shape::Intervals,
+        title: "calls, by events at their entry and exit",
+        lane: &["host", "thread", "depth"],
+        value: Source::Column("function"),
+        path: &["Call stacks", "{host}", "{thread}", "{depth}"],
+    },
+    Indexed {
         report: "wakers",
         view: "wakeup",
         shape: Shape::Links,

@@ -1,0 +1,131 @@
+//! Each call, from its entry to its exit.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
+    kernel::{Thread, Threads},
+    only,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Ended, Function, Kept, Owner, Partial, interest};
+use crate::{columns::interval_columns, settling::SettlingRows};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals;
+
+/// A call that ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Call {
+    owner: Owner,
+    task: Option<String>,
+    /// The number of its callers.
+    depth: u64,
+    begin: Nanos,
+    function: Function,
+}
+
+/// Calls whose rows have not left yet.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Calls(SettlingRows<Call>);
+
+impl Kept for Calls {
+    fn leave(&mut self, Ended { owner, task, stack, time }: Ended<'_>) {
+        let Some(((function, begin), callers)) = stack.split_last() else { return };
+        let (function, task) = (function.clone(), task.map(str::to_owned));
+        self.0.see(time, Call { owner, task, depth: callers.len() as u64, begin: *begin, function });
+    }
+}
+
+/// Adds rows by end. Returns how many.
+fn add_rows(
+    mut ended: Vec<(Nanos, Call)>,
+    traces: &BTreeMap<u32, String>,
+    of: &FinishContext<'_>,
+    rows: &mut TableBuilder,
+) -> u64 {
+    ended.sort_unstable();
+    for (to, Call { owner, task, depth, begin, function }) in &ended {
+        let (Owner::Thread(key) | Owner::Task(key) | Owner::Stream(key)) = *owner;
+        let thread = match (owner, task) {
+            (Owner::Thread(_), _) => match of.threads.comm(Thread::new(key.id.into(), 0)) {
+                Some(comm) => format!("{comm} ({})", key.id),
+                None => format!("thread {}", key.id),
+            },
+            (Owner::Task(_), Some(task)) => task.clone(),
+            (Owner::Task(_), None) if key.id > 0 => format!("task {}", key.id),
+            _ => format!("stream {}", key.id),
+        };
+        let row: [Value; 6] = [
+            begin.0.into(),
+            to.0.saturating_sub(begin.0).into(),
+            traces.get(&key.trace).map(String::as_str).into(),
+            thread.into(),
+            (*depth).into(),
+            function.to_string().into(),
+        ];
+        rows.row(row.iter().map(Value::cell));
+    }
+    ended.len() as u64
+}
+
+impl Analysis for Intervals {
+    type Partial = Partial<Calls>;
+
+    fn interest(&self) -> Interest<'_> {
+        interest()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        Partial::new(start)
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        partial.fold(item);
+    }
+
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.merge(later)
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        let mut columns = interval_columns().to_vec();
+        columns.extend([
+            Column::name("host"),
+            Column::name("thread"),
+            Column::integer("depth", Unit::None),
+            Column::name("function"),
+        ]);
+        Some(Heading { name: "callstack", shape: Shape::Intervals, columns })
+    }
+
+    fn settle(
+        &self,
+        partial: &mut Self::Partial,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        let Partial { steps, traces } = partial;
+        let Some(stacks) = steps.machine() else { return };
+        let ended = stacks.kept.0.settle(until);
+        stacks.kept.0.settled += add_rows(ended, traces, of, rows);
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let Partial { steps, traces } = only(partials);
+        let mut stacks = steps.finish();
+        let mut rows = self.heading().expect("its rows may leave").builder();
+        let count = stacks.kept.0.settled + add_rows(stacks.kept.0.rest(), &traces, of, &mut rows);
+        let unfinished: u64 = stacks.owners.values().map(|stack| stack.len() as u64).sum();
+        rows.finish(vec![
+            ("intervals", count.into()),
+            ("unmatched", stacks.unmatched.into()),
+            ("unfinished", unfinished.into()),
+            ("left_out", stacks.kept.0.left_out.into()),
+        ])
+    }
+}

@@ -1,0 +1,134 @@
+//! The calls of each call path, and their time.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
+    kernel::{Thread, Threads},
+    only,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Ended, Function, Kept, Owner, Partial, interest};
+use crate::critical_path::Key;
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Paths;
+
+/// A call path: its calls and their time.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Node {
+    count: u64,
+    total: u64,
+    /// Time in the functions that it calls.
+    below: u64,
+    calls: BTreeMap<Function, Node>,
+}
+
+impl Node {
+    fn at(&mut self, path: &[(Function, Nanos)]) -> &mut Node {
+        path.iter().fold(self, |node, (function, _)| node.calls.entry(function.clone()).or_default())
+    }
+}
+
+/// The call paths of each thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Trees(BTreeMap<Owner, Node>);
+
+impl Kept for Trees {
+    fn leave(&mut self, Ended { owner, stack, time, .. }: Ended<'_>) {
+        let Some(((_, begin), callers)) = stack.split_last() else { return };
+        let length = time.0.saturating_sub(begin.0);
+        let root = self.0.entry(owner).or_default();
+        let node = root.at(stack);
+        (node.count, node.total) = (node.count + 1, node.total + length);
+        root.at(callers).below += length;
+    }
+}
+
+impl Analysis for Paths {
+    type Partial = Partial<Trees>;
+
+    fn interest(&self) -> Interest<'_> {
+        interest()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        Partial::new(start)
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        partial.fold(item);
+    }
+
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.merge(later)
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let Partial { steps, traces } = only(partials);
+        let mut all = steps.finish();
+        let mut open = 0;
+        let mut rows = Vec::new();
+        for (owner, stack) in std::mem::take(&mut all.owners) {
+            open += stack.len() as u64;
+            let root = all.kept.0.remove(&owner).unwrap_or_default();
+            let name = name(owner, (&traces, &all.tasks), of);
+            rows.push(vec![0u64.into(), name.into(), Value::Null, root.below.into(), Value::Null]);
+            add_rows(&root, 1, &mut rows);
+        }
+        let summary = vec![
+            (
+                "calls",
+                rows.iter()
+                    .map(|row| if let Value::Integer(count) = row[2] { count } else { 0 })
+                    .sum::<u64>()
+                    .into(),
+            ),
+            ("unmatched", all.unmatched.into()),
+            ("unfinished", open.into()),
+        ];
+        let columns = vec![
+            Column::integer("depth", Unit::None),
+            Column::name("function"),
+            Column::integer("calls", Unit::Count),
+            Column::integer("total_ns", Unit::Nanoseconds),
+            Column::integer("self_ns", Unit::Nanoseconds),
+        ];
+        Table::new("callstack", Shape::Tree, summary, columns, rows)
+    }
+}
+
+/// The name of a thread for people.
+fn name(
+    owner: Owner,
+    (traces, tasks): (&BTreeMap<u32, String>, &BTreeMap<Key, String>),
+    of: &FinishContext<'_>,
+) -> String {
+    let trace = |key: Key| traces.get(&key.trace).cloned().unwrap_or_default();
+    match owner {
+        Owner::Thread(key) => {
+            let comm = of.threads.comm(Thread::new(key.id.into(), 0));
+            comm.map_or_else(|| format!("thread {}", key.id), |comm| format!("{comm} ({})", key.id))
+        }
+        Owner::Task(key) => match tasks.get(&key) {
+            Some(task) => format!("{task} of {}", trace(key)),
+            None => trace(key),
+        },
+        Owner::Stream(key) => format!("stream {} of {}", key.id, trace(key)),
+    }
+}
+
+/// Adds the paths below a node, those with the most time first.
+fn add_rows(node: &Node, depth: u64, rows: &mut Vec<Vec<Value>>) {
+    let mut calls: Vec<(&Function, &Node)> = node.calls.iter().collect();
+    calls.sort_by_key(|(function, call)| (std::cmp::Reverse(call.total), *function));
+    for (function, call) in calls {
+        let own = call.total.saturating_sub(call.below);
+        let name = function.to_string();
+        rows.push(vec![depth.into(), name.into(), call.count.into(), call.total.into(), own.into()]);
+        add_rows(call, depth + 1, rows);
+    }
+}
