@@ -85,7 +85,10 @@ fn main() -> ExitCode {
 fn set_up(arguments: &[String]) -> Outcome {
     match arguments {
         [] => {}
-        [option] if option == "--machine" => return machine::ensure(),
+        [option] if option == "--machine" => {
+            machine::ensure()?;
+            return machine::ensure_lttng();
+        }
         [option] if option == "--board" => return board::ensure(),
         _ => return Err("usage: cargo xtask setup [--machine | --board]".into()),
     }

@@ -51,8 +51,15 @@ pub fn ensure() -> Outcome {
     }
     guest(&folder)?;
     println!("setup: a machine is in {}", folder.display());
-    // All else works without them.
-    if let Err(error) = lttng::ensure(&folder) {
+    Ok(())
+}
+
+/// Makes sure that the machine has LTTng, or says why not: all else works without it. Compiling takes minutes.
+///
+/// # Errors
+/// There is no place for a machine.
+pub fn ensure_lttng() -> Outcome {
+    if let Err(error) = lttng::ensure(&folder()?) {
         println!("setup: it has no LTTng, which --with lttng needs: {error}");
     }
     Ok(())
