@@ -25,6 +25,7 @@ use crate::{
 const SOURCE: &str = "lttng-modules-dkms";
 /// Our module, in the repository.
 const CLOCK: &str = "emulator/guest/lttng/hodo-clock.c";
+
 /// Makes sure that the modules exist; quick if they do.
 pub(super) fn ensure(folder: &Path) -> Outcome {
     let kernel = folder.join("kernel");
