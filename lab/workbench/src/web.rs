@@ -41,11 +41,20 @@ fn install() -> Outcome {
     Ok(fs::write(kept, lock)?)
 }
 
-/// Builds the page into `web/dist`, from where the build of `hodo` embeds it.
+/// Builds the page into `web/dist`, from where the build of `hodo` embeds it. A page that stays the same keeps its
+/// time, so that `hodo` is not compiled again.
 ///
 /// # Errors
 /// npm is missing, or the build fails.
 pub fn build() -> Outcome {
     install()?;
-    script("build")
+    let page = folder().join("dist/index.html");
+    let before = fs::read(&page).and_then(|text| Ok((text, fs::metadata(&page)?.modified()?)));
+    script("build")?;
+    if let Ok((text, time)) = before
+        && fs::read(&page)? == text
+    {
+        fs::File::options().write(true).open(&page)?.set_modified(time)?;
+    }
+    Ok(())
 }

@@ -80,8 +80,8 @@ pub struct Decoder<'t> {
     no_tnt: bool,
     pub(super) no_branches: bool,
     schedule: &'t [Switch],
-    /// Time of the next switch in the schedule.
-    next_switch: Option<Tsc>,
+    /// Time of the next switch in the schedule; the highest if there is none.
+    next_switch: Tsc,
     /// Whether the schedule has switched to another thread by the reported time.
     pub(super) switch_is_due: bool,
     pub(super) program: usize,
@@ -139,7 +139,7 @@ impl<'t> Decoder<'t> {
             no_tnt: config.no_tnt,
             no_branches: config.no_branches,
             schedule,
-            next_switch: schedule.get(1).map(|next| next.at),
+            next_switch: time_of(schedule.get(1)),
             switch_is_due: false,
             program: schedule[0].program,
             context: schedule[0].context,
@@ -273,8 +273,8 @@ impl<'t> Decoder<'t> {
         let now = self.timing.now();
         let next = now.filter(|_| now != self.reported);
         self.reported = now;
-        if next.is_some() {
-            self.switch_is_due = self.next_switch.is_some_and(|at| now >= Some(at));
+        if let Some(now) = next {
+            self.switch_is_due = now >= self.next_switch;
         }
         let is_counted = self.timing.cycles() != self.reported_cycles;
         let (walk, graph, sink) = self.parts(context);
@@ -485,8 +485,8 @@ impl<'t> Decoder<'t> {
         let now = self.timing.now().unwrap_or(Tsc(0));
         let after = self.schedule.partition_point(|switch| switch.at <= now);
         let switch = self.schedule[after.saturating_sub(1)];
-        self.next_switch = self.schedule.get(after.max(1)).map(|next| next.at);
-        self.switch_is_due = self.next_switch.is_some_and(|at| self.reported >= Some(at));
+        self.next_switch = time_of(self.schedule.get(after.max(1)));
+        self.switch_is_due = self.reported.is_some_and(|now| now >= self.next_switch);
         let switched = (switch.program, switch.context) != (self.program, self.context);
         if switched {
             (self.program, self.context) = (switch.program, switch.context);
@@ -588,4 +588,8 @@ impl<'t> Decoder<'t> {
         self.walk.forget_block();
         self.machine.missing_guest().map_or(Ok(()), Err)
     }
+}
+
+fn time_of(switch: Option<&Switch>) -> Tsc {
+    switch.map_or(Tsc(u64::MAX), |switch| switch.at)
 }
