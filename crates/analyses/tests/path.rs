@@ -11,8 +11,8 @@ use hodo_model::{
 /// A field: its position in the record, and its value.
 type Field = (usize, i64);
 
-/// A kernel event: time, CPU, kind, fields.
-type Event<'e> = (u64, u32, Kind, &'e [Field]);
+/// A kernel event: time, CPU, the running thread if the event contains it, kind, fields.
+type Event<'e> = (u64, u32, Option<u32>, Kind, &'e [Field]);
 
 /// Fields as a slice.
 const fn fields<const N: usize>(fields: &'static [Field; N]) -> &'static [Field] {
@@ -26,24 +26,24 @@ const PREEMPTED: i64 = 0;
 /// A switch on a CPU at a time: from whom, its state, to whom.
 macro_rules! switch {
     ($time:literal, $cpu:literal, $prev:literal, $state:expr, $next:literal) => {
-        ($time, $cpu, Kind::SchedSwitch, fields(&[(1, $prev), (2, $state), (4, $next)]))
+        ($time, $cpu, None, Kind::SchedSwitch, fields(&[(1, $prev), (2, $state), (4, $next)]))
     };
 }
 
 /// A wake-up on a CPU at a time, of a thread that will run on another CPU.
 macro_rules! wake {
     ($time:literal, $cpu:literal, $tid:literal, $target:literal) => {
-        ($time, $cpu, Kind::SchedWaking, fields(&[(0, $tid), (1, $target)]))
+        ($time, $cpu, None, Kind::SchedWaking, fields(&[(0, $tid), (1, $target)]))
     };
 }
 
 /// An event without fields that matter.
 macro_rules! event {
     ($time:literal, $cpu:literal, $kind:ident) => {
-        ($time, $cpu, Kind::$kind, fields(&[]))
+        ($time, $cpu, None, Kind::$kind, fields(&[]))
     };
     ($time:literal, $cpu:literal, $kind:ident, $fields:expr) => {
-        ($time, $cpu, Kind::$kind, fields(&$fields))
+        ($time, $cpu, None, Kind::$kind, fields(&$fields))
     };
 }
 
@@ -63,9 +63,9 @@ fn table_of(
     let pass = Pass::new(&[analysis]);
     let names = ["futex".to_owned(), "read".to_owned()];
     let mut states = pass.begin(&Start { names: &names, is_first: true });
-    for &(time, cpu, kind, fields) in events {
+    for &(time, cpu, tid, kind, fields) in events {
         let mut records = Records::default();
-        records.push(Nanos(time), (cpu, None), kind, 0);
+        records.push(Nanos(time), (cpu, tid), kind, 0);
         let words = VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
         for place in 0..words.fields.len() {
             match fields.iter().find(|(own, _)| *own == place) {
@@ -183,9 +183,9 @@ fn the_interrupted_thread_is_no_waker() {
         let events = [
             switch!(0, 0, 0, PREEMPTED, 1),
             switch!(10, 0, 1, SLEEPS, 7),
-            (50, 0, entry, fields),
+            (50, 0, None, entry, fields),
             wake!(51, 0, 1, 0),
-            (52, 0, exit, &[]),
+            (52, 0, None, exit, &[]),
             switch!(55, 0, 7, PREEMPTED, 1),
             switch!(60, 0, 1, SLEEPS, 7),
         ];
@@ -232,6 +232,30 @@ fn what_the_trace_does_not_tell_is_unknown() {
     assert_eq!(path[1], "20 10 1 unknown its wake-up is not recorded");
     let total: u64 = path.iter().map(|line| line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()).sum();
     assert_eq!(total, 60);
+}
+
+#[test]
+fn an_event_of_another_thread_shows_that_a_switch_is_missing() {
+    // 7 came last, but 2 makes a system call, and wakes 1 later.
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 1),
+        switch!(0, 1, 0, PREEMPTED, 2),
+        switch!(10, 1, 2, PREEMPTED, 7),
+        switch!(20, 0, 1, SLEEPS, 0),
+        (30, 1, Some(2), Kind::SyscallEntry, &[]),
+        (40, 1, Some(2), Kind::SchedWaking, fields(&[(0, 1), (1, 0)])),
+        switch!(45, 0, 0, PREEMPTED, 1),
+        switch!(50, 1, 2, SLEEPS, 0),
+        switch!(60, 0, 1, SLEEPS, 0),
+    ];
+    let expected = [
+        "0 20 1 running",
+        "20 10 2 unknown events are missing",
+        "30 10 2 running",
+        "40 5 1 cpu idle",
+        "45 15 1 running",
+    ];
+    assert_eq!(path(&events, 1), expected);
 }
 
 #[test]

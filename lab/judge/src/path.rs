@@ -201,7 +201,8 @@ fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--events", "--event", "sched_switch", "--quiet", "--format", "jsonl"]).arg(trace);
     let mut runs: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
-    let mut since: HashMap<u64, u64> = HashMap::new();
+    // By CPU: who came last, and when.
+    let mut came: HashMap<u64, (u64, u64)> = HashMap::new();
     let mut wrong = None;
     command::each_line(hodo, |line| {
         let Ok(event) = serde_json::from_slice::<Value>(line) else {
@@ -209,9 +210,13 @@ fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
             return;
         };
         let (time, cpu) = (number(&event["ts"]), number(&event["context"]["cpu_id"]));
-        let begin = since.insert(cpu, time).unwrap_or(0);
+        let begin =
+            came.insert(cpu, (number(&event["fields"]["next_pid"]), time)).map_or(0, |(_, since)| since);
         runs.entry(number(&event["fields"]["prev_pid"])).or_default().push((begin, time));
     })?;
+    for (tid, since) in came.into_values() {
+        runs.entry(tid).or_default().push((since, u64::MAX));
+    }
     match wrong {
         None => Ok(runs),
         Some(line) => Err(format!("no JSON: {line}").into()),

@@ -6,6 +6,7 @@ use hodo_model::{
     Interest,
     kernel::{KernelEvent, Kind, field},
 };
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -99,6 +100,8 @@ pub struct Delta {
     steps: DeferredOps<Histories, Step>,
     /// What is known of the threads on CPUs.
     inside: BTreeMap<Key, Inside>,
+    /// The running threads, by the last switch or by an event that contains its thread.
+    running: FxHashMap<Key, u32>,
     labels: Labels,
 }
 
@@ -110,7 +113,12 @@ pub(crate) struct Whole {
 
 impl Delta {
     pub(crate) fn new(is_first: bool) -> Delta {
-        Delta { steps: DeferredOps::new(is_first), inside: BTreeMap::new(), labels: Labels::default() }
+        Delta {
+            steps: DeferredOps::new(is_first),
+            inside: BTreeMap::new(),
+            running: FxHashMap::default(),
+            labels: Labels::default(),
+        }
     }
 
     pub(crate) fn finish(self) -> Whole {
@@ -124,12 +132,14 @@ impl Delta {
         }
         self.steps.add(later.steps);
         self.inside = later.inside;
+        self.running = later.running;
         self.labels.add(later.labels);
     }
 
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         let cpu = Key { trace: event.trace, id: event.cpu };
         self.labels.trace(event);
+        self.running(event, cpu);
         match event.kind {
             Kind::SyscallEntry => self.set(cpu, Some(event.name)),
             Kind::SyscallExit | Kind::Syscall => self.set(cpu, None),
@@ -146,6 +156,21 @@ impl Delta {
             | Kind::MessageSend
             | Kind::MessageReceive => self.board(event),
             _ => self.interrupt(event, cpu),
+        }
+    }
+
+    /// Compares the thread that an event contains with the running one: they differ if a switch is missing.
+    fn running(&mut self, event: &KernelEvent<'_>, cpu: Key) {
+        let tid = match event.kind {
+            Kind::SchedSwitch => {
+                let next = event.integer(field::switch::NEXT_TID);
+                return next.into_iter().for_each(|next| _ = self.running.insert(cpu, next as u32));
+            }
+            // perf has no number for a thread that has ended.
+            _ => event.reported().and_then(|thread| thread.tid()).filter(|&tid| tid != u32::MAX),
+        };
+        if let Some(tid) = tid.filter(|&tid| self.running.insert(cpu, tid) != Some(tid)) {
+            self.steps.see(Step::Runs { time: event.time, cpu, tid });
         }
     }
 

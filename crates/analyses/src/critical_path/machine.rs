@@ -55,6 +55,12 @@ pub(crate) enum Step {
         state: i64,
         inside: Inside,
     },
+    /// An event contains the thread that runs on a CPU.
+    Runs {
+        time: Nanos,
+        cpu: Key,
+        tid: u32,
+    },
     /// `is_early`: `sched_waking`, after which the wake-up itself may come on another CPU.
     Wake {
         time: Nanos,
@@ -221,6 +227,28 @@ impl Histories {
         }
     }
 
+    /// A thread runs on a CPU. If another one came there last, a switch is missing: who ran since then is unknown.
+    fn runs(&mut self, time: Nanos, cpu: Key, tid: u32) {
+        let on = self.cpus.entry(cpu).or_default();
+        let Some(other) = on.now.filter(|&now| now != tid) else { return };
+        on.now = Some(tid);
+        on.inside = Inside::default();
+        let since = on.occupants.last();
+        on.occupants.lose();
+        on.occupants.push(time, tid);
+        if other != 0 {
+            self.lose_on(cpu, other);
+        }
+        if tid != 0 {
+            let thread = Key { id: tid, ..cpu };
+            let history = self.task_history(thread);
+            if history.last().is_some_and(|change| !matches!(change.to, To::Running(_) | To::Ended)) {
+                history.push_unknown(since);
+            }
+            self.comes(time, cpu, thread);
+        }
+    }
+
     /// A switch is missing: a thread does not run on a CPU any more, since some time.
     fn lose_on(&mut self, cpu: Key, tid: u32) {
         let thread = Key { id: tid, ..cpu };
@@ -344,6 +372,7 @@ impl Machine<Step> for Histories {
             Step::Switch { time, cpu, prev, next, state, inside } => {
                 self.switch(time, cpu, (prev, next), state, inside);
             }
+            Step::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
             Step::Wake { time, cpu, tid, target, flags, is_early } => {
                 let by = self.waker(cpu, flags);
                 self.wakes(time, cpu, (tid, target), by, is_early);
