@@ -33,9 +33,6 @@ const EVENTS: [&str; 4] = [
 ];
 /// Functions are aligned to cache lines: else their speed depends by chance on the code before them.
 const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6";
-/// What takes all but a thousandth of the time is optimised for speed, not all but a hundredth: decoders and analyses of
-/// events share one profile, and each is a small part of it.
-const HOT: &str = "-Cllvm-args=-profile-summary-cutoff-hot=999000";
 /// The target of a program that needs no libraries.
 const STATIC: &str = "x86_64-unknown-linux-musl";
 /// Size of the input text of the recorded programs, in bytes.
@@ -120,7 +117,7 @@ fn flags() -> String {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).unwrap_or_default();
     format!(
-        "-Cprofile-use={} {ALIGNED} {HOT} --remap-path-prefix={}=/cargo --remap-path-prefix={}=/hodoscope",
+        "-Cprofile-use={} {ALIGNED} --remap-path-prefix={}=/cargo --remap-path-prefix={}=/hodoscope",
         profile().display(),
         home.display(),
         command::root().display()
