@@ -54,7 +54,7 @@ function Lost({ tables }: { tables: Model[] }) {
   const [events, packets] = [figure("events_lost"), figure("packets_lost")];
   const losses = tables.reduce((sum, table) => sum + table.loss.length, 0);
   if (events === 0n && packets === 0n && losses === 0) {
-    return <p class="good">Nothing was lost.</p>;
+    return <p class="good">The traces report no loss. What an analysis could not use is listed with its table.</p>;
   }
   return (
     <p class="bad">
