@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     fold::{BLOCK_ENTRIES, Entry, Fold, Mix, Summary, SummaryZone, encode_summaries},
     history::{Output, Seen},
-    rows::{Row, Rows},
+    rows::{Row, Rows, SortKey},
     schema::{Kind, Shape},
 };
 
@@ -76,6 +76,7 @@ struct Out<'o> {
     /// Summaries by level that do not fill a block yet.
     pending: Vec<Vec<Summary>>,
     scratch: Mix,
+    keys: Vec<SortKey>,
 }
 
 impl<'o> Builder<'o> {
@@ -89,6 +90,7 @@ impl<'o> Builder<'o> {
             placed: (0, 0),
             pending: vec![Vec::new(); usize::from(MOST_LEVEL) + 1],
             scratch: Mix::default(),
+            keys: Vec::new(),
         };
         let open = (0..=form.top).map(|_| None).collect();
         Builder { form, part, open, out, spare: Vec::new() }
@@ -176,7 +178,7 @@ impl Out<'_> {
         for row in &mut rows.rows {
             row.group = group(form.base, bin.level, row.begin, row.last());
         }
-        rows.sort_by_group();
+        rows.sort_by_group(&mut self.keys);
         for lane in rows.rows.chunk_by(|one, other| one.lane == other.lane) {
             let number = lane[0].lane;
             open.fold.add(number, lane, form.kind, &mut self.scratch);

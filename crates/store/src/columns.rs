@@ -23,15 +23,23 @@ pub(crate) fn decode(input: &mut &[u8], count: usize, values: &mut Vec<u64>) -> 
     }
     let (planes, rest) = rest.split_at_checked(width.checked_mul(count)?)?;
     *input = rest;
+    let least = u64::from_le_bytes(*least);
     values.clear();
-    values.resize(count, 0);
-    for (plane, bytes) in planes.chunks_exact(count.max(1)).enumerate() {
+    let mut planes = planes.chunks_exact(count.max(1));
+    // The first two planes, which most columns do not exceed, are read in one pass.
+    match (planes.next(), planes.next()) {
+        (Some(low), Some(high)) => {
+            let pair = |(&low, &high): (&u8, &u8)| least.wrapping_add(u16::from_le_bytes([low, high]).into());
+            values.extend(low.iter().zip(high).map(pair));
+        }
+        (Some(low), None) => values.extend(low.iter().map(|&byte| least.wrapping_add(byte.into()))),
+        _ => values.resize(count, least),
+    }
+    for (bytes, plane) in planes.zip(2..) {
         for (value, &byte) in values.iter_mut().zip(bytes) {
-            *value |= u64::from(byte) << (8 * plane);
+            *value = value.wrapping_add(u64::from(byte) << (8 * plane));
         }
     }
-    let least = u64::from_le_bytes(*least);
-    values.iter_mut().for_each(|value| *value = value.wrapping_add(least));
     Some(())
 }
 

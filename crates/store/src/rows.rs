@@ -1,7 +1,5 @@
 //! Rows in memory: records before encoding and after decoding.
 
-use std::cmp::Ordering;
-
 use crate::{Record, schema::Shape};
 
 /// The fields of a record that all tables share.
@@ -97,20 +95,44 @@ impl Rows {
         self.rows.sort_unstable_by_key(|row| row.begin);
     }
 
-    /// Sorts by group, then as records are ordered.
-    pub(crate) fn sort_by_group(&mut self) {
-        let (cells, width) = (&self.cells, self.width);
-        let cells_of = |row: &Row| &cells[row.at as usize * width..][..width];
-        let rest = |one: &Row, other: &Row| {
-            let key = |row: &Row| (row.end, row.value(), row.nulls);
-            key(one).cmp(&key(other)).then_with(|| cells_of(one).cmp(cells_of(other)))
+    /// Sorts by group, then as records are ordered. `keys` is memory for reuse.
+    pub(crate) fn sort_by_group(&mut self, keys: &mut Vec<SortKey>) {
+        keys.clear();
+        keys.extend(self.rows.iter().zip(0..).map(|(row, place)| SortKey {
+            first: (u64::from(row.group) << 32) | u64::from(row.lane),
+            begin: row.begin,
+            place,
+        }));
+        // Sorting these is faster than sorting rows: they are smaller, and compared without branches.
+        keys.sort_unstable_by_key(SortKey::order);
+        let (rows, cells, width) = (&self.rows, &self.cells, self.width);
+        let row = |key: &SortKey| &rows[key.place as usize];
+        let rest = |key: &SortKey| {
+            let row = row(key);
+            let cells = &cells[row.at as usize * width..][..width];
+            (row.end, row.value(), row.nulls, cells)
         };
-        self.rows.sort_unstable_by(|one, other| {
-            let first = |row: &Row| (u64::from(row.group) << 32) | u64::from(row.lane);
-            match (first(one), one.begin).cmp(&(first(other), other.begin)) {
-                Ordering::Equal => rest(one, other),
-                order => order,
+        for same in keys.chunk_by_mut(|one, other| one.order() == other.order()) {
+            if same.len() > 1 {
+                same.sort_unstable_by(|one, other| rest(one).cmp(&rest(other)));
             }
-        });
+        }
+        self.rows = keys.iter().map(row).copied().collect();
+    }
+}
+
+/// What decides the order of most rows, and the row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SortKey {
+    /// Group and lane.
+    first: u64,
+    begin: u64,
+    place: u32,
+}
+
+impl SortKey {
+    #[inline]
+    fn order(&self) -> u128 {
+        (u128::from(self.first) << 64) | u128::from(self.begin)
     }
 }

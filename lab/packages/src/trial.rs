@@ -94,7 +94,9 @@ impl Root {
         let root = Root(folder.join(suite));
         root.delete();
         let mut install = Command::new("mmdebstrap");
-        install.args(["--quiet", "--variant=minbase", suite]).arg(&root.0).arg(MIRROR);
+        // The lists of packages stay, for those that are installed later.
+        let options = ["--quiet", "--variant=minbase", "--skip=cleanup/apt/lists"];
+        install.args(options).arg(suite).arg(&root.0).arg(MIRROR);
         command::run(&mut install)?;
         Ok(root)
     }
@@ -102,8 +104,11 @@ impl Root {
     /// Runs a script in it, without the variables of this process. Shows what it logged, if it fails.
     fn shell(&self, script: &str, argument: &str) -> Outcome {
         let script = format!("set -e\ntrap 'test $? = 0 || cat /root/log >&2' EXIT\n: > /root/log\n{script}");
-        let mut shell = Command::new("chroot");
-        shell.arg(&self.0).args(["/bin/sh", "-c", &script, "sh", argument]).stdin(Stdio::null());
+        // What is mounted is gone with the process.
+        let inside = r#"mount -t proc proc "$1/proc" && exec chroot "$1" /bin/sh -c "$2" sh "$3""#;
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "/bin/sh", "-c", inside, "sh"]).arg(&self.0);
+        shell.args([&script, argument]).stdin(Stdio::null());
         shell.env_clear().env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/root");
         shell.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C.UTF-8");
         command::quietly(&mut shell)
