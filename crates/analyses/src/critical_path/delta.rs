@@ -170,6 +170,9 @@ impl Delta {
             _ => event.reported().and_then(|thread| thread.tid()).filter(|&tid| tid != u32::MAX),
         };
         if let Some(tid) = tid.filter(|&tid| self.running.insert(cpu, tid) != Some(tid)) {
+            if let Some(inside) = self.inside.remove(&cpu) {
+                self.steps.see(Step::Now { cpu, inside });
+            }
             self.steps.see(Step::Runs { time: event.time, cpu, tid });
         }
     }

@@ -117,7 +117,10 @@ pub(crate) enum Step {
 /// A CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct OnCpu {
+    /// Who came last; `None` before the first switch.
     now: Option<u32>,
+    /// Who ran last, also by events that contain their thread.
+    seen: Option<u32>,
     inside: Inside,
     /// The interrupts that run, the innermost last, and what each of them completed last.
     interrupts: Vec<(Source, Option<u32>)>,
@@ -205,6 +208,7 @@ impl Histories {
         let next_thread = Key { id: next, ..cpu };
         let resumed = self.tasks.get(&next_thread).map(|task| task.inside);
         let on = self.cpus.entry(cpu).or_default();
+        on.seen = Some(next);
         let inside = inside.or(on.inside);
         on.inside = resumed.filter(|_| next != 0).unwrap_or_default();
         on.interrupts.clear();
@@ -229,10 +233,15 @@ impl Histories {
 
     /// A thread runs on a CPU. If another one came there last, a switch is missing: who ran since then is unknown.
     fn runs(&mut self, time: Nanos, cpu: Key, tid: u32) {
+        let thread = Key { id: tid, ..cpu };
+        let resumed = self.tasks.get(&thread).map(|task| task.inside);
         let on = self.cpus.entry(cpu).or_default();
+        if on.seen.replace(tid) == Some(tid) {
+            return;
+        }
+        on.inside = resumed.filter(|_| tid != 0).unwrap_or_default();
         let Some(other) = on.now.filter(|&now| now != tid) else { return };
         on.now = Some(tid);
-        on.inside = Inside::default();
         let since = on.occupants.last();
         on.occupants.lose();
         on.occupants.push(time, tid);
@@ -240,7 +249,6 @@ impl Histories {
             self.lose_on(cpu, other);
         }
         if tid != 0 {
-            let thread = Key { id: tid, ..cpu };
             let history = self.task_history(thread);
             if history.last().is_some_and(|change| !matches!(change.to, To::Running(_) | To::Ended)) {
                 history.push_unknown(since);
