@@ -182,7 +182,8 @@ fn older_emulator(root: &Root) -> Outcome {
         &format!(
             "echo 'deb {MIRROR} {WITH_PLUGINS} main' > /etc/apt/sources.list.d/older.list
             apt-get -qq update
-            apt-get -qq install -y --no-install-recommends libglib2.0-0t64 > /root/log 2>&1
+            apt-get -qq install -y --no-install-recommends \
+                libglib2.0-0t64 libcapstone4 libnuma1 liburing2 > /root/log 2>&1
             cd /tmp && apt-get -qq download qemu-user/{WITH_PLUGINS}
             dpkg -x qemu-user_*.deb /opt/qemu
             ln -s /opt/qemu/usr/bin/qemu-x86_64 /usr/local/bin/qemu-x86_64
