@@ -72,7 +72,7 @@ timeout 300 hodo record -q -o ls.data -- ls -l / > /dev/null
 timeout 60 hodo report functions --top 3 -q ls.data
 timeout 60 hodo view --no-open ls.data > address 2>&1 &
 viewer=$!
-for try in 1 2 3 4 5 6 7 8 9 10; do
+for try in $(seq 50); do
     sleep 1
     address=$(grep -o 'http://[^ ]*' address || true)
     test -z "$address" || break

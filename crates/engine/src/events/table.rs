@@ -10,7 +10,7 @@ use hodo_formats::events::{
 use hodo_model::{
     Column, Shape, TableBuilder, Type, Unit, Value,
     event::{Compound, FieldSink, Meaning, Name},
-    table::{RecordBatch, interned},
+    table::{Cell, RecordBatch, interned},
     vocabulary,
 };
 
@@ -245,6 +245,7 @@ impl<'t, 'a> TableReader<'t, 'a> {
 
     fn slice(&self, slice: &Slice) -> (Vec<RecordBatch>, Losses) {
         let (mut builder, mut batches, mut losses) = (self.table.builder(), Vec::new(), Losses::default());
+        let mut json = Vec::new();
         let mut merge = Merge::new(self.traces, &slice.parts);
         while let Some(index) = merge.next_source() {
             let source = &merge.sources[index];
@@ -255,8 +256,12 @@ impl<'t, 'a> TableReader<'t, 'a> {
             if !self.filter.wants(source.trace, source.stream, &event) {
                 continue;
             }
-            match self.row(source, *time, &event, paths) {
-                Ok(row) => builder.row(row.iter().map(Value::cell)),
+            json.clear();
+            match self.row(source, *time, (&event, paths), &mut json) {
+                Ok(row) => {
+                    let fields = String::from_utf8_lossy(&json);
+                    builder.row(row.iter().map(|content| content.cell(&fields)));
+                }
                 Err(trouble) => losses.add(unreadable(source, &event, trouble)),
             }
             batches.extend(builder.full_batch());
@@ -266,37 +271,54 @@ impl<'t, 'a> TableReader<'t, 'a> {
         (batches, losses)
     }
 
-    fn row(
-        &self,
+    /// Reads a row; all fields as JSON are appended to `json`, if a column is of them.
+    fn row<'r>(
+        &'r self,
         source: &Source<'_, '_>,
         time: Option<OriginNanos>,
-        event: &Event<'_, '_, '_>,
-        paths: &Paths,
-    ) -> Result<Vec<Value>, Trouble> {
+        (event, paths): (&'r Event<'_, '_, '_>, &Paths),
+        json: &mut Vec<u8>,
+    ) -> Result<Vec<Content<'r>>, Trouble> {
         let stream = match self.reads_stream {
-            true => Value::from(self.names[source.trace][source.stream].name.as_str()),
-            false => Value::Null,
+            true => Content::Text(&self.names[source.trace][source.stream].name),
+            false => Content::Value(Value::Null),
         };
         let time = time.and_then(|time| i64::try_from(time.0).ok());
-        let mut row = vec![Value::from(time), stream];
+        let mut row = Vec::with_capacity(self.table.columns.len());
+        row.extend([Content::Value(time.into()), stream]);
         for (path, column) in paths.iter().zip(&self.table.columns[2..]) {
             row.push(match path {
-                Some(Reading::Field(path)) => cell(event, path, column.kind)?,
-                Some(Reading::Name) => event.class().name.as_str().into(),
-                Some(Reading::Fields) => fields(event)?,
-                None => Value::Null,
+                Some(Reading::Field(path)) => Content::Value(cell(event, path, column.kind)?),
+                Some(Reading::Name) => Content::Text(&event.class().name),
+                Some(Reading::Fields) => {
+                    json.push(b'{');
+                    event.emit(Scope::Payload, &mut JsonFields::new(json, true))?;
+                    json.push(b'}');
+                    Content::Fields
+                }
+                None => Content::Value(Value::Null),
             });
         }
         Ok(row)
     }
 }
 
-/// All fields as an object of JSON.
-fn fields(event: &Event<'_, '_, '_>) -> Result<Value, Trouble> {
-    let mut json = vec![b'{'];
-    event.emit(Scope::Payload, &mut JsonFields::new(&mut json, true))?;
-    json.push(b'}');
-    Ok(String::from_utf8_lossy(&json).into_owned().into())
+/// A cell of a row, without a copy of texts that are elsewhere.
+enum Content<'r> {
+    Value(Value),
+    Text(&'r str),
+    /// All fields as JSON.
+    Fields,
+}
+
+impl Content<'_> {
+    fn cell<'c>(&'c self, fields: &'c str) -> Cell<'c> {
+        match self {
+            Content::Value(value) => value.cell(),
+            Content::Text(text) => Cell::Text(text),
+            Content::Fields => Cell::Text(fields),
+        }
+    }
 }
 
 /// Reads a cell of a column of this type.
