@@ -101,6 +101,7 @@ pub struct Delta {
     /// What is known of the threads on CPUs.
     inside: BTreeMap<Key, Inside>,
     /// The running threads, by the last switch or by an event that contains its thread.
+    #[serde(skip)]
     running: FxHashMap<Key, u32>,
     labels: Labels,
 }
@@ -139,7 +140,7 @@ impl Delta {
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         let cpu = Key { trace: event.trace, id: event.cpu };
         self.labels.trace(event);
-        self.running(event, cpu);
+        self.compare(event, cpu);
         match event.kind {
             Kind::SyscallEntry => self.set(cpu, Some(event.name)),
             Kind::SyscallExit | Kind::Syscall => self.set(cpu, None),
@@ -160,7 +161,7 @@ impl Delta {
     }
 
     /// Compares the thread that an event contains with the running one: they differ if a switch is missing.
-    fn running(&mut self, event: &KernelEvent<'_>, cpu: Key) {
+    fn compare(&mut self, event: &KernelEvent<'_>, cpu: Key) {
         let tid = match event.kind {
             Kind::SchedSwitch => {
                 let next = event.integer(field::switch::NEXT_TID);
