@@ -48,6 +48,7 @@ mod memoized_paths;
 mod pairs;
 mod per_thread_sums;
 mod registers;
+mod running;
 mod settling;
 mod spare_stack;
 mod stack;

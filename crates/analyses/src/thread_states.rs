@@ -9,7 +9,8 @@
 //!
 //! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there until then.
 //! If the previous thread of a switch is not the next thread of the switch before it, a switch is missing, and the
-//! state of both threads is unknown.
+//! state of both threads is unknown. The same holds for an event that contains another thread (see `running`): that one
+//! runs from there on, and how long its last state was is unknown.
 //!
 //! The running time is counted from switch to switch of each CPU, as in `cpu`, so that both agree whatever events are
 //! lost. The states of threads are not sufficient for that: events of any CPU change them, and a thread that was
@@ -22,7 +23,10 @@ use hodo_model::kernel::{Cpus, KernelEvent, Kind, field};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::deferred_ops::{DeferredOps, Machine};
+use crate::{
+    deferred_ops::{DeferredOps, Machine},
+    running::Running,
+};
 
 /// The kind of a wait, according to the kernel's `prev_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -107,6 +111,12 @@ pub(crate) enum Step {
         state: i64,
         call: Call,
     },
+    /// An event contains the thread that runs on a CPU.
+    Runs {
+        time: Nanos,
+        cpu: u32,
+        tid: u32,
+    },
     Wakeup {
         time: Nanos,
         tid: u32,
@@ -170,6 +180,8 @@ pub(crate) struct ThreadStateMachine<O> {
 struct OnCpu {
     /// The next thread of the last switch, and its time.
     now: Option<(u32, Nanos)>,
+    /// Who runs: the next thread of the last switch, or the thread of an event since then.
+    runs: Option<u32>,
     /// The open system call of the running thread.
     call: Call,
 }
@@ -208,6 +220,32 @@ impl<O: Observer> ThreadStateMachine<O> {
         self.observer
     }
 
+    /// A switch is missing, so a thread does not run on a CPU any more.
+    fn lose_on(&mut self, cpu: u32, tid: u32, time: Nanos) {
+        let task = self.tasks.get_mut(&tid).filter(|task| task.state() == Some(State::Running(cpu)));
+        task.into_iter().for_each(|task| task.lose(time, &mut self.observer));
+    }
+
+    /// A thread runs on a CPU.
+    fn runs(&mut self, time: Nanos, cpu: u32, tid: u32) {
+        let on = self.cpus.get_or(cpu, OnCpu::default);
+        let other = on.runs.replace(tid);
+        if other == Some(tid) || on.now.is_none() {
+            return;
+        }
+        let call = on.call.take();
+        if let Some(other) = other {
+            self.lose_on(cpu, other, time);
+            let task = self.tasks.entry(other).or_default();
+            task.call = call.unwrap_or(task.call);
+        }
+        if tid != 0 {
+            let task = self.tasks.entry(tid).or_default();
+            task.lose(time, &mut self.observer);
+            task.to(tid, Some(State::Running(cpu)), time, &mut self.observer);
+        }
+    }
+
     /// Applies a switch away from a thread. `came` is the time since which it ran there, or the begin of the trace;
     /// `None` if the last switch was to another thread. `now` makes the new state from the open system call.
     fn leave(
@@ -239,18 +277,15 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
             Step::Switch { time, cpu, prev, next, state, call } => {
                 let on = self.cpus.get_or(cpu, OnCpu::default);
                 let before = on.now.replace((next, time));
+                let other = on.runs.replace(next).filter(|&tid| tid != prev);
                 let call = call.or(on.call.take());
                 let came = match before {
                     None => Some(None),
-                    Some((tid, since)) if tid == prev => Some(Some(since)),
-                    Some((other, _)) => {
-                        // A switch is missing, so the other thread does not run here any more.
-                        let stays = |task: &&mut Task| task.state() == Some(State::Running(cpu));
-                        let other = self.tasks.get_mut(&other).filter(stays);
-                        other.into_iter().for_each(|task| task.lose(time, &mut self.observer));
-                        None
-                    }
+                    Some((tid, since)) => (tid == prev).then_some(Some(since)),
                 };
+                if let Some(other) = other {
+                    self.lose_on(cpu, other, time);
+                }
                 if prev != 0 {
                     self.leave((prev, cpu, time), came, call, |call| match could_go_on(state) {
                         true => Some(State::Runnable(cpu)),
@@ -262,6 +297,7 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
                     task.to(next, Some(State::Running(cpu)), time, &mut self.observer);
                 }
             }
+            Step::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
             Step::Wakeup { time, tid, cpu } => {
                 let task = self.tasks.entry(tid).or_default();
                 if !matches!(task.state(), Some(State::Running(_) | State::Runnable(_))) {
@@ -286,11 +322,17 @@ pub struct StateDelta<O> {
     steps: DeferredOps<ThreadStateMachine<O>, Step>,
     /// The known open calls of the threads on CPUs.
     calls: Cpus<Call>,
+    #[serde(skip)]
+    running: Running,
 }
 
 impl<O: Observer> StateDelta<O> {
     pub(crate) fn new(is_first: bool) -> StateDelta<O> {
-        StateDelta { steps: DeferredOps::new(is_first), calls: Cpus::default() }
+        StateDelta {
+            steps: DeferredOps::new(is_first),
+            calls: Cpus::default(),
+            running: Running::default(),
+        }
     }
 
     /// Folds an event; only those in [`INTEREST`] and of system calls have an effect.
@@ -298,6 +340,10 @@ impl<O: Observer> StateDelta<O> {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |place| event.integer(place).map(|tid| tid as u32);
         let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
+        if let Some(tid) = self.running.see(event) {
+            self.keep_call(cpu);
+            self.steps.see(Step::Runs { time, cpu, tid });
+        }
         match event.kind {
             Kind::SyscallEntry => *self.calls.get_or(cpu, || None) = Some(Some(event.name)),
             Kind::SyscallExit | Kind::Syscall => *self.calls.get_or(cpu, || None) = Some(None),
@@ -329,6 +375,14 @@ impl<O: Observer> StateDelta<O> {
         }
         self.steps.add(later.steps);
         self.calls = later.calls;
+        self.running = later.running;
+    }
+
+    /// Tells the machine what is known of the thread on a CPU.
+    fn keep_call(&mut self, cpu: u32) {
+        if let Some(call) = self.calls.remove(cpu) {
+            self.steps.see(Step::Now { cpu, call });
+        }
     }
 
     /// Returns the observer, if the trace begins in this task.

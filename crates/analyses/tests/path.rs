@@ -1,6 +1,8 @@
-//! Critical paths of small traces, in which it is plain to see who waits for whom, and tasks of boards.
+//! Critical paths and states of small traces, in which it is plain to see who waits for whom, and tasks of boards.
 
-use hodo_analyses::{critical_path::CRITICAL_PATH, tasks, waits::WAITS};
+use hodo_analyses::{
+    critical_path::CRITICAL_PATH, sched::SCHEDULING, states::States, tasks, waits::WAITS,
+};
 use hodo_clock::Nanos;
 use hodo_model::{
     AnyAnalysis, NoSources, Selection, Start, Table, Value,
@@ -312,4 +314,28 @@ fn tasks_run_from_switch_to_switch() {
     assert_eq!((sums.figure("runs"), sums.figure("total_ns")), (Some(&3u64.into()), Some(&25u64.into())));
     let totals: Vec<[Value; 2]> = sums.rows().iter().map(|row| [row[1].clone(), row[8].clone()]).collect();
     assert_eq!(totals, [[10u64.into(), Value::Null], [10u64.into(), "1".into()], [5u64.into(), "2".into()]]);
+}
+
+#[test]
+fn a_thread_that_an_event_contains_does_not_wait_for_a_cpu() {
+    // The switches to 5 at 25 and from it at 35 are missing.
+    let with = |tid: u32| {
+        [
+            switch!(0, 0, 0, PREEMPTED, 5),
+            switch!(10, 0, 5, SLEEPS, 0),
+            wake!(20, 0, 5, 0),
+            (20, 0, None, Kind::SchedWakeup, fields(&[(0, 5), (1, 0)])),
+            (30, 0, Some(tid), Kind::SyscallEntry, fields(&[])),
+            (40, 0, Some(0), Kind::SyscallEntry, fields(&[])),
+            switch!(90, 0, 0, PREEMPTED, 5),
+            switch!(100, 0, 5, SLEEPS, 0),
+        ]
+    };
+    let row = |analysis: &dyn AnyAnalysis, tid: u32| table(analysis, &with(tid), "thread", 5).rows().remove(0);
+    let times = |tid| row(&States, tid)[3..6].to_vec();
+    // Running, waiting for a CPU, waiting for something else.
+    assert_eq!(times(5), [20u64, 0, 10].map(Value::from));
+    assert_eq!(times(0), [20u64, 70, 10].map(Value::from));
+    let wakeups = |tid| table(&SCHEDULING.analysis, &with(tid), "thread", 5).figure("wakeups").cloned();
+    assert_eq!((wakeups(5), wakeups(0)), (Some(0u64.into()), Some(1u64.into())));
 }

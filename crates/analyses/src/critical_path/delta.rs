@@ -6,7 +6,6 @@ use hodo_model::{
     Interest,
     kernel::{KernelEvent, Kind, field},
 };
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
     history::{Key, Source},
     machine::{Histories, Inside, Step},
 };
-use crate::deferred_ops::DeferredOps;
+use crate::{deferred_ops::DeferredOps, running::Running};
 
 const INTEREST: &[(Kind, &[usize])] = {
     use field::{
@@ -100,9 +99,8 @@ pub struct Delta {
     steps: DeferredOps<Histories, Step>,
     /// What is known of the threads on CPUs.
     inside: BTreeMap<Key, Inside>,
-    /// The running threads, by the last switch or by an event that contains its thread.
     #[serde(skip)]
-    running: FxHashMap<Key, u32>,
+    running: Running,
     labels: Labels,
 }
 
@@ -117,7 +115,7 @@ impl Delta {
         Delta {
             steps: DeferredOps::new(is_first),
             inside: BTreeMap::new(),
-            running: FxHashMap::default(),
+            running: Running::default(),
             labels: Labels::default(),
         }
     }
@@ -162,20 +160,11 @@ impl Delta {
 
     /// Compares the thread that an event contains with the running one: they differ if a switch is missing.
     fn compare(&mut self, event: &KernelEvent<'_>, cpu: Key) {
-        let tid = match event.kind {
-            Kind::SchedSwitch => {
-                let next = event.integer(field::switch::NEXT_TID);
-                return next.into_iter().for_each(|next| _ = self.running.insert(cpu, next as u32));
-            }
-            // perf has no number for a thread that has ended.
-            _ => event.reported().and_then(|thread| thread.tid()).filter(|&tid| tid != u32::MAX),
-        };
-        if let Some(tid) = tid.filter(|&tid| self.running.insert(cpu, tid) != Some(tid)) {
-            if let Some(inside) = self.inside.remove(&cpu) {
-                self.steps.see(Step::Now { cpu, inside });
-            }
-            self.steps.see(Step::Runs { time: event.time, cpu, tid });
+        let Some(tid) = self.running.see(event) else { return };
+        if let Some(inside) = self.inside.remove(&cpu) {
+            self.steps.see(Step::Now { cpu, inside });
         }
+        self.steps.see(Step::Runs { time: event.time, cpu, tid });
     }
 
     fn set(&mut self, cpu: Key, call: Option<u32>) {

@@ -2,8 +2,9 @@
 //! preempted?
 //!
 //! The latency of a wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread to the next
-//! `sched_switch` to it. It counts to the CPU on which the thread then runs. A switch is a preemption if the previous
-//! thread is runnable: its state is 0 or has the kernel's preemption flag (256).
+//! `sched_switch` to it. It counts to the CPU on which the thread then runs. If an event before that switch contains
+//! the thread, it runs already, a switch is missing, and the latency is unknown. A switch is a preemption if the
+//! previous thread is runnable: its state is 0 or has the kernel's preemption flag (256).
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -118,6 +119,7 @@ impl Analysis for Scheduling {
                     ),
                     (Kind::SchedWakeup, &[field::wakeup::TID]),
                     (Kind::SchedMigrate, &[field::migrate::TID]),
+                    (Kind::SyscallEntry, &[]),
                 ]
             },
         )
@@ -130,6 +132,14 @@ impl Analysis for Scheduling {
     fn fold(&self, partial: &mut Partial, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let tid = |field| event.integer(field).filter(|&tid| tid != 0);
+        if let Some((prev, next)) = event.switch() {
+            partial.switch(event, prev, next);
+            return;
+        }
+        if let Some(runs) = event.reported().and_then(|thread| thread.tid()).filter(|&tid| tid != 0) {
+            // If it still waited for a CPU, the switch to it is missing.
+            partial.woken.forget(runs.into());
+        }
         match event.kind {
             Kind::SchedWakeup => {
                 let tid = tid(field::wakeup::TID);
@@ -140,11 +150,7 @@ impl Analysis for Scheduling {
                     partial.sums.of(Thread::new(tid, event.cpu), event.cpu).migrations += 1;
                 }
             }
-            _ => {
-                if let Some((prev, next)) = event.switch() {
-                    partial.switch(event, prev, next);
-                }
-            }
+            _ => {}
         }
     }
 
