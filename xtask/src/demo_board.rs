@@ -7,8 +7,8 @@ use serde_json::Value;
 use workbench::board;
 
 use crate::{
-    Outcome,
-    command::{self, hodo},
+    Outcome, command,
+    demo::{build_hodo, hodo},
 };
 
 /// Settings of the board: the urgent task wakes after 5 s, and the recording ends after 10 s.
@@ -21,7 +21,7 @@ const SOBEL: u64 = 0;
 /// Runs the demo.
 pub(crate) fn run() -> Outcome {
     board::ensure()?;
-    command::build_hodo()?;
+    build_hodo()?;
     let folder = command::target().join("demo/board");
     _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.parent().unwrap_or(&folder))?;

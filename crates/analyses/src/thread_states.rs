@@ -328,11 +328,7 @@ pub struct StateDelta<O> {
 
 impl<O: Observer> StateDelta<O> {
     pub(crate) fn new(is_first: bool) -> StateDelta<O> {
-        StateDelta {
-            steps: DeferredOps::new(is_first),
-            calls: Cpus::default(),
-            running: Running::default(),
-        }
+        StateDelta { steps: DeferredOps::new(is_first), calls: Cpus::default(), running: Running::default() }
     }
 
     /// Folds an event; only those in [`INTEREST`] and of system calls have an effect.

@@ -1,8 +1,6 @@
 //! Critical paths and states of small traces, in which it is plain to see who waits for whom, and tasks of boards.
 
-use hodo_analyses::{
-    critical_path::CRITICAL_PATH, sched::SCHEDULING, states::States, tasks, waits::WAITS,
-};
+use hodo_analyses::{critical_path::CRITICAL_PATH, sched::SCHEDULING, states::States, tasks, waits::WAITS};
 use hodo_clock::Nanos;
 use hodo_model::{
     AnyAnalysis, NoSources, Selection, Start, Table, Value,
@@ -331,7 +329,8 @@ fn a_thread_that_an_event_contains_does_not_wait_for_a_cpu() {
             switch!(100, 0, 5, SLEEPS, 0),
         ]
     };
-    let row = |analysis: &dyn AnyAnalysis, tid: u32| table(analysis, &with(tid), "thread", 5).rows().remove(0);
+    let row =
+        |analysis: &dyn AnyAnalysis, tid: u32| table(analysis, &with(tid), "thread", 5).rows().remove(0);
     let times = |tid| row(&States, tid)[3..6].to_vec();
     // Running, waiting for a CPU, waiting for something else.
     assert_eq!(times(5), [20u64, 0, 10].map(Value::from));
