@@ -155,6 +155,11 @@ pub trait Observer: Default {
         let _ = (tid, cpu, since, until);
     }
 
+    /// Called when a thread has ended, or the trace has, with the time of the first event that named it.
+    fn lived(&mut self, tid: u32, from: Nanos, until: Nanos) {
+        let _ = (tid, from, until);
+    }
+
     /// Called when a thread's state becomes unknown; the length of its last state is unknown too.
     fn lose(&mut self, state: State, time: Nanos) {
         let _ = (state, time);
@@ -165,6 +170,8 @@ pub trait Observer: Default {
 struct Task {
     state: Option<(Nanos, State)>,
     call: Option<u32>,
+    /// The first time at which it had a state.
+    born: Option<Nanos>,
 }
 
 /// The state of each thread.
@@ -191,6 +198,11 @@ impl Task {
         let before = std::mem::replace(&mut self.state, state.map(|state| (time, state)));
         let before = before.filter(|(_, state)| !matches!(state, State::Running(_)));
         observer.change(tid, before, state, time);
+        let born = *self.born.get_or_insert(time);
+        if state.is_none() {
+            self.born = None;
+            observer.lived(tid, born, time);
+        }
     }
 
     fn state(&self) -> Option<State> {

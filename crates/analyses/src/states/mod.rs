@@ -3,7 +3,8 @@
 //! A thread is runnable from its wake-up, or from a switch away from it while it could continue, to the switch to it.
 //! After any other switch away from it, it is blocked until its wake-up, in its open system call if it has one. The
 //! last state of a thread lasts to the end of the trace. A thread has no state before the first event that names it,
-//! except for the thread that runs before the first switch on a CPU. The running times are those of `cpu`.
+//! except for the thread that runs before the first switch on a CPU. The running times are those of `cpu`. Where switches
+//! are missing, the state is unknown until the next one.
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -59,6 +60,8 @@ pub struct Times {
     states: FxHashMap<(u32, State), Durations>,
     /// Threads that ran on a CPU at the begin of the trace, and the time until which they ran.
     first: Vec<(u32, State, Nanos)>,
+    /// For how long each thread existed since the first event that names it.
+    lived: FxHashMap<u32, u64>,
 }
 
 impl Observer for Times {
@@ -75,11 +78,25 @@ impl Observer for Times {
             None => self.first.push((tid, state, until)),
         }
     }
+
+    fn lived(&mut self, tid: u32, from: Nanos, until: Nanos) {
+        *self.lived.entry(tid).or_default() += until.0.saturating_sub(from.0);
+    }
 }
 
 impl Times {
     fn see(&mut self, tid: u32, state: State, from: Nanos, to: Nanos) {
         self.states.entry((tid, state)).or_default().see(to.0.saturating_sub(from.0));
+    }
+
+    /// For how long the state of each thread is unknown.
+    fn unknown(&self) -> FxHashMap<u32, u64> {
+        let mut unknown = self.lived.clone();
+        for ((tid, _), durations) in &self.states {
+            let left = unknown.entry(*tid).or_default();
+            *left = left.saturating_sub(durations.total);
+        }
+        unknown
     }
 }
 
@@ -132,7 +149,9 @@ impl Analysis for States {
         let mut times = whole.finish(end);
         for (tid, state, until) in std::mem::take(&mut times.first) {
             times.see(tid, state, begin, until);
+            times.lived(tid, begin, until);
         }
+        let unknown = times.unknown();
         let wanted = |tid: u32, state: State| {
             let on = match state {
                 State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
@@ -141,9 +160,12 @@ impl Analysis for States {
             on && threads.wanted(Thread::new(tid.into(), 0), of.selection)
         };
         times.states.retain(|&(tid, state), _| wanted(tid, state));
-        let mut sums: FxHashMap<u32, [u64; 5]> = FxHashMap::default();
+        let mut sums: FxHashMap<u32, [u64; PLACES.len()]> = FxHashMap::default();
         for (&(tid, state), durations) in &times.states {
             sums.entry(tid).or_default()[place(state)] += durations.total;
+        }
+        for (tid, sums) in &mut sums {
+            sums[UNKNOWN] = unknown.get(tid).copied().unwrap_or(0);
         }
         let total = |place: usize| Value::from(sums.values().map(|sums| sums[place]).sum::<u64>());
         let mut summary = vec![("threads", (sums.len() as u64).into())];
@@ -159,8 +181,9 @@ impl Analysis for States {
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
 /// The columns of time in states.
-const PLACES: [&str; 5] =
-    ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns"];
+const PLACES: [&str; 6] =
+    ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns", "unknown_ns"];
+const UNKNOWN: usize = 5;
 
 /// Returns the column to which a state counts.
 fn place(state: State) -> usize {
@@ -182,7 +205,7 @@ fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
     threads.cells(Thread::new(tid.into(), 0)).to_vec()
 }
 
-fn by_thread(threads: &Threads, sums: FxHashMap<u32, [u64; 5]>) -> Rows {
+fn by_thread(threads: &Threads, sums: FxHashMap<u32, [u64; PLACES.len()]>) -> Rows {
     let mut columns = who();
     columns.extend(PLACES.map(|name| Column::integer(name, Unit::Nanoseconds)));
     let rows = sums.into_iter().map(|(tid, sums)| {

@@ -8,7 +8,8 @@ use crate::{
 
 /// Largest acceptable share of the trace that a thread waits.
 const THRESHOLD: f64 = 0.1;
-/// A thread works if it runs this share of the trace. Others, such as idle daemons, wait by design.
+/// A thread works if it runs this share of the trace, or may have: where switches are missing, that is unknown. Others,
+/// such as idle daemons, wait by design.
 const WORKS: f64 = 0.005;
 
 /// Parts of the names of system calls that wait for devices. Without a name it is a page fault.
@@ -57,7 +58,8 @@ pub(crate) const DISKS: Rule = Rule {
 fn waits<'a>(evidence: &Evidence<'a>, wanted: impl Fn(&Row<'_>) -> bool) -> Vec<(f64, Row<'a>)> {
     let Some(table) = evidence.table(THREADS) else { return Vec::new() };
     let span = span(table);
-    let works = |row: &Row<'_>| share(row.integer("running_ns"), span) >= WORKS;
+    let ran = |row: &Row<'_>| row.integer("running_ns").saturating_add(row.integer("unknown_ns"));
+    let works = |row: &Row<'_>| share(ran(row), span) >= WORKS;
     let working: Vec<u64> =
         evidence.rows(THREADS).iter().filter(|row| works(row)).map(|row| row.integer("tid")).collect();
     let waits = evidence.rows(WAITS).into_iter();
