@@ -197,7 +197,7 @@ impl Partial {
         match *seen {
             FlowEvent::Run { at, instructions, .. } => {
                 let edge = mem::replace(&mut self.edge, Edge::Flow);
-                self.run(which, edge, &at);
+                self.run(which, edge, &at, self.clocks.mark());
                 self.clocks.instructions += instructions;
             }
             FlowEvent::Gap => self.forget(which, Below::Unknown, self.clocks.mark()),
@@ -226,22 +226,29 @@ impl Partial {
         function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
+        // The time of each mark is known before the runs are folded, so that none has to wait for it.
+        let mut after = self.clocks.clone();
+        after.instructions += FunctionRun::instructions(function_runs);
+        let reading = until.map(|until| after.time(until));
+        reading.iter().for_each(|reading| self.stamp(reading));
         let mut edge = self.edge;
         for run in FunctionRun::runs(function_runs, functions) {
-            self.run(which, edge, &run.at);
+            let mut mark = self.clocks.mark();
+            reading.iter().for_each(|reading| reading.stamp(&mut mark));
+            self.run(which, edge, &run.at, mark);
             self.clocks.instructions += run.instructions;
             edge = Edge::after(&run);
         }
         self.edge = edge;
-        if let Some(until) = until {
-            let reading = self.clocks.time(until);
-            self.stamp(&reading);
+        self.clocks = after;
+        if until.is_some() {
+            self.reported[0] = self.items.len();
+            self.sum_waiting();
         }
     }
 
     #[inline(always)]
-    fn run(&mut self, which: Which, edge: Edge, at: &Arrival) {
-        let mark = self.clocks.mark();
+    fn run(&mut self, which: Which, edge: Edge, at: &Arrival, mark: Mark) {
         let arrived = Arrived { edge, at: *at, entered: edge.enters() };
         if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
             self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
@@ -306,23 +313,26 @@ impl Partial {
             reading.stamp(&mut frame.note.begin);
         }
         if reading.of() == Of::Time {
-            for mut done in mem::take(&mut self.waiting) {
+            for done in &mut self.waiting {
                 reading.stamp(&mut done.begin);
                 reading.stamp(&mut done.end);
-                self.sum(&done);
             }
+            self.sum_waiting();
         }
     }
 
-    fn sum(&mut self, done: &Done) {
-        let sum = self.sums.entry(done.function).or_default();
-        if !done.ended.is_complete() {
-            sum.incomplete = sum.incomplete.saturating_add(1);
-            return;
-        }
-        sum.instructions.see(done.end.before.saturating_sub(done.begin.before));
-        if let Some((begin, end)) = done.begin.time().zip(done.end.time()) {
-            sum.time.see(end.saturating_sub(begin));
+    /// Sums the executions that waited.
+    fn sum_waiting(&mut self) {
+        for done in self.waiting.drain(..) {
+            let sum = self.sums.entry(done.function).or_default();
+            if !done.ended.is_complete() {
+                sum.incomplete = sum.incomplete.saturating_add(1);
+                continue;
+            }
+            sum.instructions.see(done.end.before.saturating_sub(done.begin.before));
+            if let Some((begin, end)) = done.begin.time().zip(done.end.time()) {
+                sum.time.see(end.saturating_sub(begin));
+            }
         }
     }
 
@@ -358,7 +368,7 @@ impl Partial {
         self.clocks.add(&later.clocks);
         add_all(&mut self.sums, later.sums);
         self.reported = [self.items.len(); 2];
-        mem::take(&mut self.waiting).iter().for_each(|done| self.sum(done));
+        self.sum_waiting();
     }
 
     /// Merges the next part.
@@ -373,7 +383,7 @@ impl Partial {
         whole.follow(which, Below::Nothing, self);
         let end = whole.clocks.mark();
         whole.leave_all(which, Below::Nothing, end, Ended::Cut);
-        mem::take(&mut whole.waiting).iter().for_each(|done| whole.sum(done));
+        whole.sum_waiting();
         let done = whole.items.into_iter().filter_map(|item| match item {
             Item::Done(done) => Some(done),
             Item::Arrive(..) | Item::Forget(_) => None,
