@@ -1,12 +1,14 @@
 """Reports by many processes or machines: the tasks of `hodo plan` as a graph of Dask.
 
 Workers fold the tasks and merge neighbours as a tree; the scheduler holds no part. The inputs lie at the same paths for
-every worker, and every worker has this version of hodoscope.
+every worker, or at addresses that fsspec knows, of which each machine gets a copy. Every worker has this version of
+hodoscope.
 """
 
 import os
+import tempfile
 
-from . import _native
+from . import _copies, _native
 from ._trace import Trace, path
 
 # Parts that one task of the tree merges.
@@ -18,8 +20,10 @@ def _checked(version):
         raise RuntimeError(f"the client has hodoscope {version}, but a worker has {_native.version}")
 
 
-def _fold(task, version):
+def _fold(task, version, copies=()):
     _checked(version)
+    for address, place in copies:
+        _copies.fetch(address, place)
     return _native.fold(task)
 
 
@@ -27,19 +31,35 @@ def _merge(*parts):
     return _native.merge(list(parts))
 
 
-def report(client, inputs, kind, *, parts=None, **given):
+def report(client, inputs, kind, *, parts=None, copies=None, **given):
     """Makes the tables of a report on the workers of a `distributed.Client`, equal to those of one machine.
 
     `parts` is the number of tasks; without it there is one for each 64 MB of trace. Folds of workers that are lost run
     again elsewhere. Raises what a worker raised.
+
+    An input, or `symfs`, may be an address that fsspec knows, such as `https://host/trace`. Client and workers copy it into
+    `copies`, a folder of the same name on each machine (without it, one in the folder of temporary files), where it stays.
     """
     inputs = [inputs] if isinstance(inputs, (str, bytes, os.PathLike)) else inputs
-    # Workers may run in another folder.
-    trace = Trace(*(os.path.abspath(path(one)) for one in inputs))
+    folder = os.path.abspath(copies or os.path.join(tempfile.gettempdir(), f"hodoscope-{os.getuid()}"))
+    remote = []
+
+    def local(value):
+        if not _copies.is_remote(value):
+            # Workers may run in another folder.
+            return os.path.abspath(path(value))
+        remote.append((value, _copies.place(value, folder)))
+        _copies.fetch(*remote[-1])
+        return remote[-1][1]
+
+    trace = Trace(*map(local, inputs))
     if not isinstance(kind, str):
         raise TypeError(f"a report is a name, not {type(kind).__name__}")
+    if _copies.is_remote(given.get("symfs")):
+        given["symfs"] = local(given["symfs"])
     plan = trace.arguments("plan", analysis=kind, parts=parts, **given)
-    level = client.map(_fold, _native.plan(plan), version=_native.version, pure=False)
+    tasks = _native.plan(plan)
+    level = client.map(_fold, tasks, version=_native.version, copies=remote, pure=False)
     while len(level) > 1:
         level = [
             client.submit(_merge, *level[start : start + WIDTH], pure=False)

@@ -10,5 +10,6 @@ def report(
     kind: str,
     *,
     parts: int | None = None,
+    copies: str | PathLike[str] | None = None,
     **options: Option,
 ) -> list[Table]: ...

@@ -1,5 +1,7 @@
 """Reports by a cluster equal those of one process."""
 
+import functools
+import http.server
 import os
 import pathlib
 import signal
@@ -32,6 +34,59 @@ def test_tables_equal_those_of_one_process(client):
     ]:
         [table] = hodoscope.distributed.report(client, path, kind, parts=7, **options)
         assert table.to_json() == hodoscope.open(path).report(kind, **options).to_json()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def addresses():
+    """The folders of both inputs, served over HTTP on the loopback."""
+    servers = []
+
+    def serve(path):
+        handler = functools.partial(Quiet, directory=os.path.dirname(path))
+        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}/{os.path.basename(path)}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_inputs_at_addresses_of_http(client, addresses, tmp_path):
+    copies = tmp_path / "copies"
+    for path, kind, options in [(EVENTS, "syscalls", {}), (FLOW, "functions", {"symfs": SYMFS})]:
+        path = os.path.abspath(path)
+        remote = {name: addresses(os.path.abspath(value)) for name, value in options.items()}
+        [table] = hodoscope.distributed.report(
+            client, addresses(path), kind, parts=5, copies=copies, **remote
+        )
+        assert table.to_json() == hodoscope.open(path).report(kind, **options).to_json()
+    assert len(list(copies.iterdir())) == 3
+    # Workers do not read the client's copy: each machine makes its own.
+    address = addresses(os.path.abspath(FLOW))
+    place = hodoscope._copies.place(address, tmp_path / "elsewhere")
+    client.submit(hodoscope._copies.fetch, address, place, pure=False).result()
+    assert pathlib.Path(place).read_bytes() == pathlib.Path(FLOW).read_bytes()
+    with pytest.raises(FileNotFoundError):
+        hodoscope.distributed.report(client, address + ".absent", "functions", copies=copies)
+
+
+def test_an_input_in_memory(tmp_path):
+    import fsspec
+
+    with fsspec.open("memory://recordings/tiny.data", "wb") as file:
+        file.write(pathlib.Path(FLOW).read_bytes())
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        [table] = hodoscope.distributed.report(
+            client, "memory://recordings/tiny.data", "functions", parts=2, copies=tmp_path, symfs=SYMFS
+        )
+    assert table.to_json() == hodoscope.open(FLOW).report("functions", symfs=SYMFS).to_json()
 
 
 def test_a_killed_worker(client):
