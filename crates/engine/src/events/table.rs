@@ -1,6 +1,6 @@
 //! Each event class as a table: a row for each event, a column for each field.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
 use hodo_formats::events::{
@@ -8,7 +8,7 @@ use hodo_formats::events::{
     schema::{EventClass, Scope, Structure},
 };
 use hodo_model::{
-    Column, Shape, TableBuilder, Type, Unit, Value,
+    Column, Shape, TableBuilder, Type, Unit,
     event::{Compound, FieldSink, Meaning, Name},
     table::{Cell, RecordBatch, interned},
     vocabulary,
@@ -18,7 +18,7 @@ use super::{
     EventReading, EventTraces,
     filter::{Filter, Wanted},
     json::JsonFields,
-    merge::{Merge, Source},
+    merge::Merge,
     names::{StreamNames, names},
     slices::{Slice, plan},
     write::unreadable,
@@ -214,7 +214,7 @@ struct TableReader<'t, 'a> {
     reading: &'t EventReading,
     names: Vec<Vec<StreamNames>>,
     /// Of the classes with this name, by trace, stream and class.
-    paths: HashMap<(usize, usize, usize), Paths>,
+    paths: Vec<Vec<Vec<Option<Paths>>>>,
     reads_stream: bool,
 }
 
@@ -226,41 +226,42 @@ impl<'t, 'a> TableReader<'t, 'a> {
         read: &[bool],
     ) -> TableReader<'t, 'a> {
         let is_read = |column: usize| read.get(column).copied().unwrap_or(true);
-        let mut paths = HashMap::new();
-        for (trace, of) in traces.traces.iter().enumerate() {
-            for (stream, of_stream) in of.streams.iter().enumerate() {
-                for (class, event) in of.stream_class(of_stream).events.iter().enumerate() {
-                    if table.is_of(event) {
-                        let origins = table.origins.iter().enumerate().map(|(column, origin)| {
-                            origin.find(of, of_stream, event).filter(|_| is_read(column + 2))
-                        });
-                        paths.insert((trace, stream, class), origins.collect());
-                    }
-                }
-            }
-        }
+        let paths = |trace: &Trace<'a>, stream: &Stream<'a>, event: &EventClass| {
+            let origins = table.origins.iter().zip(2..);
+            table.is_of(event).then(|| {
+                let found = |(origin, column): (&Origin, usize)| {
+                    origin.find(trace, stream, event).filter(|_| is_read(column))
+                };
+                origins.map(found).collect()
+            })
+        };
+        let of_stream = |trace: &Trace<'a>, stream: &Stream<'a>| {
+            let classes = &trace.stream_class(stream).events;
+            classes.iter().map(|event| paths(trace, stream, event)).collect()
+        };
+        let of_trace = |trace: &Trace<'a>| trace.streams.iter().map(|one| of_stream(trace, one)).collect();
+        let paths = traces.traces.iter().map(of_trace).collect();
         let filter = Filter::new(traces, wanted);
         TableReader { table, traces, filter, reading, names: names(traces), paths, reads_stream: is_read(1) }
     }
 
     fn slice(&self, slice: &Slice) -> (Vec<RecordBatch>, Losses) {
         let (mut builder, mut batches, mut losses) = (self.table.builder(), Vec::new(), Losses::default());
-        let mut json = Vec::new();
+        let mut row = Row::default();
         let mut merge = Merge::new(self.traces, &slice.parts);
         while let Some(index) = merge.next_source() {
             let source = &merge.sources[index];
             let Some((time, Item::Event(parts))) = &source.next else { continue };
-            let class = (source.trace, source.stream, parts.class as usize);
-            let Some(paths) = self.paths.get(&class).filter(|_| self.reading.wants(*time)) else { continue };
+            let paths = &self.paths[source.trace][source.stream][parts.class as usize];
+            let Some(paths) = paths.as_ref().filter(|_| self.reading.wants(*time)) else { continue };
             let event = source.cursor.event(*parts);
             if !self.filter.wants(source.trace, source.stream, &event) {
                 continue;
             }
-            json.clear();
-            match self.row(source, *time, (&event, paths), &mut json) {
-                Ok(row) => {
-                    let fields = String::from_utf8_lossy(&json);
-                    builder.row(row.iter().map(|content| content.cell(&fields)));
+            match self.read_row(*time, (&event, paths), &mut row) {
+                Ok(()) => {
+                    let stream = &self.names[source.trace][source.stream].name;
+                    row.add((stream, &event.class().name), &mut builder);
                 }
                 Err(trouble) => losses.add(unreadable(source, &event, trouble)),
             }
@@ -271,112 +272,142 @@ impl<'t, 'a> TableReader<'t, 'a> {
         (batches, losses)
     }
 
-    /// Reads a row; all fields as JSON are appended to `json`, if a column is of them.
-    fn row<'r>(
-        &'r self,
-        source: &Source<'_, '_>,
+    /// Reads the cells of an event in place of those in `row`.
+    fn read_row(
+        &self,
         time: Option<OriginNanos>,
-        (event, paths): (&'r Event<'_, '_, '_>, &Paths),
-        json: &mut Vec<u8>,
-    ) -> Result<Vec<Content<'r>>, Trouble> {
-        let stream = match self.reads_stream {
-            true => Content::Text(&self.names[source.trace][source.stream].name),
-            false => Content::Value(Value::Null),
-        };
-        let time = time.and_then(|time| i64::try_from(time.0).ok());
-        let mut row = Vec::with_capacity(self.table.columns.len());
-        row.extend([Content::Value(time.into()), stream]);
+        (event, paths): (&Event<'_, '_, '_>, &Paths),
+        row: &mut Row,
+    ) -> Result<(), Trouble> {
+        row.cells.clear();
+        row.text.clear();
+        let time = time.and_then(|time| i64::try_from(time.0).ok()).map_or(Cell::Null, Cell::Signed);
+        let stream = if self.reads_stream { Content::Stream } else { Content::Cell(Cell::Null) };
+        row.cells.extend([Content::Cell(time), stream]);
         for (path, column) in paths.iter().zip(&self.table.columns[2..]) {
-            row.push(match path {
-                Some(Reading::Field(path)) => Content::Value(cell(event, path, column.kind)?),
-                Some(Reading::Name) => Content::Text(&event.class().name),
+            let content = match path {
+                Some(Reading::Field(path)) => read_cell(event, path, column.kind, &mut row.text)?,
+                Some(Reading::Name) => Content::Event,
                 Some(Reading::Fields) => {
-                    json.push(b'{');
-                    event.emit(Scope::Payload, &mut JsonFields::new(json, true))?;
-                    json.push(b'}');
-                    Content::Fields
+                    let start = row.text.len();
+                    row.text.push(b'{');
+                    event.emit(Scope::Payload, &mut JsonFields::new(&mut row.text, true))?;
+                    row.text.push(b'}');
+                    Content::Text(start, row.text.len())
                 }
-                None => Content::Value(Value::Null),
-            });
+                None => Content::Cell(Cell::Null),
+            };
+            row.cells.push(content);
         }
-        Ok(row)
+        Ok(())
     }
 }
 
-/// A cell of a row, without a copy of texts that are elsewhere.
-enum Content<'r> {
-    Value(Value),
-    Text(&'r str),
-    /// All fields as JSON.
-    Fields,
+/// The cells of a row.
+#[derive(Default)]
+struct Row {
+    cells: Vec<Content>,
+    /// Texts, one after the other.
+    text: Vec<u8>,
 }
 
-impl Content<'_> {
-    fn cell<'c>(&'c self, fields: &'c str) -> Cell<'c> {
-        match self {
-            Content::Value(value) => value.cell(),
-            Content::Text(text) => Cell::Text(text),
-            Content::Fields => Cell::Text(fields),
-        }
+impl Row {
+    /// Adds the row to a table. `names` are those of its stream and of its event.
+    fn add(&self, names: (&str, &str), builder: &mut TableBuilder) {
+        // All that is added to it is UTF-8.
+        let text = str::from_utf8(&self.text).unwrap_or_default();
+        builder.row(self.cells.iter().map(|content| match *content {
+            Content::Cell(cell) => cell,
+            Content::Text(from, to) => Cell::Text(text.get(from..to).unwrap_or_default()),
+            Content::Stream => Cell::Text(names.0),
+            Content::Event => Cell::Text(names.1),
+        }));
     }
 }
 
-/// Reads a cell of a column of this type.
-fn cell(event: &Event<'_, '_, '_>, path: &FieldPath, kind: Type) -> Result<Value, Trouble> {
+/// A cell whose text is elsewhere.
+#[derive(Clone, Copy)]
+enum Content {
+    Cell(Cell<'static>),
+    /// From a byte of the row's text to another.
+    Text(usize, usize),
+    /// The name of the stream.
+    Stream,
+    /// The name of the event.
+    Event,
+}
+
+/// Reads a cell of a column of this type; its text is added to `text`.
+fn read_cell(
+    event: &Event<'_, '_, '_>,
+    path: &FieldPath,
+    kind: Type,
+    text: &mut Vec<u8>,
+) -> Result<Content, Trouble> {
+    let start = text.len();
     if kind == Type::Text {
-        let mut json = Vec::new();
-        event.emit_field(path, &mut JsonFields::of_one(&mut json))?;
-        let json = String::from_utf8_lossy(&json).into_owned();
+        event.emit_field(path, &mut JsonFields::of_one(text))?;
+        let json = &text[start..];
         // A text alone is itself, not a string of JSON.
-        return Ok(match serde_json::from_str(&json) {
-            _ if json.is_empty() || json == "null" => Value::Null,
-            Ok(serde_json::Value::String(text)) => text.into(),
-            _ => json.into(),
-        });
+        let alone = json.starts_with(b"\"").then(|| serde_json::from_slice::<String>(json).ok()).flatten();
+        if json.is_empty() || json == b"null" {
+            return Ok(Content::Cell(Cell::Null));
+        }
+        if let Some(alone) = alone {
+            text.truncate(start);
+            text.extend_from_slice(alone.as_bytes());
+        }
+        return Ok(Content::Text(start, text.len()));
     }
-    let mut scalar = Scalar(Value::Null);
+    let mut scalar = Scalar { content: Content::Cell(Cell::Null), text };
     event.emit_field(path, &mut scalar)?;
-    Ok(match (scalar.0, kind) {
-        (Value::Signed(number), Type::Integer) => u64::try_from(number).ok().into(),
-        (Value::Integer(number), Type::Signed) => i64::try_from(number).ok().into(),
-        (value, kind) if is_of(&value, kind) => value,
-        _ => Value::Null,
-    })
-}
-
-fn is_of(value: &Value, kind: Type) -> bool {
-    matches!(
-        (value, kind),
-        (Value::Integer(_), Type::Integer)
-            | (Value::Signed(_), Type::Signed)
-            | (Value::Real(_), Type::Real)
-            | (Value::Boolean(_), Type::Boolean)
-            | (Value::Text(_), Type::Name)
-    )
+    let fits = match (scalar.content, kind) {
+        (Content::Cell(Cell::Signed(number)), Type::Integer) => {
+            return Ok(Content::Cell(u64::try_from(number).map_or(Cell::Null, Cell::Integer)));
+        }
+        (Content::Cell(Cell::Integer(number)), Type::Signed) => {
+            return Ok(Content::Cell(i64::try_from(number).map_or(Cell::Null, Cell::Signed)));
+        }
+        (Content::Cell(cell), kind) => matches!(
+            (cell, kind),
+            (Cell::Integer(_), Type::Integer)
+                | (Cell::Signed(_), Type::Signed)
+                | (Cell::Real(_), Type::Real)
+                | (Cell::Boolean(_), Type::Boolean)
+        ),
+        (Content::Text(..), kind) => kind == Type::Name,
+        (Content::Stream | Content::Event, _) => false,
+    };
+    Ok(if fits { scalar.content } else { Content::Cell(Cell::Null) })
 }
 
 /// Keeps the value of a field without parts.
-struct Scalar(Value);
+struct Scalar<'t> {
+    content: Content,
+    text: &'t mut Vec<u8>,
+}
 
-impl FieldSink for Scalar {
+impl FieldSink for Scalar<'_> {
     fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
-        self.0 = value.into();
+        self.content = Content::Cell(Cell::Integer(value));
     }
 
     fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
-        self.0 = value.into();
+        self.content = Content::Cell(Cell::Signed(value));
     }
 
     fn real(&mut self, _: Name<'_>, value: f64) {
-        self.0 = value.into();
+        self.content = Content::Cell(Cell::Real(value));
     }
 
     fn boolean(&mut self, _: Name<'_>, value: bool) {
-        self.0 = value.into();
+        self.content = Content::Cell(Cell::Boolean(value));
     }
 
     fn text(&mut self, _: Name<'_>, text: &[u8]) {
-        self.0 = String::from_utf8_lossy(text).into_owned().into();
+        let start = self.text.len();
+        self.text.extend_from_slice(String::from_utf8_lossy(text).as_bytes());
+        self.content = Content::Text(start, self.text.len());
     }
 
     fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
