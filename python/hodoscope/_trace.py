@@ -1,6 +1,5 @@
 """Inputs, and the commands that make tables of them."""
 
-import json
 import os
 import sys
 
@@ -96,6 +95,9 @@ class Trace:
 
     def info(self):
         """Describes the inputs: what `hodo info --format json` prints."""
+        # A third of the time of importing this package, and rarely used.
+        import json
+
         return json.loads(_native.describe(self.arguments("info")))
 
     def report(self, kind, *, progress=None, **given):
