@@ -8,7 +8,7 @@ use crate::run::{Folder, Ran, command, hodo, wait};
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Records a shell's command; `None`, with a message, if no machine is set up here.
-fn record(folder: &Folder, options: &[&str], script: &str) -> Option<(String, Ran)> {
+pub(crate) fn record(folder: &Folder, options: &[&str], script: &str) -> Option<(String, Ran)> {
     record_command(folder, options, &["sh", "-c", script])
 }
 
@@ -58,70 +58,6 @@ fn a_machine_is_read_as_it_ran() {
     let truth = truth(&recording);
     assert!(truth.values().map(|(instructions, _)| instructions).sum::<u64>() > 100_000, "{truth:?}");
     assert_eq!(listed(&recording), truth);
-}
-
-/// Records with a tracer in the machine, and compares its events of system calls with the executions of the kernel's
-/// function that makes them. With these options each instruction has a time.
-fn events_lie_in_their_calls(tracer: &str, file: &str) {
-    let folder = Folder::new();
-    let options = ["--icount", "-e", "intel_pt/cyc/", "--with", tracer, "--with-events", "raw_syscalls"];
-    let Some((recording, ran)) = record(&folder, &options, "echo $$; cat /proc/self/stat; exit 7") else {
-        return;
-    };
-    // The shell prints its number, and so does cat.
-    let threads: Vec<u64> =
-        ran.stdout.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).collect();
-    assert!(ran.code == 7 && threads.len() == 2, "{ran:?}");
-    let events = folder.file(file);
-    assert!(ran.stderr.contains(&format!("hodo report all {recording} {events}")), "{ran:?}");
-    let both = |arguments: &[&str]| hodo(&[arguments, &["-q", &recording, &events]].concat()).fine();
-
-    let found =
-        both(&["latency", "--function", "do_syscall_64", "--by", "executions", "--format", "json"]).json();
-    let mut calls: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
-    for row in found["rows"].as_array().expect("executions") {
-        let thread = row[0].as_str().and_then(|thread| thread.rsplit('/').next()?.parse().ok());
-        let (begin, time) = (row[2].as_u64().expect("a time"), row[3].as_u64());
-        let end = time.map_or(u64::MAX, |time| begin + time);
-        calls.entry(thread.expect("a thread")).or_default().push((begin, end));
-    }
-    calls.values_mut().for_each(|calls| calls.sort_unstable());
-
-    let entries = both(&["script", "--events", "--event", "syscall_entry", "--format", "jsonl"]).stdout;
-    let mut entered: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    for line in entries.lines() {
-        let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        let number = |name: &str| event["context"][name].as_u64();
-        let thread = number("common_pid").or(number("tid")).expect("a thread");
-        entered.entry(thread).or_default().push(event["ts"].as_u64().expect("a time"));
-    }
-    // The calls with which init becomes the shell precede the recording of Intel PT.
-    let first = calls.values().flatten().map(|&(begin, _)| begin).min().expect("a call");
-    let mut compared = 0;
-    for thread in threads {
-        let (entered, calls) = (&entered[&thread], &calls[&thread]);
-        let entered: Vec<u64> = entered.iter().copied().filter(|&time| time >= first).collect();
-        assert_eq!(entered.len(), calls.len(), "thread {thread}: {entered:?} {calls:?}");
-        for (time, (begin, end)) in entered.into_iter().zip(calls) {
-            assert!((*begin..=*end).contains(&time), "thread {thread}: {time} is not in {begin}..{end}");
-            compared += 1;
-        }
-    }
-    assert!(compared > 100, "{compared}");
-}
-
-#[test]
-fn events_of_ftrace_lie_in_the_calls_that_make_them() {
-    events_lie_in_their_calls("ftrace", "machine.ftrace.dat");
-}
-
-#[test]
-fn events_of_perf_lie_in_the_calls_that_make_them() {
-    if !Path::new("/usr/bin/perf").exists() {
-        eprintln!("skipped: there is no perf here");
-        return;
-    }
-    events_lie_in_their_calls("perf", "machine.events.data");
 }
 
 #[test]

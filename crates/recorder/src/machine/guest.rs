@@ -6,7 +6,7 @@ use std::{
     io::{self, Read, Write},
     os::{
         fd::AsFd,
-        unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt, process::ExitStatusExt},
+        unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
     },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
@@ -135,7 +135,11 @@ fn wait(
             }
         }
         if begin.elapsed() > START_TIMEOUT && !spool.join("clock").exists() {
-            return Ok(ExitStatus::from_raw(SIGTERM));
+            let minutes = START_TIMEOUT.as_secs() / 60;
+            let said = super::said(spool);
+            return Err(Error::Missing(format!(
+                "the guest did not begin to run the command within {minutes} minutes{said}"
+            )));
         }
         thread::sleep(Duration::from_millis(10));
     }
