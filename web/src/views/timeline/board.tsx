@@ -12,6 +12,7 @@ import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
 import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { useCriticalPath, useLinks } from "./links";
+import { Places } from "./overlays";
 import { pointer } from "./pointer";
 import { type Row, idOf, keyCell, layout } from "./rows";
 import { type Search, useSearch } from "./search";
@@ -64,7 +65,10 @@ export function Board({ store }: Properties) {
   const tree = useMemo(() => treeOf(store), [store]);
   const groups = useMemo(() => groupsOf(tree), [tree]);
   const summaries = useSummaries(store, tiles, groups, state.span);
-  const rows = layout(tree, state.choice, groups, summaries);
+  const { choice } = state;
+  const chosen = JSON.stringify([choice, [...choice.collapsed], [...choice.worst]]);
+  const rows = useMemo(() => layout(tree, choice, groups, summaries), [tree, chosen, groups, summaries]);
+  const places = useMemo(() => ({ rows: new Places(rows.rows), pinned: new Places(rows.pinned) }), [rows]);
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
@@ -99,8 +103,8 @@ export function Board({ store }: Properties) {
       ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
     };
     const { overview, axis, pinned, picture, scroller } = refs;
-    if (picture.current) drawRows(picture.current, "rows", rows.rows, scroller.current?.scrollTop ?? 0, scene);
-    if (pinned.current) drawRows(pinned.current, "pinned", rows.pinned, 0, scene);
+    if (picture.current) drawRows(picture.current, "rows", places.rows, scroller.current?.scrollTop ?? 0, scene);
+    if (pinned.current) drawRows(pinned.current, "pinned", places.pinned, 0, scene);
     if (axis.current) drawAxis(axis.current, scene);
     if (overview.current) drawOverview(overview.current, whole(store).length, scene);
     refs.board.current?.setAttribute("data-settled", String(!tiles.waiting));

@@ -3,7 +3,7 @@
 import { time } from "../../shared/format";
 import { shown } from "../../shared/text";
 import { type Colours, inkOn } from "./colours";
-import { type Arrow, LOSSES, type Piece, Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
+import { type Arrow, LOSSES, type Piece, type Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
 import type { Row, SummaryRow } from "./rows";
 import { LANES, type Slice, type Tiles } from "./store";
 
@@ -137,9 +137,10 @@ function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPatte
 }
 
 /** Draws rows, which are `scroll` pixels above. */
-export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", rows: Row[], scroll: number, scene: Scene): void {
+export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const prepared = prepare(canvas);
   if (!prepared) return;
+  const { rows } = places;
   const { context, width, height } = prepared;
   const { span } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
@@ -185,8 +186,7 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", row
       drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene });
     }
   }
-  const places = new Places(rows, scroll);
-  const sheet: Sheet = { context, x, width, height, theme: scene.theme };
+  const sheet: Sheet = { context, x, scroll, width, height, theme: scene.theme };
   if (scene.path.length > 0) drawPath(sheet, places, scene.path);
   if (scene.arrows.length > 0) drawArrows(sheet, places, scene.arrows, rows.find((row) => row.id === scene.row));
   lines(context, scene, x, height);
