@@ -147,6 +147,7 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
   grid(context, scene, width, height);
   const hatch = hatched(context, scene.theme.hatch);
   const losses = lossSpans(scene, width);
+  const bars = new Bars(context);
   for (const row of rows) {
     const top = row.top - scroll;
     if (top > height || top + row.height < 0) continue;
@@ -158,7 +159,8 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
     const seen = row.table.shape === "links" ? [] : slicesOf(row, scene, width);
     if (row.table.shape === "counters") drawCounter(context, seen, { top, height: row.height }, x, scene.theme);
     else if (colours) {
-      for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene });
+      for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene, bars });
+      bars.finish();
     }
     context.fillStyle = hatch;
     // What is below stays readable.
@@ -183,8 +185,9 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", pla
     if (!colours || top - scroll > height || top - scroll + high < 0) continue;
     const row = { table: group.table, height: high };
     for (const slice of summary?.slices ?? []) {
-      drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene });
+      drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene, bars });
     }
+    bars.finish();
   }
   const sheet: Sheet = { context, x, scroll, width, height, theme: scene.theme };
   if (scene.path.length > 0) drawPath(sheet, places, scene.path);
@@ -210,6 +213,43 @@ interface Where {
   colours: Colours;
   hatch: CanvasPattern | string;
   scene: Scene;
+  bars: Bars;
+}
+
+interface Bar {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+  colour: string;
+}
+
+/** The bars of a row's cells, by their number from the bottom. Those that touch and look the same are drawn as one. */
+class Bars {
+  private open: Bar[] = [];
+
+  constructor(private readonly context: CanvasRenderingContext2D) {}
+
+  add(number: number, bar: Bar): void {
+    const last = this.open[number];
+    const isSame = last && last.colour === bar.colour && last.top === bar.top && last.bottom === bar.bottom;
+    if (isSame && bar.left - last.right < 0.01) last.right = bar.right;
+    else {
+      if (last) this.draw(last);
+      this.open[number] = bar;
+    }
+  }
+
+  finish(): void {
+    for (const bar of this.open) if (bar) this.draw(bar);
+    this.open = [];
+  }
+
+  private draw({ left, right, top, bottom, colour }: Bar): void {
+    this.context.fillStyle = colour;
+    // Half a pixel more, which the next bar covers: otherwise the paper is seen between them.
+    this.context.fillRect(left, top, Math.max(1, right - left + 0.5), bottom - top);
+  }
 }
 
 function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row, "table" | "height">, where: Where): void {
@@ -235,19 +275,17 @@ function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row,
   }
   const whole = row.table.shape === "points" ? Math.max(slice.weight, 1) : Math.max(slice.end - slice.begin, 1);
   let bottom = top + high;
-  for (const part of slice.parts) {
+  for (const [number, part] of slice.parts.entries()) {
     // Nothing vanishes: the smallest share is a line.
-    const share = Math.max(2, Math.min(1, part.weight / whole) * high);
+    const share = Math.max(2, Math.round(Math.min(1, part.weight / whole) * high));
     const from = Math.max(top, bottom - share);
-    context.fillStyle = where.colours.of(part.value);
-    context.fillRect(left, from, Math.max(1, wide), bottom - from);
+    where.bars.add(number, { left, right, top: from, bottom, colour: where.colours.of(part.value) });
     bottom = from;
   }
   const rest = slice.weight - slice.parts.reduce((sum, part) => sum + part.weight, 0);
   if (rest > 0 && bottom > top) {
-    const share = Math.min(bottom - top, (rest / whole) * high);
-    context.fillStyle = where.scene.theme.soft;
-    context.fillRect(left, bottom - share, Math.max(1, wide), share);
+    const share = Math.min(bottom - top, Math.round((rest / whole) * high));
+    where.bars.add(slice.parts.length, { left, right, top: bottom - share, bottom, colour: where.scene.theme.soft });
   }
 }
 
