@@ -212,7 +212,7 @@ export function Board({ store }: Properties) {
       {selected && state.at !== undefined && (
         <Details
           {...{ store, row: selected, at: state.at, slice, arrows }}
-          follow={threadOf(selected) === undefined ? undefined : actions.follow}
+          follow={threadOf(selected, store) === undefined ? undefined : actions.follow}
           go={actions.place}
           show={(record) => go(around(record, store))}
           close={() => write(store, { at: undefined })}
@@ -228,9 +228,10 @@ function around({ begin, end }: { begin: number; end: number }, store: Store): S
   return limited({ begin: begin - length / 4, length: length * 1.5 }, store);
 }
 
-/** The thread of a row. A page that is a file has no critical paths. */
-function threadOf(row: Row): string | undefined {
-  return answers ? undefined : (keyCell(row.table, row.lane, "tid") ?? undefined);
+/** The thread of a row, if it can have a critical path: that takes states of threads, and a page that is no file. */
+function threadOf(row: Row, { tables }: Store): string | undefined {
+  const hasPaths = !answers && tables.some(({ name, rows }) => name === "states" && rows > 0);
+  return (hasPaths && keyCell(row.table, row.lane, "tid")) || undefined;
 }
 
 function sliceAt(row: Row, at: number, tiles: Tiles, span: Span): Slice | undefined {
@@ -332,7 +333,7 @@ function actionsOf(parts: Parts) {
     reveal(next);
   };
   const follow = () => {
-    const tid = selected && threadOf(selected);
+    const tid = selected && threadOf(selected, store);
     if (tid) write(store, { path: state.path === tid ? undefined : tid });
   };
   const mark = () => {

@@ -1,7 +1,7 @@
 // Draws rows of slices, the axis and the overview on canvases.
 
 import { time } from "../../shared/format";
-import { shown } from "../../shared/text";
+import { fitted, shown } from "../../shared/text";
 import { type Colours, inkOn } from "./colours";
 import { type Arrow, LOSSES, type Piece, type Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
 import type { Row, SummaryRow } from "./rows";
@@ -301,11 +301,8 @@ function label(
   // Arrows point at begins, and are half as wide as this.
   const from = Math.max(left, 0) + 7;
   const room = Math.min(right, width) - from - 3;
-  const most = Math.floor(room / 6);
-  if (most < 2) return;
-  const all = shown(text, 200);
-  const fits = context.measureText(all).width <= room ? all : `${all.slice(0, most)}…`;
-  if (context.measureText(fits).width > room + 6) return;
+  if (room < 12) return;
+  const fits = fitted(text, room, context);
   context.fillStyle = inkOn(colour);
   context.fillText(fits, from, middle);
 }
