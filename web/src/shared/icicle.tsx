@@ -133,7 +133,7 @@ function Boxes({ at, go, width, fill, says, marked }: Drawing) {
       {[...above, ...nodes].map((node) => {
         const isAbove = node.depth < at.depth;
         const [x, extent] = isAbove ? [0, width] : [(node.x0 - at.x0) * scale, (node.x1 - node.x0) * scale];
-        const name = label(node.data.name, extent - 6);
+        const name = label(node.data.name, extent - 5);
         return (
           <g
             key={place(node)}
