@@ -4,7 +4,7 @@ import { type HierarchyRectangularNode, hierarchy, partition } from "d3-hierarch
 import { arc } from "d3-shape";
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 
-import { shown } from "./text";
+import { fitted } from "./text";
 import { type Path } from "./tree";
 
 /** Height of a level in pixels. */
@@ -17,8 +17,8 @@ const RINGS = 14;
 const NARROW = 0.7;
 /** Half of the angle that the text of a ring may have. Less than half a turn, so that its ends say which way it goes. */
 const HALF = 1.4;
-/** Pixels of a character. */
-const CHARACTER = 6.9;
+/** Labels narrower than this many pixels are not drawn. */
+const SHORT = 20;
 
 /** A path with its place; `value` has callees. */
 export type Placed = HierarchyRectangularNode<Path>;
@@ -114,10 +114,13 @@ function wide(at: Placed, least: number, levels: number): Placed[] {
   return found;
 }
 
+/** Measures labels; its font is theirs. */
+const measure = document.createElement("canvas").getContext("2d");
+
 function label(name: string, pixels: number): string {
-  const room = Math.floor(pixels / CHARACTER);
-  if (room < 3) return "";
-  return name.length <= room ? shown(name, room) : shown(name, room - 1);
+  if (!measure || pixels < SHORT) return "";
+  measure.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return fitted(name, pixels, measure);
 }
 
 function Boxes({ at, go, width, fill, says, marked }: Drawing) {
@@ -130,7 +133,7 @@ function Boxes({ at, go, width, fill, says, marked }: Drawing) {
       {[...above, ...nodes].map((node) => {
         const isAbove = node.depth < at.depth;
         const [x, extent] = isAbove ? [0, width] : [(node.x0 - at.x0) * scale, (node.x1 - node.x0) * scale];
-        const name = label(node.data.name, extent - 6);
+        const name = label(node.data.name, extent - 5);
         return (
           <g
             key={place(node)}

@@ -17,6 +17,16 @@ export function unbroken(text: string): string {
   return text.replace(/(\d) (?=(%|[nµm]?s|[kMG]?B)(?!\w))/g, "$1\u00a0");
 }
 
+/** Visible text that is cut to at most `room` pixels, with a mark; empty if little would be left. */
+export function fitted(text: string, room: number, context: CanvasRenderingContext2D): string {
+  const all = shown(text, 200);
+  const width = context.measureText(all).width;
+  if (width <= room) return all;
+  let most = Math.floor((all.length * room) / width);
+  while (most > 1 && context.measureText(shown(all, most)).width > room) most--;
+  return most > 1 ? shown(all, most) : "";
+}
+
 /** Visible text that is cut after `most` characters, with a mark. */
 export function shown(text: string, most = MOST): string {
   if (text.length <= most) return visible(text);

@@ -1,7 +1,7 @@
 //! Records by their number in order of time, for tables on a screen. The counts of ever smaller cells of time find a
 //! record, so that no query reads all records before it.
 
-use super::{Budget, Lanes, Slices};
+use super::{Budget, Lanes, Slices, scan::Scan};
 use crate::{
     Error, Record, Table,
     bins::{FAN_BITS, cell, end, start},
@@ -29,13 +29,18 @@ impl Table<'_> {
     /// # Errors
     /// If the store is damaged or replaced, or the budget is exceeded.
     pub fn begun(&self, time: u64, budget: &Budget) -> Result<u64, Error> {
-        let holds = |of: &Cell| time <= end(cell(of.begin, of.digits), of.digits);
-        let cell = self.narrow(holds, budget)?;
-        if cell.digits == 0 {
-            return Ok(cell.before + if time > cell.begin { cell.rows } else { 0 });
+        let (mut scan, mut count) = (Scan::new(self.data, budget), 0);
+        for part in &self.data.parts {
+            // Only blocks in which some records begin before the instant, and some not, are read.
+            for (_, zone) in part.blocks.iter().filter(|(_, zone)| zone.begins.0 < time) {
+                if zone.begins.1 < time {
+                    count += u64::from(zone.rows);
+                } else {
+                    scan.read((part, zone), |_, row| count += u64::from(row.begin < time))?;
+                }
+            }
         }
-        let records = self.from(&cell, cell.rows, budget)?;
-        Ok(cell.before + records.iter().filter(|record| record.begin < time).count() as u64)
+        Ok(count)
     }
 
     /// Returns at most `limit` records from the one with the number `index` on, which counts from 0, in the order of

@@ -12,6 +12,7 @@ import { Details, type StoreRecord } from "./details";
 import { type Match, type Scene, type Span, drawAxis, drawOverview, drawRows, slicesOf, theme } from "./draw";
 import { GroupHeading, RowLabel, SummaryLabel } from "./labels";
 import { useCriticalPath, useLinks } from "./links";
+import { Places } from "./overlays";
 import { pointer } from "./pointer";
 import { type Row, idOf, keyCell, layout } from "./rows";
 import { type Search, useSearch } from "./search";
@@ -64,7 +65,10 @@ export function Board({ store }: Properties) {
   const tree = useMemo(() => treeOf(store), [store]);
   const groups = useMemo(() => groupsOf(tree), [tree]);
   const summaries = useSummaries(store, tiles, groups, state.span);
-  const rows = layout(tree, state.choice, groups, summaries);
+  const { choice } = state;
+  const chosen = JSON.stringify([choice, [...choice.collapsed], [...choice.worst]]);
+  const rows = useMemo(() => layout(tree, choice, groups, summaries), [tree, chosen, groups, summaries]);
+  const places = useMemo(() => ({ rows: new Places(rows.rows), pinned: new Places(rows.pinned) }), [rows]);
   const links = useLinks(store, state.span, state.arrows);
   const arrows = links.flatMap((one) => one.arrows);
   const path = useCriticalPath(store, state.path);
@@ -99,8 +103,8 @@ export function Board({ store }: Properties) {
       ...{ matches: search.byRow, arrows, path: path.value?.pieces ?? [], summaries: rows.summaries },
     };
     const { overview, axis, pinned, picture, scroller } = refs;
-    if (picture.current) drawRows(picture.current, "rows", rows.rows, scroller.current?.scrollTop ?? 0, scene);
-    if (pinned.current) drawRows(pinned.current, "pinned", rows.pinned, 0, scene);
+    if (picture.current) drawRows(picture.current, "rows", places.rows, scroller.current?.scrollTop ?? 0, scene);
+    if (pinned.current) drawRows(pinned.current, "pinned", places.pinned, 0, scene);
     if (axis.current) drawAxis(axis.current, scene);
     if (overview.current) drawOverview(overview.current, whole(store).length, scene);
     refs.board.current?.setAttribute("data-settled", String(!tiles.waiting));
@@ -208,7 +212,7 @@ export function Board({ store }: Properties) {
       {selected && state.at !== undefined && (
         <Details
           {...{ store, row: selected, at: state.at, slice, arrows }}
-          follow={threadOf(selected) === undefined ? undefined : actions.follow}
+          follow={threadOf(selected, store) === undefined ? undefined : actions.follow}
           go={actions.place}
           show={(record) => go(around(record, store))}
           close={() => write(store, { at: undefined })}
@@ -224,9 +228,10 @@ function around({ begin, end }: { begin: number; end: number }, store: Store): S
   return limited({ begin: begin - length / 4, length: length * 1.5 }, store);
 }
 
-/** The thread of a row. A page that is a file has no critical paths. */
-function threadOf(row: Row): string | undefined {
-  return answers ? undefined : (keyCell(row.table, row.lane, "tid") ?? undefined);
+/** The thread of a row, if it can have a critical path: that takes states of threads, and a page that is no file. */
+function threadOf(row: Row, { tables }: Store): string | undefined {
+  const hasPaths = !answers && tables.some(({ name, rows }) => name === "states" && rows > 0);
+  return (hasPaths && keyCell(row.table, row.lane, "tid")) || undefined;
 }
 
 function sliceAt(row: Row, at: number, tiles: Tiles, span: Span): Slice | undefined {
@@ -328,7 +333,7 @@ function actionsOf(parts: Parts) {
     reveal(next);
   };
   const follow = () => {
-    const tid = selected && threadOf(selected);
+    const tid = selected && threadOf(selected, store);
     if (tid) write(store, { path: state.path === tid ? undefined : tid });
   };
   const mark = () => {

@@ -129,7 +129,11 @@ function Touching({ row, record, arrows, go }: Pick<Properties, "row" | "arrows"
 }
 
 function Entry({ name, value, unit = "", exact }: { name: string; value: string | null; unit?: string; exact?: number }) {
-  const text = value === null ? "–" : unit === "ns" ? duration(Number(value)) : shown(value, 400);
+  const text =
+    value === null ? "–"
+    : unit === "ns" ? duration(Number(value))
+    : (unit === "count" || unit === "instructions") && /^\d+$/.test(value) ? grouped(BigInt(value))
+    : shown(value, 400);
   return (
     <div>
       <dt>{shown(name).replaceAll("_", " ")}</dt>

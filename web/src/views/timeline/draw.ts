@@ -1,9 +1,9 @@
 // Draws rows of slices, the axis and the overview on canvases.
 
 import { time } from "../../shared/format";
-import { shown } from "../../shared/text";
+import { fitted, shown } from "../../shared/text";
 import { type Colours, inkOn } from "./colours";
-import { type Arrow, LOSSES, type Piece, Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
+import { type Arrow, LOSSES, type Piece, type Places, type Sheet, concerns, drawArrows, drawPath, lossLanes } from "./overlays";
 import type { Row, SummaryRow } from "./rows";
 import { LANES, type Slice, type Tiles } from "./store";
 
@@ -137,15 +137,17 @@ function hatched(context: CanvasRenderingContext2D, colour: string): CanvasPatte
 }
 
 /** Draws rows, which are `scroll` pixels above. */
-export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", rows: Row[], scroll: number, scene: Scene): void {
+export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", places: Places, scroll: number, scene: Scene): void {
   const prepared = prepare(canvas);
   if (!prepared) return;
+  const { rows } = places;
   const { context, width, height } = prepared;
   const { span } = scene;
   const x = (at: number) => ((at - span.begin) / span.length) * width;
   grid(context, scene, width, height);
   const hatch = hatched(context, scene.theme.hatch);
   const losses = lossSpans(scene, width);
+  const bars = new Bars(context);
   for (const row of rows) {
     const top = row.top - scroll;
     if (top > height || top + row.height < 0) continue;
@@ -157,7 +159,8 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", row
     const seen = row.table.shape === "links" ? [] : slicesOf(row, scene, width);
     if (row.table.shape === "counters") drawCounter(context, seen, { top, height: row.height }, x, scene.theme);
     else if (colours) {
-      for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene });
+      for (const one of seen) drawSlice(context, one, row, { top, x, width, colours, hatch, scene, bars });
+      bars.finish();
     }
     context.fillStyle = hatch;
     // What is below stays readable.
@@ -182,11 +185,11 @@ export function drawRows(canvas: HTMLCanvasElement, list: "rows" | "pinned", row
     if (!colours || top - scroll > height || top - scroll + high < 0) continue;
     const row = { table: group.table, height: high };
     for (const slice of summary?.slices ?? []) {
-      drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene });
+      drawSlice(context, { slice, begin: slice.begin, end: slice.end }, row, { top: top - scroll, x, width, colours, hatch, scene, bars });
     }
+    bars.finish();
   }
-  const places = new Places(rows, scroll);
-  const sheet: Sheet = { context, x, width, height, theme: scene.theme };
+  const sheet: Sheet = { context, x, scroll, width, height, theme: scene.theme };
   if (scene.path.length > 0) drawPath(sheet, places, scene.path);
   if (scene.arrows.length > 0) drawArrows(sheet, places, scene.arrows, rows.find((row) => row.id === scene.row));
   lines(context, scene, x, height);
@@ -210,6 +213,43 @@ interface Where {
   colours: Colours;
   hatch: CanvasPattern | string;
   scene: Scene;
+  bars: Bars;
+}
+
+interface Bar {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+  colour: string;
+}
+
+/** The bars of a row's cells, by their number from the bottom. Those that touch and look the same are drawn as one. */
+class Bars {
+  private open: Bar[] = [];
+
+  constructor(private readonly context: CanvasRenderingContext2D) {}
+
+  add(number: number, bar: Bar): void {
+    const last = this.open[number];
+    const isSame = last && last.colour === bar.colour && last.top === bar.top && last.bottom === bar.bottom;
+    if (isSame && bar.left - last.right < 0.01) last.right = bar.right;
+    else {
+      if (last) this.draw(last);
+      this.open[number] = bar;
+    }
+  }
+
+  finish(): void {
+    for (const bar of this.open) if (bar) this.draw(bar);
+    this.open = [];
+  }
+
+  private draw({ left, right, top, bottom, colour }: Bar): void {
+    this.context.fillStyle = colour;
+    // Half a pixel more, which the next bar covers: otherwise the paper is seen between them.
+    this.context.fillRect(left, top, Math.max(1, right - left + 0.5), bottom - top);
+  }
 }
 
 function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row, "table" | "height">, where: Where): void {
@@ -235,19 +275,17 @@ function drawSlice(context: CanvasRenderingContext2D, seen: Seen, row: Pick<Row,
   }
   const whole = row.table.shape === "points" ? Math.max(slice.weight, 1) : Math.max(slice.end - slice.begin, 1);
   let bottom = top + high;
-  for (const part of slice.parts) {
+  for (const [number, part] of slice.parts.entries()) {
     // Nothing vanishes: the smallest share is a line.
-    const share = Math.max(2, Math.min(1, part.weight / whole) * high);
+    const share = Math.max(2, Math.round(Math.min(1, part.weight / whole) * high));
     const from = Math.max(top, bottom - share);
-    context.fillStyle = where.colours.of(part.value);
-    context.fillRect(left, from, Math.max(1, wide), bottom - from);
+    where.bars.add(number, { left, right, top: from, bottom, colour: where.colours.of(part.value) });
     bottom = from;
   }
   const rest = slice.weight - slice.parts.reduce((sum, part) => sum + part.weight, 0);
   if (rest > 0 && bottom > top) {
-    const share = Math.min(bottom - top, (rest / whole) * high);
-    context.fillStyle = where.scene.theme.soft;
-    context.fillRect(left, bottom - share, Math.max(1, wide), share);
+    const share = Math.min(bottom - top, Math.round((rest / whole) * high));
+    where.bars.add(slice.parts.length, { left, right, top: bottom - share, bottom, colour: where.scene.theme.soft });
   }
 }
 
@@ -263,11 +301,8 @@ function label(
   // Arrows point at begins, and are half as wide as this.
   const from = Math.max(left, 0) + 7;
   const room = Math.min(right, width) - from - 3;
-  const most = Math.floor(room / 6);
-  if (most < 2) return;
-  const all = shown(text, 200);
-  const fits = context.measureText(all).width <= room ? all : `${all.slice(0, most)}…`;
-  if (context.measureText(fits).width > room + 6) return;
+  if (room < 12) return;
+  const fits = fitted(text, room, context);
   context.fillStyle = inkOn(colour);
   context.fillText(fits, from, middle);
 }

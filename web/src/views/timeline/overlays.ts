@@ -3,7 +3,6 @@
 import type { Theme } from "./draw";
 import { type Row, keyCell } from "./rows";
 import type { Store, StoreTable } from "./store";
-import { pathOf } from "./tree";
 
 /** A link between two lanes, which are named by their paths. */
 export interface Arrow {
@@ -46,40 +45,32 @@ export function lossLanes(store: Store): { table: StoreTable; lane: number; stre
 
 /** Where rows are, for what is drawn between them. */
 export class Places {
-  private byPath = new Map<string, Row>();
-  private byThread = new Map<string, Row>();
+  private byPath: Map<string, Row> | undefined;
+  private byThread: Map<string, Row> | undefined;
 
-  constructor(
-    rows: Row[],
-    private readonly scroll: number,
-  ) {
-    for (const row of rows) {
-      const path = pathOf(row.table, row.lane);
-      if (!this.byPath.has(path)) this.byPath.set(path, row);
-      const [tid, comm] = [keyCell(row.table, row.lane, "tid"), keyCell(row.table, row.lane, "comm")];
-      if (tid === undefined || tid === null) continue;
-      // A thread's own row comes before those below it.
-      for (const key of [tid, `${tid} ${comm}`]) if (!this.byThread.has(key)) this.byThread.set(key, row);
-    }
-  }
+  constructor(readonly rows: Row[]) {}
 
   /** The row of a path. */
   path(path: string): Row | undefined {
+    this.byPath ??= firsts(this.rows.map((row) => [row.path, row]));
     return this.byPath.get(path);
   }
 
-  /** The row of a thread; the name decides between several. */
+  /** The row of a thread; the name decides between several. A thread's own row comes before those below it. */
   thread(tid: string, comm: string): Row | undefined {
+    this.byThread ??= firsts(
+      this.rows.flatMap((row) => {
+        const [tid, comm] = [keyCell(row.table, row.lane, "tid"), keyCell(row.table, row.lane, "comm")];
+        return tid === undefined || tid === null ? [] : [[tid, row], [`${tid} ${comm}`, row]];
+      }),
+    );
     return this.byThread.get(`${tid} ${comm}`) ?? this.byThread.get(tid);
   }
+}
 
-  middle(row: Row): number {
-    return row.top - this.scroll + row.height / 2;
-  }
-
-  bottom(row: Row): number {
-    return row.top - this.scroll + row.height;
-  }
+/** A map with the first value of each key. */
+function firsts<T>(entries: [string, T][]): Map<string, T> {
+  return new Map(entries.reverse());
 }
 
 /** The length of an arrow that comes from nowhere, in pixels. */
@@ -89,23 +80,31 @@ const STUB = 11;
 export interface Sheet {
   context: CanvasRenderingContext2D;
   x: (at: number) => number;
+  /** Pixels above. */
+  scroll: number;
   width: number;
   height: number;
   theme: Theme;
 }
 
+function bottomOf(row: Row, { scroll }: Sheet): number {
+  return row.top - scroll + row.height;
+}
+
 /** Draws links as arrows; those of the selected row are stronger. One from a lane without a row here, such as an idle CPU, is
  * a short arrow from above. */
-export function drawArrows({ context, x, width, height, theme }: Sheet, places: Places, arrows: Arrow[], selected: Row | undefined): void {
-  const own = selected && pathOf(selected.table, selected.lane);
+export function drawArrows(sheet: Sheet, places: Places, arrows: Arrow[], selected: Row | undefined): void {
+  const { context, x, width, height, theme } = sheet;
+  const middle = (row: Row) => bottomOf(row, sheet) - row.height / 2;
+  const own = selected?.path;
   context.strokeStyle = theme.ink;
   context.fillStyle = theme.ink;
   for (const { from, to, begin, end } of arrows) {
     const [one, other] = [places.path(from), places.path(to)];
     if (!other || one === other) continue;
     const right = x(end);
-    const bottom = one ? places.middle(other) : places.bottom(other) - other.height / 3;
-    const [left, top] = one ? [x(begin), places.middle(one)] : [right, bottom - STUB];
+    const bottom = one ? middle(other) : bottomOf(other, sheet) - other.height / 3;
+    const [left, top] = one ? [x(begin), middle(one)] : [right, bottom - STUB];
     if (right < -8 || left > width + 8 || Math.max(top, bottom) < 0 || Math.min(top, bottom) > height) continue;
     const isOwn = own === from || own === to;
     context.globalAlpha = isOwn ? 0.95 : own ? 0.25 : 0.55;
@@ -126,14 +125,15 @@ export function drawArrows({ context, x, width, height, theme }: Sheet, places: 
 }
 
 /** Draws a critical path: a bar below each piece's thread, solid where it runs, and lines from piece to piece. */
-export function drawPath({ context, x, width, theme }: Sheet, places: Places, pieces: Piece[]): void {
+export function drawPath(sheet: Sheet, places: Places, pieces: Piece[]): void {
+  const { context, x, width, theme } = sheet;
   let last: { piece: Piece; row: Row } | undefined;
   context.fillStyle = theme.bad;
   for (const piece of pieces) {
     const row = places.thread(piece.tid, piece.comm);
     if (!row) continue;
     const [left, right] = [x(piece.begin), x(piece.end)];
-    const bottom = places.bottom(row);
+    const bottom = bottomOf(row, sheet);
     if (right >= 0 && left <= width) {
       const from = Math.max(left, -2);
       const wide = Math.max(1.5, Math.min(right, width + 2) - from);
@@ -141,7 +141,7 @@ export function drawPath({ context, x, width, theme }: Sheet, places: Places, pi
       context.fillRect(from, bottom - 5, wide, 5);
       context.globalAlpha = 1;
       if (last && last.row !== row) {
-        const other = places.bottom(last.row);
+        const other = bottomOf(last.row, sheet);
         context.fillRect(left - 0.75, Math.min(bottom, other) - 5, 1.5, Math.abs(bottom - other) + 5);
       }
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use hodo_store::{Error, Kind, Lanes, Slices, Table};
-use serde_json::{Value, json};
 
 use super::values::value;
 use crate::{
@@ -21,7 +20,7 @@ pub(super) fn heaviest(
     question: &Question<'_>,
     snapshot: &Snapshot,
     table: &Table<'_>,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<(Option<String>, f64)>, Failure> {
     let (kind, Some((begin, last))) = (table.schema().value.kind, table.span()) else {
         return Ok(Vec::new());
     };
@@ -46,7 +45,6 @@ pub(super) fn heaviest(
     }
     let mut weights: Vec<(Option<u64>, u64)> = weights.into_iter().collect();
     weights.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
-    let named =
-        |(name, weight): (Option<u64>, u64)| json!([value(&snapshot.store, name, kind), weight as f64]);
+    let named = |(name, weight): (Option<u64>, u64)| (value(&snapshot.store, name, kind), weight as f64);
     Ok(weights.into_iter().take(VALUES).map(named).collect())
 }

@@ -24,7 +24,7 @@ mod values;
 use std::sync::Arc;
 
 use hodo_store::{Shape, Table};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 pub(crate) use self::tile::{CELLS, LANES, picture};
 use self::values::{cut, value};
@@ -53,38 +53,67 @@ fn tables(question: &Question<'_>) -> Result<Answer, Failure> {
         return Err(Failure::NotYet("the store has no records yet".to_owned()));
     };
     let tables = snapshot.store.tables().map(|table| described(question, &snapshot, &table));
-    Answer::json(&json!({
-        "generation": snapshot.generation,
-        // Exact in a page only as text.
-        "origin": snapshot.origin.to_string(),
-        "length": snapshot.end - snapshot.origin,
-        "half_width": session.inputs.half_width(),
-        "tables": tables.collect::<Result<Vec<_>, Failure>>()?,
-    }))
+    Answer::json(&Described {
+        generation: snapshot.generation,
+        origin: snapshot.origin.to_string(),
+        length: snapshot.end - snapshot.origin,
+        half_width: session.inputs.half_width(),
+        tables: tables.collect::<Result<_, Failure>>()?,
+    })
 }
 
-fn described(question: &Question<'_>, snapshot: &Snapshot, table: &Table<'_>) -> Result<Value, Failure> {
+/// The tables of a store.
+#[derive(Serialize)]
+struct Described<'s> {
+    generation: u64,
+    /// Exact in a page only as text.
+    origin: String,
+    length: u64,
+    half_width: u64,
+    tables: Vec<DescribedTable<'s>>,
+}
+
+#[derive(Serialize)]
+struct DescribedTable<'s> {
+    name: &'s str,
+    title: &'s str,
+    shape: &'static str,
+    key: Vec<&'s str>,
+    value: &'s str,
+    unit: &'s str,
+    rows: u64,
+    lanes: Vec<Vec<Option<String>>>,
+    /// The place of each lane in the tree of all lanes.
+    paths: Vec<Vec<String>>,
+    lanes_left_out: u32,
+    values: Vec<(Option<String>, f64)>,
+}
+
+fn described<'s>(
+    question: &Question<'_>,
+    snapshot: &'s Snapshot,
+    table: &Table<'s>,
+) -> Result<DescribedTable<'s>, Failure> {
     let schema = table.schema();
     let listed = 0..table.lanes().min(MOST_LANES);
     let path = |lane| snapshot.store.path(*table, lane).iter().map(|part| cut(part)).collect::<Vec<String>>();
     let lanes = listed.clone().map(|lane| {
         let cells = table.key(lane).unwrap_or_default().iter().zip(&schema.key);
-        cells.map(|(cell, field)| value(&snapshot.store, *cell, field.kind)).collect::<Vec<_>>()
+        cells.map(|(cell, field)| value(&snapshot.store, *cell, field.kind)).collect()
     });
-    Ok(json!({
-        "name": schema.name,
-        "title": schema.naming.title,
-        "shape": shape(schema.shape),
-        "key": schema.key.iter().map(|field| &field.name).collect::<Vec<_>>(),
-        "value": schema.value.name,
-        "unit": schema.value.unit,
-        "rows": table.rows(),
-        "lanes": lanes.collect::<Vec<_>>(),
-        // The place of each lane in the tree of all lanes.
-        "paths": listed.map(path).collect::<Vec<_>>(),
-        "lanes_left_out": table.lanes().saturating_sub(MOST_LANES),
-        "values": lanes::heaviest(question, snapshot, table)?,
-    }))
+    Ok(DescribedTable {
+        name: &schema.name,
+        title: &schema.naming.title,
+        shape: shape(schema.shape),
+        key: schema.key.iter().map(|field| field.name.as_str()).collect(),
+        value: &schema.value.name,
+        unit: &schema.value.unit,
+        rows: table.rows(),
+        lanes: lanes.collect(),
+        paths: listed.map(path).collect(),
+        lanes_left_out: table.lanes().saturating_sub(MOST_LANES),
+        values: lanes::heaviest(question, snapshot, table)?,
+    })
 }
 
 fn shape(shape: Shape) -> &'static str {
