@@ -386,7 +386,7 @@ impl<O: Observer> StateDelta<O> {
         self.running = later.running;
     }
 
-    /// Tells the machine what is known of the thread on a CPU.
+    /// Adds the open system call of the thread on a CPU as an operation, if it is known.
     fn keep_call(&mut self, cpu: u32) {
         if let Some(call) = self.calls.remove(cpu) {
             self.steps.see(Step::Now { cpu, call });

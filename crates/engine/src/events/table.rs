@@ -314,11 +314,10 @@ struct Row {
 impl Row {
     /// Adds the row to a table. `names` are those of its stream and of its event.
     fn add(&self, names: (&str, &str), builder: &mut TableBuilder) {
-        // All that is added to it is UTF-8.
-        let text = str::from_utf8(&self.text).unwrap_or_default();
+        let text = str::from_utf8(&self.text).expect("JSON, and text that was made valid");
         builder.row(self.cells.iter().map(|content| match *content {
             Content::Cell(cell) => cell,
-            Content::Text(from, to) => Cell::Text(text.get(from..to).unwrap_or_default()),
+            Content::Text(from, to) => Cell::Text(&text[from..to]),
             Content::Stream => Cell::Text(names.0),
             Content::Event => Cell::Text(names.1),
         }));
