@@ -34,7 +34,9 @@ pub fn threads(input: &Input) -> usize {
 /// error.
 pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
-    let mut experiment = opened(input, files, needs)?;
+    // Events beside control flow may define the timeline, whatever is asked of it.
+    let events = needs.events || (needs.flow && files.len() > 1);
+    let mut experiment = opened(input, files, Needs { events, ..needs })?;
     timeline::place(&mut experiment, input, synchronised)?;
     if !input.quiet && needs.events {
         timeline::report_separate_clocks(&experiment);

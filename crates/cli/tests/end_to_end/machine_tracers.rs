@@ -15,6 +15,14 @@ use crate::{
     run::{Folder, command, hodo},
 };
 
+/// An execution of the kernel's function that makes system calls.
+#[derive(Debug)]
+struct Call {
+    begin: u64,
+    end: u64,
+    returned: bool,
+}
+
 /// Records with a tracer in the machine, and compares its events of system calls with the executions of the kernel's
 /// function that makes them. With these options each instruction has a time.
 fn events_lie_in_their_calls(tracer: &str, file: &str) {
@@ -37,32 +45,50 @@ fn events_lie_in_their_calls(tracer: &str, file: &str) {
 
     let found =
         both(&["latency", "--function", "do_syscall_64", "--by", "executions", "--format", "json"]).json();
-    let mut calls: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut calls: BTreeMap<u64, Vec<Call>> = BTreeMap::new();
     for row in found["rows"].as_array().expect("executions") {
         let thread = row[0].as_str().and_then(|thread| thread.rsplit('/').next()?.parse().ok());
         let (begin, time) = (row[2].as_u64().expect("a time"), row[3].as_u64());
         let end = time.map_or(u64::MAX, |time| begin + time);
-        calls.entry(thread.expect("a thread")).or_default().push((begin, end));
+        let returned = row[10] == "returned";
+        calls.entry(thread.expect("a thread")).or_default().push(Call { begin, end, returned });
     }
-    calls.values_mut().for_each(|calls| calls.sort_unstable());
+    calls.values_mut().for_each(|calls| calls.sort_unstable_by_key(|call| call.begin));
+    let first = calls.values().flatten().map(|call| call.begin).min().expect("a call");
 
-    let entered = |thread: u64| -> Vec<u64> {
-        let thread = thread.to_string();
-        let of_thread = ["--tid", &thread, "--event", "sys*_ent*", "--format", "jsonl"];
-        let entries = both(&[&["script", "--events"], &of_thread[..]].concat()).stdout;
+    let listed = |chosen: &[&str]| -> Vec<u64> {
+        let entries =
+            both(&[&["script", "--events", "--format", "jsonl", "--event"], chosen].concat()).stdout;
         let events =
             entries.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
         events.map(|event| event["ts"].as_u64().expect("a time")).collect()
     };
-    // The calls with which init becomes the shell precede the recording of Intel PT.
-    let first = calls.values().flatten().map(|&(begin, _)| begin).min().expect("a call");
+    // LTTng's events contain no thread: their report follows the switches. It has the calls that returned, without
+    // rt_sigreturn, of which LTTng has no exit, and no name: its number is 15.
+    let follows = tracer == "lttng";
+    let reported = |thread: u64, calls: &[&Call]| -> Vec<u64> {
+        let report = both(&["report", "syscalls", "--by", "interval", "--format", "json"]).json();
+        let rows = report["rows"].as_array().expect("calls").iter().filter(|row| row[3] == thread);
+        let times = rows.map(|row| row[0].as_u64().expect("a time"));
+        let is_own = |time: &u64| calls.iter().any(|call| (call.begin..=call.end).contains(time));
+        let mut times: Vec<u64> = times
+            .chain(listed(&["syscall_entry_unknown", "--where", "id == 15"]).into_iter().filter(is_own))
+            .collect();
+        times.sort_unstable();
+        times
+    };
     let mut compared = 0;
     for thread in threads {
-        let calls = &calls[&thread];
-        let entered: Vec<u64> = entered(thread).into_iter().filter(|&time| time >= first).collect();
+        let calls: Vec<&Call> = calls[&thread].iter().filter(|call| !follows || call.returned).collect();
+        let entered = match follows {
+            true => reported(thread, &calls),
+            false => listed(&["sys*_ent*", "--tid", &thread.to_string()]),
+        };
+        // The calls with which init becomes the shell precede the recording of Intel PT.
+        let entered: Vec<u64> = entered.into_iter().filter(|&time| time >= first).collect();
         assert_eq!(entered.len(), calls.len(), "thread {thread}: {entered:?} {calls:?}");
-        for (time, (begin, end)) in entered.into_iter().zip(calls) {
-            assert!((*begin..=*end).contains(&time), "thread {thread}: {time} is not in {begin}..{end}");
+        for (time, call) in entered.into_iter().zip(calls) {
+            assert!((call.begin..=call.end).contains(&time), "thread {thread}: {time} is not in {call:?}");
             compared += 1;
         }
     }
@@ -77,6 +103,11 @@ fn events_of_ftrace_lie_in_the_calls_that_make_them() {
 #[test]
 fn events_of_perf_lie_in_the_calls_that_make_them() {
     events_lie_in_their_calls("perf", "machine.events.data");
+}
+
+#[test]
+fn events_of_lttng_lie_in_the_calls_that_make_them() {
+    events_lie_in_their_calls("lttng", "machine.lttng");
 }
 
 #[test]
