@@ -1,7 +1,8 @@
 //! An input, opened and ready to be decoded.
 
 use std::{
-    collections::BTreeSet,
+    borrow::Cow,
+    collections::HashMap,
     fmt, io,
     path::{Path, PathBuf},
 };
@@ -11,7 +12,7 @@ use hodo_code::{AddressSpace, Program, Unreadable};
 use hodo_formats::{
     error::Error,
     raw,
-    recording::{GuestCode, Recording, Sideband, SidebandKind, Thread},
+    recording::{GuestCode, Recording, SidebandKind, Thread},
 };
 use hodo_intel_pt::{
     Config,
@@ -77,15 +78,27 @@ impl Options {
     }
 }
 
-/// Returns the threads that had one of these names at any time; `None` if no names are requested.
-fn named(recording: &Recording<'_>, comms: &[String]) -> Option<BTreeSet<Thread>> {
-    let of = |sideband: &Sideband<'_>| match sideband.kind {
-        SidebandKind::Comm { name, .. } => {
-            comms.iter().any(|comm| comm.as_bytes() == name).then_some(sideband.thread)
+/// Returns the names that each thread was given, in order of time. A thread that was given none has that of its creator, as
+/// in the kernel.
+fn names<'f>(recording: &Recording<'f>) -> HashMap<Thread, Vec<&'f [u8]>> {
+    let mut given: HashMap<Thread, Vec<&[u8]>> = HashMap::new();
+    let mut inherited: HashMap<Thread, &[u8]> = HashMap::new();
+    for sideband in recording.of_host() {
+        match sideband.kind {
+            SidebandKind::Comm { name, .. } => given.entry(sideband.thread).or_default().push(name),
+            SidebandKind::Fork { parent } => {
+                let of_parent = given.get(&parent).and_then(|names| names.last());
+                if let Some(&name) = of_parent.or_else(|| inherited.get(&parent)) {
+                    inherited.insert(sideband.thread, name);
+                }
+            }
+            _ => {}
         }
-        _ => None,
-    };
-    (!comms.is_empty()).then(|| recording.of_host().filter_map(of).collect())
+    }
+    for (thread, name) in inherited {
+        given.entry(thread).or_insert_with(|| vec![name]);
+    }
+    given
 }
 
 /// A time window.
@@ -133,6 +146,8 @@ pub struct FlowTrace<'f> {
     pub recording: Recording<'f>,
     /// The files that the code was mapped from.
     pub modules: Modules<'f>,
+    /// The names of each thread.
+    names: HashMap<Thread, Vec<&'f [u8]>>,
     /// The selected streams of trace.
     pub tracks: Vec<TraceStream<'f>>,
     /// The threads of the streams, by context.
@@ -162,11 +177,15 @@ impl<'f> FlowTrace<'f> {
             Input::Raw(raw) => open_raw(files, raw)?,
         };
         let one_of = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
-        let named = named(&recording, &options.comms);
+        let names = names(&recording);
+        let is_named = |thread: Thread| {
+            let mut own = names.get(&thread).into_iter().flatten();
+            own.any(|name| options.comms.iter().any(|comm| comm.as_bytes() == *name))
+        };
         let wanted = |thread: Thread| {
             one_of(&options.tids, thread.tid)
                 && one_of(&options.pids, thread.pid)
-                && named.as_ref().is_none_or(|named| named.contains(&thread))
+                && (options.comms.is_empty() || is_named(thread))
         };
         let streams = recording.streams.iter().filter_map(|stream| stream.thread);
         let mut present: Vec<Thread> =
@@ -193,6 +212,7 @@ impl<'f> FlowTrace<'f> {
         present.sort_unstable();
         present.dedup();
         Ok(FlowTrace {
+            names,
             recording,
             modules,
             tracks,
@@ -285,14 +305,8 @@ impl<'f> FlowTrace<'f> {
     }
 
     /// Returns the last name of a thread.
-    pub fn thread_name(&self, thread: Thread) -> Option<String> {
-        let of_thread = self.recording.of_host().rev().filter(|sideband| sideband.thread == thread);
-        of_thread
-            .filter_map(|sideband| match sideband.kind {
-                SidebandKind::Comm { name, .. } => Some(String::from_utf8_lossy(name).into_owned()),
-                _ => None,
-            })
-            .next()
+    pub fn thread_name(&self, thread: Thread) -> Option<Cow<'f, str>> {
+        Some(String::from_utf8_lossy(self.names.get(&thread)?.last()?))
     }
 
     /// Returns the first and last tick of the recording, as far as known from its sideband and from the TSC packets

@@ -1,11 +1,8 @@
 //! Describes a recording without decoding it.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    ops::Range,
-};
+use std::{borrow::Cow, collections::BTreeSet, ops::Range};
 
-use hodo_formats::recording::{CpuTruth, SidebandKind, Snapshot, Thread, Truth, Untraced};
+use hodo_formats::recording::{CpuTruth, SidebandKind, Snapshot, Truth, Untraced};
 use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -234,20 +231,13 @@ fn settings(config: &Config) -> Settings {
 }
 
 fn streams(experiment: &FlowTrace<'_>) -> Vec<Stream> {
-    let mut names: HashMap<Thread, &[u8]> = HashMap::new();
-    for sideband in experiment.recording.of_host() {
-        if let SidebandKind::Comm { name, .. } = sideband.kind {
-            names.insert(sideband.thread, name);
-        }
-    }
-    let shown = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
     let tracks = experiment.tracks.iter().zip(&experiment.recording.streams);
     let stream = tracks.map(|(track, stream)| Stream {
         name: track.name.clone(),
         cpu: track.cpu,
         pid: track.thread.map(|thread| thread.pid),
         tid: track.thread.map(|thread| thread.tid),
-        command: track.thread.and_then(|thread| names.get(&thread).map(shown)),
+        command: track.thread.and_then(|thread| experiment.thread_name(thread)).map(Cow::into_owned),
         bytes: track.bytes(),
         pieces: stream.pieces.len() as u64,
         cuts: track.runs.len().saturating_sub(1) as u64,

@@ -3,9 +3,12 @@
 //! measured.
 //!
 //! ```text
-//! instrumented build ──training──► target/training/hodo.profdata ──► target/shipped/
-//!                                                              └───► static program, wheel
+//! instrumented build ──training──► target/training/TARGET.profdata ──► target/shipped/, wheel
+//! instrumented static build ──training──► the same of its target ────► static program
 //! ```
+//!
+//! A profile names functions with a hash of their crate, its features and the target. So every target has its own, and
+//! all that is compiled with it is of the same packages: else cargo would choose other features.
 
 use std::{
     fs,
@@ -19,8 +22,10 @@ use crate::{
     web, wheel, workloads,
 };
 
-/// The shipped packages, and those of the lab that are measured with them.
-const PACKAGES: [&str; 5] = ["hodo", "hodo-emulator", "hodo-fields", "hodo-repeat", "hodo-speed"];
+/// The shipped package with the command, and those of the lab that are measured with it.
+const PROGRAMS: [&str; 4] = ["hodo", "hodo-fields", "hodo-repeat", "hodo-speed"];
+/// The emulated processor, and the wheel.
+const LIBRARIES: [&str; 2] = ["hodo-emulator", "hodoscope"];
 /// A kernel trace, and how often it is repeated so that reading it takes most of the time, and analyses of its events
 /// weigh as much as the decoders, whose loops are shorter.
 const KERNEL: (&str, &str) = ("fixtures/ctf/lttng2.13-kernel", "900");
@@ -44,22 +49,11 @@ const TEXT: u32 = 150_000;
 pub fn build() -> Outcome {
     setup::ensure(Need::Release)?;
     web::build()?;
-    let (folder, profile) = (command::target().join("training"), profile());
-    let raw = folder.join("raw");
-    compile(&folder, &format!("-Cprofile-generate={}", raw.display()))?;
-    if !is_newer(&profile, &programs(&folder)?)? {
-        let inputs = folder.join("inputs");
-        for old in [&raw, &inputs] {
-            if fs::exists(old)? {
-                fs::remove_dir_all(old)?;
-            }
-        }
-        train(&programs(&folder)?, &inputs)?;
-        command::run(Command::new(profdata()?).arg("merge").arg("-o").arg(&profile).arg(&raw))?;
-    }
-    let folder = folder.with_file_name("shipped");
-    compile(&folder, &flags())?;
-    for file in built(&programs(&folder)?)? {
+    let target = host()?;
+    let folder = folder();
+    let packages = [&PROGRAMS[..], &LIBRARIES].concat();
+    compile(&folder, &target, &packages, &flags(&trained(&target, &packages)?))?;
+    for file in built(&programs(&folder, &target))? {
         let shipped = folder.join(file.file_name().unwrap_or_default());
         // A program that runs can't be written over.
         if fs::exists(&shipped)? {
@@ -70,18 +64,15 @@ pub fn build() -> Outcome {
     Ok(())
 }
 
-/// Builds `hodo` without libraries, with the profile of [`build`]; returns its path.
+/// Builds `hodo` without libraries, after [`build`]; returns its path.
 ///
 /// # Errors
 /// The target can't be installed, or the compiler fails.
 pub fn static_program() -> Outcome<PathBuf> {
     command::run(Command::new("rustup").args(["target", "add", STATIC]))?;
-    let folder = command::target().join("shipped");
-    let mut cargo =
-        command::cargo(&["rustc", "--release", "-p", "hodo", "--bin", "hodo", "--target", STATIC]);
-    cargo.arg("--target-dir").arg(&folder).args(["--", PACKED]).env("RUSTFLAGS", flags());
-    command::run(&mut cargo)?;
-    Ok(folder.join(STATIC).join("release/hodo"))
+    let flags = format!("{} {PACKED}", flags(&trained(STATIC, &PROGRAMS)?));
+    compile(&folder(), STATIC, &PROGRAMS, &flags)?;
+    Ok(programs(&folder(), STATIC).join("hodo"))
 }
 
 /// Builds the wheel with the profile of [`build`] and writes it into a folder; returns its path.
@@ -89,9 +80,10 @@ pub fn static_program() -> Outcome<PathBuf> {
 /// # Errors
 /// maturin fails.
 pub fn wheel(output: &Path) -> Outcome<PathBuf> {
-    let folder = command::target().join("shipped").to_string_lossy().into_owned();
-    let arguments = ["--release", "--target", &host()?, "--target-dir", &folder];
-    wheel::build(&shipped("libhodo_emulator.so"), &arguments, Some(&flags()), output)
+    let (target, folder) = (host()?, folder().to_string_lossy().into_owned());
+    let arguments = ["--release", "--target", &target, "--target-dir", &folder];
+    let flags = flags(&profile(&target));
+    wheel::build(&shipped("libhodo_emulator.so"), &arguments, Some(&flags), output)
 }
 
 /// The time of all files of packages: that of the commit, in seconds since the Unix epoch, or `SOURCE_DATE_EPOCH`.
@@ -111,18 +103,45 @@ pub fn commit_time() -> Outcome<u32> {
 }
 
 /// What the runs of training counted.
-fn profile() -> PathBuf {
-    command::target().join("training/hodo.profdata")
+fn profile(target: &str) -> PathBuf {
+    command::target().join("training").join(target).with_extension("profdata")
+}
+
+/// Makes the profile of these packages, if it is older than they; returns its path. The inputs are those of this machine's
+/// own programs, which [`build`] trains first.
+fn trained(target: &str, packages: &[&str]) -> Outcome<PathBuf> {
+    let (folder, profile) = (command::target().join("training"), profile(target));
+    let (raw, inputs) = (folder.join("raw").join(target), folder.join("inputs"));
+    compile(&folder, target, packages, &format!("-Cprofile-generate={}", raw.display()))?;
+    let programs = programs(&folder, target);
+    if is_newer(&profile, &programs)? {
+        return Ok(profile);
+    }
+    eprintln!("training");
+    let empty = |folder: &Path| -> Outcome {
+        if fs::exists(folder)? {
+            fs::remove_dir_all(folder)?;
+        }
+        Ok(fs::create_dir_all(folder)?)
+    };
+    empty(&raw)?;
+    if target == host()? {
+        empty(&inputs)?;
+        prepare(&programs, &inputs)?;
+    }
+    train(&programs, &inputs)?;
+    command::run(Command::new(profdata()?).arg("merge").arg("-o").arg(&profile).arg(&raw))?;
+    Ok(profile)
 }
 
 /// Flags for compiling with the profile. The folders of this machine are no part of programs, which are the same bytes
 /// wherever they are built.
-fn flags() -> String {
+fn flags(profile: &Path) -> String {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).unwrap_or_default();
     format!(
         "-Cprofile-use={} {ALIGNED} --remap-path-prefix={}=/cargo --remap-path-prefix={}=/hodoscope",
-        profile().display(),
+        profile.display(),
         home.display(),
         command::root().display()
     )
@@ -130,12 +149,17 @@ fn flags() -> String {
 
 /// The path of a shipped program; the emulator's plugin is in the same folder.
 pub fn shipped(name: &str) -> PathBuf {
-    command::target().join("shipped").join(name)
+    folder().join(name)
+}
+
+/// The folder of all that is shipped.
+fn folder() -> PathBuf {
+    command::target().join("shipped")
 }
 
 /// The folder of cargo's programs in a separate target folder.
-fn programs(folder: &Path) -> Outcome<PathBuf> {
-    Ok(folder.join(host()?).join("release"))
+fn programs(folder: &Path, target: &str) -> PathBuf {
+    folder.join(target).join("release")
 }
 
 /// The compiler's name for this machine.
@@ -145,10 +169,10 @@ fn host() -> Outcome<String> {
     Ok(host.ok_or("`rustc -vV` tells no host")?.to_owned())
 }
 
-/// Compiles all packages; a named target keeps the flags away from build scripts.
-fn compile(folder: &Path, flags: &str) -> Outcome {
-    let mut cargo = command::cargo(&["build", "--release", "--target", &host()?, "--target-dir"]);
-    cargo.arg(folder).args(PACKAGES.iter().flat_map(|package| ["-p", package])).env("RUSTFLAGS", flags);
+/// Compiles packages; a named target keeps the flags away from build scripts.
+fn compile(folder: &Path, target: &str, packages: &[&str], flags: &str) -> Outcome {
+    let mut cargo = command::cargo(&["build", "--release", "--target", target, "--target-dir"]);
+    cargo.arg(folder).args(packages.iter().flat_map(|package| ["-p", package])).env("RUSTFLAGS", flags);
     command::run(&mut cargo)
 }
 
@@ -177,10 +201,43 @@ fn built(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(is_built).collect())
 }
 
-/// Runs the programs in a folder on typical work.
+/// Cycles in a trace are other packets, which take other branches.
+const RECORDED: [(&str, &str); 4] = [
+    ("fib", "intel_pt//u"),
+    ("gzip", "intel_pt//u"),
+    ("awk", "intel_pt//u"),
+    ("awk-cycles", "intel_pt/cyc=1/u"),
+];
+
+/// Writes the inputs of training into a folder, with the programs of another.
+fn prepare(programs: &Path, folder: &Path) -> Outcome {
+    let fixture = command::root().join(KERNEL.0);
+    let mut repeat = Command::new(programs.join("hodo-repeat"));
+    command::quietly(repeat.arg(fixture).arg(KERNEL.1).arg(folder.join("kernel")))?;
+
+    let text = workloads::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
+    let fib = workloads::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();
+    let words = "/[a-z]+1[0-9]*5/ { n[substr($1, 1, 3)] += length($0) } END { for (k in n) print k, n[k] }";
+    for (name, event) in RECORDED {
+        let command: &[&str] = match name {
+            "fib" => &[&fib, "22"],
+            "gzip" => &["gzip", "-6", "-c", &text],
+            _ => &["awk", words, &text],
+        };
+        let mut record = Command::new(programs.join("hodo"));
+        record.args(["record", "--engine", "emulate", "-q", "-e", event, "-o"]).arg(recording(folder, name));
+        command::quietly(record.arg("--").args(command).stdout(Stdio::null()))?;
+    }
+    Ok(())
+}
+
+/// The path of a recording among the inputs.
+fn recording(folder: &Path, name: &str) -> PathBuf {
+    folder.join(name).with_extension("perf.data")
+}
+
+/// Runs the programs in a folder on the inputs in another.
 fn train(programs: &Path, folder: &Path) -> Outcome {
-    eprintln!("training");
-    fs::create_dir_all(folder)?;
     let trained = |program: &str, arguments: &[&str], input: &Path| {
         command::quietly(
             Command::new(programs.join(program))
@@ -191,8 +248,6 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
         )
     };
     let kernel = folder.join("kernel");
-    let fixture = command::root().join(KERNEL.0);
-    command::quietly(Command::new(programs.join("hodo-repeat")).arg(fixture).arg(KERNEL.1).arg(&kernel))?;
     for threads in ["-j1", "-j2"] {
         for analysis in ["count", "cpu", "io", "syscalls", "all"] {
             trained("hodo", &["report", analysis, "-q", threads], &kernel)?;
@@ -204,21 +259,8 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
     }
     command::quietly(Command::new(programs.join("hodo-fields")).arg(&kernel).arg("1").stdout(Stdio::null()))?;
 
-    let text = workloads::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
-    let fib = workloads::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();
-    let words = "/[a-z]+1[0-9]*5/ { n[substr($1, 1, 3)] += length($0) } END { for (k in n) print k, n[k] }";
-    // Traces with cycles contain other packets, which take other branches.
-    let recorded: [(&str, &str, &[&str]); 4] = [
-        ("fib", "intel_pt//u", &[&fib, "22"]),
-        ("gzip", "intel_pt//u", &["gzip", "-6", "-c", &text]),
-        ("awk", "intel_pt//u", &["awk", words, &text]),
-        ("awk-cycles", "intel_pt/cyc=1/u", &["awk", words, &text]),
-    ];
-    for (name, event, command) in recorded {
-        let recording = folder.join(name).with_extension("perf.data");
-        let mut record = Command::new(programs.join("hodo"));
-        record.args(["record", "--engine", "emulate", "-q", "-e", event, "-o"]).arg(&recording).arg("--");
-        command::quietly(record.args(command).stdout(Stdio::null()))?;
+    for (name, _) in RECORDED {
+        let recording = recording(folder, name);
         for arguments in [
             &["report", "functions", "-q"][..],
             &["report", "tree", "-q"],
@@ -248,4 +290,26 @@ fn profdata() -> Outcome<PathBuf> {
         command::run(Command::new("rustup").args(["component", "add", "llvm-tools"]))?;
     }
     Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// What cargo compiles for these packages, with the features that it chooses.
+    fn compiled(packages: &[&str]) -> BTreeSet<String> {
+        let mut cargo = command::cargo(&["tree", "--locked", "-e", "normal,build", "--prefix", "none"]);
+        cargo.args(["-f", "{p} [{f}]"]).args(packages.iter().flat_map(|package| ["-p", package]));
+        let lines = command::capture(&mut cargo).expect("cargo knows the packages");
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    }
+
+    #[test]
+    fn the_wheel_is_compiled_with_the_features_of_the_programs() {
+        let (wheel, all) = (compiled(&["hodoscope"]), compiled(&[&PROGRAMS[..], &LIBRARIES].concat()));
+        let differ: Vec<&String> = wheel.difference(&all).collect();
+        assert!(wheel.len() > 100 && differ.is_empty(), "its profile does not apply: {differ:?}");
+    }
 }

@@ -90,6 +90,9 @@ const BOARD: &[Tool] = &[
     tool("qemu-system-arm", "qemu-system-arm", Need::Demo),
 ];
 
+/// Requirements of an emulated machine, besides Debian's tools for packages.
+const MACHINE: &[Tool] = &[tool("xz", "xz-utils", Need::Demo)];
+
 /// Makes sure that packages can be tried in clean systems.
 ///
 /// # Errors
@@ -104,7 +107,19 @@ pub fn trial() -> Outcome {
 /// # Errors
 /// The command to run, if we may not install.
 pub fn board() -> Outcome {
-    let missing: Vec<&Tool> = BOARD.iter().filter(|tool| !installed(tool.program)).collect();
+    install_missing(BOARD)
+}
+
+/// Makes sure that what unpacks the parts of an emulated machine is installed.
+///
+/// # Errors
+/// The command to run, if we may not install.
+pub fn machine() -> Outcome {
+    install_missing(MACHINE)
+}
+
+fn install_missing(tools: &[Tool]) -> Outcome {
+    let missing: Vec<&Tool> = tools.iter().filter(|tool| !installed(tool.program)).collect();
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 

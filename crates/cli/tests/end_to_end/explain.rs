@@ -80,6 +80,13 @@ fn one_of_four_threads_works_most() {
     let functions = hodo(&["report", "functions", "--format", "json", &recording]).fine().json();
     assert_eq!(table["summary"]["instructions"], functions["summary"]["instructions"]);
     assert_eq!(table["rows"].as_array().unwrap().len(), 5);
+    // Threads have the name of the program that started them, and are selected by it.
+    let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+    let streams = info["streams"].as_array().unwrap();
+    let names: Vec<&str> = streams.iter().filter_map(|stream| stream["command"].as_str()).collect();
+    assert!(names.len() == 5 && names.iter().all(|name| *name == names[0]), "{names:?}");
+    let of_name = ["report", "threads", "--comm", names[0], "--format", "json", &recording];
+    assert_eq!(hodo(&of_name).fine().json()["rows"], table["rows"]);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use self::apt::{Apt, unpack};
 use crate::{
     Outcome,
     command::{self, cargo, installed, quietly},
+    setup,
 };
 
 /// The suite with QEMU 11.1, and the suite that it is built for.
@@ -79,11 +80,12 @@ fn guest(folder: &Path) -> Outcome {
 
 /// Fetches and unpacks all packages. Existing parts are replaced after everything is unpacked.
 fn fetch(folder: &Path) -> Outcome {
-    for tool in ["apt-get", "dpkg-deb", "xz"] {
+    for tool in ["apt-get", "dpkg-deb"] {
         if !installed(tool) {
             return Err(format!("{tool} is not there; a machine is made of Debian's packages").into());
         }
     }
+    setup::machine()?;
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
     let qemu = Apt::new(&folder.join("apt/qemu"), &QEMU_SUITES)?;
