@@ -7,6 +7,7 @@ hodoscope.
 
 import os
 import tempfile
+import uuid
 
 from . import _copies, _native
 from ._trace import Trace, path
@@ -20,11 +21,11 @@ def _checked(version):
         raise RuntimeError(f"the client has hodoscope {version}, but a worker has {_native.version}")
 
 
-def _fold(task, version, copies=()):
+def _fold(task, version, copies=(), plan=None):
     _checked(version)
     for address, place in copies:
         _copies.fetch(address, place)
-    return _native.fold(task)
+    return _native.fold(task, plan)
 
 
 def _merge(*parts):
@@ -34,8 +35,8 @@ def _merge(*parts):
 def report(client, inputs, kind, *, parts=None, copies=None, **given):
     """Makes the tables of a report on the workers of a `distributed.Client`, equal to those of one machine.
 
-    `parts` is the number of tasks; without it there is one for each 64 MB of trace. Folds of workers that are lost run
-    again elsewhere. Raises what a worker raised.
+    `parts` is the number of tasks; without it there is one for each 64 MB of trace, or for each thread of the workers if
+    those are more. Folds of workers that are lost run again elsewhere. Raises what a worker raised.
 
     An input, or `symfs`, may be an address that fsspec knows, such as `https://host/trace`. Client and workers copy it into
     `copies`, a folder of the same name on each machine (without it, one in the folder of temporary files), where it stays.
@@ -57,9 +58,13 @@ def report(client, inputs, kind, *, parts=None, copies=None, **given):
         raise TypeError(f"a report is a name, not {type(kind).__name__}")
     if _copies.is_remote(given.get("symfs")):
         given["symfs"] = local(given["symfs"])
-    plan = trace.arguments("plan", analysis=kind, parts=parts, **given)
-    tasks = _native.plan(plan)
-    level = client.map(_fold, tasks, version=_native.version, copies=remote, pure=False)
+    tasks = _native.plan(trace.arguments("plan", analysis=kind, parts=parts, **given))
+    threads = sum(client.nthreads().values())
+    if parts is None and len(tasks) < threads:
+        tasks = _native.plan(trace.arguments("plan", analysis=kind, parts=threads, **given))
+    # Workers keep inputs open only for this report: files may change before the next.
+    same = {"version": _native.version, "copies": remote, "plan": uuid.uuid4().hex}
+    level = client.map(_fold, tasks, **same, pure=False)
     while len(level) > 1:
         level = [
             client.submit(_merge, *level[start : start + WIDTH], pure=False)

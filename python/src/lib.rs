@@ -87,10 +87,11 @@ fn plan(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Vec<String>> {
     attended(py, None, |_| tables::plan(&arguments))?.map_err(raised)
 }
 
-/// Folds a task into a part.
+/// Folds a task into a part. The inputs stay open for the next task of the same plan, if it has a name.
 #[pyfunction]
-fn fold(py: Python<'_>, task: String) -> PyResult<Vec<u8>> {
-    let part = attended(py, None, |progress| tables::fold(&task, progress))?.map_err(raised)?;
+#[pyo3(signature = (task, plan=None))]
+fn fold(py: Python<'_>, task: String, plan: Option<String>) -> PyResult<Vec<u8>> {
+    let part = attended(py, None, |progress| tables::fold(&task, plan, progress))?.map_err(raised)?;
     part.ok_or_else(|| PyKeyboardInterrupt::new_err(()))
 }
 

@@ -109,16 +109,31 @@ fn task(text: &str) -> Result<(Task, Portion, Box<Fold>), Failure> {
     Ok((task, part, parsed))
 }
 
-/// Folds a task; `None` if stopped by `progress`, which receives the bytes done and the bytes to do.
+/// The opened inputs of a plan. Symbols may take longer to read than a part takes to fold.
+pub struct Opened {
+    experiment: Experiment,
+    request: Request,
+}
+
+/// Folds a task; `None` if stopped by `progress`, which receives the bytes done and the bytes to do. `opened` are the
+/// inputs of another task of the same plan, and keeps those of this one.
 pub fn fold_task(
     text: &str,
+    opened: &mut Option<Opened>,
     progress: &mut (dyn FnMut(u64, u64) -> bool + Send),
 ) -> Result<Option<Part>, Failure> {
     let (task, part, parsed) = task(text)?;
-    let (experiment, request) = open_part(&parsed.what, Some(&task.identity))?;
-    let total = part.share(experiment.work(&request));
+    let unchanged = |opened: &Opened| opened.experiment.identity() == task.identity;
+    let opened = match opened.take().filter(unchanged) {
+        Some(unchanged) => opened.insert(unchanged),
+        None => {
+            let (experiment, request) = open_part(&parsed.what, Some(&task.identity))?;
+            opened.insert(Opened { experiment, request })
+        }
+    };
+    let total = part.share(opened.experiment.work(&opened.request));
     let mut stopped = false;
-    let folded = experiment.fold(&request, &task.arguments, part, &mut |done| {
+    let folded = opened.experiment.fold(&opened.request, &task.arguments, part, &mut |done| {
         stopped |= !progress(done, total);
         !stopped
     })?;

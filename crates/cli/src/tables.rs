@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     panic::resume_unwind,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, sync_channel},
     },
@@ -25,7 +25,8 @@ use crate::{
     arguments::{Arguments, Command},
     diff, events,
     failure::Failure,
-    index, info, input, latency, parts,
+    index, info, input, latency,
+    parts::{self, Opened},
     progress::Progress as Bar,
     report, sql, stored, timeline,
 };
@@ -250,10 +251,20 @@ pub fn plan(arguments: &[OsString]) -> Result<Vec<String>, Error> {
 
 /// Folds a task into a part; `None` if stopped by `progress`.
 ///
+/// `plan` is any name of the plan that the task is of: its inputs stay open for the next task of that plan.
+///
 /// # Errors
 /// Returns an error for what is no task, and for inputs that can't be read or have changed since they were planned.
-pub fn fold(task: &str, progress: Progress<'_>) -> Result<Option<Vec<u8>>, Error> {
-    Ok(parts::fold_task(task, progress)?.map(|part| part.to_bytes()))
+pub fn fold(task: &str, plan: Option<String>, progress: Progress<'_>) -> Result<Option<Vec<u8>>, Error> {
+    static KEPT: Mutex<Option<(String, Opened)>> = Mutex::new(None);
+    // Another thread may fold at the same time: then each opens its own.
+    let kept = KEPT.lock().map_or(None, |mut kept| kept.take());
+    let mut opened = kept.filter(|(of, _)| Some(of) == plan.as_ref()).map(|(_, opened)| opened);
+    let folded = parts::fold_task(task, &mut opened, progress)?;
+    if let (Ok(mut kept), Some(plan), Some(opened)) = (KEPT.lock(), plan, opened) {
+        *kept = Some((plan, opened));
+    }
+    Ok(folded.map(|part| part.to_bytes()))
 }
 
 /// Merges parts of one request into one.
