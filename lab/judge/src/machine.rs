@@ -143,11 +143,15 @@ const ONE_BY_ONE: Workload = Workload {
     script: "ls -l /usr/bin | wc -l & perl -e '$x{$_ % 977} .= $_ for 1..30000'; wait",
 };
 
+/// An option of prlimit: a log with 80 million instructions. Where other programs keep the processors busy, the guest does
+/// little but handle its timer, and the log would fill the disk.
+const LARGEST_FILE: &str = "--fsize=6000000000";
+
 /// Records a workload; `log`: with QEMU's own log.
 fn record(workload: &Workload, folder: &Path, log: bool) -> Outcome<PathBuf> {
     let recording = folder.join(workload.name).with_extension("data");
-    let mut hodo = Command::new(command::hodo());
-    hodo.env("HODO_KEEP_SPOOL", "1");
+    let mut hodo = Command::new("prlimit");
+    hodo.arg(LARGEST_FILE).arg(command::hodo()).env("HODO_KEEP_SPOOL", "1");
     if log {
         hodo.env("HODO_QEMU_LOG", "1");
     }
