@@ -62,7 +62,7 @@ def report(client, inputs, kind, *, parts=None, copies=None, **given):
     threads = sum(client.nthreads().values())
     if parts is None and len(tasks) < threads:
         tasks = _native.plan(trace.arguments("plan", analysis=kind, parts=threads, **given))
-    # Workers keep inputs open only for this report: files may change before the next.
+    # What a worker keeps open is used for this report only: files may change before the next.
     same = {"version": _native.version, "copies": remote, "plan": uuid.uuid4().hex}
     level = client.map(_fold, tasks, **same, pure=False)
     while len(level) > 1:

@@ -18,9 +18,9 @@ use workbench::{
 };
 
 /// Calls of the kernel of many kinds: the file system, pipes, processes, page faults, network and exit.
-const WORKLOAD: &str = "for i in 1 2 3; do find /usr/share /usr/lib -name '*.so*' -newer /etc/passwd | wc -l; \
-                        tar -cf - /usr/share/perl 2> /dev/null | gzip -1 | wc -c; done; for i in $(seq 60); do /bin/true; done; \
-                        head -c 30000000 /dev/zero | sort -z | wc -c; head -c 20000000 /dev/urandom | wc -c";
+const WORKLOAD: &str = "find /usr/share /usr/lib -name '*.so*' -newer /etc/passwd | wc -l; \
+                        tar -cf - /usr/share/perl 2> /dev/null | gzip -1 | wc -c; for i in $(seq 20); do /bin/true; done; \
+                        head -c 1000000 /dev/zero | sort -z | wc -c; head -c 5000000 /dev/urandom | wc -c";
 /// Nanoseconds of a processor's time between two samples: some 100,000 instructions, as a sample takes many itself.
 const PERIOD: u32 = 4_000_000;
 /// Stacks that must be compared, and the share of them that must be equal.
