@@ -98,8 +98,7 @@ const MACHINE: &[Tool] = &[tool("xz", "xz-utils", Need::Demo)];
 /// # Errors
 /// The command to run, if we may not install.
 pub fn trial() -> Outcome {
-    let tool = tool("mmdebstrap", "mmdebstrap", Need::Release);
-    if installed(tool.program) { Ok(()) } else { install(&[&tool]) }
+    install_missing([&tool("mmdebstrap", "mmdebstrap", Need::Release)])
 }
 
 /// Makes sure that the emulators and compilers for boards are installed.
@@ -118,8 +117,8 @@ pub fn machine() -> Outcome {
     install_missing(MACHINE)
 }
 
-fn install_missing(tools: &[Tool]) -> Outcome {
-    let missing: Vec<&Tool> = tools.iter().filter(|tool| !installed(tool.program)).collect();
+fn install_missing<'t>(tools: impl IntoIterator<Item = &'t Tool>) -> Outcome {
+    let missing: Vec<&Tool> = tools.into_iter().filter(|tool| !installed(tool.program)).collect();
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
@@ -131,11 +130,7 @@ pub fn ensure(need: Need) -> Outcome {
     if std::env::consts::ARCH != "x86_64" || std::env::consts::OS != "linux" {
         return Err("recording needs Linux on x86-64".into());
     }
-    let missing: Vec<&Tool> =
-        TOOLS.iter().filter(|tool| tool.need <= need && !installed(tool.program)).collect();
-    if !missing.is_empty() {
-        install(&missing)?;
-    }
+    install_missing(TOOLS.iter().filter(|tool| tool.need <= need))?;
     plugins()?;
     if need >= Need::Test {
         readers()?;
