@@ -17,8 +17,9 @@ impl Running {
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) -> Option<u32> {
         let cpu = (event.trace, event.cpu);
         if event.kind == Kind::SchedSwitch {
+            // Most traces' events contain no thread: then there is nothing to keep up to date.
             let next = event.integer(field::switch::NEXT_TID)?;
-            self.0.insert(cpu, next as u32);
+            self.0.entry(cpu).and_modify(|running| *running = next as u32);
             return None;
         }
         // perf has no number for a thread that has ended.

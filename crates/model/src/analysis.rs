@@ -45,6 +45,9 @@ pub enum FlowInterest {
 pub struct Interest<'a> {
     /// Kinds of events, and the positions of the fields that the analysis reads.
     pub events: &'a [(Kind, &'static [usize])],
+    /// Kinds of events that the analysis reads too, without fields, but only events that contain their thread; see
+    /// [`KernelEvent::reported`].
+    pub reporting: &'a [Kind],
     /// Whether the analysis reads [`KernelEvent::thread`] and thread names.
     pub threads: bool,
     /// The period whose ends the analysis reads, as [`Kind::PeriodBegin`] and [`Kind::PeriodEnd`].
@@ -60,6 +63,7 @@ pub struct Interest<'a> {
 impl<'a> Interest<'a> {
     const NOTHING: Interest<'a> = Interest {
         events: &[],
+        reporting: &[],
         threads: false,
         period: None,
         base: None,
@@ -85,6 +89,11 @@ impl<'a> Interest<'a> {
     /// Stops tracking threads.
     pub const fn without_threads(self) -> Interest<'a> {
         Interest { threads: false, ..self }
+    }
+
+    /// Adds kinds of events, where they contain their thread.
+    pub const fn with_reporting(self, reporting: &'a [Kind]) -> Interest<'a> {
+        Interest { reporting, ..self }
     }
 
     /// Adds the ends of a period.

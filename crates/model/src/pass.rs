@@ -37,6 +37,8 @@ struct Needs {
     threads: bool,
     /// Indices of analyses.
     analyses: Vec<usize>,
+    /// Indices of analyses that read it only if it contains its thread.
+    reporting: Vec<usize>,
 }
 
 /// The thread state and the partials after some events.
@@ -85,9 +87,11 @@ impl<'a> Pass<'a> {
         let needs = |kind: Kind| {
             let is = |(own, _): &(Kind, &[usize])| *own == kind;
             let needs = |place: &usize| analyses[*place].interest().events.iter().any(is);
+            let needs_if_reporting = |place: &usize| analyses[*place].interest().reporting.contains(&kind);
             Needs {
                 threads: follows && Threads::INTEREST.iter().any(is),
                 analyses: (0..analyses.len()).filter(needs).collect(),
+                reporting: (0..analyses.len()).filter(needs_if_reporting).collect(),
             }
         };
         let mut by_kind = vec![Needs::default(); VOCABULARY.len()];
@@ -98,6 +102,11 @@ impl<'a> Pass<'a> {
     /// The events that the pass reads, and the positions of the fields.
     pub fn interest(&self) -> Vec<(Kind, &'static [usize])> {
         self.analyses.iter().flat_map(|analysis| interest(*analysis)).collect()
+    }
+
+    /// The events that the pass reads too where they contain their thread.
+    pub fn reporting(&self) -> Vec<Kind> {
+        self.analyses.iter().flat_map(|analysis| analysis.interest().reporting).copied().collect()
     }
 
     /// Whether the entry and exit of a system call may be joined into one event.
@@ -135,19 +144,21 @@ impl<'a> Pass<'a> {
             let mut running = None;
             for place in run.clone() {
                 let event = records.event(place);
+                let needs = &self.by_kind[event.kind as usize];
+                let mut choose = |own: &usize| chosen[*own].push((*stream as u32, place as u32));
                 if let Some(thread) = event.reported() {
                     states.threads.runs(event.cpu, thread);
                     running = None;
+                    needs.reporting.iter().for_each(&mut choose);
                 }
+                needs.analyses.iter().for_each(&mut choose);
                 let known = running.filter(|&(cpu, _)| cpu == event.cpu);
                 let (_, thread) =
                     *running.insert(known.unwrap_or_else(|| (event.cpu, states.threads.running(event.cpu))));
-                let needs = &self.by_kind[event.kind as usize];
                 if needs.threads {
                     states.threads.see(&event);
                     running = None;
                 }
-                needs.analyses.iter().for_each(|&own| chosen[own].push((*stream as u32, place as u32)));
                 records.set_thread(place, thread);
             }
         }

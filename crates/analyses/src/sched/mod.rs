@@ -119,10 +119,10 @@ impl Analysis for Scheduling {
                     ),
                     (Kind::SchedWakeup, &[field::wakeup::TID]),
                     (Kind::SchedMigrate, &[field::migrate::TID]),
-                    (Kind::SyscallEntry, &[]),
                 ]
             },
         )
+        .with_reporting(&[Kind::SyscallEntry, Kind::Syscall])
     }
 
     fn begin(&self, _: &Start<'_>) -> Partial {

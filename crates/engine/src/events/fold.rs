@@ -265,6 +265,16 @@ struct More {
     tid: Option<FieldPath>,
 }
 
+/// Events that a pass reads.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    words: &'static Words,
+    /// The positions of the fields.
+    fields: &'a [usize],
+    /// Whether only those that contain their thread.
+    reporting: bool,
+}
+
 /// The content of a field of records.
 enum Place {
     /// Absent: not requested, or the event has no such field.
@@ -286,8 +296,12 @@ impl Binding {
         for (kind, fields) in pass.interest() {
             asked.entry(kind).or_default().extend_from_slice(fields);
         }
-        let words: Vec<(&Words, &[usize])> =
-            VOCABULARY.iter().filter_map(|words| Some((words, asked.get(&words.kind)?.as_slice()))).collect();
+        let reporting = pass.reporting();
+        let wanted = |words: &'static Words| match asked.get(&words.kind) {
+            Some(fields) => Some(Wanted { words, fields, reporting: false }),
+            None => reporting.contains(&words.kind).then_some(Wanted { words, fields: &[], reporting: true }),
+        };
+        let words: Vec<Wanted<'_>> = VOCABULARY.iter().filter_map(wanted).collect();
         let mut names: Vec<String> = Vec::new();
         for trace in &traces.traces {
             let of_streams = trace.streams.iter().map(|stream| (stream.class, trace.stream_class(stream)));
@@ -295,7 +309,7 @@ impl Binding {
             let classes = of_streams.into_values().flat_map(|class| &class.events);
             let matched = |class: &EventClass| {
                 let called = vocabulary::names(&class.name);
-                words.iter().find_map(|(words, _)| words.matches(&called))
+                words.iter().find_map(|wanted| wanted.words.matches(&called))
             };
             for (class, name) in classes.filter_map(|class| Some((class, matched(class)?))) {
                 match vocabulary::every_call(&class.name) {
@@ -387,15 +401,19 @@ impl StreamBinding {
     fn new(
         trace: &Trace<'_>,
         stream: &Stream<'_>,
-        (words, joins): (&[(&Words, &[usize])], bool),
+        (wanted, joins): (&[Wanted<'_>], bool),
         names: &[String],
     ) -> StreamBinding {
         let events = &trace.stream_class(stream).events;
         let cpu = |event: &EventClass| path_of_cpu(trace, stream, event);
         let class = |class: &EventClass| {
             let called = vocabulary::names(&class.name);
-            let (words, fields, name) =
-                words.iter().find_map(|(words, fields)| Some((words, fields, words.matches(&called)?)))?;
+            let (&Wanted { words, fields, reporting }, name) =
+                wanted.iter().find_map(|wanted| Some((wanted, wanted.words.matches(&called)?)))?;
+            let tid = path_of("tid", trace, stream, class).filter(|path| !path.is_of_packet());
+            if reporting && tid.is_none() {
+                return None;
+            }
             let index = |name: &str| names.binary_search_by(|known| known.as_str().cmp(name)).ok();
             let is_every = vocabulary::every_call(&class.name).is_some();
             let calls = if is_every { calls(trace) } else { Vec::new() };
@@ -412,7 +430,6 @@ impl StreamBinding {
             };
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
             let cpu = cpu(class).filter(|path| !path.is_of_packet());
-            let tid = path_of("tid", trace, stream, class).filter(|path| !path.is_of_packet());
             let has_more = is_every || cpu.is_some() || tid.is_some();
             Some(ClassBinding {
                 kind: words.kind,
