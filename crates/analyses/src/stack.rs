@@ -20,6 +20,8 @@ pub enum Entry {
     Interrupt,
     /// By an interrupt after a call, before the called function executed an instruction.
     InterruptedCall,
+    /// By an interrupt after a return, before the caller executed an instruction.
+    InterruptedReturn,
 }
 
 impl Entry {
@@ -29,12 +31,13 @@ impl Entry {
             Entry::Root => "start",
             Entry::Call => "call",
             Entry::Tail => "jump",
-            Entry::Interrupt | Entry::InterruptedCall => "interrupt",
+            Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn => "interrupt",
         }
     }
 
-    fn is_interrupt(self) -> bool {
-        matches!(self, Entry::Interrupt | Entry::InterruptedCall)
+    /// Whether an interrupt, an exception or a system call entered it.
+    pub fn is_interrupt(self) -> bool {
+        matches!(self, Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn)
     }
 }
 
@@ -46,7 +49,7 @@ pub(crate) type Back = NonZero<u64>;
 pub(crate) struct Frame<T, F = FunctionId> {
     pub(crate) function: F,
     pub(crate) entry: Entry,
-    /// For frames that a call made: its return address. For [`Entry::Interrupt`]: the address at which execution
+    /// For frames that a call made: its return address. For those of interrupts: the address at which execution
     /// continues after it, if known. For [`Entry::InterruptedCall`]: the return address of the interrupted call.
     pub(crate) return_address: Option<Back>,
     pub(crate) note: T,
@@ -109,6 +112,8 @@ pub(crate) enum Edge {
     Return,
     /// By a jump out of a frame that may have been entered by a jump too.
     JumpBelow,
+    /// By a return to a pushed address, out of a frame that may have been entered by a jump too.
+    PushedReturnBelow,
     /// By a return below the known frames.
     ReturnBelow,
     /// By a jump to a function that has a frame below the known frames.
@@ -141,6 +146,8 @@ pub(crate) enum Prevented {
     InterruptReturn,
     /// [`Edge::Call`] with its return address.
     Call(u64),
+    /// [`Edge::Return`].
+    Return,
     /// Any other.
     Other,
 }
@@ -222,6 +229,7 @@ impl Edge {
             Edge::Enter => Prevented::Enter,
             Edge::InterruptReturn => Prevented::InterruptReturn,
             Edge::Call { return_address } => Prevented::Call(return_address),
+            Edge::Return => Prevented::Return,
             Edge::Interrupt { before, .. } => before,
             _ => Prevented::Other,
         }
@@ -241,6 +249,8 @@ enum Step {
     Stay,
     Push(Entry, Option<Back>),
     Jump,
+    /// A return to a pushed address.
+    JumpByReturn,
     ReturnTo(u64),
     UnwindTo,
     EndInterrupt,
@@ -260,10 +270,12 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::Indirect if arrival.place == Place::Middle => Step::UnwindTo,
         Edge::Indirect => Step::Jump,
         Edge::Call { return_address } => Step::Push(Entry::Call, Back::new(return_address)),
-        // A return to a first instruction is a jump: the address was pushed. And a handler returns to a trampoline that
-        // did not call it.
-        Edge::Return if arrival.place == Place::Entry || top_is_interrupt => Step::Jump,
+        // A handler returns to a trampoline that did not call it.
+        Edge::Return if top_is_interrupt => Step::Jump,
+        // A return to a first instruction is a jump: the address was pushed.
+        Edge::Return if arrival.place == Place::Entry => Step::JumpByReturn,
         Edge::JumpBelow => Step::Jump,
+        Edge::PushedReturnBelow => Step::JumpByReturn,
         Edge::Return | Edge::ReturnBelow => Step::ReturnTo(arrival.address),
         Edge::UnwindBelow => Step::UnwindTo,
         Edge::Enter if same => Step::Stay,
@@ -271,6 +283,9 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::Enter => Step::Push(Entry::Interrupt, None),
         Edge::Interrupt { before: Prevented::Call(return_address), .. } => {
             Step::Push(Entry::InterruptedCall, Back::new(return_address))
+        }
+        Edge::Interrupt { from, before: Prevented::Return } => {
+            Step::Push(Entry::InterruptedReturn, Back::new(from))
         }
         Edge::Interrupt { from, before: Prevented::InterruptReturn } => Step::NextInterrupt(from),
         Edge::Interrupt { from, .. } => Step::Push(Entry::Interrupt, Back::new(from)),
@@ -335,6 +350,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
             return Ok(());
         }
         Step::Jump => return jump(stack, watch, below, function),
+        Step::JumpByReturn => return jump_by_return(stack, watch, below, function),
         Step::ReturnTo(address) => {
             (stack.iter().rposition(|frame| frame.returns_to(address)), Edge::ReturnBelow)
         }
@@ -342,11 +358,18 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
         Step::EndInterrupt => return end_interrupt(stack, watch, below, arrival),
         Step::NextInterrupt(from) => {
             let interrupt = newest_interrupt(stack);
+            let before = interrupt.map(|index| (stack[index].entry, stack[index].return_address));
             cut(stack, watch, interrupt.unwrap_or(0));
-            if interrupt.is_none() {
-                return Err(edge);
-            }
-            enter(stack, watch, function, Entry::Interrupt, Back::new(from));
+            let (entry, address) = match before {
+                None => return Err(edge),
+                // What the interrupt before prevented has still not arrived.
+                Some((Entry::InterruptedCall, address)) => (Entry::InterruptedCall, address),
+                Some((Entry::InterruptedReturn, address)) if address == Back::new(from) => {
+                    (Entry::InterruptedReturn, address)
+                }
+                Some(_) => (Entry::Interrupt, Back::new(from)),
+            };
+            enter(stack, watch, function, entry, address);
             return Ok(());
         }
         Step::Forget => (None, Edge::Gap),
@@ -390,8 +413,11 @@ fn end_interrupt<T: Copy, F: Copy + PartialEq>(
     cut(stack, watch, index);
     let (function, same) = (arrival.function, stack[index - 1].function == arrival.function);
     match entry {
+        Entry::InterruptedReturn if continues => {
+            return arrive_otherwise(stack, watch, below, Edge::Return, arrival);
+        }
         _ if arrival.place == Place::Middle && same => {}
-        // A return, whose arrival the interrupt prevented, or the end of a signal handler.
+        // The end of a signal handler.
         _ if arrival.place == Place::Middle => match unwound(stack, function) {
             Some(length) => cut(stack, watch, length),
             None => {
@@ -571,4 +597,25 @@ fn jump<T: Copy, F: Copy + PartialEq>(
         enter(stack, watch, function, Entry::Tail, None);
     }
     Ok(())
+}
+
+/// Enters a function by a return to its pushed address.
+///
+/// A retpoline calls an instruction of its own and replaces the return address of that call; Linux fills the processor's
+/// return stack by such calls and discards their addresses. So frames that a function called in itself end too.
+fn jump_by_return<T: Copy, F: Copy + PartialEq>(
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
+    below: Below,
+    function: F,
+) -> Result<(), Edge> {
+    let mut physical = physical_frame(stack);
+    while let [.., caller, called] = &stack[..=physical]
+        && called.entry == Entry::Call
+        && called.function == caller.function
+    {
+        cut(stack, watch, physical);
+        physical = physical_frame(stack);
+    }
+    jump(stack, watch, below, function).map_err(|_| Edge::PushedReturnBelow)
 }

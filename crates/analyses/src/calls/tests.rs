@@ -135,6 +135,40 @@ fn a_return_that_faults_ends_the_function() {
 }
 
 #[test]
+fn a_return_of_a_recursive_function_that_faults_ends_one_frame() {
+    let call = |return_address| [FlowEvent::Call { return_address }, at(2, 0, Place::Entry)];
+    let mut seen = vec![FlowEvent::Begin(None), at(1, 0, Place::Entry)];
+    seen.extend(call(150));
+    seen.extend(call(250));
+    seen.push(FlowEvent::Return);
+    seen.extend(interrupt(250));
+    seen.push(at(100, 0, Place::Entry));
+    seen.extend(INTERRUPT_RETURN);
+    seen.extend([at(2, 50, Place::Middle), FlowEvent::Call { return_address: 260 }, at(3, 0, Place::Entry)]);
+    assert_eq!(begun(&seen), ["f1", " f2", "  f2", "   f100", "  f3"]);
+}
+
+/// `call 1f; 1: mov %rax, (%rsp); ret` leaves no frame: the function that it enters returns to the caller.
+#[test]
+fn a_retpoline_is_replaced_by_the_function_that_it_enters() {
+    let seen = [
+        FlowEvent::Begin(None),
+        at(1, 0, Place::Entry),
+        FlowEvent::Call { return_address: 150 },
+        at(2, 0, Place::Entry),
+        FlowEvent::Call { return_address: 205 },
+        at(2, 10, Place::Middle),
+        FlowEvent::Return,
+        at(3, 0, Place::Entry),
+        FlowEvent::Return,
+        at(1, 50, Place::Middle),
+        FlowEvent::Call { return_address: 160 },
+        at(4, 0, Place::Entry),
+    ];
+    assert_eq!(begun(&seen), ["f1", " f2", "  f2", "  f3", " f4"]);
+}
+
+#[test]
 fn a_gap_ends_what_was_open() {
     let seen = [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];
     let expected = ["f1 at ?", "f1 ? to ?, 3 instructions", "gap", "f2 at ?", "f2 ? to ?, 4 instructions"];

@@ -130,8 +130,7 @@ impl Watch<Note> for Watcher<'_> {
             return;
         }
         *self.level = self.level.saturating_sub(u32::from(self.which != Which::Each));
-        let is_over =
-            self.entered && matches!(frame.entry, Entry::Interrupt | Entry::InterruptedCall | Entry::Tail);
+        let is_over = self.entered && (frame.entry.is_interrupt() || frame.entry == Entry::Tail);
         let ended = match self.ended {
             _ if is_root => Ended::Begun,
             Ended::Unwound if is_over => Ended::Returned,

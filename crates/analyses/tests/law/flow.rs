@@ -93,9 +93,21 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
         let call = FlowEvent::Call { return_address: back.address };
         vec![run(at, End::Call), call, run(called, End::Return), FlowEvent::Return, run(back, End::Next)]
     });
+    // A retpoline: it calls an instruction of its own, and returns to another function.
+    let retpoline = (arrival(), arrival()).prop_map(|(at, to)| {
+        let call = FlowEvent::Call { return_address: at.address + 1 };
+        let inner = Arrival { address: at.address + 2, place: Place::Middle, ..at };
+        let run = |at: Arrival, end| {
+            let code = code(at.address, 1, end, 0);
+            FlowEvent::Run { at, instructions: 1, code }
+        };
+        let to = Arrival { place: Place::Entry, ..to };
+        vec![run(at, End::Call), call, run(inner, End::Return), FlowEvent::Return, run(to, End::Next)]
+    });
     prop_oneof![
         12 => block,
         2 => leaf,
+        2 => retpoline,
         1 => prop::option::of(0u64..40).prop_map(|next| vec![FlowEvent::Leave { next }]),
         1 => Just(vec![FlowEvent::Enter]),
         2 => (0u64..4, 0u64..3).prop_map(|(f, a)| vec![FlowEvent::Interrupt { from: f * 10 + a }]),

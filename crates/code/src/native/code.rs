@@ -91,6 +91,8 @@ pub(crate) struct Code {
     generation: u32,
     /// The block of the last exit before a block, and its checked entry: the next walk mostly starts there.
     left: (BlockId, Place),
+    /// The newest [jump for a branch that is not taken](Code::not_taken); 0 if it was removed.
+    not_taken_jump: Place,
     /// Whether returns are compressed and take an outcome each.
     pub(super) returns: bool,
     /// References to code that is still to be generated.
@@ -121,6 +123,7 @@ impl Code {
             targets: Target::none(),
             generation,
             left: (NOT_SEEN, 0),
+            not_taken_jump: 0,
             returns,
             references: Vec::new(),
             text: Vec::new(),
@@ -426,6 +429,7 @@ impl Code {
     /// Appends a jump to the exit for a branch that is not taken. Returns where its distance is.
     pub(super) fn not_taken(&mut self, id: BlockId) -> Place {
         let unmet = self.way_out(NOT_TAKEN | id.0);
+        self.not_taken_jump = self.here();
         self.jump(unmet)
     }
 
@@ -449,10 +453,11 @@ impl Code {
     pub(super) fn continue_after(&mut self, checked: Place, instructions: u16, taken: bool) -> bool {
         let site = Code::site(checked, instructions);
         let jump = site + 4;
-        if jump + 5 != self.low || self.memory.byte(site - 1) != Code::IF_TAKEN {
+        if jump + 5 != self.low || jump != self.not_taken_jump {
             return false;
         }
         self.low = jump;
+        self.not_taken_jump = 0;
         if taken {
             let not_taken = self.memory.word(jump + 1).wrapping_add(jump + 5);
             self.memory.put(site - 1, &[Code::IF_NOT_TAKEN]);

@@ -129,6 +129,25 @@ fn code_lies_in_the_order_in_which_it_runs() {
     }
 }
 
+/// A block without code of its own, the first successor of a branch, keeps its exit when the other successor is met.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn a_block_that_is_left_stays_as_it_is() {
+    // je 401008; syscall; nops; je 401000
+    let mut bytes = [0x90; 16];
+    bytes[..4].copy_from_slice(&[0x74, 6, 0x0f, 0x05]);
+    bytes[8..10].copy_from_slice(&[0x74, 0xf6]);
+    let space = space(&bytes);
+    let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+    let mut returns = ReturnStack::default();
+    for taken in [0, 1] {
+        walk(&mut graph, START, &mut outcomes(taken, 1), true, &mut returns);
+    }
+    let mut left = outcomes(1, 1);
+    let (led, _) = walk(&mut graph, START + 2, &mut left, true, &mut returns);
+    assert_eq!((led, left), (NativeExit::Before(graph.at(START + 2, 0).unwrap()), outcomes(1, 1)));
+}
+
 /// A return without a known call takes no outcome, nor does an uncompressed one.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -231,7 +231,7 @@ fn arrow(entry: FrameEntry) -> &'static str {
     match entry {
         FrameEntry::Root | FrameEntry::Call => "",
         FrameEntry::Tail => "-> ",
-        FrameEntry::Interrupt | FrameEntry::InterruptedCall => "=> ",
+        FrameEntry::Interrupt | FrameEntry::InterruptedCall | FrameEntry::InterruptedReturn => "=> ",
     }
 }
 

@@ -263,7 +263,7 @@ impl FunctionCosts {
                 let jumps = &mut self.holders[slot as usize].jumps;
                 *jumps = jumps.wrapping_add(times);
             }
-            Entry::Root | Entry::Interrupt | Entry::InterruptedCall => {}
+            Entry::Root | Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn => {}
         }
     }
 

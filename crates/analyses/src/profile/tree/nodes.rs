@@ -144,7 +144,7 @@ impl Tree {
     /// Returns the child of `parent` for a function entered in some way; adds it if it does not exist.
     pub(super) fn child(&mut self, parent: NodeId, function: FunctionId, entry: Entry) -> NodeId {
         // Both are interrupts of the parent.
-        let entry = if entry == Entry::InterruptedCall { Entry::Interrupt } else { entry };
+        let entry = if entry.is_interrupt() { Entry::Interrupt } else { entry };
         let key = (parent, function, entry);
         self.find(key).unwrap_or_else(|few| self.add(Node::new(parent, function, entry), few))
     }

@@ -70,7 +70,7 @@ impl CallTree {
             match node.entry {
                 Entry::Call => function.calls = function.calls.saturating_add(node.ran.entries),
                 Entry::Tail => function.jumps = function.jumps.saturating_add(node.ran.entries),
-                Entry::Root | Entry::Interrupt | Entry::InterruptedCall => {}
+                Entry::Root | Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn => {}
             }
             walk.push((id, true));
             walk.extend(children.of(id).map(|child| (child, false)));
