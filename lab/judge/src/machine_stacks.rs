@@ -4,6 +4,9 @@
 //! workload under `perf record -g` ──perf in the guest, at each timer interrupt──► the kernel's own stack (ORC) ──┐
 //!                    └──recorded machine──hodo-stacks──► the decoded stack below that interrupt ─────────────────┴─ equal?
 //! ```
+//!
+//! Of a thread that ran before the recording, only the newer functions are decoded: these are compared. Where the kernel
+//! does not find the way out of a function (it has no unwinding data for its retpolines), there is nothing to compare with.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -26,6 +29,10 @@ const PERIOD: u32 = 4_000_000;
 /// Stacks that must be compared, and the share of them that must be equal.
 const LEAST: usize = 10_000;
 const SHARE: f64 = 0.999;
+/// The last name of a decoded stack whose older functions are unknown.
+const UNKNOWN: &str = "...";
+/// The first address of the kernel.
+const KERNEL: u64 = 0xffff_8000_0000_0000;
 
 /// A sample: thread, time in nanoseconds.
 type Moment = (u32, u64);
@@ -83,9 +90,10 @@ fn sampled(samples: &Path, kallsyms: &Path) -> Outcome<BTreeMap<Moment, Vec<Stri
         if !text.starts_with(['\t', ' ']) || words.last().is_some_and(|word| word.ends_with(':')) {
             moment = moment_of(&words).filter(|&(tid, _)| tid != 0);
         } else if let (Some(moment), [address, name, ..]) = (moment, &words[..])
-            && address.len() == 16
+            && let Ok(address) = u64::from_str_radix(address, 16)
         {
-            found.entry(moment).or_default().push((*name).to_owned());
+            let names = found.entry(moment).or_default();
+            names.extend(Some((*name).to_owned()).filter(|_| address >= KERNEL));
         }
     })?;
     Ok(found)
@@ -140,37 +148,59 @@ impl Aliases {
     }
 }
 
+/// How two stacks compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Same {
+    Equal,
+    /// As far as the recording tells.
+    Newer,
+    /// As far as the kernel finds.
+    KernelEnds,
+    No,
+}
+
 fn compare(
     theirs: &BTreeMap<Moment, Vec<String>>,
     ours: &HashMap<Moment, Vec<String>>,
     aliases: &Aliases,
 ) -> Outcome {
-    let mut equal = 0;
+    let mut counts: BTreeMap<Same, usize> = BTreeMap::new();
     let mut causes: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (moment, their) in theirs {
-        let our = ours.get(moment).map_or(&[][..], Vec::as_slice);
-        let differs =
-            their.iter().map(Some).chain([None]).zip(our.iter().map(Some).chain([None])).find(|pair| {
-                !matches!(pair, (Some(one), Some(other)) if aliases.same(one, other)) && *pair != (None, None)
-            });
-        let Some((one, other)) = differs else {
-            equal += usize::from(their.len() == our.len());
-            continue;
+        let all = ours.get(moment).map_or(&[][..], Vec::as_slice);
+        let our = all.strip_suffix(&[UNKNOWN.to_owned()]).unwrap_or(all);
+        let as_far = our.iter().zip(their).take_while(|(our, their)| aliases.same(our, their)).count();
+        let [one, other] = [their.get(as_far), our.get(as_far)];
+        let same = match (one, other) {
+            (None, None) => Same::Equal,
+            (Some(_), None) if our.len() < all.len() && as_far > 0 => Same::Newer,
+            (None, Some(_)) if their.last().is_some_and(|last| last.starts_with("__x86_indirect_thunk_")) => {
+                Same::KernelEnds
+            }
+            _ => Same::No,
         };
-        let name = |name: Option<&String>| name.map_or("the end".to_owned(), String::clone);
-        let cause = format!("the kernel finds {}, hodo {}", name(one), name(other));
-        let example = || format!("{moment:?}\n    {}\n    {}", their.join(" "), our.join(" "));
-        causes.entry(cause).or_insert_with(|| (0, example())).0 += 1;
+        *counts.entry(same).or_default() += 1;
+        if same == Same::No {
+            let name = |name: Option<&String>| name.map_or("the end".to_owned(), String::clone);
+            let cause = format!("the kernel finds {}, hodo {}", name(one), name(other));
+            let example = || format!("{moment:?}\n    {}\n    {}", their.join(" "), our.join(" "));
+            causes.entry(cause).or_insert_with(|| (0, example())).0 += 1;
+        }
     }
-    let share = equal as f64 / theirs.len().max(1) as f64;
-    println!("{equal} of {} are equal: {:.3} %", theirs.len(), share * 100.0);
+    let count = |same| counts.get(&same).copied().unwrap_or_default();
+    let [equal, newer, ends] = [Same::Equal, Same::Newer, Same::KernelEnds].map(count);
+    let compared = theirs.len() - ends;
+    let share = (equal + newer) as f64 / compared.max(1) as f64;
+    println!("{} of {compared} are equal: {:.3} %", equal + newer, share * 100.0);
+    println!("{newer:7} of them as far as the recording tells: the thread ran before it");
+    println!("{ends:7} more end in a retpoline, out of which the kernel finds no way");
     let mut causes: Vec<_> = causes.into_iter().collect();
     causes.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
     for (cause, (count, example)) in causes {
         println!("{count:7} {cause}; the first at {example}");
     }
-    if theirs.len() < LEAST {
-        return Err(format!("fewer than {LEAST} stacks of the kernel were sampled").into());
+    if compared < LEAST {
+        return Err(format!("fewer than {LEAST} stacks of the kernel were compared").into());
     }
     if share < SHARE {
         return Err(format!("fewer than {} % of the stacks are equal", SHARE * 100.0).into());
