@@ -106,6 +106,21 @@ impl Wanted {
     }
 }
 
+/// The name of system calls with unknown numbers; LTTng's word.
+const UNKNOWN_CALL: &str = "unknown";
+
+/// Returns the names of system calls by number, then that of unknown numbers.
+pub(super) fn calls(trace: &Trace<'_>) -> Vec<&'static str> {
+    let known = machine(trace).into_iter().flat_map(Machine::all);
+    let mut names = Vec::new();
+    for (number, name) in known {
+        names.resize(number as usize, UNKNOWN_CALL);
+        names.push(name);
+    }
+    names.push(UNKNOWN_CALL);
+    names
+}
+
 /// Returns the machine that defines the numbers of system calls.
 pub(super) fn machine(trace: &Trace<'_>) -> Option<Machine> {
     trace.class.environment.iter().find_map(|(_, value)| match value {

@@ -21,13 +21,13 @@ use hodo_model::{
     event::{Compound, FieldSink, Meaning, Name},
     kernel::{ALL, CONTEXT, Kind, LABEL, Records, VOCABULARY, Words},
     pass::{self, Pass, States},
-    vocabulary::{self, system_calls::Machine},
+    vocabulary,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     EventReading, EventTraces,
-    filter::machine,
+    filter::calls,
     periods::Edges,
     slices::{Slice, plan},
     sources::Sources,
@@ -286,9 +286,6 @@ enum Place {
     All,
 }
 
-/// The name of system calls with unknown numbers; LTTng's word.
-const UNKNOWN_CALL: &str = "unknown";
-
 impl Binding {
     fn new(traces: &EventTraces<'_>, pass: &Pass<'_>) -> Binding {
         let edges = pass.period().map(|period| Edges::new(traces, period));
@@ -340,18 +337,6 @@ impl Binding {
         }
         Binding { names, streams, wants_lost: asked.contains_key(&Kind::Lost), edges }
     }
-}
-
-/// Returns the names of system calls by number, then that of unknown numbers.
-fn calls(trace: &Trace<'_>) -> Vec<&'static str> {
-    let known = machine(trace).into_iter().flat_map(Machine::all);
-    let mut names = Vec::new();
-    for (number, name) in known {
-        names.resize(number as usize, UNKNOWN_CALL);
-        names.push(name);
-    }
-    names.push(UNKNOWN_CALL);
-    names
 }
 
 /// Resolves a field by its word: see [`Words::fields`].
