@@ -19,7 +19,7 @@ impl Running {
         if event.kind == Kind::SchedSwitch {
             // Most traces' events contain no thread: then there is nothing to keep up to date.
             let next = event.integer(field::switch::NEXT_TID)?;
-            self.0.entry(cpu).and_modify(|running| *running = next as u32);
+            self.0.get_mut(&cpu).into_iter().for_each(|running| *running = next as u32);
             return None;
         }
         // perf has no number for a thread that has ended.

@@ -152,7 +152,7 @@ impl Aliases {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Same {
     Equal,
-    /// As far as the recording tells.
+    /// In the functions that were entered during the recording.
     Newer,
     /// As far as the kernel finds.
     KernelEnds,
@@ -192,7 +192,7 @@ fn compare(
     let compared = theirs.len() - ends;
     let share = (equal + newer) as f64 / compared.max(1) as f64;
     println!("{} of {compared} are equal: {:.3} %", equal + newer, share * 100.0);
-    println!("{newer:7} of them as far as the recording tells: the thread ran before it");
+    println!("{newer:7} of them without older functions: the thread ran before the recording");
     println!("{ends:7} more end in a retpoline, out of which the kernel finds no way");
     let mut causes: Vec<_> = causes.into_iter().collect();
     causes.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
