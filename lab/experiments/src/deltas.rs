@@ -36,7 +36,8 @@ pub(super) fn run(_arguments: &[String]) -> Outcome {
     sunbursts()
 }
 
-fn docs(name: &str) -> PathBuf {
+/// A file of `docs/reproduction`.
+pub(super) fn docs(name: &str) -> PathBuf {
     command::root().join("docs/reproduction").join(name)
 }
 
@@ -48,9 +49,14 @@ fn histograms(folder: &Path) -> Outcome {
     let latency = ["latency", "--from", "entry:insert", "--to", "exit:insert", "--bins", "log"];
     let table = json(&latency, &recording)?;
     println!("`hodo {}` of `slowpath`: {} intervals", latency.join(" "), table["summary"]["count"]);
+    draw_histograms(&table, "user")
+}
+
+/// Draws both histograms of a table of `hodo latency --bins log`; `space` is where the markers are.
+pub(super) fn draw_histograms(table: &Value, space: &str) -> Outcome {
     for (figure, measure, unit) in FIGURES {
-        let bars = bars(&table, measure).ok_or_else(|| format!("no histogram of {measure}: {table}"))?;
-        plot::histogram(&docs(&format!("pt-figure-{figure}-user.svg")), (unit, "intervals"), &bars)?;
+        let bars = bars(table, measure).ok_or_else(|| format!("no histogram of {measure}: {table}"))?;
+        plot::histogram(&docs(&format!("pt-figure-{figure}-{space}.svg")), (unit, "intervals"), &bars)?;
         for bar in bars.iter().filter(|bar| bar.count > 0) {
             println!("  {measure} from {} to {}: {}", bar.from, bar.until, bar.count);
         }

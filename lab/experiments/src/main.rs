@@ -2,6 +2,7 @@
 
 mod deltas;
 mod ftrace;
+mod kernel;
 mod measure;
 mod overhead;
 mod pages;
@@ -21,6 +22,7 @@ const USAGE: &str =
        cargo run -p lab -- trf [sweeps | fit]   resolution against size, by the periods of packets; what the size is of
        cargo run -p lab -- overhead [programs | ftrace]   what tracing costs, in bytes and in time
        cargo run -p lab -- deltas             histograms of intervals, and sunbursts with and without a tracer
+       cargo run -p lab -- kernel             what tracers add to system calls in the kernel, and interrupts off
        cargo run -p lab -- profiles           how much faster programs get by our profiles for compilers";
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn run(arguments: &[String]) -> Outcome {
         Some((name, rest)) if name == "trf" => trf::run(rest),
         Some((name, rest)) if name == "overhead" => overhead::run(rest),
         Some((name, rest)) if name == "deltas" => deltas::run(rest),
+        Some((name, [])) if name == "kernel" => kernel::run(),
         Some((name, [])) if name == "profiles" => profiles::run(),
         _ => Err(USAGE.into()),
     }
