@@ -5,8 +5,8 @@
  *
  * CODE is the spool's file of code, TRACE its file of one processor's trace (emulator/src/machine/spool.rs). Code is
  * looked up by CR3, which libipt reads from PIP packets; the kernel's half of the addresses is the same in all address
- * spaces. Before a processor runs changed code, the trace has an event with a time (an interrupt, or tracing stops and
- * resumes), so the time of the last event determines the code.
+ * spaces. Before a processor runs changed code, the trace has a time after the change: in a TSC packet before the last
+ * branch, or in an event (an interrupt, or tracing stops and resumes). The later one determines the code.
  *
  * Prints the number of instructions and the digest of their addresses: digest = digest * 0x9e3779b97f4a7c15 + address.
  * Exit status: 0 if there is no error, 1 if libipt reports one, 2 if a file can't be read.
@@ -38,7 +38,7 @@ struct page {
 
 static struct page *pages[BUCKETS];
 
-/* The time of the last event: tracing resumed, an interrupt, or a change of the address space. */
+/* The latest time that the trace has before the next instruction. */
 static uint64_t now;
 
 static void fail(const char *what, const char *why)
@@ -141,6 +141,12 @@ static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, u
     return count ? (int)count : -pte_nomap;
 }
 
+static void reach(uint64_t time)
+{
+    if (time > now)
+        now = time;
+}
+
 /* Consumes pending events; returns the new status. */
 static int take_events(struct pt_insn_decoder *decoder, int status)
 {
@@ -148,7 +154,7 @@ static int take_events(struct pt_insn_decoder *decoder, int status)
         struct pt_event event;
         status = pt_insn_event(decoder, &event, sizeof event);
         if (status >= 0 && event.has_tsc)
-            now = event.tsc;
+            reach(event.tsc);
     }
     return status;
 }
@@ -174,6 +180,9 @@ int main(int count, char **arguments)
         status = take_events(decoder, status);
         if (status < 0 || status & pts_eos)
             break;
+        uint64_t time;
+        if (pt_insn_time(decoder, &time, NULL, NULL) >= 0)
+            reach(time);
         struct pt_insn instruction = {.iclass = ptic_error};
         status = pt_insn_next(decoder, &instruction, sizeof instruction);
         if (instruction.iclass == ptic_error)
