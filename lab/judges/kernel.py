@@ -26,6 +26,7 @@ OPERATIONS = {
     "close": "close",
     **{name: "sync" for name in ("sync", "fsync", "fdatasync", "syncfs", "sync_file_range", "msync")},
 }
+SCHEDULED = {"sched_wakeup", "sched_wakeup_new", "sched_migrate_task"}
 WIDTH = 2_000_000_000
 SOFT = "HI TIMER NET_TX NET_RX BLOCK IRQ_POLL TASKLET SCHED HRTIMER RCU".split()
 
@@ -70,6 +71,8 @@ class Trace:
         self.inside, self.waiting = {}, {}
         # The next thread of the last switch of each CPU; a switch is missing if another thread leaves.
         self.came = {}
+        # Who runs on each CPU, also by events that contain their thread.
+        self.runs = {}
         self.unknown_time = defaultdict(int)
         self.calls = []
         self.unmatched = self.unfinished = 0
@@ -125,6 +128,9 @@ def see(trace, time, cpu, name, field, tid=None):
     """Applies an event; `field` reads one of its fields, and `tid` is its thread if it contains that."""
     if tid is not None:
         trace.now[cpu] = idle(tid, cpu)
+        if name in SCHEDULED or name.startswith("syscall_entry_"):
+            states.runs(trace, time, cpu, tid)
+            trace.woken.pop(tid, None)
     trace.begin = time if trace.begin is None else trace.begin
     trace.end = time
     trace.counts[name] += 1
@@ -535,7 +541,8 @@ def main():
         if time >= begin:
             event = message.event
             payload = event.payload_field
-            see(trace, time, int(event.packet.context_field["cpu_id"]), event.name, lambda name: value(payload.get(name)))
+            cpu, tid = int(event.packet.context_field["cpu_id"]), context(event, "tid")
+            see(trace, time, cpu, event.name, lambda name: value(payload.get(name)), tid)
             if event.name == "sched_switch":
                 belongs(trace, int(payload["prev_tid"]), context(event, "pid"))
     json.dump(told(trace), sys.stdout)

@@ -6,12 +6,10 @@ import kernel
 def change_states(trace, time, cpu, prev, next_, state):
     came = trace.came.get(cpu)
     is_whole = came is None or came == kernel.idle(prev, cpu)
-    if not is_whole:
-        # A switch is missing, so the states of these two threads are unknown.
-        for tid in (came, prev):
-            before = trace.state.get(tid)
-            if tid == prev or before and before[:2] == ("running", cpu):
-                forget(trace, tid, time)
+    if trace.runs.get(cpu, prev) != prev:
+        # A switch is missing.
+        stops(trace, time, cpu, trace.runs[cpu])
+    trace.runs[cpu] = next_
     call = trace.in_call.pop(cpu, ...)
     if prev:
         if call is not ...:
@@ -32,6 +30,28 @@ def change_states(trace, time, cpu, prev, next_, state):
             become(trace, prev, now, time)
     if next_:
         become(trace, next_, ("running", cpu), time)
+
+
+def runs(trace, time, cpu, tid):
+    """An event contains the thread that runs on a CPU. If that is another one than before, a switch is missing."""
+    other = trace.runs.get(cpu)
+    trace.runs[cpu] = tid
+    if other == tid or cpu not in trace.came:
+        return
+    call = trace.in_call.pop(cpu, ...)
+    if other is not None:
+        stops(trace, time, cpu, other)
+        if call is not ...:
+            trace.in_call["thread", other] = call
+    if tid:
+        forget(trace, tid, time)
+        become(trace, tid, ("running", cpu), time)
+
+
+def stops(trace, time, cpu, tid):
+    """A thread does not run on a CPU any more, and its state is unknown."""
+    if trace.state.get(tid, (None, None))[:2] == ("running", cpu):
+        forget(trace, tid, time)
 
 
 def become(trace, tid, now, time):

@@ -144,6 +144,10 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
     (Kind::SchedMigrate, &[field::migrate::TID, field::migrate::DEST_CPU]),
 ];
 
+/// The further events that show who runs, where they contain their thread. The end of a system call is none, as it may
+/// be joined with its begin.
+pub(crate) const REPORTING: [Kind; 2] = [Kind::SyscallEntry, Kind::Syscall];
+
 /// Receives changes.
 pub trait Observer: Default {
     /// Called when the state of a thread changes. `before` is the state that ends and its begin; [`State::Running`] is
@@ -348,7 +352,8 @@ impl<O: Observer> StateDelta<O> {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |place| event.integer(place).map(|tid| tid as u32);
         let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
-        if let Some(tid) = self.running.see(event) {
+        let runs = if event.kind == Kind::SyscallExit { None } else { self.running.see(event) };
+        if let Some(tid) = runs {
             self.keep_call(cpu);
             self.steps.see(Step::Runs { time, cpu, tid });
         }

@@ -1,6 +1,8 @@
 //! Critical paths and states of small traces, in which it is plain to see who waits for whom, and tasks of boards.
 
-use hodo_analyses::{critical_path::CRITICAL_PATH, sched::SCHEDULING, states::States, tasks, waits::WAITS};
+use hodo_analyses::{
+    critical_path::CRITICAL_PATH, queue::Queue, sched::SCHEDULING, states::States, tasks, waits::WAITS,
+};
 use hodo_clock::Nanos;
 use hodo_model::{
     AnyAnalysis, NoSources, Selection, Start, Table, Value,
@@ -337,4 +339,6 @@ fn a_thread_that_an_event_contains_does_not_wait_for_a_cpu() {
     assert_eq!(times(0), [20u64, 70, 10, 0, 0, 0].map(Value::from));
     let wakeups = |tid| table(&SCHEDULING.analysis, &with(tid), "thread", 5).figure("wakeups").cloned();
     assert_eq!((wakeups(5), wakeups(0)), (Some(0u64.into()), Some(1u64.into())));
+    let waited = |tid| table(&Queue, &with(tid), "cpu", 0).rows()[0].last().cloned();
+    assert_eq!((waited(5), waited(0)), (Some(10u64.into()), Some(70u64.into())));
 }

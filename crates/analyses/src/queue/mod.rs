@@ -107,7 +107,7 @@ impl Analysis for Queue {
     type Partial = StateDelta<Queues>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(&thread_states::INTEREST).without_threads()
+        Interest::events(&thread_states::INTEREST).with_reporting(&thread_states::REPORTING).without_threads()
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {

@@ -21,7 +21,7 @@ use crate::{
     durations::{Add, Durations, Longest, add_all},
     pairs::Pairs,
     per_thread_sums::PerThreadSums,
-    thread_states::could_go_on,
+    thread_states::{REPORTING, could_go_on},
 };
 
 /// The analysis.
@@ -122,7 +122,7 @@ impl Analysis for Scheduling {
                 ]
             },
         )
-        .with_reporting(&[Kind::SyscallEntry, Kind::Syscall])
+        .with_reporting(&REPORTING)
     }
 
     fn begin(&self, _: &Start<'_>) -> Partial {
