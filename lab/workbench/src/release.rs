@@ -261,13 +261,12 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
 
     for (name, _) in RECORDED {
         let recording = recording(folder, name);
-        // Each has its own copy of the code that hands it the flow.
-        for analysis in
-            ["functions", "tree", "lines", "blocks", "branches", "mnemonics", "threads", "latency"]
-        {
-            trained("hodo", &["report", analysis, "-q"], &recording)?;
-        }
-        for arguments in [&["script", "--calls", "-q"][..], &["script", "--insns", "--fields", "ip", "-q"]] {
+        for arguments in [
+            &["report", "functions", "-q"][..],
+            &["report", "tree", "-q"],
+            &["script", "--calls", "-q"],
+            &["script", "--insns", "--fields", "ip", "-q"],
+        ] {
             trained("hodo", arguments, &recording)?;
         }
         // Without a memo, every path is decoded as if it were new.
