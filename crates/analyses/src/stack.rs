@@ -59,6 +59,9 @@ pub(crate) trait Watch<T, F = FunctionId> {
 
     /// Called when a frame is left; the newest first.
     fn leave(&mut self, frame: &Frame<T, F>);
+
+    /// Called when a return that an interrupt prevented arrives, before the frames it leaves.
+    fn arrives_late(&mut self) {}
 }
 
 /// The transfer from one run of instructions to the next.
@@ -381,6 +384,7 @@ fn end_interrupt<T: Copy, F: Copy + PartialEq>(
     let (function, same) = (arrival.function, stack[index - 1].function == arrival.function);
     match entry {
         Entry::InterruptedReturn if continues => {
+            watch.arrives_late();
             return arrive_otherwise(stack, watch, below, Edge::Return, arrival);
         }
         _ if arrival.place == Place::Middle && same => {}

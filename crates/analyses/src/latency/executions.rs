@@ -144,6 +144,10 @@ impl Watch<Note> for Watcher<'_> {
             Which::Each => self.waiting.push(done),
         }
     }
+
+    fn arrives_late(&mut self) {
+        self.ended = Ended::Returned;
+    }
 }
 
 /// Returns how frames end if execution leaves them over an edge to an arrival.
@@ -441,5 +445,14 @@ mod tests {
         assert_eq!(executions(&over), [(9, Ended::Returned)]);
         let jumps = [&begin[..], &[FlowEvent::IndirectJump, run(1, Place::Middle, 3)]].concat();
         assert_eq!(executions(&jumps), [(7, Ended::Unwound)]);
+    }
+
+    #[test]
+    fn a_return_that_an_interrupt_prevents_ends_a_function_all_the_same() {
+        let call = FlowEvent::Call { return_address: 101 };
+        let interrupt = [FlowEvent::Interrupt { from: 101 }, run(3, Place::Entry, 2)];
+        let begin = [run(1, Place::Entry, 5), call, run(2, Place::Entry, 7), FlowEvent::Return];
+        let end = [FlowEvent::InterruptReturn, run(1, Place::Middle, 3)];
+        assert_eq!(executions(&[&begin[..], &interrupt, &end].concat()), [(9, Ended::Returned)]);
     }
 }

@@ -69,6 +69,11 @@ fn change() -> impl Strategy<Value = Virtual> {
     ]
 }
 
+fn run(at: Arrival, instructions: usize, end: End) -> FlowEvent<'static> {
+    let code = code(at.address, instructions, end, 0);
+    FlowEvent::Run { at, instructions: instructions as u64, code }
+}
+
 /// The events of one block, or an event between blocks.
 fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
     let end = prop_oneof![
@@ -86,10 +91,7 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
     });
     // A leaf call, and the run after its return, which may be in another function than the caller.
     let leaf = (arrival(), arrival(), arrival(), 1usize..9).prop_map(|(at, called, back, instructions)| {
-        let run = |at: Arrival, end| {
-            let code = code(at.address, instructions, end, 0);
-            FlowEvent::Run { at, instructions: instructions as u64, code }
-        };
+        let run = |at, end| run(at, instructions, end);
         let call = FlowEvent::Call { return_address: back.address };
         vec![run(at, End::Call), call, run(called, End::Return), FlowEvent::Return, run(back, End::Next)]
     });
@@ -97,17 +99,26 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
     let retpoline = (arrival(), arrival()).prop_map(|(at, to)| {
         let call = FlowEvent::Call { return_address: at.address + 1 };
         let inner = Arrival { address: at.address + 2, place: Place::Middle, ..at };
-        let run = |at: Arrival, end| {
-            let code = code(at.address, 1, end, 0);
-            FlowEvent::Run { at, instructions: 1, code }
-        };
+        let run = |at, end| run(at, 1, end);
         let to = Arrival { place: Place::Entry, ..to };
         vec![run(at, End::Call), call, run(inner, End::Return), FlowEvent::Return, run(to, End::Next)]
+    });
+    // A branch whose arrival an interrupt prevents: it arrives once the handler is over.
+    let branch = prop_oneof![
+        2 => Just((End::Return, FlowEvent::Return)),
+        1 => (0u64..4, 0u64..3).prop_map(|(f, a)| (End::Call, FlowEvent::Call { return_address: f * 10 + a })),
+    ];
+    let prevented = (arrival(), branch, arrival(), arrival()).prop_map(|(at, (end, branch), handler, to)| {
+        let run = |at, end| run(at, 1, end);
+        let interrupt = FlowEvent::Interrupt { from: to.address };
+        let end_of_handler = [run(handler, End::Indirect), FlowEvent::InterruptReturn, run(to, End::Next)];
+        [run(at, end), branch, interrupt].into_iter().chain(end_of_handler).collect()
     });
     prop_oneof![
         12 => block,
         2 => leaf,
         2 => retpoline,
+        2 => prevented,
         1 => prop::option::of(0u64..40).prop_map(|next| vec![FlowEvent::Leave { next }]),
         1 => Just(vec![FlowEvent::Enter]),
         2 => (0u64..4, 0u64..3).prop_map(|(f, a)| vec![FlowEvent::Interrupt { from: f * 10 + a }]),

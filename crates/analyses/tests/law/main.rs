@@ -15,9 +15,11 @@ use hodo_model::{
 };
 use proptest::prelude::ProptestConfig;
 
-/// Runs this many cases and keeps no failures in a file, as the list of reports is not a file.
+/// Runs this many cases, or as many as `PROPTEST_CASES` says if that is more; keeps no failures in a file, as the list of
+/// reports is not a file.
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
+    let asked = ProptestConfig::default();
+    ProptestConfig { failure_persistence: None, cases: asked.cases.max(cases), ..asked }
 }
 
 /// All parameters that change which analysis a report makes: its views, cheaper analyses, samples.
