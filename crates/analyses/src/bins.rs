@@ -112,7 +112,7 @@ impl<K: Hash + Eq + Copy> Bins<K> {
 }
 
 /// Returns the length of the part of a bin that lies within a span, in nanoseconds.
-pub(crate) fn within(begin: Nanos, width: u64, (first, last): (Nanos, Nanos)) -> u64 {
+pub(crate) fn overlap(begin: Nanos, width: u64, (first, last): (Nanos, Nanos)) -> u64 {
     last.0.min(begin.0.saturating_add(width)).saturating_sub(first.0.max(begin.0))
 }
 

@@ -91,8 +91,8 @@ pub struct Graph<'a, L> {
     starts: Vec<u64>,
     /// Functions by function number: module, and function within it.
     functions: Vec<(u32, u32)>,
-    /// One label look-up of each function, the one with the lowest offset so far.
-    parts: Vec<Labelled>,
+    /// The label of each function at the lowest of its offsets that were met so far.
+    lowest_labels: Vec<Labelled>,
     numbers: FxHashMap<(u32, u32), u32>,
     /// Source and validity of each block's code.
     provenances: Vec<Provenance>,
@@ -122,7 +122,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             compact_blocks: Vec::new(),
             starts: Vec::new(),
             functions: Vec::new(),
-            parts: Vec::new(),
+            lowest_labels: Vec::new(),
             numbers: FxHashMap::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
@@ -262,7 +262,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         let block = self.block(id);
         let (terminator, to) = (block.terminator, if taken { block.target } else { block.end });
         // Most branches stay in their function: a look-up that starts from its known part is cheap.
-        self.labelled = self.parts[self.compact_blocks[id.0 as usize].function as usize];
+        self.labelled = self.lowest_labels[self.compact_blocks[id.0 as usize].function as usize];
         let met = self.at(to, at)?;
         let next = &mut self.compact_blocks[id.0 as usize].next;
         match terminator {
@@ -321,11 +321,11 @@ impl<'a, L: Labels> Graph<'a, L> {
         let number = *self.numbers.entry(function).or_insert(self.functions.len() as u32);
         if number as usize == self.functions.len() {
             self.functions.push(function);
-            self.parts.push(self.labelled);
+            self.lowest_labels.push(self.labelled);
         }
-        let (asked, part) = (&self.labelled, &mut self.parts[number as usize]);
-        if (asked.label.module, asked.label.function) == function && asked.from.offset < part.from.offset {
-            *part = *asked;
+        let (asked, lowest) = (&self.labelled, &mut self.lowest_labels[number as usize]);
+        if (asked.label.module, asked.label.function) == function && asked.from.offset < lowest.from.offset {
+            *lowest = *asked;
         }
         self.bytes.push(|to| self.reader.append_bytes(code, block.start..block.end, to));
         self.compact_blocks.push(CompactBlock::over(&block, provenance.is_lasting(), number));

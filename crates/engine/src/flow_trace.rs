@@ -196,7 +196,7 @@ impl<'f> FlowTrace<'f> {
         }
         let mut modules = Modules::open(files, &recording, &options.beside(input));
         if let Input::Raw(raw) = input {
-            modules.accept_flat(raw.code.iter().map(|(_, code)| code.file.as_str()));
+            modules.accept_raw_code(raw.code.iter().map(|(_, code)| code.file.as_str()));
         }
         let mut programs = ProcessHistory::new(&recording, &modules);
         let mut threads = Vec::new();

@@ -125,12 +125,12 @@ impl<'f> Modules<'f> {
         modules
     }
 
-    /// Clears the problem of flat code files: these need not be ELF files.
-    pub(crate) fn accept_flat<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+    /// Clears the problem of files of raw code that are not ELF files: raw code needs no headers.
+    pub(crate) fn accept_raw_code<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         for name in names {
             let modules = self.modules.iter_mut();
-            let flat = modules.filter(|module| module.name == name && !is_elf(module.bytes));
-            flat.filter(|module| !module.bytes.is_empty()).for_each(|module| module.problem = None);
+            let raw = modules.filter(|module| module.name == name && !is_elf(module.bytes));
+            raw.filter(|module| !module.bytes.is_empty()).for_each(|module| module.problem = None);
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The block of some instructions; there is at least one.
+    /// Makes a block of these instructions, at least one.
     pub(crate) fn new(reads: &[Read<'_>], mode: Mode) -> Block {
         let pc = reads[0].address;
         let flow = block::Block::new(pc, reads, mode.bits());

@@ -193,7 +193,7 @@ impl Watch {
         }
         if let Some(triggers) = &self.triggers {
             self.measure(triggers, vcpu, (pc, previous), registers, read);
-            vcpu.follow(triggers.requested(), pc);
+            vcpu.snapshot_if_requested(triggers.requested(), pc);
         }
     }
 

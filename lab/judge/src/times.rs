@@ -65,15 +65,15 @@ impl Times {
                 let next = theirs.peek().map_or(end, |(next, _)| end.min(*next));
                 if let Some(their) = their {
                     let why = why(ours, our, their, cycles);
-                    self.span(why, our.abs_diff(their), (tid, at), next - at);
+                    self.count(why, our.abs_diff(their), (tid, at), next - at);
                 }
                 at = next;
             }
         }
     }
 
-    /// Adds instructions, starting with one, whose times differ by this much.
-    fn span(&mut self, why: Why, difference: u64, at: (u32, u64), instructions: u64) {
+    /// Counts consecutive instructions whose times differ by this much; the first one is `at`.
+    fn count(&mut self, why: Why, difference: u64, at: (u32, u64), instructions: u64) {
         self.instructions += instructions;
         if difference == 0 {
             return;

@@ -9,7 +9,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bins::{Bins, within},
+    bins::{Bins, overlap},
     columns::share,
 };
 
@@ -86,7 +86,7 @@ impl Analysis for OverTime {
             Column::real("busy_share", Unit::Share),
         ];
         let row = |(begin, busy): (Nanos, u64)| {
-            let length = within(begin, width, of.span).saturating_mul(cpus);
+            let length = overlap(begin, width, of.span).saturating_mul(cpus);
             vec![begin.0.into(), busy.into(), share(busy, length)]
         };
         let rows = rows.into_iter().map(row);

@@ -79,12 +79,12 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn lose(&mut self, nanoseconds: u64) {
+    pub(super) fn add_lost_time(&mut self, nanoseconds: u64) {
         self.lost_time = self.lost_time.saturating_add(nanoseconds);
     }
 
     pub(super) fn add(&mut self, other: &Sums) {
-        self.lose(other.lost_time);
+        self.add_lost_time(other.lost_time);
         self.gaps = self.gaps.saturating_add(other.gaps);
         self.calls = self.calls.saturating_add(other.calls);
     }

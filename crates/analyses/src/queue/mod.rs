@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bins::{Bin, Bins, within},
+    bins::{Bin, Bins, overlap},
     columns::share,
     durations::Add,
     thread_states::{self, Observer, State, StateDelta},
@@ -180,7 +180,7 @@ fn over_time(bins: Bins<u32>, of: &FinishContext<'_>) -> Rows {
         Column::integer("waited_ns", Unit::Nanoseconds),
     ];
     let row = |(begin, bin): (Nanos, Bin)| {
-        let mean = share(bin.area, within(begin, width, of.span));
+        let mean = share(bin.area, overlap(begin, width, of.span));
         vec![begin.0.into(), mean, bin.most.into(), bin.area.into()]
     };
     (columns, rows.into_iter().map(row).collect())

@@ -55,7 +55,7 @@ impl Lookahead {
     }
 
     /// Returns the block at the current position.
-    pub(super) fn here<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
+    pub(super) fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
             None => graph.at(self.ip, self.at).map_err(Trouble::Code),
@@ -87,7 +87,7 @@ impl Lookahead {
         wanted: impl Fn(&Instruction) -> bool,
     ) -> Option<(u64, u64)> {
         loop {
-            let id = self.here(graph).ok()?;
+            let id = self.current_block(graph).ok()?;
             if let Some(found) = find_inside(graph, id, self.at, &wanted) {
                 return Some(found);
             }

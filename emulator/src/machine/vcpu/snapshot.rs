@@ -16,9 +16,9 @@ impl Vcpu {
         Moment { cpu: self.index, time: self.now, instructions: self.account.instructions }
     }
 
-    /// Control is at `pc`, and this many snapshots were requested.
+    /// Takes a snapshot if one was requested since the last; execution is at `pc`.
     #[inline(always)]
-    pub(crate) fn follow(&mut self, requests: u64, pc: u64) {
+    pub(crate) fn snapshot_if_requested(&mut self, requests: u64, pc: u64) {
         if self.requests != requests {
             self.snapshot(requests, pc);
         }

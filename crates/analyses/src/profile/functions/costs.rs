@@ -434,7 +434,7 @@ impl FunctionCosts {
     }
 
     /// Returns the accounts, each with the function's inclusive costs; all frames have been left.
-    pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
+    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
         let mut all: Vec<Amount> = self.accounts.iter().map(|account| account.sum).collect();
         for sum in &self.sums {
             all[sum.slot as usize].add(sum.amount);

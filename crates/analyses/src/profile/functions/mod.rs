@@ -104,7 +104,7 @@ impl Analysis for Functions {
             let whole = thread.close();
             all.sums.add(&whole.sums);
             all.cost.beside.outside = all.cost.beside.outside.and(whole.outside);
-            for (holder, account, total) in whole.balance() {
+            for (holder, account, total) in whole.by_function() {
                 let Amount { instructions, time } = account.own;
                 let own = Ran { entries: 0, instructions, time };
                 let own = Cost { ran: own, beside: Beside::default() };

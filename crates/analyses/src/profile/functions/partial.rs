@@ -27,7 +27,7 @@ const SETTLED_ENTRIES: usize = 1 << 10;
 /// The costs of functions in a part of a thread's execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
-    books: FunctionCosts,
+    costs: FunctionCosts,
     /// The known frames at the end; stale while paths run. The oldest one is the frame that execution reached last.
     stack: SpareCapacityStack<Frame<(), Slot>>,
     /// The edge after the last run.
@@ -126,7 +126,7 @@ impl Log {
 
 /// Logs changes of the stack.
 struct Writer<'p> {
-    books: &'p mut FunctionCosts,
+    costs: &'p mut FunctionCosts,
     log: &'p mut Log,
 }
 
@@ -136,7 +136,7 @@ impl Watch<(), Slot> for Writer<'_> {
         match entry {
             Entry::Call => self.log.call(from.function, slot),
             _ => {
-                self.books.entered(slot, entry, 1);
+                self.costs.entered(slot, entry, 1);
                 self.log.enter(from.function, slot);
             }
         }
@@ -151,7 +151,7 @@ impl Watch<(), Slot> for Writer<'_> {
 impl Partial {
     pub(super) fn unknown() -> Partial {
         Partial {
-            books: FunctionCosts::default(),
+            costs: FunctionCosts::default(),
             stack: SpareCapacityStack::default(),
             edge: Edge::Unknown,
             clock: Clock::default(),
@@ -172,7 +172,7 @@ impl Partial {
                     self.settle(Even::default());
                 }
                 let edge = mem::replace(&mut self.edge, Edge::Flow);
-                let slot = self.books.slot(at.function);
+                let slot = self.costs.slot(at.function);
                 self.arrive(edge, &at, slot);
                 self.log.instructions += instructions;
             }
@@ -216,7 +216,7 @@ impl Partial {
         function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        self.books.read(functions.id());
+        self.costs.read(functions.id());
         if functions.id() != 0 && FunctionRun::instructions(function_runs) > 0 {
             let is_timeless = !self.clock.runs();
             if is_timeless {
@@ -237,9 +237,9 @@ impl Partial {
         for function_run in function_runs {
             // Runs without a source must not replace the numbers of another source.
             let slot = match functions.id() {
-                0 => self.books.slot(functions.function(function_run.function())),
+                0 => self.costs.slot(functions.function(function_run.function())),
                 _ => self
-                    .books
+                    .costs
                     .slot_of(function_run.function(), || functions.function(function_run.function())),
             };
             self.arrive(self.edge, &function_run.arrival(functions), slot);
@@ -269,13 +269,13 @@ impl Partial {
 
     #[inline(always)]
     fn arrive(&mut self, edge: Edge, at: &Arrival, slot: Slot) {
-        let Partial { stack, books, log, .. } = self;
+        let Partial { stack, costs, log, .. } = self;
         let &Arrival { address, place, .. } = at;
         let arrived = match stack.is_empty() {
             true => Err(edge),
             false => {
                 let at = At { address, function: slot, place };
-                arrive(stack, &mut Writer { books, log }, Below::Unknown, edge, &at)
+                arrive(stack, &mut Writer { costs, log }, Below::Unknown, edge, &at)
             }
         };
         if let Err(edge) = arrived {
@@ -291,21 +291,23 @@ impl Partial {
             // The function that waited meanwhile must be known.
             self.settle(Even::default());
         }
-        let Partial { clock, books, sums, stack, edge, before, outside, path, paths, log, .. } = self;
+        let Partial { clock, costs, sums, stack, edge, before, outside, path, paths, log, .. } = self;
         let even = clock.share(log.instructions, |share| match share {
             Share::Ran { .. } => {}
-            Share::Lost(time) => sums.lose(time.length()),
-            Share::Waited(time) | Share::Outside(time) if *edge == Edge::Gap => sums.lose(time.length()),
+            Share::Lost(time) => sums.add_lost_time(time.length()),
+            Share::Waited(time) | Share::Outside(time) if *edge == Edge::Gap => {
+                sums.add_lost_time(time.length())
+            }
             Share::Waited(time) => {
                 let time = Time::of(time.length());
                 let amount = Amount { instructions: 0, time };
                 match path {
                     Some(path) => {
                         paths.took(*path, time, false);
-                        books.pass(amount);
+                        costs.pass(amount);
                     }
                     None => match stack.last() {
-                        Some(top) => books.ran(top.function, amount),
+                        Some(top) => costs.ran(top.function, amount),
                         None => before.inside = before.inside.and(time),
                     },
                 }
@@ -321,22 +323,22 @@ impl Partial {
                     None => {}
                 }
                 *outside = outside.and(time);
-                books.pass(Amount { instructions: 0, time });
+                costs.pass(Amount { instructions: 0, time });
             }
         });
         self.settle(even);
     }
 
-    /// Settles the log: books its entries, each instruction with its share of the time.
+    /// Settles the log: adds its entries, each instruction with its share of the time.
     fn settle(&mut self, even: Even) {
-        let Partial { books, log, paths, sums, path, stack, .. } = self;
+        let Partial { costs, log, paths, sums, path, stack, .. } = self;
         log.push_paths(&paths.memoized_paths);
         let Log { entries, events, paths: ran, arrivals, instructions, unseen, .. } = log;
         let amount = |instructions| Amount { instructions, time: even.each.times(instructions) };
         let (mut arrivals, mut ran) = (arrivals.drain(..), ran.drain(..));
         let (mut at, mut done) = (0, 0);
         for (until, before, event) in events.drain(..) {
-            follow(books, &entries[done..before], &mut at, unseen, even.each);
+            follow(costs, &entries[done..before], &mut at, unseen, even.each);
             done = before;
             if mem::take(unseen) {
                 at = until;
@@ -346,33 +348,33 @@ impl Partial {
                     let count = ran.by_ref().take(count as usize);
                     let instructions: u64 =
                         count.map(|path| paths.memoized_paths.count(path, even.each)).sum();
-                    books.pass(amount(instructions));
+                    costs.pass(amount(instructions));
                     at += instructions;
                 }
                 Event::Arrive => {
-                    sums.calls += paths.expand(books);
+                    sums.calls += paths.expand(costs);
                     if let Some((edge, arrival, slot)) = arrivals.next() {
-                        books.begin_piece(edge, arrival, slot);
+                        costs.begin_piece(edge, arrival, slot);
                     }
                 }
                 Event::Unseen(top) => {
                     let seen = amount(until - at);
-                    top.into_iter().for_each(|top| books.credit(top, seen));
-                    books.pass(seen);
+                    top.into_iter().for_each(|top| costs.credit(top, seen));
+                    costs.pass(seen);
                     (at, *unseen) = (until, true);
                 }
             }
         }
-        follow(books, &entries[done..], &mut at, unseen, even.each);
+        follow(costs, &entries[done..], &mut at, unseen, even.each);
         if !*unseen {
             let mut last = amount(*instructions - at);
             last.time = { last.time }.and(even.rest);
             match (path, stack.last()) {
                 (Some(path), _) => paths.took(*path, even.rest, false),
-                (None, Some(top)) => books.credit(top.function, last),
+                (None, Some(top)) => costs.credit(top.function, last),
                 (None, None) => {}
             }
-            books.pass(last);
+            costs.pass(last);
         }
         entries.clear();
         log.instructions = 0;
@@ -384,8 +386,8 @@ impl Partial {
         if self.stack.is_empty() || self.clock.left || self.edge == Edge::Gap {
             return None;
         }
-        let Partial { stack, books, paths, edge, .. } = self;
-        paths.enter(stack.iter().map(|frame| books.named(frame)), *edge)
+        let Partial { stack, costs, paths, edge, .. } = self;
+        paths.enter(stack.iter().map(|frame| costs.named(frame)), *edge)
     }
 
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
@@ -396,9 +398,9 @@ impl Partial {
     #[inline]
     pub(super) fn fold_path(&mut self, path: u32) {
         if self.path.is_none() {
-            let Partial { stack, books, log, .. } = self;
+            let Partial { stack, costs, log, .. } = self;
             // Costs on paths are kept with their contexts until paths end.
-            cut(stack, &mut Writer { books, log }, 0);
+            cut(stack, &mut Writer { costs, log }, 0);
         }
         self.path = Some(path);
         self.log.paths.push(path);
@@ -412,11 +414,11 @@ impl Partial {
         if self.path.take().is_none() {
             return;
         }
-        let Partial { stack, edge, books, log, paths, .. } = self;
+        let Partial { stack, edge, costs, log, paths, .. } = self;
         log.push_paths(&paths.memoized_paths);
         let (frames, after) = paths.memoized_paths.states.stack(state);
         for frame in frames.iter().copied() {
-            let function = books.slot(frame.function);
+            let function = costs.slot(frame.function);
             let Frame { entry, return_address, .. } = frame;
             log.enter(function, function);
             stack.push(Frame { function, entry, return_address, note: () });
@@ -431,13 +433,13 @@ impl Partial {
     /// Exchanges the memoized paths.
     pub(super) fn exchange(&mut self, paths: &mut Paths) {
         self.spell_out();
-        self.sums.calls += self.paths.expand(&mut self.books);
+        self.sums.calls += self.paths.expand(&mut self.costs);
         mem::swap(&mut self.paths, paths);
     }
 
     /// Replaces the paths in the log by their entries, for the replay.
     fn spell_out(&mut self) {
-        let Partial { log, paths, books, sums, .. } = self;
+        let Partial { log, paths, costs, sums, .. } = self;
         log.push_paths(&paths.memoized_paths);
         log.reported = 0;
         let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
@@ -454,11 +456,11 @@ impl Partial {
                 sums.calls += u64::from(paths.memoized_paths.calls(path));
                 for part in paths.memoized_paths.parts(path) {
                     let frame = states.frame(part.context);
-                    let slot = books.slot(frame.function);
-                    books.entered(slot, frame.entry, u64::from(part.entries));
+                    let slot = costs.slot(frame.function);
+                    costs.entered(slot, frame.entry, u64::from(part.entries));
                     // The newest one first.
                     let open: Vec<Slot> =
-                        states.frames(part.context).map(|frame| books.slot(frame.function)).collect();
+                        states.frames(part.context).map(|frame| costs.slot(frame.function)).collect();
                     log.entries.extend(open.iter().rev().map(|&slot| LogEntry::enter(at, slot, slot)));
                     at += u64::from(part.instructions);
                     log.entries.extend(open.iter().map(|&slot| LogEntry::leave(at, slot)));
@@ -476,47 +478,47 @@ impl Partial {
 
     /// See [`hodo_model::Analysis::is_sound`].
     pub(super) fn is_sound(&self) -> bool {
-        stack::is_sound(&self.stack) && self.books.are_sound(self.stack.iter().map(|frame| frame.function))
+        stack::is_sound(&self.stack) && self.costs.are_sound(self.stack.iter().map(|frame| frame.function))
     }
 
     /// Returns the costs of a whole thread, which begins with this part.
     pub(super) fn close(self) -> WholeThread {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
-        cut(&mut whole.stack, &mut whole.books, 0);
-        WholeThread { books: whole.books, outside: whole.outside, sums: whole.sums }
+        cut(&mut whole.stack, &mut whole.costs, 0);
+        WholeThread { costs: whole.costs, outside: whole.outside, sums: whole.sums }
     }
 
     fn append(&mut self, later: &Partial, below: Below) {
         let Waits { inside, outside } = later.before;
         if self.edge == Edge::Gap {
-            self.sums.lose(inside.and(outside).nanoseconds());
+            self.sums.add_lost_time(inside.and(outside).nanoseconds());
         } else if let Some(top) = self.stack.last() {
-            self.books.credit(top.function, Amount { instructions: 0, time: inside });
-            self.books.pass(Amount { instructions: 0, time: inside.and(outside) });
+            self.costs.credit(top.function, Amount { instructions: 0, time: inside });
+            self.costs.pass(Amount { instructions: 0, time: inside.and(outside) });
             self.outside = self.outside.and(outside);
         } else {
             self.before.inside = self.before.inside.and(inside);
             self.before.outside = self.before.outside.and(outside);
         }
-        let slots = self.books.add_accounts(&later.books);
+        let slots = self.costs.add_accounts(&later.costs);
         let open: Vec<Slot> = later.stack.iter().skip(1).map(|frame| frame.function).collect();
-        for (index, (edge, arrival)) in later.books.arrivals().enumerate() {
+        for (index, (edge, arrival)) in later.costs.arrivals().enumerate() {
             let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
             let &Arrival { address, function, place } = arrival;
-            let function = self.books.slot(function);
+            let function = self.costs.slot(function);
             let arrived = match self.stack.is_empty() {
                 true => Err(edge),
                 false => {
                     let at = At { address, function, place };
-                    arrive(&mut self.stack, &mut self.books, below, edge, &at)
+                    arrive(&mut self.stack, &mut self.costs, below, edge, &at)
                 }
             };
             if let Err(edge) = arrived {
-                self.books.begin_piece(edge, *arrival, function);
+                self.costs.begin_piece(edge, *arrival, function);
                 self.stack.push(Frame::root(function, ()));
             }
-            self.books.add_piece(&later.books, index, &slots, &open);
+            self.costs.add_piece(&later.costs, index, &slots, &open);
         }
         let placed = |frame: &Frame<(), Slot>| Frame { function: slots[frame.function as usize], ..*frame };
         self.stack.extend(later.stack.iter().skip(1).map(placed));
@@ -527,24 +529,24 @@ impl Partial {
 }
 
 /// Replays log entries; the first one may end a range that is not selected.
-fn follow(books: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
+fn follow(costs: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
     let Some(first) = entries.first() else { return };
     if mem::take(unseen) {
         *at = first.until;
     }
-    *at = books.follow(entries, *at, each);
+    *at = costs.follow(entries, *at, each);
 }
 
 /// The costs of the functions of a whole thread.
 pub(super) struct WholeThread {
-    books: FunctionCosts,
+    costs: FunctionCosts,
     pub(super) outside: Time,
     pub(super) sums: Sums,
 }
 
 impl WholeThread {
     /// Returns the accounts of functions, each with its inclusive costs.
-    pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
-        self.books.balance()
+    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
+        self.costs.by_function()
     }
 }

@@ -79,12 +79,12 @@ impl Paths {
 
     /// Moves the costs of all paths to the accounts; returns the number of calls. No frame of the paths may be open in
     /// the accounts.
-    pub(super) fn expand(&mut self, books: &mut FunctionCosts) -> u64 {
+    pub(super) fn expand(&mut self, costs: &mut FunctionCosts) -> u64 {
         let Paths { memoized_paths, contexts } = self;
         let calls = memoized_paths.take(|states, sum| {
             let frame = states.frame(sum.context);
-            let slot = books.slot(frame.function);
-            books.entered(slot, frame.entry, sum.entries);
+            let slot = costs.slot(frame.function);
+            costs.entered(slot, frame.entry, sum.entries);
             let amount = Amount { instructions: sum.instructions, time: sum.time };
             contexts.of(sum.context, states).own.add(amount);
         });
@@ -102,8 +102,8 @@ impl Paths {
             if let Some(below) = contexts.list.get_mut(below as usize) {
                 below.above.add(all);
             }
-            let slot = books.slot(function);
-            books.add(slot, own, is_outermost.then_some(all));
+            let slot = costs.slot(function);
+            costs.add(slot, own, is_outermost.then_some(all));
         }
         calls
     }

@@ -159,9 +159,9 @@ impl Partial {
                     tree.beside(node).sample(piece.span(), every);
                 }
             }
-            (Share::Lost(time), _) => sums.lose(time.length()),
+            (Share::Lost(time), _) => sums.add_lost_time(time.length()),
             (Share::Waited(time) | Share::Outside(time), _) if *edge == Edge::Gap => {
-                sums.lose(time.length());
+                sums.add_lost_time(time.length());
             }
             (Share::Outside(time), Some(here)) => tree.change(here, |cost| cost.wait_for(time)),
             (Share::Outside(time), None) => before.wait_for(time),
@@ -243,7 +243,7 @@ impl Partial {
     fn append(&mut self, later: &Partial, below: Below) {
         match self.stack.last() {
             _ if self.edge == Edge::Gap => {
-                self.sums.lose(later.before.elapsed().nanoseconds());
+                self.sums.add_lost_time(later.before.elapsed().nanoseconds());
             }
             Some(frame) => self.tree.change(frame.note, |cost| cost.add(&later.before)),
             None => self.before.add(&later.before),

@@ -66,7 +66,7 @@ pub fn live_script(
             check(wanted, &traces)?;
             script.slices(&traces, wanted, reading, &[Slice { parts, is_first: false, bytes: 0 }], |_| true);
             drop(traces);
-            viewer.shown(to);
+            viewer.mark_printed(to);
             script.flush();
         }
         if is_last || !script.want_more() {
@@ -110,7 +110,7 @@ pub fn live_count(
         sum = analysis.merge(sum, more, &Threads::default());
         streams = streams.max(viewer.stream_count());
         drop(traces);
-        viewer.shown(None);
+        viewer.mark_printed(None);
         let (selection, nobody) = (Selection::default(), Threads::default());
         let whole = FinishContext::without_events(&selection, &nobody, &NoSources);
         let copy = analysis.unpack(&analysis.pack(&sum)).expect("what was packed can be unpacked");

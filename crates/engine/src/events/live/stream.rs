@@ -19,7 +19,7 @@ pub(super) struct LiveStream {
     /// Index of the packet that contains the first event that is not printed yet.
     start: usize,
     /// Events before this time are printed.
-    shown_to: Option<OriginNanos>,
+    printed_to: Option<OriginNanos>,
     /// All events before this time have arrived.
     pub(super) known_to: Option<OriginNanos>,
     pub(super) has_ended: bool,
@@ -54,7 +54,7 @@ impl LiveStream {
             held: VecDeque::new(),
             live_packets: LivePacketReader::default(),
             start: 0,
-            shown_to: None,
+            printed_to: None,
             known_to: None,
             has_ended: false,
             last: None,
@@ -106,16 +106,16 @@ impl LiveStream {
     pub(super) fn part(&self, trace: usize, stream: usize, to: Option<OriginNanos>) -> Part {
         let last = to.map(|to| self.open_at(to).max(self.start));
         let end = last.map_or(self.held.len(), |last| (last + 1).min(self.held.len()));
-        Part { trace, stream, packets: self.start..end, skip_before: self.shown_to, stop_at: last.zip(to) }
+        Part { trace, stream, packets: self.start..end, skip_before: self.printed_to, stop_at: last.zip(to) }
     }
 
     /// Marks events as printed: up to `to`, or all.
-    pub(super) fn shown(&mut self, to: Option<OriginNanos>) {
+    pub(super) fn mark_printed(&mut self, to: Option<OriginNanos>) {
         match to {
             Some(to) => {
                 if !self.held.is_empty() {
                     self.start = self.open_at(to).max(self.start);
-                    self.shown_to = Some(to);
+                    self.printed_to = Some(to);
                 }
                 // The previous packet's end bounds the time of lost events.
                 let done = self.start.saturating_sub(1);
@@ -124,7 +124,7 @@ impl LiveStream {
             }
             None => {
                 self.held.clear();
-                (self.start, self.shown_to) = (0, None);
+                (self.start, self.printed_to) = (0, None);
             }
         }
     }

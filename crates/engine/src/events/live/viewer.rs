@@ -266,9 +266,9 @@ impl Viewer {
     }
 
     /// Marks events as printed: up to `to`, or to the end.
-    pub(super) fn shown(&mut self, to: Option<OriginNanos>) {
+    pub(super) fn mark_printed(&mut self, to: Option<OriginNanos>) {
         for trace in self.traces.values_mut() {
-            trace.streams.iter_mut().for_each(|stream| stream.shown(to));
+            trace.streams.iter_mut().for_each(|stream| stream.mark_printed(to));
         }
     }
 

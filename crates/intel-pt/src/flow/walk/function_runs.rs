@@ -32,7 +32,7 @@ impl Walk {
         let mut at = match self.run_position.take() {
             Some(run_position) => run_position,
             None => {
-                let Ok(id) = self.here(graph) else { return };
+                let Ok(id) = self.current_block(graph) else { return };
                 self.continue_with(graph, id);
                 // The slow path may have passed blocks since the last decision.
                 RunPosition { id, straight: mem::take(&mut self.straight) }

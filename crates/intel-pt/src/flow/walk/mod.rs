@@ -93,7 +93,7 @@ impl Walk {
     }
 
     #[inline]
-    pub(super) fn here<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
+    pub(super) fn current_block<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
             None => {
@@ -142,7 +142,7 @@ impl Walk {
     ) -> Result<BlockId, Trouble> {
         let mut guard = CircleGuard::after(mem::take(&mut self.straight));
         loop {
-            let id = self.here(graph)?;
+            let id = self.current_block(graph)?;
             if !self.step(graph, sink, id) {
                 return Ok(id);
             }
@@ -314,7 +314,7 @@ impl Walk {
     fn advance<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, steps: u32) {
         for _ in 0..steps {
             // The lookahead read each of them.
-            let Ok(id) = self.here(graph) else { return };
+            let Ok(id) = self.current_block(graph) else { return };
             self.step(graph, sink, id);
         }
     }
@@ -344,7 +344,7 @@ impl Walk {
         ip: u64,
     ) -> Result<(), Trouble> {
         while scout.ip != ip {
-            let id = scout.here(graph)?;
+            let id = scout.current_block(graph)?;
             let block = graph.block(id);
             let contradiction = Trouble::Contradiction { at: block.start, expected: Expected::Reach(ip) };
             if (block.start..block.end).contains(&ip) {
@@ -367,7 +367,7 @@ impl Walk {
         if self.ip == ip {
             return Ok(());
         }
-        let id = self.here(graph)?;
+        let id = self.current_block(graph)?;
         let block = graph.block(id);
         let expected = Expected::Reach(ip);
         let count = instructions_before(graph, block, ip)
@@ -394,7 +394,7 @@ impl Walk {
             if left == 0 {
                 return Some(scout.ip);
             }
-            let id = scout.here(graph).ok()?;
+            let id = scout.current_block(graph).ok()?;
             let lengths = graph.lengths(graph.block(id));
             if left < lengths.len() {
                 return Some(scout.ip + lengths[..left].iter().map(|&length| u64::from(length)).sum::<u64>());
@@ -417,7 +417,7 @@ impl Walk {
     ) -> Result<Terminator, Trouble> {
         let mut scout = self.scout();
         loop {
-            let stepped = scout.here(graph).and_then(|id| Ok((id, scout.step(graph, id)?)));
+            let stepped = scout.current_block(graph).and_then(|id| Ok((id, scout.step(graph, id)?)));
             match stepped {
                 Ok((_, true)) => {}
                 Ok((id, false)) => return Ok(graph.block(id).terminator),
@@ -445,7 +445,7 @@ impl Walk {
                 self.advance(graph, sink, scout.steps);
                 return Ok(());
             }
-            let id = scout.here(graph)?;
+            let id = scout.current_block(graph)?;
             let block = graph.block(id);
             // Execution ran on into untraced code, in the middle of one of our blocks.
             let inside = (block.start..block.end).contains(&to);
@@ -479,7 +479,7 @@ impl Walk {
         // The first direct branch that an unknown filter may have ended tracing at.
         let mut perhaps_last = None;
         loop {
-            let id = scout.here(graph)?;
+            let id = scout.current_block(graph)?;
             let block = graph.block(id);
             let (start, target, terminator) = (block.start, block.target, block.terminator);
             if block.writes_cr3 {

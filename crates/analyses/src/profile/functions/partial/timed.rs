@@ -28,7 +28,7 @@ impl Partial {
         // Something ran, so the time belongs to no wait.
         let even = clock.share(ran, |share| {
             if let Share::Lost(time) = share {
-                sums.lose(time.length());
+                sums.add_lost_time(time.length());
             }
         });
         self.fold_evenly(functions, function_runs, even);
@@ -47,12 +47,12 @@ impl Partial {
         let (mut folded, mut before) = (0, 0);
         while let Some(function_run) = function_runs.get(folded) {
             let slot =
-                self.books.slot_of(function_run.function(), || functions.function(function_run.function()));
-            let Partial { stack, books, sums, paths, edge, .. } = self;
+                self.costs.slot_of(function_run.function(), || functions.function(function_run.function()));
+            let Partial { stack, costs, sums, paths, edge, .. } = self;
             let at = At { address: function_run.start, function: slot, place: function_run.place() };
-            if let Err(edge) = arrive(stack, books, Below::Unknown, *edge, &at) {
-                sums.calls += paths.expand(books);
-                books.begin_piece(edge, function_run.arrival(functions), slot);
+            if let Err(edge) = arrive(stack, costs, Below::Unknown, *edge, &at) {
+                sums.calls += paths.expand(costs);
+                costs.begin_piece(edge, function_run.arrival(functions), slot);
                 stack.push(Frame::root(slot, ()));
             }
             let instructions = u64::from(function_run.until - before);
@@ -60,7 +60,7 @@ impl Partial {
                 Some(each) => self.fold_plain((slot, instructions), &function_runs[folded..], each),
                 None => {
                     let amount = Amount { instructions, time: even.each.times(instructions) };
-                    books.ran(slot, amount);
+                    costs.ran(slot, amount);
                     1
                 }
             };
@@ -69,7 +69,7 @@ impl Partial {
             self.end(last);
         }
         if let Some(top) = self.stack.last() {
-            self.books.ran(top.function, Amount { instructions: 0, time: even.rest });
+            self.costs.ran(top.function, Amount { instructions: 0, time: even.rest });
         }
     }
 
@@ -82,10 +82,10 @@ impl Partial {
         function_runs: &[FunctionRun],
         each: ShortTime,
     ) -> usize {
-        let Partial { stack, books, sums, .. } = self;
+        let Partial { stack, costs, sums, .. } = self;
         let (frames, depth) = stack.reserve(function_runs.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
-        let (slots, mut open) = books.open(each, &mut sums.calls);
+        let (slots, mut open) = costs.open(each, &mut sums.calls);
         open.ran(slot, instructions);
         let mut rest = function_runs;
         while let [last, function_run, later @ ..] = rest {

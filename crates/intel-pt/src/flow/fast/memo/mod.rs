@@ -221,7 +221,7 @@ impl Decoder<'_> {
             context.sink.forget();
         }
         let (walk, graph, sink) = self.parts(context);
-        let Ok(block) = walk.here(graph) else { return };
+        let Ok(block) = walk.current_block(graph) else { return };
         if !graph.provenance(block).is_lasting() {
             return;
         }

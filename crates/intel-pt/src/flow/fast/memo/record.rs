@@ -165,7 +165,7 @@ impl Recorder {
 
 /// Returns the position of a walk, if its code never changes.
 fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
-    let next = walk.here(graph).ok().filter(|&id| graph.provenance(id).is_lasting());
+    let next = walk.current_block(graph).ok().filter(|&id| graph.provenance(id).is_lasting());
     next.map_or(Next::Untold, Next::Block)
 }
 
