@@ -277,7 +277,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// # Errors
     /// As for [`at`](Graph::at).
     #[inline]
-    pub fn lead(&mut self, id: BlockId, to: u64, at: u64) -> Result<BlockId, Unreadable> {
+    pub fn indirect_target(&mut self, id: BlockId, to: u64, at: u64) -> Result<BlockId, Unreadable> {
         // The slot of the direct target caches the last indirect one.
         match self.compact(id).next(true) {
             Some(last) if self.is_at(last, to, at) => Ok(last),

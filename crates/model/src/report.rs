@@ -31,7 +31,7 @@ pub struct Takes {
     pub events: bool,
     /// `--function` and `--syscall`: its rows can begin at the executions of a function.
     pub root: bool,
-    /// The kind of intervals.
+    /// Options such as `--from` and `--to`, which say what to measure as intervals.
     pub intervals: bool,
 }
 

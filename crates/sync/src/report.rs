@@ -26,9 +26,9 @@ pub struct ClockReport {
     pub drift_ppb: i64,
     /// Greatest minus least drift over time, in parts per billion.
     pub wander_ppb: i64,
-    /// Median of half the interval over the messages, in nanoseconds.
+    /// Half the width of the interval in which the timeline places a message, in nanoseconds: the median of all messages.
     pub half_width_median_ns: Option<u64>,
-    /// The widest half interval between the first and the last message, in nanoseconds.
+    /// The same for the widest interval between the first and the last message.
     pub half_width_max_ns: Option<u64>,
     /// Detected steps, in order of time.
     pub steps: Vec<Step>,

@@ -32,7 +32,7 @@ pub(crate) struct Boundary {
 }
 
 impl Boundary {
-    /// Returns whether a reading is after the step; `None` if both sides are possible.
+    /// Returns whether a clock reading is later than the step; `None` if it may be either.
     fn passed(&self, ticks: u64) -> Option<bool> {
         if self.first > self.last {
             return if ticks >= self.first { Some(true) } else { (ticks <= self.last).then_some(false) };

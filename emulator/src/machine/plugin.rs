@@ -63,7 +63,7 @@ const WAITING: u8 = 0;
 const RECORDING: u8 = 1;
 const ENDED: u8 = 2;
 
-/// The vCPUs. Each is used by the thread that runs it, and by the callback at QEMU's end, when none runs any more.
+/// The vCPUs. A vCPU is used by the thread that runs it. When QEMU ends and no vCPU runs any more, a callback uses all.
 struct Vcpus([UnsafeCell<Option<Vcpu>>; VCPUS]);
 
 // SAFETY: each element has one user at a time, as described above.

@@ -44,7 +44,7 @@ struct Contest {
     theirs: Decoder,
     /// The required speed-up, cold and warm.
     goals: Option<[f64; 2]>,
-    /// What the peer does less than we, or more.
+    /// What the peer leaves out that we do, or does that we leave out.
     difference: &'static str,
 }
 

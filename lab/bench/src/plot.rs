@@ -163,8 +163,9 @@ pub struct Bar {
     pub count: u64,
 }
 
-/// Draws a histogram with bins of equal width on paper, whatever their bounds, and a logarithmic axis of counts, as
-/// rare values matter; `axes` are the names of the horizontal and the vertical axis.
+/// Draws a histogram; `axes` are the names of the horizontal and the vertical axis.
+///
+/// All bins are drawn equally wide. The axis of counts is logarithmic, so that rare values show.
 ///
 /// # Errors
 /// The file can't be written.

@@ -27,7 +27,7 @@ pub(super) const FINDING: &[&str] = &[
     "33 ran 804 more instructions than the median, 804 of them in its own code",
 ];
 
-/// As in [`ARGUMENTS`].
+/// Number of calls, and calls from one slow one to the next, as in [`ARGUMENTS`].
 const CALLS: u64 = 1_000_000;
 const DISTANCE: u64 = 10_000;
 /// Number of instructions of a slow execution, by cause.

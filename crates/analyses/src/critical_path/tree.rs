@@ -52,7 +52,7 @@ impl Branch {
     }
 }
 
-/// A row; with instructions if the number of functions is given.
+/// Makes a row. It has a cell for instructions if there is control flow, which `most` says.
 fn row(
     (total, count): (u64, Value),
     instructions: Option<u64>,

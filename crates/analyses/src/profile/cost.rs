@@ -17,7 +17,7 @@ pub(super) struct Ran {
 
 /// Costs that few nodes have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Beside {
+pub(super) struct RareCosts {
     /// Time between leaving traced code and returning to it.
     pub(super) outside: Time,
     /// Samples, if requested.
@@ -28,10 +28,10 @@ pub(super) struct Beside {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cost {
     pub(super) ran: Ran,
-    pub(super) beside: Beside,
+    pub(super) rare: RareCosts,
 }
 
-impl Beside {
+impl RareCosts {
     /// Adds the sampling points within a span of execution.
     pub(super) fn sample(&mut self, time: Span, every: Option<Every>) {
         if let Some(Every::Nanoseconds(period)) = every {
@@ -44,17 +44,17 @@ impl Cost {
     /// Adds a span of execution, and the sampling points within it.
     pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
         self.ran.time = self.ran.time.and(Time::of(time.length()));
-        self.beside.sample(time, every);
+        self.rare.sample(time, every);
     }
 
     /// Adds a span outside traced code.
     pub(super) fn wait_for(&mut self, time: Span) {
-        self.beside.outside = self.beside.outside.and(Time::of(time.length()));
+        self.rare.outside = self.rare.outside.and(Time::of(time.length()));
     }
 
     /// Returns the time inside plus outside of traced code.
     pub(super) fn elapsed(&self) -> Time {
-        self.ran.time.and(self.beside.outside)
+        self.ran.time.and(self.rare.outside)
     }
 
     pub(super) fn add(&mut self, other: &Cost) {
@@ -62,8 +62,8 @@ impl Cost {
         self.ran.entries = self.ran.entries.saturating_add(other.ran.entries);
         self.ran.instructions = self.ran.instructions.saturating_add(other.ran.instructions);
         self.ran.time = self.ran.time.and(other.ran.time);
-        self.beside.samples = self.beside.samples.saturating_add(other.beside.samples);
-        self.beside.outside = self.beside.outside.and(other.beside.outside);
+        self.rare.samples = self.rare.samples.saturating_add(other.rare.samples);
+        self.rare.outside = self.rare.outside.and(other.rare.outside);
     }
 }
 

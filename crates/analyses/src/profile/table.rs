@@ -40,7 +40,7 @@ impl Amounts {
                 Every::Nanoseconds(period) => ("sample_period_ns", period),
                 Every::Instructions(period) => ("sample_period_instructions", period),
             };
-            summary.push(("samples", cost.beside.samples));
+            summary.push(("samples", cost.rare.samples));
             summary.push((name, period));
         }
         summary.extend([
@@ -48,7 +48,7 @@ impl Amounts {
             ("calls", sums.calls),
             ("threads", *threads),
             ("time_ns", cost.ran.time.nanoseconds()),
-            ("outside_time_ns", cost.beside.outside.nanoseconds()),
+            ("outside_time_ns", cost.rare.outside.nanoseconds()),
             ("lost_time_ns", sums.lost_time),
             ("gaps", sums.gaps),
         ]);
@@ -64,7 +64,7 @@ pub(super) fn functions(
     every: Option<Every>,
 ) -> Table {
     let sampled = every.is_some();
-    let weight = |own: &Cost| if sampled { own.beside.samples } else { own.ran.instructions };
+    let weight = |own: &Cost| if sampled { own.rare.samples } else { own.ran.instructions };
     let mut functions: Vec<(FunctionId, FunctionCost)> = functions.into_iter().collect();
     functions.retain(|(_, cost)| !sampled || cost.samples > 0);
     functions.sort_by_key(|(id, cost)| {
@@ -72,7 +72,7 @@ pub(super) fn functions(
     });
     let row = |(id, cost): &(FunctionId, FunctionCost)| {
         let (name, module) = names.names(*id);
-        let samples = [cost.own.beside.samples, cost.samples].map(Value::from);
+        let samples = [cost.own.rare.samples, cost.samples].map(Value::from);
         let row = [Value::from(share(weight(&cost.own), weight(&all.cost)))].into_iter();
         row.chain(samples.into_iter().filter(|_| sampled))
             .chain([

@@ -236,12 +236,12 @@ impl Code {
     }
 
     /// Redirects the jump whose distance is at `site` to `place`.
-    pub(super) fn lead(&mut self, site: Place, place: Place) {
+    pub(super) fn redirect(&mut self, site: Place, place: Place) {
         self.memory.put(site, &place.wrapping_sub(site + 4).to_le_bytes());
     }
 
     /// Writes `place` itself to `site`.
-    pub(super) fn name(&mut self, site: Place, place: Place) {
+    pub(super) fn write_place(&mut self, site: Place, place: Place) {
         self.memory.put(site, &place.to_le_bytes());
     }
 
@@ -461,7 +461,7 @@ impl Code {
         if taken {
             let not_taken = self.memory.word(jump + 1).wrapping_add(jump + 5);
             self.memory.put(site - 1, &[Code::IF_NOT_TAKEN]);
-            self.lead(site, not_taken);
+            self.redirect(site, not_taken);
         }
         true
     }

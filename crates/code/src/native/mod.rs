@@ -142,7 +142,7 @@ impl<L: Labels> Graph<'_, L> {
     ) -> Result<BlockId, u64> {
         let to = branch_batches.current().and_then(|batch| batch.to()).unwrap_or_default();
         branch_batches.pass();
-        let next = self.lead(id, to, at).map_err(|_| to)?;
+        let next = self.indirect_target(id, to, at).map_err(|_| to)?;
         let compact = self.compact(next);
         function_runs.begin(self.start(next), compact);
         if let Native::Made(code) = &mut self.native

@@ -169,14 +169,14 @@ impl<L: Labels> Translation<'_, '_, L> {
             Some(&Reference::ReturnTarget { site, to }) => {
                 self.code.references.truncate(newest);
                 let place = self.place(to, Entry::ReturnTarget);
-                self.code.name(site, place);
+                self.code.write_place(site, place);
             }
             Some(&Reference::Jump { site, function, to }) => {
                 self.code.references.truncate(newest);
                 let into = self.graph.compact(to).function;
                 let checked = self.place(to, Entry::Checked);
                 if into == function {
-                    self.code.lead(site, checked);
+                    self.code.redirect(site, checked);
                     return true;
                 }
                 let crossing = self.code.here();
@@ -184,7 +184,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                 self.code.cross(start, compact);
                 self.code.jump(checked);
                 self.code.commit();
-                self.code.lead(site, crossing);
+                self.code.redirect(site, crossing);
             }
         }
         true

@@ -63,7 +63,7 @@ fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
         };
         std::iter::from_fn(|| cursor.next_where(&mut over)).for_each(|(time, item)| lose(time, item));
     }
-    lost.iter().for_each(|lost| counted.lose(lost));
+    lost.iter().for_each(|lost| counted.add_lost(lost));
     if let Some(clock) = clock.filter(|_| first <= last) {
         counted.span = Some((clock.nanos(first), clock.nanos(last)));
     }
@@ -85,7 +85,7 @@ fn count_wanted(run: &Run<'_, '_>, filter: &Filter, reading: &EventReading) -> C
                 counted.see(time);
             }
             Item::Event(_) => {}
-            Item::Lost(lost) => counted.lose(&lost),
+            Item::Lost(lost) => counted.add_lost(&lost),
         }
     }
     counted.losses = cursor.loss;
@@ -113,7 +113,7 @@ impl Counted {
         self.span = Some(self.span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
     }
 
-    pub(super) fn lose(&mut self, lost: &Lost) {
+    pub(super) fn add_lost(&mut self, lost: &Lost) {
         let sum = if lost.packets { &mut self.packets_lost } else { &mut self.events_lost };
         *sum = sum.saturating_add(lost.count);
     }

@@ -158,7 +158,7 @@ fn count_bins(run: &Run<'_, '_>, filter: Option<&Filter>, reading: &EventReading
                     counted.see(time);
                 }
             }
-            Read::Lost(lost) => counted.lose(&lost),
+            Read::Lost(lost) => counted.add_lost(&lost),
         }
     }
     put(&mut bins, number, counted);

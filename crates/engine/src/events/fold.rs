@@ -164,7 +164,7 @@ impl Totals {
         self.untimed += later.untimed;
     }
 
-    pub(super) fn lose(&mut self, lost: &hodo_formats::events::Lost) {
+    pub(super) fn add_lost(&mut self, lost: &hodo_formats::events::Lost) {
         let sum = if lost.packets { &mut self.lost.1 } else { &mut self.lost.0 };
         *sum = sum.saturating_add(lost.count);
     }

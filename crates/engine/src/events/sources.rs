@@ -187,7 +187,7 @@ impl<'t, 'a> Source<'t, 'a> {
         let stops = |(last, to)| packet == Some(last) && time.is_some_and(|time| time >= to);
         self.is_done = self.part.stop_at.is_some_and(stops);
         if !self.is_done && self.reading.wants(time) {
-            self.totals.lose(lost);
+            self.totals.add_lost(lost);
             self.record_loss(time, lost, records);
         }
     }

@@ -67,7 +67,7 @@ pub(super) struct Buffer<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Cpu<'a> {
     pub(super) number: u32,
-    /// Page ranges; each begins with a page.
+    /// Its pages, in ranges of the file without gaps.
     pub(super) runs: Vec<Run<'a>>,
     /// Bytes and reason of the missing rest.
     pub(super) missing: Option<(Range<u64>, String)>,

@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
         let processes = processes(&self.sideband);
         let process = |tid| processes.get(&tid).copied().unwrap_or(tid);
         self.switches(process);
-        self.name_builds();
+        self.set_build_ids();
         sort_by_time(&mut self.sideband);
         let facts = self.facts();
         let clock_identity = self.clock_identity();
@@ -338,8 +338,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Sets the build ids of mappings from the table, which may follow them.
-    fn name_builds(&mut self) {
+    /// Sets the build ids of mappings from the file's table of build ids, which may come after the mappings.
+    fn set_build_ids(&mut self) {
         for sideband in &mut self.sideband {
             if let SidebandKind::Map(Mapping { name, build_id, .. }) = &mut sideband.kind
                 && build_id.is_empty()

@@ -429,7 +429,7 @@ impl<'t> Decoder<'t> {
                 if self.no_tnt =>
             {
                 let (walk, graph, sink) = self.parts(context);
-                walk.over_decision(graph, sink).err().unwrap_or(Trouble::NotTraced { at })
+                walk.pass_decision(graph, sink).err().unwrap_or(Trouble::NotTraced { at })
             }
             trouble => trouble,
         }

@@ -28,18 +28,18 @@ impl Thread {
     }
 
     /// The CPU, if this is a placeholder.
-    pub fn is_before(self) -> Option<u32> {
+    pub fn cpu_if_placeholder(self) -> Option<u32> {
         u32::try_from(self.0.wrapping_sub(i64::MIN)).ok()
     }
 
     /// Whether it is an idle thread.
     pub fn is_idle(self) -> bool {
-        self.0 < 0 && self.is_before().is_none()
+        self.0 < 0 && self.cpu_if_placeholder().is_none()
     }
 
     /// The thread id: 0 for idle threads, `None` for a placeholder.
     pub fn tid(self) -> Option<u32> {
-        match self.is_before() {
+        match self.cpu_if_placeholder() {
             Some(_) => None,
             None => Some(u32::try_from(self.0).unwrap_or(0)),
         }
@@ -191,7 +191,7 @@ impl Threads {
 
     /// Resolves a placeholder of the following chunk from the state at the end of this one.
     pub fn known(&self, thread: Thread) -> Thread {
-        thread.is_before().map_or(thread, |cpu| self.running(cpu))
+        thread.cpu_if_placeholder().map_or(thread, |cpu| self.running(cpu))
     }
 
     /// Merges the state of the following chunk.
@@ -210,7 +210,7 @@ impl Threads {
 
     /// Resolves a placeholder thread from the CPU's first `sched_switch`.
     pub fn settled(&self, thread: Thread) -> Thread {
-        let first = thread.is_before().and_then(|cpu| self.cpus.get(cpu));
+        let first = thread.cpu_if_placeholder().and_then(|cpu| self.cpus.get(cpu));
         first.map_or(thread, |cpu| cpu.first)
     }
 

@@ -99,8 +99,8 @@ impl Apt {
         Ok(needed.map(str::to_owned).collect())
     }
 
-    /// Fetches these packages alone, and returns their files.
-    pub(super) fn alone(&self, names: &[String]) -> Outcome<Vec<PathBuf>> {
+    /// Fetches these packages without those that they depend on, and returns their files.
+    pub(super) fn fetch_alone(&self, names: &[String]) -> Outcome<Vec<PathBuf>> {
         eprintln!("fetching {}", names.join(", "));
         quietly(self.command("apt-get").args(["-qq", "download"]).args(names))?;
         packages(&self.folder)

@@ -49,7 +49,7 @@ pub(super) fn ensure(folder: &Path) -> Outcome {
             kernel.display()
         )
     })?;
-    unpack(&apt.alone(&[needed, vec![headers.clone(), SOURCE.to_owned()]].concat())?, &fresh)?;
+    unpack(&apt.fetch_alone(&[needed, vec![headers.clone(), SOURCE.to_owned()]].concat())?, &fresh)?;
     let source = source(&fresh)?;
     let headers = fresh.join("usr/src").join(headers);
     relocate(&headers, &fresh)?;

@@ -92,7 +92,7 @@ fn fetch(folder: &Path) -> Outcome {
     unpack(&qemu.with_all_needed(QEMU, QEMU_SUITES[0])?, &fresh.join("qemu"))?;
     let kernels = Apt::new(&folder.join("apt/kernel"), &KERNEL_SUITES)?;
     let current = kernels.needed(KERNEL)?;
-    unpack(&kernels.alone(&current)?, &fresh.join("kernel"))?;
+    unpack(&kernels.fetch_alone(&current)?, &fresh.join("kernel"))?;
     kernel(&fresh.join("kernel"))?;
     for part in ["qemu", "kernel"] {
         _ = fs::remove_dir_all(folder.join(part));

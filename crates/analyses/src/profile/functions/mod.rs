@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 use self::{costs::Amount, partial::Partial, paths::Paths};
 use super::{
-    cost::{Beside, Cost, Ran},
+    cost::{Cost, Ran, RareCosts},
     table::{self, Amounts, FunctionCost},
 };
 
@@ -103,11 +103,11 @@ impl Analysis for Functions {
         for thread in threads {
             let whole = thread.close();
             all.sums.add(&whole.sums);
-            all.cost.beside.outside = all.cost.beside.outside.and(whole.outside);
+            all.cost.rare.outside = all.cost.rare.outside.and(whole.outside);
             for (holder, account, total) in whole.by_function() {
                 let Amount { instructions, time } = account.own;
                 let own = Ran { entries: 0, instructions, time };
-                let own = Cost { ran: own, beside: Beside::default() };
+                let own = Cost { ran: own, rare: RareCosts::default() };
                 all.cost.add(&own);
                 let function = functions.entry(holder.function).or_default();
                 function.own.add(&own);

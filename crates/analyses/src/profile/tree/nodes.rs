@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    profile::cost::{Beside, Cost, Ran},
+    profile::cost::{Cost, Ran, RareCosts},
     stack::{Back, Entry, Frame, Watch},
 };
 
@@ -49,18 +49,18 @@ impl Node {
 
 /// Nodes of one or more trees; a parent precedes its children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "(Vec<Node>, Vec<Beside>)", into = "(Vec<Node>, Vec<Beside>)")]
+#[serde(from = "(Vec<Node>, Vec<RareCosts>)", into = "(Vec<Node>, Vec<RareCosts>)")]
 pub(super) struct Tree {
     nodes: Vec<Node>,
     /// Rare costs by node, up to the last node that has any.
-    beside: Vec<Beside>,
+    rare: Vec<RareCosts>,
     /// Children of nodes beyond the first [`FEW`].
     further: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
 }
 
-impl From<(Vec<Node>, Vec<Beside>)> for Tree {
-    fn from((nodes, beside): (Vec<Node>, Vec<Beside>)) -> Tree {
-        let mut tree = Tree { beside, ..Tree::default() };
+impl From<(Vec<Node>, Vec<RareCosts>)> for Tree {
+    fn from((nodes, rare): (Vec<Node>, Vec<RareCosts>)) -> Tree {
+        let mut tree = Tree { rare, ..Tree::default() };
         for node in nodes {
             let added = Node { ran: node.ran, ..Node::new(node.parent, node.function, node.entry) };
             // A valid tree has no duplicate children; if input has some, their ids must still be preserved.
@@ -71,9 +71,9 @@ impl From<(Vec<Node>, Vec<Beside>)> for Tree {
     }
 }
 
-impl From<Tree> for (Vec<Node>, Vec<Beside>) {
-    fn from(tree: Tree) -> (Vec<Node>, Vec<Beside>) {
-        (tree.nodes, tree.beside)
+impl From<Tree> for (Vec<Node>, Vec<RareCosts>) {
+    fn from(tree: Tree) -> (Vec<Node>, Vec<RareCosts>) {
+        (tree.nodes, tree.rare)
     }
 }
 
@@ -81,7 +81,7 @@ impl Tree {
     /// Returns whether it has `roots` roots, and all parents precede their children.
     pub(super) fn is_sound(&self, roots: usize) -> bool {
         let is_root = |(_, node): &(NodeId, &Node)| node.parent == NO_PARENT;
-        self.beside.len() <= self.nodes.len()
+        self.rare.len() <= self.nodes.len()
             && self.iter().filter(is_root).count() == roots
             && self.iter().all(|(id, node)| node.parent < id || node.parent == NO_PARENT)
     }
@@ -102,18 +102,18 @@ impl Tree {
     }
 
     /// Returns the rare costs of a node, which are allocated on demand.
-    pub(super) fn beside(&mut self, id: NodeId) -> &mut Beside {
+    pub(super) fn rare(&mut self, id: NodeId) -> &mut RareCosts {
         let index = id as usize;
-        if self.beside.len() <= index {
-            self.beside.resize(index + 1, Beside::default());
+        if self.rare.len() <= index {
+            self.rare.resize(index + 1, RareCosts::default());
         }
-        &mut self.beside[index]
+        &mut self.rare[index]
     }
 
     /// Returns all costs of a node.
     pub(super) fn cost(&self, id: NodeId) -> Cost {
-        let beside = self.beside.get(id as usize).copied().unwrap_or_default();
-        Cost { ran: self.node(id).ran, beside }
+        let rare = self.rare.get(id as usize).copied().unwrap_or_default();
+        Cost { ran: self.node(id).ran, rare }
     }
 
     /// Changes the costs of a node.
@@ -121,8 +121,8 @@ impl Tree {
         let mut cost = self.cost(id);
         change(&mut cost);
         *self.ran(id) = cost.ran;
-        if cost.beside != Beside::default() {
-            *self.beside(id) = cost.beside;
+        if cost.rare != RareCosts::default() {
+            *self.rare(id) = cost.rare;
         }
     }
 

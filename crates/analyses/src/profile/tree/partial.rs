@@ -73,7 +73,7 @@ impl Partial {
             FlowEvent::Run { at, instructions, .. } => self.run(every, &at, instructions),
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
-                if self.clock.read(clock.0) || self.paths.have_run() {
+                if self.clock.read(clock.0) || self.paths.any_ran() {
                     self.share(every);
                 }
             }
@@ -124,7 +124,7 @@ impl Partial {
         self.tree.ran(node).instructions += instructions;
         if let Some(Every::Instructions(period)) = every {
             let next = self.number + instructions;
-            self.tree.beside(node).samples += next / period - self.number / period;
+            self.tree.rare(node).samples += next / period - self.number / period;
             self.number = next;
         }
         self.clock.ran(node, instructions);
@@ -156,7 +156,7 @@ impl Partial {
                 let ran = tree.ran(node);
                 ran.time = ran.time.and(took);
                 if every.is_some() {
-                    tree.beside(node).sample(piece.span(), every);
+                    tree.rare(node).sample(piece.span(), every);
                 }
             }
             (Share::Lost(time), _) => sums.add_lost_time(time.length()),
@@ -168,7 +168,7 @@ impl Partial {
             (Share::Waited(time), Some(here)) => tree.change(here, |cost| cost.run_for(time, every)),
             (Share::Waited(time), None) => before.run_for(time, every),
         });
-        if let Some(here) = here.filter(|_| paths.have_run()) {
+        if let Some(here) = here.filter(|_| paths.any_ran()) {
             let ran = tree.ran(here);
             ran.time = ran.time.and(even.rest);
         }
@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        profile::{Profile, Report, cost::Beside},
+        profile::{Profile, Report, cost::RareCosts},
         stack::Entry,
     };
 
@@ -317,7 +317,7 @@ mod tests {
             // Two consecutive frames that were entered by jumps.
             |partial| partial.stack[1].entry = Entry::Tail,
             |partial| partial.tree.parents().for_each(|parent| *parent = 2),
-            |partial| *partial.tree.beside(3) = Beside::default(),
+            |partial| *partial.tree.rare(3) = RareCosts::default(),
         ];
         for (index, change) in changes.iter().enumerate() {
             let mut partial = partial();

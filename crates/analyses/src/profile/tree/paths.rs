@@ -85,7 +85,7 @@ impl Paths {
     }
 
     /// Returns whether a path was executed since the last timestamp.
-    pub(super) fn have_run(&self) -> bool {
+    pub(super) fn any_ran(&self) -> bool {
         !self.ran.is_empty()
     }
 

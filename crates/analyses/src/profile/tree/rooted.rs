@@ -81,7 +81,7 @@ impl CallTree {
             ("cut_instructions", cut.into()),
             ("threads", self.all.threads.into()),
             ("time_ns", tree.all.cost.ran.time.nanoseconds().into()),
-            ("outside_time_ns", tree.all.cost.beside.outside.nanoseconds().into()),
+            ("outside_time_ns", tree.all.cost.rare.outside.nanoseconds().into()),
             ("lost_time_ns", self.all.sums.lost_time.into()),
             ("gaps", self.all.sums.gaps.into()),
         ];
@@ -107,7 +107,7 @@ impl CallTree {
                 row.extend(pair(total.ran.instructions, total.elapsed().nanoseconds()));
                 row.extend(pair(own.ran.instructions, own.ran.time.nanoseconds()));
                 row.extend([
-                    own.beside.outside.nanoseconds().into(),
+                    own.rare.outside.nanoseconds().into(),
                     own.ran.entries.into(),
                     depth.into(),
                     name.into(),

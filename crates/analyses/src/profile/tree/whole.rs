@@ -63,7 +63,7 @@ impl CallTree {
                 let total = &self.totals[id as usize];
                 function.instructions = function.instructions.saturating_add(total.ran.instructions);
                 function.time = function.time.and(total.elapsed());
-                function.samples = function.samples.saturating_add(total.beside.samples);
+                function.samples = function.samples.saturating_add(total.rare.samples);
             }
             *depth += 1;
             function.own.add(&self.tree.cost(id));
@@ -110,10 +110,10 @@ impl CallTree {
 
     pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
         let sampled = every.is_some();
-        let weight = |cost: &Cost| if sampled { cost.beside.samples } else { cost.ran.instructions };
+        let weight = |cost: &Cost| if sampled { cost.rare.samples } else { cost.ran.instructions };
         let all = weight(&self.all.cost);
         let mut rows = Vec::with_capacity(self.tree.len());
-        let shown = |total: &Cost| !sampled || total.beside.samples > 0;
+        let shown = |total: &Cost| !sampled || total.rare.samples > 0;
         self.walk(weight, shown, |id, depth| rows.push(self.tree_row(id, depth, all, names, sampled)));
         let samples =
             [Column::integer("total_samples", Unit::Count), Column::integer("self_samples", Unit::Count)];
@@ -136,8 +136,8 @@ impl CallTree {
         let node = self.tree.node(id);
         let total = &self.totals[id as usize];
         let (name, module) = names.names(node.function);
-        let weight = if sampled { total.beside.samples } else { total.ran.instructions };
-        let samples = [total.beside.samples, self.tree.cost(id).beside.samples].map(Value::from);
+        let weight = if sampled { total.rare.samples } else { total.ran.instructions };
+        let samples = [total.rare.samples, self.tree.cost(id).rare.samples].map(Value::from);
         let row = [Value::from(share(weight, all))].into_iter();
         row.chain(samples.into_iter().filter(|_| sampled))
             .chain([

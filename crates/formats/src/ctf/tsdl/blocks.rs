@@ -33,7 +33,7 @@ impl<'t> Parser<'t> {
                     continue;
                 }
                 Kind::Word(word) => word,
-                _ => return Err(self.here("a block or a type declaration expected".to_owned())),
+                _ => return Err(self.error_here("a block or a type declaration expected".to_owned())),
             };
             match word {
                 "trace" => self.trace(&mut trace)?,
@@ -45,7 +45,7 @@ impl<'t> Parser<'t> {
                 _ if self.declaration()? => {}
                 _ => {
                     let expected = "`trace`, `env`, `clock`, `stream`, `event`, `callsite` or a type declaration expected";
-                    return Err(self.here(expected.to_owned()));
+                    return Err(self.error_here(expected.to_owned()));
                 }
             }
         }

@@ -147,7 +147,7 @@ impl<'t> Parser<'t> {
 
     /// Takes a sign, or fails.
     pub(super) fn expect(&mut self, sign: &str) -> Result<(), Error> {
-        if self.take_if(sign)? { Ok(()) } else { Err(self.here(format!("`{sign}` expected"))) }
+        if self.take_if(sign)? { Ok(()) } else { Err(self.error_here(format!("`{sign}` expected"))) }
     }
 
     /// Takes a name, or fails.
@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
                 self.take()?;
                 Ok(word)
             }
-            _ => Err(self.here("a name expected".to_owned())),
+            _ => Err(self.error_here("a name expected".to_owned())),
         }
     }
 
@@ -178,8 +178,9 @@ impl<'t> Parser<'t> {
 
     /// The byte order of types without their own.
     pub(super) fn native(&self) -> Result<ByteOrder, Error> {
-        self.native
-            .ok_or_else(|| self.here("the `trace` block has no `byte_order`, which this needs".to_owned()))
+        self.native.ok_or_else(|| {
+            self.error_here("the `trace` block has no `byte_order`, which this needs".to_owned())
+        })
     }
 
     /// Charges the copy of a type to the budget.
@@ -191,7 +192,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Creates an error at the current token.
-    pub(super) fn here(&self, reason: String) -> Error {
+    pub(super) fn error_here(&self, reason: String) -> Error {
         error(self.text, self.token.span.start, &reason)
     }
 

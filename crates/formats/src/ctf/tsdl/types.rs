@@ -81,7 +81,7 @@ impl<'t> Parser<'t> {
                 Ok(Value::Text(text))
             }
             Kind::Word(_) if !negative => Ok(Value::Path(self.path()?)),
-            _ => Err(self.here("expected a value: a number, a string or a name".to_owned())),
+            _ => Err(self.error_here("expected a value: a number, a string or a name".to_owned())),
         }
     }
 
@@ -105,7 +105,7 @@ impl<'t> Parser<'t> {
     pub(super) fn class(&mut self, declarator: bool) -> Result<FieldClass, Error> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.here(format!("types are nested more than {DEEPEST} deep")));
+            return Err(self.error_here(format!("types are nested more than {DEEPEST} deep")));
         }
         while self.is_word("const") {
             self.take()?;
@@ -122,7 +122,9 @@ impl<'t> Parser<'t> {
 
     #[inline(never)]
     fn other_class(&mut self, declarator: bool) -> Result<FieldClass, Error> {
-        let Kind::Word(word) = *self.peek() else { return Err(self.here("a type expected".to_owned())) };
+        let Kind::Word(word) = *self.peek() else {
+            return Err(self.error_here("a type expected".to_owned()));
+        };
         Ok(match word {
             "integer" => FieldClass::Integer(self.integer()?),
             "floating_point" => FieldClass::Real(self.floating_point()?),
@@ -265,7 +267,7 @@ impl<'t> Parser<'t> {
         let name = self.name()?;
         let container = if self.take_if(":")? { Some(self.class(false)?) } else { None };
         if *self.peek() != Kind::Sign("{") {
-            let name = name.ok_or_else(|| self.here("`{` expected".to_owned()))?;
+            let name = name.ok_or_else(|| self.error_here("`{` expected".to_owned()))?;
             let known = self.scopes.iter().rev().find_map(|names| names.enumerations.get(&name)).cloned();
             let known = known.ok_or_else(|| self.there(format!("there is no enum `{name}`")))?;
             self.pay(&FieldClass::Integer(known.clone()))?;
@@ -276,8 +278,9 @@ impl<'t> Parser<'t> {
             None => self.scopes.iter().rev().find_map(|names| names.aliases.get("int")).cloned(),
         };
         let Some(FieldClass::Integer(mut integer)) = container else {
-            return Err(self
-                .here("an enum needs an integer type: `enum : TYPE {`, or a type called `int`".to_owned()));
+            return Err(self.error_here(
+                "an enum needs an integer type: `enum : TYPE {`, or a type called `int`".to_owned(),
+            ));
         };
         integer.meaning.labels = self.labels()?;
         if let (Some(name), Some(names)) = (name, self.scopes.last_mut()) {
@@ -316,7 +319,7 @@ impl<'t> Parser<'t> {
                 }
             }
             if !self.take_if(",")? && *self.peek() != Kind::Sign("}") {
-                return Err(self.here("`,` or `}` expected".to_owned()));
+                return Err(self.error_here("`,` or `}` expected".to_owned()));
             }
         }
         Ok(labels)
@@ -341,7 +344,7 @@ impl<'t> Parser<'t> {
 
     #[inline(never)]
     fn known_structure(&mut self, name: Option<String>) -> Result<Structure, Error> {
-        let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
+        let name = name.as_ref().ok_or_else(|| self.error_here("`{` expected".to_owned()))?;
         let known = self.scopes.iter().rev().find_map(|names| names.structures.get(name)).cloned();
         let known = known.ok_or_else(|| self.there(format!("there is no struct `{name}`")))?;
         self.pay(&FieldClass::Structure(known.clone()))?;
@@ -385,7 +388,7 @@ impl<'t> Parser<'t> {
             });
             Choice { selector: unset, options: options.collect() }
         } else {
-            let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
+            let name = name.as_ref().ok_or_else(|| self.error_here("`{` expected".to_owned()))?;
             let known = self.scopes.iter().rev().find_map(|names| names.variants.get(name)).cloned();
             let known = known.ok_or_else(|| self.there(format!("there is no variant `{name}`")))?;
             self.pay(&FieldClass::Variant(Box::new(known.clone())))?;

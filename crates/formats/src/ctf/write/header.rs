@@ -13,7 +13,7 @@ use crate::events::{
 /// Why a header cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeaderTrouble {
-    /// The header's timestamp has too few bits for the distance from the clock.
+    /// The header's timestamp has too few bits for the time since the event before.
     Time,
     /// A permanent reason.
     Never(String),

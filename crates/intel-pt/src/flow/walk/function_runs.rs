@@ -72,7 +72,7 @@ impl Walk {
             }
             if let Some(to) = to {
                 let Some(back) = self.pass_indirect(graph, &mut at, to) else { break };
-                let Some(next) = back.or_else(|| graph.lead(at.id, to, self.at).ok()) else {
+                let Some(next) = back.or_else(|| graph.indirect_target(at.id, to, self.at).ok()) else {
                     self.branch_batches.pass();
                     return self.go(to);
                 };

@@ -460,7 +460,7 @@ impl Walk {
                     return Err(Trouble::Contradiction { at: start, expected: Expected::Indirect });
                 }
                 self.advance(graph, sink, scout.steps);
-                return self.over_decision(graph, sink);
+                return self.pass_decision(graph, sink);
             }
         }
     }
@@ -510,14 +510,14 @@ impl Walk {
                 }
                 _ => {
                     self.advance(graph, sink, scout.steps);
-                    self.over_decision(graph, sink)
+                    self.pass_decision(graph, sink)
                 }
             };
         }
     }
 
-    /// Walks to the next branch that needs a packet, and past it, with any target.
-    pub(super) fn over_decision<L: Labels>(
+    /// Walks past the next branch that needs a packet, whatever its target.
+    pub(super) fn pass_decision<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
