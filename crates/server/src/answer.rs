@@ -161,7 +161,7 @@ impl Question<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The budget of a query of the store: at most `rows` rows, and stopped with the question.
+    /// Returns a budget of `rows` rows for a query of the store; it ends early where the answer does.
     pub(crate) fn budget(&self, rows: u64) -> Budget {
         Budget { rows, stop: Some(Arc::clone(self.stop)) }
     }

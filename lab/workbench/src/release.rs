@@ -264,6 +264,7 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
         for arguments in [
             &["report", "functions", "-q"][..],
             &["report", "tree", "-q"],
+            &["report", "blocks", "-q"],
             &["script", "--calls", "-q"],
             &["script", "--insns", "--fields", "ip", "-q"],
         ] {
