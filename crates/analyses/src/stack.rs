@@ -385,7 +385,7 @@ fn end_interrupt<T: Copy, F: Copy + PartialEq>(
     match entry {
         Entry::InterruptedReturn if continues => {
             watch.arrives_late();
-            return arrive_otherwise(stack, watch, below, Edge::Return, arrival);
+            return arrive(stack, watch, below, Edge::Return, arrival);
         }
         _ if arrival.place == Place::Middle && same => {}
         // The end of a signal handler.
@@ -438,12 +438,11 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
         watch.leave(&self.frames[self.depth]);
     }
 
-    /// Leaves the newest called frame, and a frame that replaced it by a jump, if the call returns to this address in
-    /// this function.
+    /// Leaves the newest frame, and a frame that replaced it by a jump, if it returns to this address in this function.
     #[inline(always)]
     fn return_to(&mut self, watch: &mut impl Watch<T, F>, address: u64, function: F) -> bool {
         match &self.frames[..self.depth] {
-            // Only frames made by calls have a return address.
+            // Also the frame of an interrupt, if the return goes to the interrupted code.
             [.., caller, callee] if callee.returns_to(address) && caller.function == function => {
                 self.leave(watch);
                 true

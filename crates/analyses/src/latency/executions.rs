@@ -455,4 +455,34 @@ mod tests {
         let end = [FlowEvent::InterruptReturn, run(1, Place::Middle, 3)];
         assert_eq!(executions(&[&begin[..], &interrupt, &end].concat()), [(9, Ended::Returned)]);
     }
+
+    #[test]
+    fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
+        let which = Which::Each;
+        let part = |seen: &[FlowEvent<'_>]| {
+            let mut partial = Partial::unknown();
+            seen.iter().chain([&FlowEvent::Time(Nanos(1))]).for_each(|seen| partial.fold(which, seen));
+            partial
+        };
+        let interrupt = FlowEvent::Interrupt { from: 101 };
+        let begin = [run(1, Place::Entry, 1), interrupt];
+        let end = [
+            run(2, Place::Entry, 1),
+            FlowEvent::Return,
+            interrupt,
+            run(2, Place::Entry, 1),
+            FlowEvent::InterruptReturn,
+            run(1, Place::Middle, 1),
+        ];
+        let counts = |partial: Partial| {
+            let (_, sums) = partial.close(which);
+            [1, 2].map(|index| {
+                let sum = &sums[&FunctionId { module: 1, index }];
+                (sum.instructions.count, sum.incomplete)
+            })
+        };
+        let whole = counts(part(&[&begin[..], &end].concat()));
+        assert_eq!(whole, counts(part(&begin).merge(which, part(&end))));
+        assert_eq!(whole, [(0, 1), (2, 0)]);
+    }
 }
