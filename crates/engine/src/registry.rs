@@ -7,12 +7,12 @@
 //! Control-flow loops are monomorphised for each analysis of control flow: dynamic dispatch happens per fold of many
 //! chunks, never per item. Each copy contains a decoder, so analyses of events get none.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
 
 use hodo_clock::Tsc;
 use hodo_model::{
-    Analysis, AnyAnalysis, AnyPartial, Description, FastFlow, FinishContext, FlowInterest, Maker, NoSources,
-    Parameters, Report, Selection, Start, Table, Visitor, kernel::Threads, pass::Pass,
+    Analysis, AnyAnalysis, AnyPartial, Description, FastFlow, FinishContext, FlowInterest, FlowThread, Maker,
+    NoSources, Parameters, Report, Selection, Start, Table, Visitor, kernel::Threads, pass::Pass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -208,10 +208,12 @@ impl FlowPartial {
         let (contexts, partials): (Vec<u32>, Vec<AnyPartial>) =
             by_thread(experiment, self.tracks, merge).into_iter().unzip();
         let thread = |&context: &u32| {
-            let thread = experiment.threads.get(context as usize);
-            thread.map_or((0, 0), |thread| (thread.pid, thread.tid))
+            let known = experiment.threads.get(context as usize).copied();
+            let comm = known.and_then(|thread| experiment.thread_name(thread)).map(Cow::into_owned);
+            let (pid, tid) = known.map_or((0, 0), |thread| (thread.pid, thread.tid));
+            FlowThread { pid, tid, comm }
         };
-        let flow_threads: Vec<(u32, u32)> = contexts.iter().map(thread).collect();
+        let flow_threads: Vec<FlowThread> = contexts.iter().map(thread).collect();
         let of = FinishContext::without_events(selection, &threads, &experiment.modules);
         let trace_bytes = self.bytes.filter(|_| selection.is_of_all());
         analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, trace_bytes, ..of })

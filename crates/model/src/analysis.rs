@@ -153,6 +153,17 @@ impl Selection {
     }
 }
 
+/// A thread whose control flow was recorded.
+#[derive(Clone, Debug)]
+pub struct FlowThread {
+    /// Its process.
+    pub pid: u32,
+    /// Its id.
+    pub tid: u32,
+    /// Its last name, if known.
+    pub comm: Option<String>,
+}
+
 /// The context for [`Analysis::finish`].
 #[derive(Clone)]
 pub struct FinishContext<'a> {
@@ -168,8 +179,8 @@ pub struct FinishContext<'a> {
     pub base: Option<&'a AnyPartial>,
     /// Functions and source lines of executed code.
     pub sources: &'a dyn Sources,
-    /// For control flow, the process and the thread of each partial, in order.
-    pub flow_threads: &'a [(u32, u32)],
+    /// For control flow, the thread of each partial, in order.
+    pub flow_threads: &'a [FlowThread],
     /// Bytes of trace that the control flow was decoded from; `None` if not all of it was requested.
     pub trace_bytes: Option<u64>,
 }

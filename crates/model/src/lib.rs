@@ -27,7 +27,8 @@ pub mod table;
 pub mod vocabulary;
 
 pub use analysis::{
-    Analysis, FastFlow, FinishContext, FlowInterest, Interest, Item, Plain, Selection, Start, only,
+    Analysis, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item, Plain, Selection, Start,
+    only,
 };
 pub use counts::{Bin, CountInterest, Counts};
 pub use erased::{AnyAnalysis, AnyPartial};

@@ -142,9 +142,9 @@ impl Analysis for Executed {
     /// Makes a table of the functions that the threads of the stretches ran, by the number of the stretch.
     fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut all = Partial::default();
-        for (mut partial, &(_, tid)) in threads.into_iter().zip(of.flow_threads) {
+        for (mut partial, thread) in threads.into_iter().zip(of.flow_threads) {
             partial.costs.retain(|&(place, _), _| {
-                self.stretches.get(place as usize).is_some_and(|stretch| stretch.tid == tid)
+                self.stretches.get(place as usize).is_some_and(|stretch| stretch.tid == thread.tid)
             });
             all = self.merge(all, partial, of.threads);
         }

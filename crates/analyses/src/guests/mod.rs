@@ -326,7 +326,7 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> Rows {
     ]);
     let mut rows = Vec::new();
     for (place, stays) in threads.iter().enumerate() {
-        let thread = of.flow_threads.get(place).copied();
+        let thread = of.flow_threads.get(place);
         for (index, stay) in stays.iter().enumerate() {
             if stay.machine != Some(Virtual::Guest) {
                 continue;
@@ -338,8 +338,8 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> Rows {
             let begin = stay.begin.time();
             let mut row = vec![begin.into(), stay.time().into()];
             row.extend(
-                [thread.map(|(pid, _)| u64::from(pid)), thread.map(|(_, tid)| u64::from(tid))]
-                    .map(Value::from),
+                [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
+                    .map(|id| id.map(u64::from).into()),
             );
             row.extend([stay.vmcs.into(), stay.instructions().into(), reason.as_str().into()]);
             rows.push(((begin, place, index), row));

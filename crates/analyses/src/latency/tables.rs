@@ -6,7 +6,7 @@ use std::{
 };
 
 use hodo_model::{
-    Column, FinishContext, Shape, Summary, Table, Unit, Value,
+    Column, FinishContext, FlowThread, Shape, Summary, Table, Unit, Value,
     table::{Cell, TableBuilder, cells},
 };
 
@@ -70,7 +70,7 @@ impl Found {
         intervals: impl Iterator<Item = Interval>,
     ) {
         let name: Arc<str> = match of.flow_threads.get(thread) {
-            Some((pid, tid)) => format!("{pid}/{tid}").into(),
+            Some(FlowThread { pid, tid, .. }) => format!("{pid}/{tid}").into(),
             None => thread.to_string().into(),
         };
         let begin = self.intervals.len();

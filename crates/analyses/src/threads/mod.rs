@@ -69,13 +69,16 @@ impl Analysis for Instructions {
         let columns = vec![
             Column::real("share", Unit::Share),
             Column::integer("instructions", Unit::Count),
+            Column::name("comm"),
             Column::integer("pid", Unit::None),
             Column::integer("tid", Unit::None),
         ];
         let row = |(place, &Partial(count)): (usize, &Partial)| {
-            let thread = of.flow_threads.get(place).copied();
-            let (pid, tid) = (thread.map(|(pid, _)| u64::from(pid)), thread.map(|(_, tid)| u64::from(tid)));
-            (count, place, vec![share(count, sum), count.into(), pid.into(), tid.into()])
+            let thread = of.flow_threads.get(place);
+            let comm = thread.and_then(|thread| thread.comm.as_deref());
+            let [pid, tid] = [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
+                .map(|id| id.map(u64::from).into());
+            (count, place, vec![share(count, sum), count.into(), comm.into(), pid, tid])
         };
         let rows = most_first(threads.iter().enumerate().map(row));
         Table::new("threads", Shape::Counters, summary, columns, rows)

@@ -8,8 +8,8 @@ use hodo_analyses::{
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, AnyAnalysis, AnyPartial, Arrival, Code, End, Every, FastFlow, FinishContext, FlowEvent,
-    FlowInterest, FunctionId, FunctionRun, Item, Names, Numbering, Place, Root, Selection, SourceLine,
-    Sources, Start, Table, Transfer, Value, Virtual, kernel::Threads,
+    FlowInterest, FlowThread, FunctionId, FunctionRun, Item, Names, Numbering, Place, Root, Selection,
+    SourceLine, Sources, Start, Table, Transfer, Value, Virtual, kernel::Threads,
 };
 use proptest::{
     prelude::*,
@@ -184,7 +184,8 @@ fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
 fn finish_selected<A: Analysis>(analysis: &A, threads: Vec<A::Partial>, selection: &Selection) -> Table {
     let known = Threads::default();
     let context = FinishContext::without_events(selection, &known, &Numbers);
-    let of = FinishContext { flow_threads: &[(7, 7)], trace_bytes: Some(1000), ..context };
+    let thread = FlowThread { pid: 7, tid: 7, comm: None };
+    let of = FinishContext { flow_threads: &[thread], trace_bytes: Some(1000), ..context };
     analysis.finish(threads, &of)
 }
 

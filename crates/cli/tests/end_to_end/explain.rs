@@ -85,6 +85,7 @@ fn one_of_four_threads_works_most() {
     let streams = info["streams"].as_array().unwrap();
     let names: Vec<&str> = streams.iter().filter_map(|stream| stream["command"].as_str()).collect();
     assert!(names.len() == 5 && names.iter().all(|name| *name == names[0]), "{names:?}");
+    assert!(table["rows"].as_array().unwrap().iter().all(|row| row[2] == names[0]), "{table:#}");
     let of_name = ["report", "threads", "--comm", names[0], "--format", "json", &recording];
     assert_eq!(hodo(&of_name).fine().json()["rows"], table["rows"]);
 }
