@@ -209,8 +209,6 @@ impl Timing {
         });
     }
 
-    // Not inlined: the loop over packets needs the registers.
-    #[inline(never)]
     fn mtc(&mut self, payload: u8) {
         // Without a TMA since the last TSC, the crystal clock's state is unknown.
         let (Some(crystal), Some((numerator, denominator))) = (&mut self.crystal, self.ratio) else { return };
