@@ -66,13 +66,18 @@ struct Gatherer<'p> {
 
 impl Gatherer<'_> {
     fn part(&mut self, context: ContextId) -> &mut Part {
-        let found = self.parts[self.start..].iter().rposition(|part| part.context == context);
-        let index = found.map_or(self.parts.len(), |index| self.start + index);
-        if found.is_none() {
-            self.parts.push(Part { context, entries: 0, instructions: 0 });
-        }
-        &mut self.parts[index]
+        part_of(self.parts, self.start, context)
     }
+}
+
+/// Returns the part of a context among those from `start` on, which are of one path.
+fn part_of(parts: &mut Vec<Part>, start: usize, context: ContextId) -> &mut Part {
+    let found = parts[start..].iter().rposition(|part| part.context == context);
+    let index = found.map_or(parts.len(), |index| start + index);
+    if found.is_none() {
+        parts.push(Part { context, entries: 0, instructions: 0 });
+    }
+    &mut parts[index]
 }
 
 impl Notes for Gatherer<'_> {
@@ -102,9 +107,28 @@ impl MemoizedPaths {
             self.parts.truncate(start);
             return None;
         };
+        Some((self.push(instructions, calls, to), to))
+    }
+
+    /// Memoizes a path that is two others, of which the second begins in the state after the first.
+    pub(crate) fn join(&mut self, first: u32, second: u32) -> u32 {
+        let start = self.parts.len();
+        self.parts.extend_from_within(self.range(first));
+        for index in self.range(second) {
+            let Part { context, entries, instructions } = self.parts[index];
+            let part = part_of(&mut self.parts, start, context);
+            part.entries += entries;
+            part.instructions += instructions;
+        }
+        let [first, second] = [first, second].map(|path| &self.paths[path as usize]);
+        self.push(first.instructions + second.instructions, first.calls + second.calls, second.to)
+    }
+
+    /// Adds a path whose parts are the newest; returns its number.
+    fn push(&mut self, instructions: u32, calls: u32, to: u32) -> u32 {
         let parts_end = self.parts.len() as u32;
         self.paths.push(Path { count: 0, each: Time::default(), instructions, calls, to, parts_end });
-        Some((self.paths.len() as u32 - 1, to))
+        self.paths.len() as u32 - 1
     }
 
     /// The instructions of a path.

@@ -412,6 +412,10 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         self.taker.learn(state, steps.iter().map(run))
     }
 
+    fn join(&mut self, first: u32, second: u32) -> Option<u32> {
+        self.taker.join(first, second)
+    }
+
     #[inline]
     fn path(&mut self, path: u32) {
         self.taker.take_path(self.filter.context, path);

@@ -176,6 +176,11 @@ pub(crate) trait ThreadSink {
     /// Learns a path from a state: returns its number and the state after it.
     fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)>;
 
+    /// Learns a path that is two learned ones; returns its number. `None` if the sink takes them one by one.
+    fn join(&mut self, _first: u32, _second: u32) -> Option<u32> {
+        None
+    }
+
     /// Receives a learned path of the thread with this context.
     fn take_path(&mut self, context: u32, path: u32);
 
@@ -239,6 +244,10 @@ impl<A: FastFlow> ThreadSink for Folder<'_, A> {
 
     fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.analysis.learn(&mut self.slices.last_mut()?.partial, state, runs)
+    }
+
+    fn join(&mut self, first: u32, second: u32) -> Option<u32> {
+        self.analysis.join(&mut self.slices.last_mut()?.partial, first, second)
     }
 
     #[inline]

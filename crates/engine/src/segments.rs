@@ -344,6 +344,10 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
         self.sink.learn(state, steps, graph)
     }
 
+    fn join(&mut self, first: u32, second: u32) -> Option<u32> {
+        self.sink.join(first, second)
+    }
+
     #[inline]
     fn path(&mut self, path: u32) {
         self.ran = true;

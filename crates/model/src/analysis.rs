@@ -315,6 +315,12 @@ pub trait FastFlow: Analysis {
         None
     }
 
+    /// Memoizes a path that is two memoized ones, `_first` and then `_second`; returns its number. `None` if they must
+    /// be folded one by one.
+    fn join(&self, _partial: &mut Self::Partial, _first: u32, _second: u32) -> Option<u32> {
+        None
+    }
+
     /// Adds the runs of a memoized path. Equal to folding its items, except for the state, which [`FastFlow::resume`]
     /// sets.
     fn fold_path(&self, _partial: &mut Self::Partial, _path: u32) {}

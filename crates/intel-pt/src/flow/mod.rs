@@ -143,6 +143,12 @@ pub trait Sink {
         None
     }
 
+    /// Learns a path that is two learned ones, `first` and then `second`; returns its number. `None` if the sink wants
+    /// to take them one by one.
+    fn join(&mut self, _first: u32, _second: u32) -> Option<u32> {
+        None
+    }
+
     /// Reports that a learned path ran.
     #[inline]
     fn path(&mut self, _path: u32) {}

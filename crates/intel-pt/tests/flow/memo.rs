@@ -42,6 +42,8 @@ struct Told<const BLOCKS: bool> {
     paths: Vec<Vec<Step>>,
     /// Number of instructions reported by paths.
     by_path: u64,
+    /// Number of paths that consist of two others.
+    joined: u32,
     /// Whether the sink also takes function runs.
     function_runs: bool,
     /// Number of instructions reported together with others.
@@ -118,6 +120,16 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
         }
         self.paths.push(steps.to_vec());
         (steps.len() % 7 != 6).then_some((self.paths.len() as u32 - 1, (state + steps.len() as u32) % 3))
+    }
+
+    fn join(&mut self, first: u32, second: u32) -> Option<u32> {
+        // Some paths come one by one.
+        (first % 5 != 4).then(|| {
+            let joined = [first, second].map(|path| self.paths[path as usize].clone()).concat();
+            self.joined += 1;
+            self.paths.push(joined);
+            self.paths.len() as u32 - 1
+        })
     }
 
     fn path(&mut self, path: u32) {
@@ -252,6 +264,7 @@ fn a_plain_trace_is_told_by_paths_and_function_runs() {
     let with = reported::<false>(&space, &trace, &Config::default(), Some(Memos::default()), None);
     // The trace is decoded twice; the first packet and some of the last eight bytes need the decoder.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
+    assert!(with.joined > 0);
     // Several consecutive blocks are in one function.
     let together = reported::<false>(&space, &trace, &Config::default(), None, Some(u32::MAX)).together;
     assert!(together >= packets as u32, "{together} instructions");

@@ -68,6 +68,11 @@ impl Paths {
         self.memoized_paths.learn(state, runs)
     }
 
+    /// Memoizes a path that is two of them in a row.
+    pub(super) fn join(&mut self, first: u32, second: u32) -> u32 {
+        self.memoized_paths.join(first, second)
+    }
+
     /// Adds time to the newest frame after a path: time outside traced code if `outside`.
     pub(super) fn took(&mut self, path: u32, time: Time, outside: bool) {
         let Paths { memoized_paths, contexts } = self;

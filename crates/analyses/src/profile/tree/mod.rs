@@ -59,6 +59,10 @@ impl FastFlow for Profile {
         partial.learn(state, runs)
     }
 
+    fn join(&self, partial: &mut Partial, first: u32, second: u32) -> Option<u32> {
+        Some(partial.join(first, second))
+    }
+
     #[inline]
     fn fold_path(&self, partial: &mut Partial, path: u32) {
         partial.fold_path(path);

@@ -192,6 +192,10 @@ impl Partial {
         self.paths.learn(state, runs)
     }
 
+    pub(super) fn join(&mut self, first: u32, second: u32) -> u32 {
+        self.paths.join(first, second)
+    }
+
     /// Folds an execution of a path.
     #[inline]
     pub(super) fn fold_path(&mut self, path: u32) {

@@ -78,6 +78,11 @@ impl Paths {
         self.memoized_paths.learn(state, runs)
     }
 
+    /// Memoizes a path that is two of them in a row.
+    pub(super) fn join(&mut self, first: u32, second: u32) -> u32 {
+        self.memoized_paths.join(first, second)
+    }
+
     /// Records an execution of a path.
     #[inline]
     pub(super) fn ran(&mut self, path: u32) {

@@ -379,10 +379,11 @@ impl Decoder<'_> {
 /// Follows a superblock; returns `false` if none continues from here.
 #[inline(always)]
 fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut Memo, sink: &mut S) -> bool {
-    let Some(SuperblockMatch { paths, to, bytes }) = memo.superblocks.find(*state, bytes, *position) else {
+    let Some(SuperblockMatch { place, ways, to, bytes }) = memo.superblocks.find(*state, bytes, *position)
+    else {
         return false;
     };
-    paths.iter().for_each(|&path| sink.path(path));
+    memo.superblocks.report(place, ways, sink);
     *state = to;
     *position += bytes;
     true

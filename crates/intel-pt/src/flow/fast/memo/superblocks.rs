@@ -1,6 +1,8 @@
 //! Superblocks: sequences of transitions that followed each other before.
 
-use super::{plain_size, transitions::hash};
+use rustc_hash::FxHashMap;
+
+use super::{super::super::Sink, plain_size, transitions::hash};
 
 /// Minimum transitions of a superblock.
 const FEWEST: usize = 2;
@@ -13,6 +15,9 @@ const WORDS: usize = 5;
 
 /// Number of superblocks in the table: 128 bytes each.
 const SUPERBLOCKS: usize = 1 << 13;
+
+/// Maximum joined paths.
+const JOINED: usize = 1 << 17;
 
 /// Marks an empty slot: no state has this number.
 const VACANT: u32 = u32::MAX;
@@ -27,11 +32,12 @@ pub(super) struct Superblock {
     from: u32,
     /// The state after each transition.
     to: [u32; LONGEST],
-    /// The sink's number for the path of each transition.
+    /// The sink's number for the path of each transition: of the first `joined` ones, for the path up to its end.
     paths: [u32; LONGEST],
     /// End offset of the packets of each transition, in bytes.
     ends: [u8; LONGEST],
     count: u8,
+    joined: u8,
 }
 
 const NONE: Superblock = Superblock {
@@ -41,12 +47,16 @@ const NONE: Superblock = Superblock {
     paths: [0; LONGEST],
     ends: [0; LONGEST],
     count: 0,
+    joined: 1,
 };
 
 /// The part of a superblock that matches the packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SuperblockMatch<'t> {
-    pub(super) paths: &'t [u32],
+pub(super) struct SuperblockMatch {
+    /// The slot of the superblock.
+    pub(super) place: usize,
+    /// Number of its transitions.
+    pub(super) ways: usize,
     /// The state after it.
     pub(super) to: u32,
     /// Number of its packet bytes.
@@ -64,6 +74,8 @@ pub(super) struct Superblocks {
     start: usize,
     /// Number of its transitions that the table has already.
     known: usize,
+    /// The numbers of joined paths, by those of the two that they consist of.
+    joined: FxHashMap<(u32, u32), u32>,
 }
 
 /// Returns the bytes from a position on, as words.
@@ -82,19 +94,27 @@ fn words(bytes: &[u8], position: usize) -> Option<[u64; WORDS]> {
 
 impl Superblocks {
     pub(super) fn new() -> Superblocks {
-        Superblocks { kept: vec![NONE; SUPERBLOCKS], next: NONE, place: 0, start: 0, known: 0 }
+        Superblocks {
+            kept: vec![NONE; SUPERBLOCKS],
+            next: NONE,
+            place: 0,
+            start: 0,
+            known: 0,
+            joined: FxHashMap::default(),
+        }
     }
 
     /// Discards all superblocks.
     pub(super) fn clear(&mut self) {
         self.kept.fill(NONE);
+        self.joined.clear();
         self.next.from = VACANT;
     }
 
     /// Returns the part of a superblock that matches the packets in a state. If there is none, begins to record one
     /// from [what follows](Superblocks::follow).
     #[inline(always)]
-    pub(super) fn find(&mut self, from: u32, bytes: &[u8], position: usize) -> Option<SuperblockMatch<'_>> {
+    pub(super) fn find(&mut self, from: u32, bytes: &[u8], position: usize) -> Option<SuperblockMatch> {
         if self.next.from != VACANT {
             return None;
         }
@@ -108,11 +128,11 @@ impl Superblocks {
         let ways =
             train.ends.iter().take(train.count.into()).take_while(|&&end| usize::from(end) <= same).count();
         if train.from != from || ways < FEWEST {
-            (self.next.from, self.next.words, self.next.count) = (from, words, 0);
+            self.next = Superblock { from, words, ..NONE };
             (self.place, self.start, self.known) = (place, position, 0);
             return None;
         }
-        let Superblock { paths, to, ends, count, .. } = train;
+        let Superblock { to, ends, count, .. } = train;
         let end = usize::from(ends[ways - 1]);
         // A superblock that ended at other packets may be extended this time.
         if ways == usize::from(*count)
@@ -123,7 +143,45 @@ impl Superblocks {
             self.next = Superblock { words, ..*train };
             (self.place, self.start, self.known) = (place, position, ways);
         }
-        Some(SuperblockMatch { paths: &paths[..ways], to: to[ways - 1], bytes: end })
+        Some(SuperblockMatch { place, ways, to: to[ways - 1], bytes: end })
+    }
+
+    /// Reports the path of the first transitions of a superblock, joined the first time that it is needed.
+    #[inline(always)]
+    pub(super) fn report(&mut self, place: usize, ways: usize, sink: &mut impl Sink) {
+        let superblock = &self.kept[place];
+        if usize::from(superblock.joined) >= ways || self.join(place, ways, sink) {
+            sink.path(self.kept[place].paths[ways - 1]);
+        } else {
+            self.report_apart(place, ways, sink);
+        }
+    }
+
+    /// Joins the paths of the first transitions of a superblock. Returns `false` if the sink takes them one by one, or
+    /// too many are joined.
+    #[inline(never)]
+    fn join(&mut self, place: usize, ways: usize, sink: &mut impl Sink) -> bool {
+        let superblock = &mut self.kept[place];
+        for index in usize::from(superblock.joined)..ways {
+            let pair @ (first, second) = (superblock.paths[index - 1], superblock.paths[index]);
+            let path = match self.joined.get(&pair) {
+                Some(&path) => Some(path),
+                None if self.joined.len() >= JOINED => None,
+                None => sink.join(first, second).inspect(|&path| {
+                    self.joined.insert(pair, path);
+                }),
+            };
+            let Some(path) = path else { return false };
+            superblock.paths[index] = path;
+            superblock.joined += 1;
+        }
+        true
+    }
+
+    /// Reports the paths of the first transitions of a superblock, as far as they are not joined.
+    fn report_apart(&self, place: usize, ways: usize, sink: &mut impl Sink) {
+        let Superblock { paths, joined, .. } = &self.kept[place];
+        paths[usize::from(*joined) - 1..ways].iter().for_each(|&path| sink.path(path));
     }
 
     /// Records that a transition was followed, to the end of its packets.
