@@ -104,6 +104,12 @@ impl FunctionRuns {
         }
     }
 
+    /// Removes all function runs, but keeps their memory.
+    pub fn reset(&mut self) {
+        self.ended = 0;
+        self.all.first_mut().into_iter().for_each(|open| *open = FunctionRuns::NONE);
+    }
+
     /// Removes the completed function runs.
     #[inline(always)]
     pub fn clear(&mut self) {

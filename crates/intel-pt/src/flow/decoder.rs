@@ -179,6 +179,7 @@ impl<'t> Decoder<'t> {
         sink: &mut impl Sink,
     ) {
         let mut context = Context { programs, sink };
+        self.walk.exchange(&mut memos.function_runs);
         loop {
             self.follow_memo(memos, &mut context);
             if !self.step(&mut context) {
@@ -186,6 +187,7 @@ impl<'t> Decoder<'t> {
             }
         }
         self.finish(&mut context);
+        self.walk.exchange(&mut memos.function_runs);
     }
 
     /// Reads and follows a packet; returns `false` at the end of the segment.

@@ -123,13 +123,14 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 
     fn join(&mut self, first: u32, second: u32) -> Option<u32> {
-        // Some paths come one by one.
-        (first % 5 != 4).then(|| {
-            let joined = [first, second].map(|path| self.paths[path as usize].clone()).concat();
-            self.joined += 1;
-            self.paths.push(joined);
-            self.paths.len() as u32 - 1
-        })
+        // Paths come one by one from some time on.
+        if self.joined >= 50 {
+            return None;
+        }
+        self.joined += 1;
+        let joined = [first, second].map(|path| self.paths[path as usize].clone()).concat();
+        self.paths.push(joined);
+        Some(self.paths.len() as u32 - 1)
     }
 
     fn path(&mut self, path: u32) {
@@ -253,7 +254,8 @@ proptest! {
 /// The fast path must be used for a plain trace.
 #[test]
 fn a_plain_trace_is_told_by_paths_and_function_runs() {
-    let bytes = [0x74, 0].repeat((SLOT * SLOTS / 2) as usize);
+    // A loop over six branches.
+    let bytes = [&[0x74, 0].repeat(6)[..], &[0xeb, 0xf2]].concat();
     let mut space = AddressSpace::new();
     let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
     space.map(BASE..BASE + bytes.len() as u64, content, 0);

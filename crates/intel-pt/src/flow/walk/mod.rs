@@ -62,6 +62,12 @@ impl Walk {
         }
     }
 
+    /// Exchanges the memory for function runs, between segments.
+    pub(super) fn exchange(&mut self, function_runs: &mut FunctionRuns) {
+        self.pending.reset();
+        std::mem::swap(&mut self.pending, function_runs);
+    }
+
     /// Continues at `ip`.
     #[inline]
     pub(super) fn go(&mut self, ip: u64) {

@@ -22,7 +22,7 @@ mod table;
 mod transitions;
 mod word;
 
-use hodo_code::{Graph, Labels, Transfer};
+use hodo_code::{FunctionRuns, Graph, Labels, Transfer};
 use rustc_hash::FxHashMap;
 
 pub(super) use record::join;
@@ -50,6 +50,8 @@ use crate::packet::{LONG_TNT, Packet, short_cyc};
 pub struct Memos {
     programs: FxHashMap<(usize, u8), Memo>,
     learned: MemoizedPaths,
+    /// Memory for the function runs of the next segment.
+    pub(in crate::flow) function_runs: FunctionRuns,
 }
 
 impl Default for Memos {
@@ -64,6 +66,7 @@ impl Memos {
         Memos {
             programs: FxHashMap::default(),
             learned: MemoizedPaths { most: paths, ..MemoizedPaths::default() },
+            function_runs: FunctionRuns::default(),
         }
     }
 }

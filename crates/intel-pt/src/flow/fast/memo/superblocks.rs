@@ -76,6 +76,8 @@ pub(super) struct Superblocks {
     known: usize,
     /// The numbers of joined paths, by those of the two that they consist of.
     joined: FxHashMap<(u32, u32), u32>,
+    /// No more paths are joined: there are too many, or the sink takes paths one by one.
+    apart: bool,
 }
 
 /// Returns the bytes from a position on, as words.
@@ -101,6 +103,7 @@ impl Superblocks {
             start: 0,
             known: 0,
             joined: FxHashMap::default(),
+            apart: false,
         }
     }
 
@@ -108,6 +111,7 @@ impl Superblocks {
     pub(super) fn clear(&mut self) {
         self.kept.fill(NONE);
         self.joined.clear();
+        self.apart = false;
         self.next.from = VACANT;
     }
 
@@ -128,7 +132,7 @@ impl Superblocks {
         let ways =
             train.ends.iter().take(train.count.into()).take_while(|&&end| usize::from(end) <= same).count();
         if train.from != from || ways < FEWEST {
-            self.next = Superblock { from, words, ..NONE };
+            (self.next.from, self.next.words, self.next.count, self.next.joined) = (from, words, 0, 1);
             (self.place, self.start, self.known) = (place, position, 0);
             return None;
         }
@@ -146,42 +150,33 @@ impl Superblocks {
         Some(SuperblockMatch { place, ways, to: to[ways - 1], bytes: end })
     }
 
-    /// Reports the path of the first transitions of a superblock, joined the first time that it is needed.
+    /// Reports the paths of the first transitions of a superblock: as one, if the sink joins paths.
     #[inline(always)]
     pub(super) fn report(&mut self, place: usize, ways: usize, sink: &mut impl Sink) {
-        let superblock = &self.kept[place];
-        if usize::from(superblock.joined) >= ways || self.join(place, ways, sink) {
-            sink.path(self.kept[place].paths[ways - 1]);
-        } else {
-            self.report_apart(place, ways, sink);
+        if !self.apart && usize::from(self.kept[place].joined) < ways {
+            self.join(place, ways, sink);
         }
-    }
-
-    /// Joins the paths of the first transitions of a superblock. Returns `false` if the sink takes them one by one, or
-    /// too many are joined.
-    #[inline(never)]
-    fn join(&mut self, place: usize, ways: usize, sink: &mut impl Sink) -> bool {
-        let superblock = &mut self.kept[place];
-        for index in usize::from(superblock.joined)..ways {
-            let pair @ (first, second) = (superblock.paths[index - 1], superblock.paths[index]);
-            let path = match self.joined.get(&pair) {
-                Some(&path) => Some(path),
-                None if self.joined.len() >= JOINED => None,
-                None => sink.join(first, second).inspect(|&path| {
-                    self.joined.insert(pair, path);
-                }),
-            };
-            let Some(path) = path else { return false };
-            superblock.paths[index] = path;
-            superblock.joined += 1;
-        }
-        true
-    }
-
-    /// Reports the paths of the first transitions of a superblock, as far as they are not joined.
-    fn report_apart(&self, place: usize, ways: usize, sink: &mut impl Sink) {
         let Superblock { paths, joined, .. } = &self.kept[place];
-        paths[usize::from(*joined) - 1..ways].iter().for_each(|&path| sink.path(path));
+        let first = ways.min((*joined).into()) - 1;
+        paths[first..ways].iter().for_each(|&path| sink.path(path));
+    }
+
+    /// Joins the paths of the first transitions of a superblock, unless the sink takes them one by one.
+    #[inline(never)]
+    fn join(&mut self, place: usize, ways: usize, sink: &mut impl Sink) {
+        let Superblock { paths, joined, .. } = &mut self.kept[place];
+        for index in usize::from(*joined)..ways {
+            let pair @ (first, second) = (paths[index - 1], paths[index]);
+            let known = self.joined.get(&pair).copied();
+            let Some(path) = known.or_else(|| sink.join(first, second)) else {
+                self.apart = true;
+                return;
+            };
+            self.joined.insert(pair, path);
+            paths[index] = path;
+            *joined += 1;
+        }
+        self.apart = self.joined.len() >= JOINED;
     }
 
     /// Records that a transition was followed, to the end of its packets.
