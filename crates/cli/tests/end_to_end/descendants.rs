@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     os::unix::process::CommandExt,
-    process::Child,
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -44,7 +44,13 @@ impl Recording {
         let (out, script) = (folder.file("perf.data"), script.replace("DIR", &folder.file("")));
         let words = [&["record", "--engine", "emulate", "-o", &out], options, &["--", "sh", "-c", &script]];
         let log = File::create(folder.file("log")).expect("it is ours");
-        let child = command(&words.concat()).process_group(0).stderr(log).spawn().expect("hodo starts");
+        let hodo = command(&words.concat());
+        // Tests that a shell runs in the background ignore SIGINT, and so would their children.
+        let mut env = Command::new("env");
+        env.arg("--default-signal=INT").arg(hodo.get_program()).args(hodo.get_args());
+        env.envs(hodo.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        env.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+        let child = env.spawn().expect("hodo starts");
         Recording { folder, child }
     }
 

@@ -127,16 +127,16 @@ impl Superblocks {
             return None;
         }
         let place = (hash(from, words[0]) >> 40) as usize % SUPERBLOCKS;
-        let train = &self.kept[place];
-        let same = matching(&train.words, &words);
+        let kept = &self.kept[place];
+        let same = matching(&kept.words, &words);
         let ways =
-            train.ends.iter().take(train.count.into()).take_while(|&&end| usize::from(end) <= same).count();
-        if train.from != from || ways < FEWEST {
+            kept.ends.iter().take(kept.count.into()).take_while(|&&end| usize::from(end) <= same).count();
+        if kept.from != from || ways < FEWEST {
             (self.next.from, self.next.words, self.next.count, self.next.joined) = (from, words, 0, 1);
             (self.place, self.start, self.known) = (place, position, 0);
             return None;
         }
-        let Superblock { to, ends, count, .. } = train;
+        let Superblock { to, ends, count, .. } = kept;
         let end = usize::from(ends[ways - 1]);
         // A superblock that ended at other packets may be extended this time.
         if ways == usize::from(*count)
@@ -144,7 +144,7 @@ impl Superblocks {
             && end <= (WORDS - 1) * 8
             && plain_size(bytes[position + end].into()) != 0
         {
-            self.next = Superblock { words, ..*train };
+            self.next = Superblock { words, ..*kept };
             (self.place, self.start, self.known) = (place, position, ways);
         }
         Some(SuperblockMatch { place, ways, to: to[ways - 1], bytes: end })
