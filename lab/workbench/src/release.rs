@@ -36,8 +36,9 @@ const EVENTS: [&str; 4] = [
     "fixtures/ftrace/small-6.dat",
     "fixtures/perf/events.data",
 ];
-/// Functions are aligned to cache lines: else their speed depends by chance on the code before them.
-const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6";
+/// Functions are aligned to cache lines, and loops to half of one: else their speed depends by chance on the code before
+/// them.
+const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6 -Cllvm-args=-align-loops=32";
 /// Relocations take a megabyte unless they are packed. Of the libraries of the other programs, older ones can't read them so.
 const PACKED: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
 /// The target of a program that needs no libraries.

@@ -20,6 +20,9 @@ pub fn find_psb(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
+/// The bytes that are loaded at once.
+const WORD: usize = size_of::<u64>();
+
 /// Bytes that are no valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -137,11 +140,14 @@ impl<'a> Decoder<'a> {
     /// The bytes at the position are no valid packet.
     #[inline]
     pub fn for_each(&mut self, mut take: impl FnMut(Packet)) -> Result<(), Error> {
+        // The last position of a whole word. Compared with it, the load needs no check of bounds.
+        let last = self.bytes.len().checked_sub(WORD);
         loop {
             // As in `next_packet`, with the position in a register, and consecutive TNT-8 packets from one word.
             let mut at = self.position;
-            while let (Some(wide), None) =
-                (self.bytes.get(at..).and_then(|rest| rest.first_chunk()), self.open_block)
+            while last.is_some_and(|last| at <= last)
+                && self.open_block.is_none()
+                && let Some(wide) = self.bytes[at..at + WORD].first_chunk()
             {
                 let word = u64::from_le_bytes(*wide);
                 let start = at;
