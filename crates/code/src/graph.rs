@@ -194,6 +194,12 @@ impl<'a, L: Labels> Graph<'a, L> {
         &self.provenances[id.0 as usize]
     }
 
+    /// Returns source and validity of the code of each block, by id.
+    #[inline]
+    pub fn provenances(&self) -> &[Provenance] {
+        &self.provenances
+    }
+
     /// Returns the lengths of a block's instructions, in bytes.
     #[inline]
     pub fn lengths(&self, block: &Block) -> &[u8] {

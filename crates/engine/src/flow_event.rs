@@ -37,7 +37,8 @@ impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
 pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
     let block = executed.block;
     let (lengths, bytes, bits) = (executed.lengths, executed.bytes(), executed.code.bits as u8);
-    let (offset, since) = (executed.provenance.origin.offset, executed.provenance.valid.start);
+    let provenance = executed.provenance();
+    let (offset, since) = (provenance.origin.offset, provenance.valid.start);
     if !executed.is_whole() {
         let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));
         return Code { offset, since, lengths, bytes, bits, end: End::Next, target };

@@ -341,6 +341,8 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
+        // It runs now, and any number of times after.
+        self.ran = true;
         self.sink.learn(state, steps, graph)
     }
 
@@ -350,7 +352,6 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
 
     #[inline]
     fn path(&mut self, path: u32) {
-        self.ran = true;
         (self.give)(self.sink);
         self.sink.path(path);
     }

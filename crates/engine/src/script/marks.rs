@@ -175,7 +175,7 @@ impl Sink for MarkSink<'_, '_> {
     fn executed(&mut self, executed: Executed<'_>) {
         self.inside = self.filter.ran(executed.lengths.len() as u64);
         let block = executed.block;
-        self.last = Some((block.start, block.end, executed.provenance.origin));
+        self.last = Some((block.start, block.end, executed.provenance().origin));
     }
 
     fn event(&mut self, event: Event) {

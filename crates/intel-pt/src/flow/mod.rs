@@ -36,12 +36,12 @@ pub struct Executed<'a> {
     pub block: &'a Block,
     /// Lengths of the instructions that ran, from the block's start on, in bytes.
     pub lengths: &'a [u8],
-    /// The block's number, and the bytes of all blocks: see [`Executed::bytes`].
+    /// The block's number, and what is known of all blocks: see [`Executed::bytes`] and [`Executed::provenance`].
     pub id: BlockId,
     /// As `id` says.
     pub bytes: &'a BlockBytes,
-    /// Source and validity of the block's code.
-    pub provenance: &'a Provenance,
+    /// As `id` says.
+    pub provenances: &'a [Provenance],
     /// The code that contains the block.
     pub code: Snapshot<'a>,
 }
@@ -56,6 +56,12 @@ impl<'a> Executed<'a> {
             true => all,
             false => &all[..self.lengths.iter().map(|&length| usize::from(length)).sum()],
         }
+    }
+
+    /// Returns source and validity of the block's code, which are looked up only here too.
+    #[inline]
+    pub fn provenance(&self) -> &'a Provenance {
+        &self.provenances[self.id.0 as usize]
     }
 
     /// Returns whether the block ran to its end, so that its terminator took effect.

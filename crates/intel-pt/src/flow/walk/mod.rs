@@ -125,9 +125,9 @@ impl Walk {
         lengths: &[u8],
         sink: &mut impl Sink,
     ) {
-        let (block, provenance) = (graph.block(id), graph.provenance(id));
-        let (bytes, code) = (graph.bytes(), graph.snapshot(self.at));
-        sink.executed(Executed { block, lengths, id, bytes, provenance, code });
+        let (block, code) = (graph.block(id), graph.snapshot(self.at));
+        let (bytes, provenances) = (graph.bytes(), graph.provenances());
+        sink.executed(Executed { block, lengths, id, bytes, provenances, code });
     }
 
     /// Continues at the end of block `id`, or at its direct target.
@@ -206,7 +206,7 @@ impl Walk {
     }
 
     /// Fast path: follows TNT bits, the first one highest, up to anything unusual. Returns the number of bits left.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn branches<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,

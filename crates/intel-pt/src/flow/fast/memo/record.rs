@@ -40,7 +40,7 @@ impl Sink for Recorder {
         self.blocks += 1;
         // Sinks must see where a far transfer goes.
         self.unfit |= block.terminator == Terminator::Far;
-        self.unfit |= !executed.provenance.is_lasting() || self.depth > DEEPEST || self.blocks > BLOCKS;
+        self.unfit |= !executed.provenance().is_lasting() || self.depth > DEEPEST || self.blocks > BLOCKS;
         let step = Step::new(block, transfer);
         let joins = |last: &mut Step| !self.single && last.join(&step);
         if self.unfit || self.steps.last_mut().is_some_and(joins) {
