@@ -341,7 +341,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
-        // It runs now, and any number of times after.
+        // The path runs now. When it runs again, this costs nothing.
         self.ran = true;
         self.sink.learn(state, steps, graph)
     }

@@ -158,7 +158,7 @@ impl Superblocks {
         }
         let Superblock { paths, joined, .. } = &self.kept[place];
         if *joined == 1 {
-            // Unrolled: the processor predicts better how long a path is if the code differs by its place.
+            // The compiler unrolls this loop, so that the processor predicts the length of each path by its place.
             for (index, &path) in paths.iter().enumerate() {
                 if index == ways {
                     break;
