@@ -36,9 +36,9 @@ const EVENTS: [&str; 4] = [
     "fixtures/ftrace/small-6.dat",
     "fixtures/perf/events.data",
 ];
-/// Functions are aligned to cache lines, and loops to half of one: else their speed depends by chance on the code before
-/// them.
-const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6 -Cllvm-args=-align-loops=32";
+/// Functions are aligned to cache lines, and loops to half of one, and what seldom runs lies apart from what often does: else
+/// their speed depends by chance on the code before them.
+const LAYOUT: &str = "-Cllvm-args=-align-all-functions=6 -Cllvm-args=-align-loops=32 -Cllvm-args=-enable-split-machine-functions";
 /// Relocations take a megabyte unless they are packed. Of the libraries of the other programs, older ones can't read them so.
 const PACKED: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
 /// The target of a program that needs no libraries.
@@ -141,7 +141,7 @@ fn flags(profile: &Path) -> String {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).unwrap_or_default();
     format!(
-        "-Cprofile-use={} {ALIGNED} --remap-path-prefix={}=/cargo --remap-path-prefix={}=/hodoscope",
+        "-Cprofile-use={} {LAYOUT} --remap-path-prefix={}=/cargo --remap-path-prefix={}=/hodoscope",
         profile.display(),
         home.display(),
         command::root().display()

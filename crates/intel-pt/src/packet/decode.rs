@@ -102,15 +102,22 @@ impl<'a> Decoder<'a> {
     /// Reads the next packet; returns `None` at the end of the stream. After an error the position is unchanged.
     #[inline(always)]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, Error> {
-        // Fast path: nearly all packets are of a few kinds and not near the end, so one wide load contains them.
-        if let (Some(rest), None) = (self.bytes.get(self.position..), self.open_block)
-            && let Some(wide) = rest.first_chunk()
-            && let Some((packet, size)) = frequent(u64::from_le_bytes(*wide))
-        {
-            self.position += size;
-            return Ok(Some(packet));
+        match self.frequent_packet(self.bytes.len()) {
+            Some(packet) => Ok(Some(packet)),
+            None => self.any_packet(),
         }
-        self.any_packet()
+    }
+
+    /// Fast path: reads the next packet if it is of a frequent kind and not near `end`, so that one wide load contains it.
+    #[inline(always)]
+    fn frequent_packet(&mut self, end: usize) -> Option<Packet> {
+        if self.open_block.is_some() {
+            return None;
+        }
+        let wide = self.bytes.get(self.position..end)?.first_chunk()?;
+        let (packet, size) = frequent(u64::from_le_bytes(*wide))?;
+        self.position += size;
+        Some(packet)
     }
 
     /// Reads the next packet, given that a PSB begins at `psb`: no earlier packet may extend into it.
@@ -119,8 +126,12 @@ impl<'a> Decoder<'a> {
     /// As for [`next_packet`](Decoder::next_packet), and for a packet that the PSB cuts.
     #[inline(always)]
     pub fn next_before(&mut self, psb: usize) -> Result<Option<Packet>, Error> {
+        // A check of every packet would cost each a second dispatch on its kind.
+        if let Some(packet) = self.frequent_packet(psb) {
+            return Ok(Some(packet));
+        }
         let at = self.position;
-        let packet = self.next_packet();
+        let packet = self.any_packet();
         if self.position > psb && at < psb {
             return Err(self.cut_by_psb(at));
         }
