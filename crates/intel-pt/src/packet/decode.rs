@@ -61,10 +61,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads packets in sequence.
-///
-/// Whether `xxxxx100` is a BIP or a TNT depends on the packets before it, so the decoder records whether a BBP block
-/// is open.
+/// Reads packets in sequence. It records whether a BBP block is open: `xxxxx100` is then a BIP, else a TNT.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -286,9 +283,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Fast path: passes the usual packets after a CYC to `take`, as far as they occur: a TNT-8, another CYC and its
-/// TNT-8. Returns their size in bytes. They come from a word that is already loaded, so no load waits for their
-/// position.
+/// Fast path: passes the usual packets after a CYC to `take`, as far as they occur: a TNT-8, another CYC and its TNT-8.
+/// Returns their size in bytes. They are in a word that is already loaded, so no load waits for their position.
 #[inline(always)]
 fn after_cyc(mut word: u64, take: &mut impl FnMut(Packet)) -> usize {
     let Some(branches) = short_tnt(word as u8) else { return 0 };
@@ -583,8 +579,7 @@ mod tests {
         ) {
             let bytes = bytes.concat();
             let mut one = Decoder::new(&bytes, 0).with_errata(errata);
-            let mut other = one.clone();
-            let mut all = one.clone();
+            let (mut other, mut all) = (one.clone(), one.clone());
             let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
             while one.position() < bytes.len() {
                 let packet = one.next_packet();
