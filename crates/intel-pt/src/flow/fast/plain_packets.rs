@@ -19,6 +19,9 @@ impl Decoder<'_> {
         most: usize,
         context: &mut Context<'_, '_, L, S>,
     ) -> usize {
+        if !context.sink.takes_function_runs() {
+            return 0;
+        }
         let (Some(bytes), Some(_)) = (self.packets.outside_block(), self.last_ip.get()) else { return 0 };
         // Only the decoder itself handles the end of the segment.
         let bytes = &bytes[..self.span.end.min(bytes.len())];

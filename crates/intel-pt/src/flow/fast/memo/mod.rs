@@ -212,7 +212,10 @@ impl Decoder<'_> {
         {
             return;
         }
-        memos.learned.judge(Worth::to(context.sink));
+        // A pause learns nothing that could be judged.
+        if memos.learned.rest == 0 {
+            memos.learned.judge(Worth::to(context.sink));
+        }
         if memos.learned.rest > 0 {
             let followed = self.follow_plain(memos.learned.rest, context);
             memos.learned.rest -= followed.max(1);
