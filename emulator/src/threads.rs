@@ -137,7 +137,7 @@ pub(crate) fn forget_all() {
 ///
 /// A tracer's times are estimates between two timing packets; those of perf run ahead by up to the instructions between
 /// them. What runs before and after a change must not be confused.
-pub(crate) const CHANGE: u64 = 100_000;
+pub(crate) const CHANGE_TICKS: u64 = 100_000;
 
 /// A time after everything that the threads ran so far. The process is locked.
 pub(crate) fn later() -> u64 {
@@ -146,7 +146,7 @@ pub(crate) fn later() -> u64 {
         // return the old or the new value.
         get(index as u32).map(|thread| unsafe { (&raw const (*thread).counts.now).read_volatile() })
     });
-    clocks.max().unwrap_or(0) + CHANGE
+    clocks.max().unwrap_or(0) + CHANGE_TICKS
 }
 
 /// Stops all other threads between two blocks, so that their files are complete when another program replaces this one.
@@ -197,7 +197,7 @@ impl Parked {
         // SAFETY: the threads are stopped.
         let clocks =
             self.0.iter().map(|&(_, thread)| unsafe { (&raw const (*thread).counts.now).read_volatile() });
-        clocks.fold(now, u64::max) + CHANGE
+        clocks.fold(now, u64::max) + CHANGE_TICKS
     }
 }
 

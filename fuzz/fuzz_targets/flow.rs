@@ -28,7 +28,7 @@ const STEPS: usize = 300;
 #[derive(Arbitrary, Debug)]
 struct Input {
     code: Vec<u8>,
-    /// Code that takes its place later on.
+    /// Code that replaces `code` later on.
     later: Vec<u8>,
     settings: Settings,
     switches: [(u16, bool); 2],

@@ -8,7 +8,7 @@ use hodo_formats::ctf::lttng_live::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// An answer, of the bytes that there are.
+/// Decodes an answer from the first bytes, and removes them.
 fn answer<R: Reply>(bytes: &mut &[u8]) -> Option<R> {
     let taken = bytes.len().min(R::SIZE);
     let (answer, rest) = bytes.split_at(taken);

@@ -112,7 +112,7 @@ impl PyTable {
 }
 
 impl PyTable {
-    /// The table in a view of text.
+    /// Returns the table as text, by the view of this name.
     fn drawn(&self, py: Python<'_>, view: &str, limit: Option<u64>) -> PyResult<String> {
         let view = VIEWS.iter().find(|known| known.name == view).expect("it is listed");
         let options = Options { width: None, colour: false, limit };

@@ -275,7 +275,7 @@ impl<N: Copy + PartialEq> Clock<N> {
     }
 }
 
-/// A time in equal parts.
+/// A time that is divided into equal shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     elapsed: u64,

@@ -176,7 +176,7 @@ impl States {
         known.then(|| self.number(context, edge))
     }
 
-    /// The stack in a state.
+    /// Returns the context of a state: its stack.
     pub(crate) fn context(&self, state: u32) -> ContextId {
         self.states[state as usize].0
     }

@@ -45,7 +45,7 @@ pub(crate) struct At<F> {
 }
 
 impl At<FunctionId> {
-    /// The same as an [`At`].
+    /// Converts the place at which control arrives.
     #[inline]
     pub(crate) fn of(&Arrival { address, function, place }: &Arrival) -> At<FunctionId> {
         At { address, function, place }

@@ -102,12 +102,12 @@ impl Lines<'_> {
         let line = self.trace.lines.iter().rev().find(|&&(at, _)| at as u64 <= gap.from);
         let packet = line.map_or("", |&(_, packet)| packet);
         let doubtful = gap.doubtful_since.map_or(String::new(), |since| format!(", doubtful since {since}"));
-        let trouble = self.named(&gap.trouble.to_string());
+        let trouble = self.with_labels(&gap.trouble.to_string());
         self.line(format_args!("gap {}..{} ({packet}){doubtful}: {trouble}", gap.from, gap.to));
     }
 
     /// Replaces addresses of the code by labels.
-    fn named(&self, text: &str) -> String {
+    fn with_labels(&self, text: &str) -> String {
         let name = |word: &str| {
             let number = word.trim_end_matches([',', ':']);
             match u64::from_str_radix(number, 16) {
@@ -140,7 +140,7 @@ impl Sink for Lines<'_> {
             // In the format of packets.
             Event::Time(Tsc(tick)) => self.line(format_args!("time {tick:x}")),
             Event::Gap(gap) => self.gap(&gap),
-            other => self.line(format_args!("{}", self.named(&other.to_string()))),
+            other => self.line(format_args!("{}", self.with_labels(&other.to_string()))),
         }
     }
 }

@@ -115,8 +115,8 @@ pub struct Opened {
     request: Request,
 }
 
-/// Folds a task; `None` if stopped by `progress`, which receives the bytes done and the bytes to do. `opened` are the
-/// inputs of another task of the same plan, and keeps those of this one.
+/// Folds a task; `None` if stopped by `progress`, which receives the bytes done and the bytes to do. `opened` has the
+/// inputs of the task before, which are used again if they are those of this task, else replaced by them.
 pub fn fold_task(
     text: &str,
     opened: &mut Option<Opened>,

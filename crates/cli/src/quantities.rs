@@ -17,7 +17,7 @@ pub fn every(text: &str) -> Result<Every, String> {
     instructions.or_else(time).ok_or("expected a period such as 100ns, 1us, 10ms or 1000i".to_owned())
 }
 
-/// Parses a time: a number and a unit.
+/// Parses a duration: a number and a unit.
 pub fn interval(text: &str) -> Result<std::time::Duration, String> {
     let units = [("ms", 1), ("s", 1000), ("min", 60_000)];
     let found =

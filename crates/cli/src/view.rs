@@ -105,7 +105,7 @@ impl Opened {
         };
         let folder = identity.as_ref().map(|identity| index::folder(&command.store, identity)).transpose()?;
         let experiment = input::experiment(&input, Needs::ALL)?;
-        let mut about = experiment.with(described);
+        let mut about = experiment.with(info_tables);
         about.extend(timeline::clocks(&experiment));
         let recordings = Recorded::of(&input, &experiment);
         Ok(Opened { experiment, input, identity, folder, about, recordings })
@@ -166,7 +166,7 @@ impl Opened {
 }
 
 /// Returns the tables of `hodo info`.
-fn described(traces: &Traces<'_>) -> Vec<Table> {
+fn info_tables(traces: &Traces<'_>) -> Vec<Table> {
     let infos = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow));
     let mut tables: Vec<Table> = infos.flat_map(|about| info::of_recording(&about)).collect();
     tables.extend(events::of_traces(&traces.events));

@@ -182,7 +182,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.functions[number as usize]
     }
 
-    /// Returns the return address of a call at the end of a block, likewise without loading the block if possible.
+    /// Returns the return address of the call at the end of a block, if possible without loading the block.
     #[inline]
     pub fn return_address(&self, id: BlockId) -> u64 {
         self.compact(id).next(false).map_or_else(|| self.block(id).end, |next| self.start(next))

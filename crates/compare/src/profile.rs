@@ -23,7 +23,7 @@ pub enum Rows {
     Paths,
 }
 
-/// The divisor of a side's amounts.
+/// What a side's amounts are divided by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// The number of recordings.
@@ -37,7 +37,7 @@ pub enum Unit {
 pub struct Options {
     /// The kind of rows.
     pub rows: Rows,
-    /// The divisor of amounts.
+    /// What each side's amounts are divided by.
     pub unit: Unit,
 }
 

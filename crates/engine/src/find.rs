@@ -80,7 +80,7 @@ impl FileSearchPaths {
         for (index, path) in by_path.iter().chain(&cached).enumerate() {
             match files.bytes(path) {
                 Ok(bytes) if is_build(bytes, mapping.build_id) => {
-                    let (debug, shared) = self.debug(files, path, bytes);
+                    let (debug, shared) = self.debug_files(files, path, bytes);
                     return Found { bytes, problem: None, debug, shared };
                 }
                 Ok(_) => problem = "the file is not the executed one: its build id differs".to_owned(),
@@ -95,7 +95,12 @@ impl FileSearchPaths {
     }
 
     /// Returns a file's separate debug file, and the debug file shared with others.
-    pub(crate) fn debug<'f>(&self, files: &'f Files, path: &Path, bytes: &[u8]) -> (&'f [u8], &'f [u8]) {
+    pub(crate) fn debug_files<'f>(
+        &self,
+        files: &'f Files,
+        path: &Path,
+        bytes: &[u8],
+    ) -> (&'f [u8], &'f [u8]) {
         let references = debug_references(bytes);
         let own = references.build_id.as_slice();
         let matches = |bytes: &&[u8]| debug_references(bytes).build_id == own;

@@ -13,7 +13,7 @@ use hodo_symbols::{JitDump, JitRecordKind, Module, perf_map};
 
 /// Budget per function for pieces of overlapping functions: real files need few, and a file beyond that is rejected
 /// because it would take too long.
-const PIECES: usize = 64;
+const PIECES_PER_FUNCTION: usize = 64;
 
 /// All functions of run-time compilers.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl<'f> Generated<'f> {
             Err(problem) => return (row.module(name), Some(problem)),
         };
         let mut problem = None;
-        let mut budget = PIECES;
+        let mut budget = PIECES_PER_FUNCTION;
         let mut loaded: HashMap<u64, Content<'f>> = HashMap::new();
         for record in dump.records() {
             let (time, place) = match record {
@@ -121,7 +121,7 @@ impl<'f> Generated<'f> {
         module: u32,
     ) -> (Module, Option<String>) {
         let mut row = Row::default();
-        let mut budget = PIECES;
+        let mut budget = PIECES_PER_FUNCTION;
         for entry in perf_map(bytes) {
             let origin = Origin { module, offset: row.push(entry.size, entry.name) };
             let range = entry.address..entry.address.saturating_add(entry.size);
@@ -147,7 +147,7 @@ impl<'f> Generated<'f> {
         budget: usize,
     ) -> Option<usize> {
         let pieces = self.functions.entry(pid).or_default().map(range, Content { bytes: &[], origin }, time);
-        budget.saturating_add(PIECES).checked_sub(pieces)
+        budget.saturating_add(PIECES_PER_FUNCTION).checked_sub(pieces)
     }
 
     /// Returns the function at an address at a time of the files' clock, and the address up to which the answer holds.

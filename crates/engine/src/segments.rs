@@ -101,7 +101,7 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
             let Some(of_chunk) = of_chunk else { return consume(chunk, result) };
             order.next();
             let of_chunk = of_chunk.into_list();
-            experiment.decoded.first_gap(of_chunk.first());
+            experiment.decoded.add_first_gap(of_chunk.first());
             of_chunk.into_iter().for_each(|loss| losses.add(loss));
             done += chunk.bytes();
             consume(chunk, result) && progress(done)
@@ -137,7 +137,7 @@ impl Decoded {
     }
 
     /// Adds the first loss of a chunk. Chunks arrive in order.
-    fn first_gap(&self, loss: Option<&Loss>) {
+    fn add_first_gap(&self, loss: Option<&Loss>) {
         if let Some(loss) = loss {
             self.first_gap.get_or_init(|| loss.detail.clone());
         }

@@ -74,7 +74,7 @@ fn follow(experiment: &Experiment, request: &Request, (size, portions, choices):
 }
 
 /// Follows random plans for a fixture, and returns the names of its tables.
-fn holds(fixture: PathBuf) -> Vec<&'static str> {
+fn check_fixture(fixture: PathBuf) -> Vec<&'static str> {
     let places = FileSearchPaths { symfs: Some(folder().join("perf/symfs")), ..FileSearchPaths::default() };
     let options = Options { places, ..Options::default() };
     let inputs = vec![Input::File(fixture.clone())];
@@ -100,7 +100,8 @@ fn holds(fixture: PathBuf) -> Vec<&'static str> {
 
 #[test]
 fn any_plan_gives_the_tables_of_one_run() {
-    let threads: Vec<_> = fixtures().into_iter().map(|fixture| thread::spawn(|| holds(fixture))).collect();
+    let threads: Vec<_> =
+        fixtures().into_iter().map(|fixture| thread::spawn(|| check_fixture(fixture))).collect();
     let made: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     let missing = reports().iter().map(|report| report.description().name).find(|name| !made.contains(name));
     assert_eq!(missing, None, "no fixture has it");

@@ -51,9 +51,9 @@ impl<'t> Calls<'t> {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn track(&mut self, track: &Track) -> io::Result<()> {
+    pub fn begin_track(&mut self, track: &Track) -> io::Result<()> {
         self.threads.push(Thread::default());
-        self.timeline.track(track)
+        self.timeline.begin_track(track)
     }
 
     /// Adds the next name, from number 1.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     impl Timeline for Told {
-        fn track(&mut self, _: &Track) -> io::Result<()> {
+        fn begin_track(&mut self, _: &Track) -> io::Result<()> {
             Ok(())
         }
 
@@ -178,7 +178,7 @@ mod tests {
     fn calls(shortest: u64) -> (Told, Calls<'static>) {
         let reported = Told::default();
         let mut calls = Calls::new(Box::new(reported.clone()), shortest).unwrap();
-        calls.track(&Track::Named(String::new())).unwrap();
+        calls.begin_track(&Track::Named(String::new())).unwrap();
         (reported, calls)
     }
 

@@ -126,7 +126,7 @@ impl Track {
 /// ends, each begin followed by its end, and one that lies in another comes before it. Times are in nanoseconds. Every method returns the errors of the writer.
 pub trait Timeline: Send {
     /// Adds the next track.
-    fn track(&mut self, track: &Track) -> io::Result<()>;
+    fn begin_track(&mut self, track: &Track) -> io::Result<()>;
 
     /// Adds the next name.
     fn name(&mut self, name: &str) -> io::Result<()>;

@@ -45,7 +45,7 @@ pub enum ErrorKind {
     },
     /// Unreadable text.
     Text {
-        /// The text's meaning.
+        /// What the text is, such as `CTF metadata`.
         what: &'static str,
         /// The parser's message.
         reason: String,

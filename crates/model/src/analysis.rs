@@ -16,7 +16,7 @@ use crate::{
     kernel::{KernelEvent, Kind, Threads},
 };
 
-/// One item of a task.
+/// What an analysis receives at once: an event, a piece of control flow, or counts.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
     /// A software event. The events of all streams arrive in order of time.

@@ -48,25 +48,25 @@ pub(crate) fn wait(spool: &Path, interrupt: &Interrupt, notice: &dyn Fn(&str)) -
 
 /// The processes that are recorded into `spool`.
 fn running(spool: &Path) -> BTreeSet<u32> {
-    let (mut found, mut executing) = look(spool);
+    let (mut found, mut executing) = find_recorded(spool);
     // The program that a process executes is known after a moment, even on a busy machine.
     for _ in 0..EXECUTIONS {
         if !found.is_empty() || !executing {
             break;
         }
         thread::sleep(Duration::from_millis(1));
-        (found, executing) = look(spool);
+        (found, executing) = find_recorded(spool);
     }
     if !found.is_empty() {
         return found;
     }
     // The list may miss a process that was forked behind the read position by one that ended before it was read. The
     // next list contains it.
-    look(spool).0
+    find_recorded(spool).0
 }
 
 /// The processes that are recorded into `spool`, and whether another may be, as it is executing a program.
-fn look(spool: &Path) -> (BTreeSet<u32>, bool) {
+fn find_recorded(spool: &Path) -> (BTreeSet<u32>, bool) {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let (mut found, mut executing) = (BTreeSet::new(), false);

@@ -12,7 +12,7 @@ use crate::answer::{Answer, Failure, Work};
 /// Passes over the traces at once; each uses all cores.
 const PASSES: usize = 1;
 /// Queries of the store at once.
-const QUERIES: usize = 4;
+const MOST_QUERIES: usize = 4;
 
 /// How much work may be done at once.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Slots {
 
 impl Default for Slots {
     fn default() -> Slots {
-        Slots { passes: Arc::new(Semaphore::new(PASSES)), queries: Arc::new(Semaphore::new(QUERIES)) }
+        Slots { passes: Arc::new(Semaphore::new(PASSES)), queries: Arc::new(Semaphore::new(MOST_QUERIES)) }
     }
 }
 

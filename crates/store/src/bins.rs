@@ -16,7 +16,7 @@ pub(crate) struct Bin {
 }
 
 /// Returns the binary logarithm of a bin's width in nanoseconds.
-pub(crate) fn shift(base: u32, level: u8) -> u32 {
+pub(crate) fn width_log2(base: u32, level: u8) -> u32 {
     base + FAN_BITS * u32::from(level)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn bin_of(base: u32, first: u64, last: u64) -> Bin {
         None => 0,
         Some(digit) => (digit / FAN_BITS + 1) as u8,
     };
-    Bin { level, index: cell(first, shift(base, level)) }
+    Bin { level, index: cell(first, width_log2(base, level)) }
 }
 
 /// Returns the group of a record in its bin: the children in which it begins and ends.
@@ -51,7 +51,7 @@ pub(crate) fn group(base: u32, level: u8, first: u64, last: u64) -> u8 {
     match level.checked_sub(1) {
         None => 0,
         Some(below) => {
-            let child = |time| (cell(time, shift(base, below)) & 3) as u8;
+            let child = |time| (cell(time, width_log2(base, below)) & 3) as u8;
             (child(first) << FAN_BITS) | child(last)
         }
     }
@@ -64,7 +64,7 @@ impl Bin {
 
     /// Returns the first and the last instant of the bin.
     pub(crate) fn span(self, base: u32) -> (u64, u64) {
-        let shift = shift(base, self.level);
+        let shift = width_log2(base, self.level);
         (start(self.index, shift), end(self.index, shift))
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             };
             prop_assert!(bin.level <= MOST_LEVEL && contains(bin));
             if let Some(below) = bin.level.checked_sub(1) {
-                let smaller = Bin { level: below, index: cell(first, shift(base, below)) };
+                let smaller = Bin { level: below, index: cell(first, width_log2(base, below)) };
                 prop_assert!(!contains(smaller));
                 prop_assert_eq!(smaller.parent(), bin);
             }

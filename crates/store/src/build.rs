@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    bins::{Bin, MOST_LEVEL, bin_of, cell, group, shift},
+    bins::{Bin, MOST_LEVEL, bin_of, cell, group, width_log2},
     block::{BLOCK_ROWS, Codec, Zone},
     error::Error,
     fold::{BLOCK_ENTRIES, Entry, Fold, Mix, Summary, SummaryZone, encode_summaries},
@@ -99,7 +99,7 @@ impl<'o> Builder<'o> {
     /// Advances to an instant, and closes the bins that end before it.
     pub(crate) fn enter(&mut self, time: u64) -> Result<(), Error> {
         for level in 0..=self.form.top {
-            let index = cell(time, shift(self.form.base, level));
+            let index = cell(time, width_log2(self.form.base, level));
             if self.open[usize::from(level)].as_ref().is_some_and(|open| open.index != index) {
                 self.close(level)?;
             }

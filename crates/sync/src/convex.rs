@@ -59,7 +59,7 @@ impl ConvexSet {
     }
 
     /// Removes trailing corners that equal the first one.
-    fn close(&mut self) {
+    fn remove_closing_corners(&mut self) {
         while self.length > 1 {
             let (first, last) = (self.corners[0], self.corners[self.length - 1]);
             if (last.drift - first.drift).abs() >= NEAR || (last.offset - first.offset).abs() >= NEAR {
@@ -95,7 +95,7 @@ impl ConvexSet {
                 });
             }
         }
-        kept.close();
+        kept.remove_closing_corners();
         kept.simplify();
         *self = kept;
     }
@@ -173,7 +173,7 @@ impl ConvexSet {
                 wide.push(moved(self.corners[index], after));
             }
         }
-        wide.close();
+        wide.remove_closing_corners();
         *self = wide;
     }
 
@@ -185,7 +185,7 @@ impl ConvexSet {
             for edge in 0..self.length {
                 let (a, b) = (corner(edge + self.length - 1), corner(edge));
                 let (c, d) = (corner(edge + 1), corner(edge + 2));
-                if let Some((area, meeting)) = beyond(a, b, c, d)
+                if let Some((area, meeting)) = removal_cost(a, b, c, d)
                     && best.is_none_or(|(least, ..)| area < least)
                 {
                     best = Some((area, edge, meeting));
@@ -238,7 +238,7 @@ fn cross(a: Corner, b: Corner, c: Corner) -> f64 {
 }
 
 /// Returns the area that removing the edge `b → c` adds, and the point beyond it where `a → b` and `d → c` meet.
-fn beyond(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corner)> {
+fn removal_cost(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corner)> {
     let (first, second) =
         ((b.drift - a.drift, b.offset - a.offset), (c.drift - d.drift, c.offset - d.offset));
     let turn = first.0 * second.1 - first.1 * second.0;

@@ -24,13 +24,14 @@ const WINDOW: usize = 64;
 /// A window with more contradictions may hold a step, so its pairs are kept for the step search.
 const WINDOW_CONTRADICTIONS: usize = 4;
 
-/// Dropped pairs that are listed; further ones are only counted.
-const NAMED: usize = 1 << 20;
+/// Maximum number of dropped pairs that are listed; further ones are only counted.
+const MOST_LISTED: usize = 1 << 20;
 
 /// A pair is late if its delay exceeds this multiple of the 90th percentile.
 const LATE: i64 = 64;
 
-/// Backward jumps of less than 0.1 ms, in order of the other clock, are reordered messages and not steps.
+/// Smaller backward jumps, in order of the other clock, are reordered messages and not steps: 0.1 ms, in sixteenths of a
+/// nanosecond.
 const REORDERED: i128 = 1_600_000;
 
 /// A message on an edge: readings of both clocks, and its direction.
@@ -62,7 +63,7 @@ pub(crate) struct Edge {
     violations_settled: u64,
 }
 
-/// Dropped pairs: all are counted, the first [`NAMED`] listed.
+/// Dropped pairs: all are counted, the first [`MOST_LISTED`] listed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
     pub(crate) named: Vec<DroppedPair>,
@@ -72,7 +73,7 @@ pub(crate) struct Dropped {
 impl Dropped {
     pub(crate) fn push(&mut self, id: u64, cause: DropCause) {
         self.count += 1;
-        if self.named.len() < NAMED {
+        if self.named.len() < MOST_LISTED {
             self.named.push(DroppedPair { id, cause });
         }
     }

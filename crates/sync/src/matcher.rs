@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clocks::{ClockId, Pair};
 
-/// Unmatched events that are listed; further ones are only counted.
-const NAMED: usize = 1 << 16;
+/// Maximum number of unmatched events that are listed; further ones are only counted.
+const MOST_LISTED: usize = 1 << 16;
 
 /// The end of a message that an event records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -180,7 +180,7 @@ impl<K: Hash + Eq + Clone> Matcher<K> {
             (UnmatchedCause::Repeated, _) => self.report.repeated += 1,
             (UnmatchedCause::SameClock, _) => self.report.same_clock += 1,
         }
-        if self.report.unmatched.len() < NAMED {
+        if self.report.unmatched.len() < MOST_LISTED {
             self.report.unmatched.push(Unmatched { end, cause });
         }
     }

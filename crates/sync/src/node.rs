@@ -177,8 +177,8 @@ fn estimates(
     Estimates { values: reach.cells.iter().map(|cell| cell.estimate).collect(), is_line: false }
 }
 
-/// Returns the bisector of the lines that the bounds admit, half a tick early; `None` if they admit none. Bounds without
-/// ticks are met by the time in the middle of a tick, and the curve is of its begin.
+/// Returns the bisector of the lines that the bounds admit; `None` if they admit none. The bounds hold for the time in
+/// the middle of a tick, and the curve for that of its begin, so the line is shifted back by half a tick.
 fn bisector(bounds: &[Bound], tick: i64) -> Option<[(i64, i64); 2]> {
     let extremes = lines::extremes(bounds).filter(|extremes| extremes.widened == 0)?;
     let Line { from, to } = lines::bisector(&extremes);

@@ -185,7 +185,7 @@ impl App {
     }
 
     /// Refuses an unknown output.
-    fn any(&self, experiment: &str, output: &str) -> Result<(), Box<Response>> {
+    fn check_output(&self, experiment: &str, output: &str) -> Result<(), Box<Response>> {
         self.known(experiment)?;
         match self.service.output(output) {
             Some(_) => Ok(()),
@@ -401,21 +401,21 @@ async fn statistics(State(app): State<App>, at: Where, body: Bytes) -> Response 
 }
 
 async fn styles(State(app): State<App>, Path((experiment, output)): Where) -> Response {
-    match app.any(&experiment, &output) {
+    match app.check_output(&experiment, &output) {
         Ok(()) => whole(style::all()),
         Err(refused) => *refused,
     }
 }
 
 async fn categories(State(app): State<App>, Path((experiment, output)): Where) -> Response {
-    match app.any(&experiment, &output) {
+    match app.check_output(&experiment, &output) {
         Ok(()) => whole(app.service.categories()),
         Err(refused) => *refused,
     }
 }
 
 async fn annotations(State(app): State<App>, Path((experiment, output)): Where, body: Bytes) -> Response {
-    match app.any(&experiment, &output).and_then(|()| parameters::<OfAnnotations>(&body)) {
+    match app.check_output(&experiment, &output).and_then(|()| parameters::<OfAnnotations>(&body)) {
         Ok(asked) => app.answer(move |service, budget| service.annotations(&asked, budget)).await,
         Err(refused) => *refused,
     }

@@ -73,7 +73,7 @@ impl Service {
         let time = asked.requested_times.as_ref().and_then(|times| times.first());
         let low_index = match (asked.requested_table_index, time) {
             (Some(index), _) => index,
-            (None, Some(&time)) => table.begun(u64::try_from(time).unwrap_or(0), budget)?,
+            (None, Some(&time)) => table.count_before(u64::try_from(time).unwrap_or(0), budget)?,
             (None, None) => 0,
         };
         let all = 0..self.columns(table).len() as u64;

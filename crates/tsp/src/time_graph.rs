@@ -83,7 +83,8 @@ impl Service {
             let wanted = Wanted { span: (begin, behind), ..Wanted::ALL };
             let found = table.records(&wanted, None, MOST_ARROWS, budget)?;
             if found.len() == MOST_ARROWS {
-                let all = table.begun(behind, budget)?.saturating_sub(table.begun(begin, budget)?);
+                let all =
+                    table.count_before(behind, budget)?.saturating_sub(table.count_before(begin, budget)?);
                 remark = format!("the first {MOST_ARROWS} of {all} arrows");
             }
             let arrow = |record: &Record| {

@@ -21,7 +21,7 @@ impl Service {
         let lanes = self.tree.lanes(number, &asked.requested_items);
         let numbers: Vec<u32> = lanes.iter().map(|(lane, _)| *lane).collect();
         let times = times(span, span.slices(numbers.len()));
-        let changes = table.begun(span.behind, budget)? - table.begun(span.begin, budget)?;
+        let changes = table.count_before(span.behind, budget)? - table.count_before(span.begin, budget)?;
         let is_exact = changes <= MOST_RECORDS;
         let values = match is_exact {
             true => exact(table, &numbers, span, &times, budget)?,

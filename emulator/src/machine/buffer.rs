@@ -124,7 +124,7 @@ impl Buffer {
         }
     }
 
-    /// What was traced in the file, if `traced` is all.
+    /// Returns what the bytes in the file cover: all that was `traced`, or less if older bytes were overwritten.
     pub(crate) fn covered(&self, traced: Account) -> Account {
         self.ring.as_ref().map_or(traced, |ring| ring.covered)
     }

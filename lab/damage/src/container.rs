@@ -74,7 +74,7 @@ impl Container {
         })
     }
 
-    /// The trace.
+    /// The bytes of the recorded trace.
     pub(crate) fn trace(&self) -> &[u8] {
         &self.bytes[self.trace.clone()]
     }

@@ -19,7 +19,7 @@ use super::{
     measure::json,
 };
 
-/// Returns stay uncompressed, so that libipt can read the recordings too.
+/// Intel PT without return compression, so that libipt can read the recordings too.
 const EVENT: &str = "intel_pt/noretcomp,mtc_period=9/";
 /// The functions of the C library that make the system calls of `seven_calls.c`.
 const CALLS: [&str; 7] = ["open", "write", "read", "fstatat", "mmap", "munmap", "close"];

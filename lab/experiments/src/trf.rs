@@ -121,7 +121,7 @@ fn of(event: &str, program: &Path, arguments: &[&str], folder: &Path) -> Outcome
     measure(event, &[&[program], arguments].concat(), &folder.join("recording.perf.data"))
 }
 
-/// Bytes per instruction by the shares of conditional branches, indirect jumps and returns.
+/// Measures how the trace bytes per instruction depend on the shares of conditional branches, indirect jumps and returns.
 fn fit(folder: &Path) -> Outcome {
     const EVENT: &str = "intel_pt//u";
     let mut found = Vec::new();

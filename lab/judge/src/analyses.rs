@@ -27,7 +27,7 @@ use crate::{
 /// The default trace.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The analysed time span in nanoseconds: both ends are in the middle of activity.
-const CUT: (u64, u64) = (2_000_000_000, 42_000_000_000);
+const ANALYSED: (u64, u64) = (2_000_000_000, 42_000_000_000);
 /// Chunk sizes: many cuts, and very few.
 const CHUNKS: [&str; 2] = ["64K", "256M"];
 /// Percentiles are accurate to this fraction of their value.
@@ -86,7 +86,7 @@ fn judge(name: &Path, differing: &mut Vec<String>) -> Outcome {
     } else {
         let whole = report(&input, "count", None, &[])?;
         let begin = whole["summary"]["begin_ns"].as_u64().ok_or("the trace has no events")?;
-        let cut = [begin + CUT.0, begin + CUT.1].map(|time| time.to_string());
+        let cut = [begin + ANALYSED.0, begin + ANALYSED.1].map(|time| time.to_string());
         python.arg(judges.join("kernel.py")).arg(&input).args(cut);
     }
     let theirs: Value = serde_json::from_str(&command::capture(&mut python)?)?;
@@ -154,11 +154,11 @@ fn differences(
         (ours.len() != theirs.len()).then(|| format!("{} rows, and theirs {}", ours.len(), theirs.len())),
     );
     let sorted = |mut rows: Vec<Row>| {
-        rows.sort_by_cached_key(exact);
+        rows.sort_by_cached_key(exact_cells);
         rows
     };
     let pairs = sorted(ours).into_iter().zip(sorted(theirs));
-    let unequal = pairs.filter(|(our, their)| exact(our) != exact(their) || !close(our, their));
+    let unequal = pairs.filter(|(our, their)| exact_cells(our) != exact_cells(their) || !close(our, their));
     found.extend(
         unequal.take(SHOWN).map(|(our, their)| format!("{}\n   {}", Value::from(our), Value::from(their))),
     );
@@ -186,7 +186,7 @@ fn is_percentile(name: &str) -> bool {
 }
 
 /// The cells of a row that must be equal, as text in a fixed order.
-fn exact(row: &Row) -> String {
+fn exact_cells(row: &Row) -> String {
     let mut cells: Vec<String> = row
         .iter()
         .filter(|(name, _)| !is_percentile(name))

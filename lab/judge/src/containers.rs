@@ -147,7 +147,7 @@ fn canonical(line: &str) -> Option<String> {
     let (kind, rest) = said.split_once([' ', '(', ':'])?;
     let rest = rest.trim();
     let (thread, what) = match kind {
-        "MMAP" | "MMAP2" => map(rest)?,
+        "MMAP" | "MMAP2" => mapping(rest)?,
         "COMM" => comm(said)?,
         "FORK" | "EXIT" => task(kind, said)?,
         "SWITCH" | "SWITCH_CPU_WIDE" => (thread.to_owned(), switch(rest)),
@@ -157,8 +157,9 @@ fn canonical(line: &str) -> Option<String> {
     Some(format!("{at} {thread} {what}"))
 }
 
-/// `7/7: [0x1000(0x2000) @ 0x3000 08:01 5 0]: r-xp /bin/ls`
-fn map(rest: &str) -> Option<(String, String)> {
+/// Parses a mapping: thread, address, size, place in the file, access and path, as in
+/// `7/7: [0x1000(0x2000) @ 0x3000 08:01 5 0]: r-xp /bin/ls`.
+fn mapping(rest: &str) -> Option<(String, String)> {
     let (thread, rest) = rest.split_once(": [")?;
     let (place, rest) = rest.split_once("]: ")?;
     let (address, place) = place.split_once('(')?;
@@ -170,7 +171,7 @@ fn map(rest: &str) -> Option<(String, String)> {
     executable.then(|| (thread.to_owned(), format!("map {address}+{length} from {offset} of {name}")))
 }
 
-/// `COMM exec: ls:7/7`
+/// Parses the name of a thread, as in `COMM exec: ls:7/7`.
 fn comm(said: &str) -> Option<(String, String)> {
     let (kind, rest) = said.split_once(": ")?;
     let (name, thread) = rest.rsplit_once(':')?;
@@ -178,7 +179,7 @@ fn comm(said: &str) -> Option<(String, String)> {
     Some((thread.to_owned(), format!("{what} {name}")))
 }
 
-/// `FORK(8:9):(7:7)`: the thread and its parent.
+/// Parses a thread and its parent, as in `FORK(8:9):(7:7)`.
 fn task(kind: &str, said: &str) -> Option<(String, String)> {
     let mut threads = said.split(['(', ')']).filter(|part| part.contains(|c: char| c.is_ascii_digit()));
     let thread = threads.next()?.replace(':', "/");
@@ -186,7 +187,7 @@ fn task(kind: &str, said: &str) -> Option<(String, String)> {
     Some((thread, if kind == "FORK" { format!("fork of {parent}") } else { "exit".to_owned() }))
 }
 
-/// `OUT preempt  next pid/tid:   7/7`
+/// Parses a switch, as in `OUT preempt  next pid/tid:   7/7`.
 fn switch(rest: &str) -> String {
     let words: Vec<&str> = rest.split(' ').filter(|word| !word.is_empty()).collect();
     if words.first() == Some(&"IN") {

@@ -331,7 +331,7 @@ fn compare(mut ours: Vec<Value>, mut theirs: Vec<Value>, verdict: &mut Verdict) 
     if ours == theirs {
         verdict.other_order += 1;
     } else if ours.len() == theirs.len()
-        && ours.iter().zip(&theirs).all(|(our, their)| equal_but_empty(our, their))
+        && ours.iter().zip(&theirs).all(|(our, their)| equal_unless_empty(our, their))
     {
         let differing = ours.iter().zip(&theirs).filter(|(our, their)| our != their);
         let names = differing.filter_map(|(our, _)| our["name"].as_str());
@@ -348,16 +348,17 @@ fn compare(mut ours: Vec<Value>, mut theirs: Vec<Value>, verdict: &mut Verdict) 
 }
 
 /// Whether values are equal, except texts that are empty on our side.
-fn equal_but_empty(our: &Value, their: &Value) -> bool {
+fn equal_unless_empty(our: &Value, their: &Value) -> bool {
     match (our, their) {
         (Value::Object(our), Value::Object(their)) => {
             our.len() == their.len()
-                && our
-                    .iter()
-                    .all(|(name, value)| their.get(name).is_some_and(|their| equal_but_empty(value, their)))
+                && our.iter().all(|(name, value)| {
+                    their.get(name).is_some_and(|their| equal_unless_empty(value, their))
+                })
         }
         (Value::Array(our), Value::Array(their)) => {
-            our.len() == their.len() && our.iter().zip(their).all(|(our, their)| equal_but_empty(our, their))
+            our.len() == their.len()
+                && our.iter().zip(their).all(|(our, their)| equal_unless_empty(our, their))
         }
         (Value::String(our), Value::String(_)) if our.is_empty() => true,
         _ => our == their,

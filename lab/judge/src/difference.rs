@@ -33,7 +33,7 @@ pub(super) fn explain(
     };
     let (from, to) = (block * BLOCK, (block + 2) * BLOCK);
     let our = streams::part(streams::hodo(recording, "tid,ip", Some(tid)), tid, from, to)?;
-    let their = streams::part(perf::text(recording, tid), tid, from, to)?;
+    let their = streams::part(perf::instruction_command(recording, tid), tid, from, to)?;
     let longest = our.len().max(their.len());
     let at = (0..longest).find(|&at| our.get(at) != their.get(at)).unwrap_or(0);
     let mut text = format!(

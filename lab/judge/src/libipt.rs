@@ -31,7 +31,7 @@ pub(super) fn compile(folder: &Path) -> Outcome<PathBuf> {
 pub(super) struct Opinion {
     /// Instructions that it decoded as well.
     pub(super) same: u64,
-    /// Return instructions at which it is known to fail.
+    /// Return instructions at which libipt is known to fail.
     pub(super) stale: u64,
     /// Instructions after them, up to the next PSB.
     pub(super) left: u64,

@@ -137,8 +137,8 @@ fn compile(folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// The workload that QEMU runs one instruction per block; its log takes 75 bytes for each. Only for machines that log faster
-/// than the guest handles its timer, two million instructions a second on each processor: else it never ends.
+/// The workload that QEMU runs one instruction per block; its log takes 75 bytes for each. It ends only on
+/// machines that log faster than the guest handles its timer: two million instructions a second on each processor.
 const ONE_BY_ONE: Workload = Workload {
     name: "one-by-one",
     script: "ls -l /usr/bin | wc -l & perl -e '$x{$_ % 977} .= $_ for 1..30000'; wait",

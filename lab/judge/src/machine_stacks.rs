@@ -154,7 +154,7 @@ enum Same {
     Equal,
     /// In the functions that were entered during the recording.
     Newer,
-    /// As far as the kernel finds.
+    /// Up to a retpoline, where the stack that the kernel finds ends.
     KernelEnds,
     No,
 }

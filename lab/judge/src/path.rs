@@ -49,7 +49,8 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// The names of the program's threads. What waits for the CPU of others waits for other programs.
-const OWN: [&str; 9] = ["subject", "rival", "first", "second", "partner", "low", "middle", "server", "waits"];
+const OWN_THREADS: [&str; 9] =
+    ["subject", "rival", "first", "second", "partner", "low", "middle", "server", "waits"];
 
 /// The events that a path is made of.
 const EVENTS: &[&str] = &[
@@ -141,7 +142,9 @@ fn judge(scenario: &Scenario, trace: &Path) -> Outcome {
     };
     let is_foreign = |row: &&Value| {
         let detail = text(row, "detail");
-        text(row, "cause") == "cpu" && detail != "idle" && OWN.iter().all(|own| !detail.starts_with(own))
+        text(row, "cause") == "cpu"
+            && detail != "idle"
+            && OWN_THREADS.iter().all(|own| !detail.starts_with(own))
     };
     let sum = |is: &dyn Fn(&&Value) -> bool| -> u64 {
         rows(&causes).iter().filter(is).map(|row| number(&row["total_ns"])).sum()

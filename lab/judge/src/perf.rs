@@ -39,7 +39,7 @@ pub(super) fn sideband(recording: &Path) -> Outcome<String> {
 }
 
 /// The command that prints perf's instructions of a thread.
-pub(super) fn text(recording: &Path, tid: u32) -> Command {
+pub(super) fn instruction_command(recording: &Path, tid: u32) -> Command {
     let mut perf = Command::new("perf");
     perf.args(["script", "--itrace=i0ns", "-F", "tid,ip", "--tid", &tid.to_string(), "-i"]).arg(recording);
     perf

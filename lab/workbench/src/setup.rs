@@ -131,9 +131,9 @@ pub fn ensure(need: Need) -> Outcome {
         return Err("recording needs Linux on x86-64".into());
     }
     install_missing(TOOLS.iter().filter(|tool| tool.need <= need))?;
-    plugins()?;
+    check_plugins()?;
     if need >= Need::Test {
-        readers()?;
+        install_readers()?;
         packages_of_npm()?;
     }
     if need >= Need::Fuzz { fuzzer() } else { Ok(()) }
@@ -147,7 +147,7 @@ const READERS: &str = "pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.1 perfetto==0.5
 const NPM_READERS: &str = "speedscope@1.25.0 @firefox-devtools/profiler-cli@0.10.0";
 
 /// Makes a virtual environment of Python in `target/python` with [`READERS`]; it changes nothing outside that folder.
-fn readers() -> Outcome {
+fn install_readers() -> Outcome {
     let folder = command::target().join("python");
     let list = folder.join("readers");
     if fs::read_to_string(&list).is_ok_and(|known| known == READERS) {
@@ -238,7 +238,7 @@ fn install(missing: &[&Tool]) -> Outcome {
 }
 
 /// Checks that QEMU's user mode can load plugins.
-fn plugins() -> Outcome {
+fn check_plugins() -> Outcome {
     let help = command::capture(Command::new("qemu-x86_64").arg("--help"))?;
     if help.contains("-plugin") {
         return Ok(());

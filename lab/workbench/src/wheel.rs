@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Outcome, command, release, setup};
 
-/// What builds it.
+/// The program that builds wheels.
 const MATURIN: &str = "maturin==1.16.0";
 /// The emulated processor, a plugin of QEMU.
 const PLUGIN: &str = "libhodo_emulator.so";

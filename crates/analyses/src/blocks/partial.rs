@@ -168,7 +168,7 @@ const UNSELECTED: u32 = u32::MAX;
 enum First {
     /// It has not arrived yet.
     Unknown,
-    /// At this address.
+    /// It begins at this address.
     Address(u64),
     /// Unknown, because flow is missing before it.
     Lost,

@@ -217,7 +217,7 @@ impl Analysis for InputOutput {
     }
 }
 
-/// Returns the operations of calls by index of the name.
+/// The operation of each call, by the index of its name.
 struct Operations(Vec<Option<(Operation, bool)>>);
 
 impl Operations {

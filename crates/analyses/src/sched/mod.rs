@@ -2,7 +2,7 @@
 //! preempted?
 //!
 //! The latency of a wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread to the next
-//! `sched_switch` to it. It counts to the CPU on which the thread then runs. If an event before that switch contains
+//! `sched_switch` to it. It counts for the CPU on which the thread then runs. If an event before that switch contains
 //! the thread, it runs already, a switch is missing, and the latency is unknown. A switch is a preemption if the
 //! previous thread is runnable: its state is 0 or has the kernel's preemption flag (256).
 

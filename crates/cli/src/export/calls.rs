@@ -93,7 +93,12 @@ impl Sink<'_, '_, '_> {
         let thread = self.trace.threads[context as usize];
         let name = self.trace.thread_name(thread).unwrap_or_default();
         let what = String::new();
-        self.calls.track(&Track::Thread { pid: thread.pid, tid: thread.tid, name: name.to_string(), what })
+        self.calls.begin_track(&Track::Thread {
+            pid: thread.pid,
+            tid: thread.tid,
+            name: name.to_string(),
+            what,
+        })
     }
 
     fn add(&mut self, moment: Moment) -> io::Result<()> {

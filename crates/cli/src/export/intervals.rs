@@ -106,7 +106,7 @@ impl<'o> Writer<'o> {
         let track = match self.tracks.get(&track) {
             Some(number) => *number,
             None => {
-                self.timeline.track(&track)?;
+                self.timeline.begin_track(&track)?;
                 *self.tracks.entry(track).or_insert(next)
             }
         };

@@ -65,7 +65,7 @@ struct Opened {
 }
 
 /// Splits the last input off, which is the query.
-fn query(command: &Sql) -> Result<(String, Sql), Failure> {
+fn split_query(command: &Sql) -> Result<(String, Sql), Failure> {
     let mut command = command.clone();
     let last = command.input.files.pop().map(PathBuf::into_os_string);
     let last = last.map(|last| last.into_string().map_err(|_| Failure::usage("the query is not UTF-8")));
@@ -101,7 +101,7 @@ pub fn run(command: &Sql) -> Result<ExitCode, Failure> {
             (Some(list(&opened.sources)), opened.experiment)
         }
         false => {
-            let (query, command) = query(command)?;
+            let (query, command) = split_query(command)?;
             let opened = open(&command, &stop)?;
             (answer(&opened, &query, command.output.limit, &stop)?, opened.experiment)
         }
@@ -119,7 +119,7 @@ pub fn table(command: &Sql, stop: &Arc<AtomicBool>) -> Result<Option<Table>, Fai
     if command.tables {
         return Ok(Some(list(&open(command, stop)?.sources)));
     }
-    let (query, command) = query(command)?;
+    let (query, command) = split_query(command)?;
     let opened = open(&command, stop)?;
     if let Some(problem) = opened.experiment.problems.first() {
         return Err(Failure::unreadable(problem));

@@ -224,8 +224,8 @@ fn instructions_per_cycle() {
     assert!(annotation.lines().next().unwrap().contains("cycles, IPC 1.0"), "{annotation}");
 }
 
-/// The bytes are those of the streams, for all of a recording and for none of its parts alone; intervals are as long as
-/// the period of the packets allows.
+/// `report resolution` counts the trace bytes of a whole recording, but not those of a span, and intervals are as long
+/// as the period of the packets allows.
 #[test]
 fn clock_readings_of_a_known_program() {
     if !can_record() {

@@ -136,7 +136,7 @@ impl Code {
         code.enter = code.here();
         code.load_state();
         code.over = code.here();
-        code.go_over();
+        code.pass_indirect();
         code.back = code.here();
         code.go_back();
         code.commit();
@@ -309,7 +309,7 @@ impl Code {
 
     /// Generates the code that follows an indirect branch, after the end of its function run, to the next batch's
     /// code if the target is cached; else exits with the reason in `eax`.
-    fn go_over(&mut self) {
+    fn pass_indirect(&mut self) {
         const SHIFT: u8 = (u32::BITS - Target::BITS) as u8;
         const KNOWN: u8 = 20;
         const { assert!(size_of::<Target>() == 1 << 4 && offset_of!(Target, address) == 0) };
@@ -435,14 +435,14 @@ impl Code {
 
     /// Returns where the distance of [`branch`](Code::branch) is, for a block with this checked entry. The distance
     /// of a second jump right after it comes five bytes later.
-    fn site(checked: Place, instructions: u16) -> Place {
+    fn distance_place(checked: Place, instructions: u16) -> Place {
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
         checked + 9 + count + 2
     }
 
     /// Returns where the distance to the successor is, for the branch taken or not.
     pub(super) fn site_of(&self, checked: Place, instructions: u16, taken: bool) -> Place {
-        let site = Code::site(checked, instructions);
+        let site = Code::distance_place(checked, instructions);
         let jumps_if_taken = self.memory.byte(site - 1) == Code::IF_TAKEN;
         debug_assert!(jumps_if_taken || !taken, "that way it goes on already");
         site + if taken == jumps_if_taken { 0 } else { 5 }
@@ -451,7 +451,7 @@ impl Code {
     /// Makes a branch fall through, taken or not, by removing its jump if that is the last code. Returns whether this
     /// was possible.
     pub(super) fn continue_after(&mut self, checked: Place, instructions: u16, taken: bool) -> bool {
-        let site = Code::site(checked, instructions);
+        let site = Code::distance_place(checked, instructions);
         let jump = site + 4;
         if jump + 5 != self.low || jump != self.not_taken_jump {
             return false;

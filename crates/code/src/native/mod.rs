@@ -36,11 +36,11 @@ const ROOM: usize = 1 << 26;
 const MOST_ROOM: usize = 1 << 30;
 
 /// Maximum number of blocks of straight-line code.
-const LONGEST: usize = 16;
+const MOST_STRAIGHT_BLOCKS: usize = 16;
 
 /// Maximum number of function runs of a walk: for each decision, and before the first, the blocks of straight-line
 /// code and the one after them.
-const MOST_FUNCTION_RUNS: usize = (BranchBatches::MOST_DECISIONS + 1) * (LONGEST + 2);
+const MOST_FUNCTION_RUNS: usize = (BranchBatches::MOST_DECISIONS + 1) * (MOST_STRAIGHT_BLOCKS + 2);
 
 /// Native code of a graph.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl<L: Labels> Graph<'_, L> {
             let led = match out & WHY {
                 BEFORE if branch_batches.pass_if_over() => Ok(id),
                 BEFORE => return Some(NativeExit::Before(id)),
-                OVER => self.go_over(id, branch_batches, function_runs, at),
+                OVER => self.pass_indirect(id, branch_batches, function_runs, at),
                 why => {
                     branch_batches.pass_if_over();
                     self.leave(why, id, function_runs, returns, at)
@@ -133,7 +133,7 @@ impl<L: Labels> Graph<'_, L> {
     ///
     /// # Errors
     /// Returns the target's address, if no code can be read there.
-    fn go_over(
+    fn pass_indirect(
         &mut self,
         id: BlockId,
         branch_batches: &mut BranchBatches,

@@ -57,7 +57,7 @@ fn outcomes(bits: u64, count: u32) -> u64 {
 }
 
 /// Returns the disassembly of new code for a block and its successors, and the block's checked entry.
-fn made(graph: &mut Graph<'_, Functions>, from: BlockId, returns: bool) -> (String, u32) {
+fn generated(graph: &mut Graph<'_, Functions>, from: BlockId, returns: bool) -> (String, u32) {
     graph.native = Native::Made(Box::new(Code::new(1 << 12, returns).unwrap()));
     graph.translate(from, 0).unwrap();
     let Native::Made(code) = &graph.native else { panic!("there is code") };
@@ -89,10 +89,10 @@ fn machine_code_is_as_expected() {
     let [fall, taken] = [false, true].map(|taken| graph.follow(from, taken, 0).unwrap());
     graph.follow(fall, true, 0).unwrap();
     graph.follow(taken, false, 0).unwrap();
-    let mut text = made(&mut graph, from, true).0;
+    let mut text = generated(&mut graph, from, true).0;
     text.push_str("far away, where returns are reported:\n");
     let from = graph.at(FAR + 8, 0).unwrap();
-    let (all, start) = made(&mut graph, from, false);
+    let (all, start) = generated(&mut graph, from, false);
     // Skips the common code that precedes the blocks.
     let own = all.lines().skip_while(|line| !line.trim_start().starts_with(&format!("{start:x}: ")));
     own.for_each(|line| text.extend([line, "\n"]));

@@ -1,7 +1,7 @@
 //! Generates native code for the blocks of a graph.
 
 use super::{
-    LONGEST, MOST_ROOM, Native,
+    MOST_ROOM, MOST_STRAIGHT_BLOCKS, Native,
     code::{Code, Place},
 };
 use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels};
@@ -139,7 +139,7 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Returns whether straight-line code from a block leads to a block that ends in a decision.
     fn decides(&mut self, mut id: BlockId) -> bool {
-        for _ in 0..LONGEST {
+        for _ in 0..MOST_STRAIGHT_BLOCKS {
             let compact = self.graph.compact(id);
             match compact.pass {
                 EdgeKind::Branch | EdgeKind::Return | EdgeKind::IndirectJump | EdgeKind::IndirectCall => {

@@ -42,7 +42,7 @@ impl<'t> Counting<'t> {
         let from = reading.from.map_or(first, |from| from.max(first));
         let length = (reading.to.map_or(last, |to| to.min(last)).0 - from.0).max(0);
         let width = match interest {
-            CountInterest::Bins(width) => width.map_or_else(|| usual(length), i128::from).max(1),
+            CountInterest::Bins(width) => width.map_or_else(|| round_width(length), i128::from).max(1),
             CountInterest::Streams | CountInterest::None => 0,
         };
         let filter = (!wanted.is_all()).then(|| Filter::new(traces, wanted));
@@ -58,7 +58,7 @@ impl<'t> Counting<'t> {
 }
 
 /// Returns the smallest width of 1, 2 or 5 times a power of ten that covers `length` in at most [`BINS`] bins.
-fn usual(length: i128) -> i128 {
+fn round_width(length: i128) -> i128 {
     let widths = (0..30).flat_map(|power| [1, 2, 5].map(|of| of * 10i128.pow(power)));
     widths.into_iter().find(|width| width * BINS >= length).unwrap_or(i128::MAX)
 }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn spans_are_of_round_widths_and_few() {
         for (length, width) in [(0, 1), (20, 1), (21, 2), (41, 5), (1_000_000_007, 100_000_000)] {
-            assert_eq!(usual(length), width);
+            assert_eq!(round_width(length), width);
         }
     }
 }

@@ -110,7 +110,7 @@ impl Wanted {
 const UNKNOWN_CALL: &str = "unknown";
 
 /// Returns the names of system calls by number, then that of unknown numbers.
-pub(super) fn calls(trace: &Trace<'_>) -> Vec<&'static str> {
+pub(super) fn call_names(trace: &Trace<'_>) -> Vec<&'static str> {
     let known = machine(trace).into_iter().flat_map(Machine::all);
     let mut names = Vec::new();
     for (number, name) in known {

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     EventReading, EventTraces,
-    filter::calls,
+    filter::call_names,
     periods::Edges,
     slices::{Slice, plan},
     sources::Sources,
@@ -310,7 +310,7 @@ impl Binding {
             };
             for (class, name) in classes.filter_map(|class| Some((class, matched(class)?))) {
                 match vocabulary::every_call(&class.name) {
-                    Some(_) => names.extend(calls(trace).into_iter().map(str::to_owned)),
+                    Some(_) => names.extend(call_names(trace).into_iter().map(str::to_owned)),
                     None => names.push(name),
                 }
             }
@@ -401,7 +401,7 @@ impl StreamBinding {
             }
             let index = |name: &str| names.binary_search_by(|known| known.as_str().cmp(name)).ok();
             let is_every = vocabulary::every_call(&class.name).is_some();
-            let calls = if is_every { calls(trace) } else { Vec::new() };
+            let calls = if is_every { call_names(trace) } else { Vec::new() };
             let calls: Vec<u32> = calls.into_iter().filter_map(|call| Some(index(call)? as u32)).collect();
             let name = if is_every { *calls.last()? } else { index(&name)? as u32 };
             let place = |place: usize| match words.fields[place] {

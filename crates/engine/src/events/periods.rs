@@ -24,7 +24,7 @@ pub(super) struct Edges {
     end: Side,
 }
 
-/// One of the two edges.
+/// The begin edge or the end edge.
 struct Side {
     kind: Kind,
     filter: Filter,

@@ -107,7 +107,7 @@ impl Experiment {
             };
             for (number, input) in sources.inputs.iter().enumerate() {
                 let mut own = contents_of(&sources.files, input);
-                if let Err(problem) = recognised(&sources.files, input, own) {
+                if let Err(problem) = check_recognised(&sources.files, input, own) {
                     problems.push(problem);
                     continue;
                 }
@@ -165,7 +165,7 @@ fn contents_of(files: &Files, input: &Input) -> Contents {
 }
 
 /// Rejects an input whose format is not recognised.
-fn recognised(files: &Files, input: &Input, contents: Contents) -> Result<(), OpenError> {
+fn check_recognised(files: &Files, input: &Input, contents: Contents) -> Result<(), OpenError> {
     let Input::File(path) = input else { return Ok(()) };
     let failed = |reason| OpenError { file: path.clone(), reason };
     match files.recording(path) {

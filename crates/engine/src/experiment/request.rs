@@ -72,9 +72,9 @@ impl Chunking {
 /// A selection by time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
-    /// A span of time.
+    /// Only this span of time.
     pub span: Option<TimeSpan>,
-    /// The executions of these calls; control flow only.
+    /// Only while these calls execute; for control flow only.
     pub calls: Option<NthCalls>,
 }
 
@@ -254,17 +254,17 @@ impl Request {
         let view = selection.view.as_str();
         match self.reports.as_slice() {
             reports if !self.views.is_empty() => {
-                reports.iter().zip(&self.views).try_for_each(|(report, view)| has_view(*report, view))
+                reports.iter().zip(&self.views).try_for_each(|(report, view)| check_view(*report, view))
             }
             _ if view.is_empty() => Ok(()),
-            [report] => has_view(*report, view),
+            [report] => check_view(*report, view),
             _ => Err(Refusal("--by applies to a single report, and these are several".to_owned())),
         }
     }
 }
 
 /// Refuses a view that a report does not have; empty is the default view.
-fn has_view(report: &dyn AnyReport, view: &str) -> Result<(), Refusal> {
+fn check_view(report: &dyn AnyReport, view: &str) -> Result<(), Refusal> {
     let about = report.description();
     match about.views {
         _ if view.is_empty() => Ok(()),

@@ -39,7 +39,7 @@ pub struct CallTree {
     pub nodes: Vec<CallNode>,
 }
 
-/// An open execution.
+/// An execution that has begun and not ended.
 struct OpenExecution {
     /// Its index in the list of requested executions.
     index: usize,

@@ -73,7 +73,7 @@ impl Chrome<'_> {
 }
 
 impl Timeline for Chrome<'_> {
-    fn track(&mut self, track: &Track) -> io::Result<()> {
+    fn begin_track(&mut self, track: &Track) -> io::Result<()> {
         let number = NO_THREAD + self.rows.len() as u32;
         let ((pid, tid), name) = match track {
             Track::Thread { pid, tid, name, what } if what.is_empty() => ((*pid, *tid), name.clone()),

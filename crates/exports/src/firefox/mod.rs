@@ -133,7 +133,7 @@ fn begin<'o>(out: Output<'o>) -> io::Result<Box<dyn Timeline + 'o>> {
 }
 
 impl Timeline for Firefox<'_> {
-    fn track(&mut self, track: &Track) -> io::Result<()> {
+    fn begin_track(&mut self, track: &Track) -> io::Result<()> {
         self.threads.push(Thread::new(track.clone()));
         Ok(())
     }

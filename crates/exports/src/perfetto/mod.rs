@@ -114,7 +114,7 @@ impl Perfetto<'_> {
 }
 
 impl Timeline for Perfetto<'_> {
-    fn track(&mut self, track: &Track) -> io::Result<()> {
+    fn begin_track(&mut self, track: &Track) -> io::Result<()> {
         let described = match track {
             Track::Thread { pid, tid, name, what } => {
                 let thread = self.thread(*pid, *tid, name)?;
@@ -183,7 +183,7 @@ mod tests {
     fn a_slice_is_these_bytes() {
         let mut out = Vec::new();
         let mut timeline = begin(&mut out).unwrap();
-        timeline.track(&Track::Named("t".to_owned())).unwrap();
+        timeline.begin_track(&Track::Named("t".to_owned())).unwrap();
         timeline.name("f").unwrap();
         timeline.begin(0, 300, 0).unwrap();
         timeline.finish(&[]).unwrap();

@@ -47,7 +47,7 @@ fn begin<'o>(out: Output<'o>) -> io::Result<Box<dyn Timeline + 'o>> {
 }
 
 impl Timeline for Speedscope<'_> {
-    fn track(&mut self, track: &Track) -> io::Result<()> {
+    fn begin_track(&mut self, track: &Track) -> io::Result<()> {
         let events = BufWriter::new(SpooledTempFile::new(IN_MEMORY));
         self.profiles.push(Profile { name: track.title(), events, open: Vec::new(), span: None });
         Ok(())

@@ -28,7 +28,7 @@ struct Group<'r> {
 }
 
 /// At most this many hosts of a group are listed.
-const HOSTS: usize = 4;
+const MOST_HOSTS: usize = 4;
 
 /// Returns the task in `task of host`, if the detail is one of this row's host.
 fn task<'r>(row: &'r Row<'_>) -> Option<&'r str> {
@@ -60,7 +60,7 @@ fn groups<'r>(rows: &'r [Row<'r>]) -> Vec<Group<'r>> {
 
 /// Lists what a text of each row is, in the order of the rows: `a, b and c`, or `a, b, c, d and 3 more`.
 fn listed(rows: &[&Row<'_>], text: impl Fn(&Row<'_>) -> String) -> String {
-    let (named, more) = rows.split_at(rows.len().min(HOSTS));
+    let (named, more) = rows.split_at(rows.len().min(MOST_HOSTS));
     let mut names: Vec<String> = named.iter().map(|row| text(row)).collect();
     let last = match more.len() {
         0 => names.pop().unwrap_or_default(),

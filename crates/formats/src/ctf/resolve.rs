@@ -34,7 +34,7 @@ pub(super) fn resolve(trace: &mut TraceClass) -> Result<(), String> {
         resolve_stream(stream, header.as_ref(), &mut slots)
             .map_err(|reason| format!("stream {}: {reason}", stream.id))?;
     }
-    mark(header.as_mut(), Scope::PacketHeader, &slots);
+    store_slots(header.as_mut(), Scope::PacketHeader, &slots);
     trace.packet_header = header;
     trace.slots = slots.next;
     Ok(())
@@ -62,9 +62,9 @@ fn resolve_stream(
     for event in &mut stream.events {
         resolve_event(event, &outer, slots).map_err(|reason| format!("event `{}`: {reason}", event.name))?;
     }
-    mark(context.as_mut(), Scope::PacketContext, slots);
-    mark(event_header.as_mut(), Scope::EventHeader, slots);
-    mark(common.as_mut(), Scope::CommonContext, slots);
+    store_slots(context.as_mut(), Scope::PacketContext, slots);
+    store_slots(event_header.as_mut(), Scope::EventHeader, slots);
+    store_slots(common.as_mut(), Scope::CommonContext, slots);
     stream.packet_context = context;
     stream.event_header = event_header;
     stream.common_context = common;
@@ -81,7 +81,7 @@ fn resolve_event(
     let scopes = [outer[0], outer[1], outer[2], outer[3], (Scope::SpecificContext, specific.as_ref())];
     event.payload = settle(event.payload.take(), &scopes, Scope::Payload, slots)?;
     let mut specific = specific;
-    mark(specific.as_mut(), Scope::SpecificContext, slots);
+    store_slots(specific.as_mut(), Scope::SpecificContext, slots);
     event.specific_context = specific;
     Ok(())
 }
@@ -101,19 +101,19 @@ fn settle(
     slots: &mut Slots,
 ) -> Result<Option<Structure>, String> {
     let Some(mut root) = root else { return Ok(None) };
-    byte_orders(&root)?;
+    check_byte_orders(&root)?;
     let mut finder = Finder { outer, scope, frames: Vec::new(), found: Vec::new(), slots };
     finder.structure(&root, Vec::new())?;
     let mut found = std::mem::take(&mut finder.found).into_iter();
     apply(&mut root.members.iter_mut().map(|member| &mut member.class).collect::<Vec<_>>(), &mut found);
     root.minimum_alignment = root.alignment();
     let mut root = Some(root);
-    mark(root.as_mut(), scope, slots);
+    store_slots(root.as_mut(), scope, slots);
     Ok(root)
 }
 
 /// Rejects adjacent fields of different byte orders in one byte, whose positions are undefined.
-fn byte_orders(structure: &Structure) -> Result<(), String> {
+fn check_byte_orders(structure: &Structure) -> Result<(), String> {
     // The position modulo 8, where known, and the byte order of the field that ends there.
     let (mut at, mut before) = (0, None);
     for member in &structure.members {
@@ -122,7 +122,7 @@ fn byte_orders(structure: &Structure) -> Result<(), String> {
             FieldClass::Real(real) => (real.alignment, real.size, real.byte_order),
             class => {
                 if let FieldClass::Structure(inner) = class {
-                    byte_orders(inner)?;
+                    check_byte_orders(inner)?;
                 }
                 (at, before) = (0, None);
                 continue;
@@ -202,7 +202,7 @@ fn select(choice: &mut Choice, target: &Target) {
 }
 
 /// Stores the assigned slots in the integers of a scope.
-fn mark(root: Option<&mut Structure>, scope: Scope, slots: &Slots) {
+fn store_slots(root: Option<&mut Structure>, scope: Scope, slots: &Slots) {
     let Some(root) = root else { return };
     for ((_, path), &slot) in slots.marks.iter().filter(|((marked, _), _)| *marked == scope) {
         let mut steps = path.iter();

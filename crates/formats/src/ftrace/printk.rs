@@ -22,7 +22,7 @@ struct Conversion {
 }
 
 /// The maximum padding width: the size of a page.
-const WIDEST: usize = 4096;
+const WIDEST_PADDING: usize = 4096;
 
 /// The binary arguments.
 struct Arguments<'a> {
@@ -188,13 +188,13 @@ fn integer(number: u64, letter: u8, conversion: Conversion, out: &mut Vec<u8>) {
     let filled = conversion.width.saturating_sub(sign.len());
     let is_filled = conversion.zeros && !conversion.left && conversion.precision.is_none();
     let most = if is_filled { filled } else { conversion.precision.unwrap_or(0) };
-    let zeros = most.min(WIDEST).saturating_sub(digits.len());
+    let zeros = most.min(WIDEST_PADDING).saturating_sub(digits.len());
     pad(format!("{sign}{:0<zeros$}{digits}", "").as_bytes(), conversion, out);
 }
 
 /// Appends text, padded with spaces to the width.
 fn pad(text: &[u8], conversion: Conversion, out: &mut Vec<u8>) {
-    let spaces = vec![b' '; conversion.width.min(WIDEST).saturating_sub(text.len())];
+    let spaces = vec![b' '; conversion.width.min(WIDEST_PADDING).saturating_sub(text.len())];
     let (first, second) = if conversion.left { (text, &spaces[..]) } else { (&spaces[..], text) };
     out.extend_from_slice(first);
     out.extend_from_slice(second);
@@ -253,6 +253,6 @@ mod tests {
         assert_eq!(text("%q", &[&[0; 8]]), None);
         assert_eq!(text("%", &[]), None);
         check("%99999999999d", &[&[0; 4]], "0");
-        assert_eq!(text("%2000000000d", &[&[0; 4]]).map(|text| text.len()), Some(WIDEST));
+        assert_eq!(text("%2000000000d", &[&[0; 4]]).map(|text| text.len()), Some(WIDEST_PADDING));
     }
 }

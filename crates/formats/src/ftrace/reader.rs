@@ -84,7 +84,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
     }
 
     /// The bytes of the current page.
-    fn in_hand(&self) -> &'a [u8] {
+    fn current_page(&self) -> &'a [u8] {
         let rest = self.bytes.get(self.page..).unwrap_or_default();
         &rest[..rest.len().min(self.pages.layout.page_size)]
     }
@@ -92,7 +92,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
     /// The next event, or the loss before a page; `None` after the last page.
     pub(crate) fn find(&mut self) -> Result<Option<Found>, EventTrouble> {
         loop {
-            let page = self.in_hand();
+            let page = self.current_page();
             let Some(records) = &mut self.records else {
                 if page.is_empty() {
                     return Ok(None);

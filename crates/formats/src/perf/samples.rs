@@ -43,8 +43,8 @@ use crate::{
 
 /// Block size in bytes of records.
 const BLOCK: usize = 1 << 16;
-/// Packet size in bytes of the blocks that begin in it.
-const PACKET: usize = 1 << 18;
+/// Smallest size of a packet in bytes; a packet ends where the next block begins.
+const PACKET_SIZE: usize = 1 << 18;
 /// Average number of reads per block above which the records of a file count as unordered.
 const MOST_READS: usize = 8;
 /// `perf_event_attr.type` of software events, and the `config` of the dummy event, which never occurs.
@@ -182,7 +182,7 @@ fn packets<'a>(
     let mut borders = vec![0];
     let mut size = 0;
     for block in &order {
-        if size >= PACKET && Some(&block.times.0) > borders.last() {
+        if size >= PACKET_SIZE && Some(&block.times.0) > borders.last() {
             borders.push(block.times.0);
             size = 0;
         }

@@ -2,7 +2,7 @@
 
 use crate::show::{lines, refused};
 
-/// Fragments with separators.
+/// Joins metadata fragments, with a separator before each.
 fn fragments(list: &[&str]) -> String {
     list.iter().map(|fragment| format!("\u{1e}{fragment}\n")).collect()
 }

@@ -181,7 +181,7 @@ impl Decoder<'_> {
     }
 
     /// After invalid bytes, skips to the next packet that may give an address, or to the end of the segment. Returns
-    /// `false` at the end of the stream. Packets before it may be no packets, and are not followed.
+    /// `false` at the end of the stream. What lies before it is not followed, as it may not be packets.
     pub(super) fn find_packet(&mut self) -> bool {
         loop {
             let before = self.packets.clone();

@@ -300,7 +300,7 @@ fn after_cyc(mut word: u64, take: &mut impl FnMut(Packet)) -> usize {
     2 + size
 }
 
-/// Decodes the packet in the lowest bytes, if it is of a frequent kind. Returns it with its size.
+/// Decodes the packet in the lowest bytes, if it is of a frequent kind. Returns the packet and its size.
 #[inline(always)]
 pub(crate) fn frequent(word: u64) -> Option<(Packet, usize)> {
     match short_tnt(word as u8) {

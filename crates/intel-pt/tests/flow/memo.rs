@@ -151,7 +151,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
 
 /// Reduces reports to what function runs contain: clears the ends of runs except for return addresses, and the start
 /// of a run that continues the previous one after time reports only.
-fn as_stretches_tell<const BLOCKS: bool>(mut reported: Told<BLOCKS>) -> Vec<Item> {
+fn reduce_to_function_runs<const BLOCKS: bool>(mut reported: Told<BLOCKS>) -> Vec<Item> {
     let mut goes_on = None;
     for item in &mut reported.items {
         match item {
@@ -200,7 +200,7 @@ fn reported<const BLOCKS: bool>(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn memos_and_stretches_change_nothing(
+    fn memos_and_function_runs_change_nothing(
         code in code(),
         choices in prop::collection::vec(any::<u32>(), 101..400),
         steps in 1usize..3000,
@@ -242,11 +242,11 @@ proptest! {
         prop_assert_eq!(&reported::<false>(&space, &trace, &config, memo(), None).items, &without.items);
         let small = Some(Memos::with_capacity(most));
         prop_assert_eq!(&reported::<true>(&space, &trace, &config, small, None).items, &without.items);
-        let without = as_stretches_tell(without);
+        let without = reduce_to_function_runs(without);
         for native_after in [u32::MAX, native_after] {
             let function_runs = Some(native_after);
-            prop_assert_eq!(&as_stretches_tell(reported::<false>(&space, &trace, &config, None, function_runs)), &without);
-            prop_assert_eq!(&as_stretches_tell(reported::<false>(&space, &trace, &config, memo(), function_runs)), &without);
+            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(&space, &trace, &config, None, function_runs)), &without);
+            prop_assert_eq!(&reduce_to_function_runs(reported::<false>(&space, &trace, &config, memo(), function_runs)), &without);
         }
     }
 }
@@ -312,16 +312,19 @@ fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without = as_stretches_tell(reported::<false>(space, &trace, &config, None, None));
+        let without = reduce_to_function_runs(reported::<false>(space, &trace, &config, None, None));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
         for native_after in [u32::MAX, 1] {
             let reported =
-                as_stretches_tell(reported::<false>(space, &trace, &config, None, Some(native_after)));
+                reduce_to_function_runs(reported::<false>(space, &trace, &config, None, Some(native_after)));
             assert_eq!(reported, without);
         }
         let memo = || Some(Memos::default());
-        assert_eq!(as_stretches_tell(reported::<false>(space, &trace, &config, memo(), Some(1))), without);
-        assert_eq!(as_stretches_tell(reported::<false>(space, &trace, &config, memo(), None)), without);
+        assert_eq!(
+            reduce_to_function_runs(reported::<false>(space, &trace, &config, memo(), Some(1))),
+            without
+        );
+        assert_eq!(reduce_to_function_runs(reported::<false>(space, &trace, &config, memo(), None)), without);
     }
 }

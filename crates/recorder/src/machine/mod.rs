@@ -33,7 +33,7 @@ use crate::{Beside, Engine, Error, Outcome, Request, Tracer, emulate, event::Eve
 const MTC_PERIOD: u8 = 9;
 
 /// If this variable is set, the spool stays: a folder `.hodo-…` in the recording's folder.
-const KEEP: &str = "HODO_KEEP_SPOOL";
+const KEEP_SPOOL: &str = "HODO_KEEP_SPOOL";
 
 /// If this variable is set, QEMU executes one instruction per block, and its own log of them goes to the spool.
 const LOG: &str = "HODO_QEMU_LOG";
@@ -46,7 +46,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let plugin = emulate::find_plugin()?;
     let mut folder = emulate::spool(&request.output)?;
     // The judges inspect the spool.
-    folder.disable_cleanup(std::env::var_os(KEEP).is_some());
+    folder.disable_cleanup(std::env::var_os(KEEP_SPOOL).is_some());
     let log = std::env::var_os(LOG).is_some();
     let settings = settings(request, &event, privilege, log)?;
     let host = host(folder.path());

@@ -25,12 +25,16 @@ impl File<'_> {
         for (number, recording) in recordings.iter().enumerate() {
             // The page names no recording for the first one.
             let parameters = (number > 0).then(|| ("recording", number.to_string()));
-            self.named("paths", parameters.as_slice(), &format!("The flame graph of {}", recording.name))?;
+            self.ask_or_note(
+                "paths",
+                parameters.as_slice(),
+                &format!("The flame graph of {}", recording.name),
+            )?;
         }
         if recordings.len() > 1 {
-            self.named("diff/paths", &[], "The comparison of the recordings by path")?;
-            self.named("diff/functions", &[], "The comparison of the recordings by function")?;
-            self.named("diff/divergence", &[], "The first divergence of the recordings")?;
+            self.ask_or_note("diff/paths", &[], "The comparison of the recordings by path")?;
+            self.ask_or_note("diff/functions", &[], "The comparison of the recordings by function")?;
+            self.ask_or_note("diff/divergence", &[], "The first divergence of the recordings")?;
         }
         let functions = self.functions()?;
         for function in &functions {
@@ -76,10 +80,10 @@ impl File<'_> {
             return Ok(());
         }
         let of = [("function", name.to_owned())];
-        self.named("source", &of, &format!("The source of {name}"))?;
+        self.ask_or_note("source", &of, &format!("The source of {name}"))?;
         let what = format!("The latency of {name}");
-        let mut fits = self.named("latency/histogram", &of, &what)?;
-        fits = fits && self.named("latency/percentiles", &of, &what)?;
+        let mut fits = self.ask_or_note("latency/histogram", &of, &what)?;
+        fits = fits && self.ask_or_note("latency/percentiles", &of, &what)?;
         for measure in MEASURES.into_iter().filter(|_| fits) {
             let all = [
                 ("from_value", "0".to_owned()),
@@ -87,13 +91,13 @@ impl File<'_> {
                 ("measure", measure.to_owned()),
                 ("until_value", u64::MAX.to_string()),
             ];
-            self.named("latency/executions", &all, &what)?;
+            self.ask_or_note("latency/executions", &all, &what)?;
         }
         Ok(())
     }
 
-    /// Asks a question; says so if its answer is refused or does not fit. Returns whether it is in the file.
-    fn named(&mut self, path: &str, parameters: Parameters<'_>, what: &str) -> Result<bool, Failure> {
+    /// Asks a question; notes in the file if the answer is refused or does not fit. Returns whether the answer is in the file.
+    fn ask_or_note(&mut self, path: &str, parameters: Parameters<'_>, what: &str) -> Result<bool, Failure> {
         if !(self.goes_on)() {
             return Ok(false);
         }

@@ -28,7 +28,7 @@ use crate::{
     endpoints::{
         self,
         session::describe,
-        timeline::{CELLS, LANES, picture},
+        timeline::{CELLS, LANES, tile_with_detail},
     },
     index::Snapshot,
     page,
@@ -245,7 +245,7 @@ impl<'s> File<'s> {
                 places.push_back(Place { table: table.clone(), first, digits, tile });
             }
         }
-        self.tiles(&generation, places)?;
+        self.add_tiles(&generation, places)?;
         self.left_out.push(
             "This page is a file: it has no search, no critical paths, and no cells of single records. `hodo \
              view` has."
@@ -273,7 +273,7 @@ impl<'s> File<'s> {
     }
 
     /// Adds tiles, the coarsest first, until there is no more detail or no more room.
-    fn tiles(&mut self, generation: &str, mut places: VecDeque<Place>) -> Result<(), Failure> {
+    fn add_tiles(&mut self, generation: &str, mut places: VecDeque<Place>) -> Result<(), Failure> {
         while let Some(Place { table, first, digits, tile }) = places.pop_front() {
             if !(self.goes_on)() {
                 return Ok(());
@@ -285,7 +285,7 @@ impl<'s> File<'s> {
                 ("table", table.clone()),
                 ("tile", tile.to_string()),
             ];
-            let (answer, is_coarse) = self.answer(&parameters, picture)?;
+            let (answer, is_coarse) = self.answer(&parameters, tile_with_detail)?;
             if !self.keep(key("timeline/tile", &parameters), &answer) {
                 self.left_out.push(format!(
                     "Of the timeline, detail finer than {} is left out in places.",

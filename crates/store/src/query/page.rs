@@ -28,7 +28,7 @@ impl Table<'_> {
     ///
     /// # Errors
     /// If the store is damaged or replaced, or the budget is exceeded.
-    pub fn begun(&self, time: u64, budget: &Budget) -> Result<u64, Error> {
+    pub fn count_before(&self, time: u64, budget: &Budget) -> Result<u64, Error> {
         let (mut scan, mut count) = (Scan::new(self.data, budget), 0);
         for part in &self.data.parts {
             // Only blocks in which some records begin before the instant, and some not, are read.

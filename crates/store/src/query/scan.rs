@@ -4,7 +4,7 @@ use std::{os::unix::fs::FileExt, sync::atomic::Ordering};
 
 use super::{Budget, Lanes};
 use crate::{
-    bins::{Bin, cell, shift},
+    bins::{Bin, cell, width_log2},
     block::{Codec, Zone},
     error::Error,
     finish::read_block,
@@ -138,7 +138,7 @@ pub(super) fn blocks_of<'s>(
     };
     let Some(bins) = &part.bins else { return take(&part.blocks) };
     for level in levels.filter(|&level| level <= bins.top) {
-        let bin = |time| Bin { level, index: cell(time, shift(bins.base, level)) };
+        let bin = |time| Bin { level, index: cell(time, width_log2(bins.base, level)) };
         let begin = part.blocks.partition_point(|(of, _)| *of < bin(first));
         let end = part.blocks.partition_point(|(of, _)| *of <= bin(last));
         take(&part.blocks[begin..end.max(begin)]);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Record, Refused, Table,
-    bins::{Bin, cell, end, shift, start},
+    bins::{Bin, cell, end, start, width_log2},
     fold::Mix,
     reader::{Bins, Part},
     rows::{Row, Rows},
@@ -147,7 +147,7 @@ impl Picture<'_> {
             // The records of a bin that is no wider than a cell lie in one cell.
             let level = ((self.digits - bins.base) / 2).min(bins.top.into()) as u8;
             blocks_of(part, (first, last), lanes, level + 1..=u8::MAX, &mut blocks);
-            self.bins(part, bins, level, lanes, scan, &mut blocks)?;
+            self.add_bins(part, bins, level, lanes, scan, &mut blocks)?;
         } else {
             blocks_of(part, (first, last), lanes, 0..=u8::MAX, &mut blocks);
         }
@@ -155,7 +155,7 @@ impl Picture<'_> {
     }
 
     /// Adds the summaries of bins of a level; appends the blocks of bins without summaries to `blocks`.
-    fn bins<'s>(
+    fn add_bins<'s>(
         &mut self,
         part: &'s Part,
         bins: &'s Bins,
@@ -165,7 +165,7 @@ impl Picture<'_> {
         blocks: &mut Vec<Block<'s>>,
     ) -> Result<(), Error> {
         let (first, last) = self.span();
-        let digits = shift(bins.base, level);
+        let digits = width_log2(bins.base, level);
         let (first_bin, last_bin) = (cell(first, digits), cell(last, digits));
         let begin = bins.summarised.partition_point(|bin| *bin < Bin { level, index: first_bin });
         let behind = bins.summarised.partition_point(|bin| *bin <= Bin { level, index: last_bin });

@@ -180,8 +180,8 @@ fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
         }
         6 => {
             let time = begin.min(u64::MAX - 1);
-            let expected = plain.begun(time);
-            same("begun", &mut |table| table.begun(time, &budget).unwrap() == expected);
+            let expected = plain.count_before(time);
+            same("count_before", &mut |table| table.count_before(time, &budget).unwrap() == expected);
         }
         7 => {
             let (index, limit) = (rng.u64(0..=plain.records.len() as u64), rng.usize(0..50));

@@ -68,7 +68,7 @@ impl Plain {
         all
     }
 
-    pub fn begun(&self, time: u64) -> u64 {
+    pub fn count_before(&self, time: u64) -> u64 {
         self.records.iter().filter(|record| record.begin < time).count() as u64
     }
 

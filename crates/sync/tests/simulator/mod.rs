@@ -101,7 +101,7 @@ impl Oscillator {
 #[derive(Clone, Copy, Debug)]
 pub struct Delay {
     pub least: f64,
-    /// Mean of what is added, exponential.
+    /// Mean of the exponentially distributed time that is added to `least`.
     pub mean: f64,
     /// One in this many is `tail` times as long.
     pub rare: u32,

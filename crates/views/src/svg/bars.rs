@@ -5,7 +5,7 @@ use hodo_model::{
     table::metadata::{ColumnMetadata, TableMetadata},
 };
 
-use super::{COLOURS, LEFT, Plot, RIGHT, ROW, SHOWN, about, is_number, number, place, words};
+use super::{COLOURS, LEFT, Plot, RIGHT, ROW_HEIGHT, SHOWN, about, is_number, number, place, words};
 use crate::rows::Rows;
 
 /// Room for the number at the end of a bar.
@@ -50,13 +50,13 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
         some => format!(", {some} greatest of {count} rows"),
     };
     let title = format!("{}: {}{shown}", schema.table_name(), schema.field(value).name().replace('_', " "));
-    let mut plot = Plot { title, height: ROW * bars.len() as f64, ..Plot::default() };
+    let mut plot = Plot { title, height: ROW_HEIGHT * bars.len() as f64, ..Plot::default() };
     for (rank, Bar { label, number, text, about }) in &bars {
-        let y = ROW * *rank as f64;
+        let y = ROW_HEIGHT * *rank as f64;
         let width = if most > 0.0 { (RIGHT - LEFT - NUMBER) * number.abs() / most } else { 0.0 };
         plot.label(y, label);
         let fill = if *number < 0.0 { COLOURS[5] } else { COLOURS[0] };
-        plot.rectangle([LEFT, y + 2.0, width.max(0.5), ROW - 4.0], fill, about);
+        plot.rectangle([LEFT, y + 2.0, width.max(0.5), ROW_HEIGHT - 4.0], fill, about);
         plot.body += &format!("<text x=\"{:.1}\" y=\"{:.1}\">{text}</text>\n", LEFT + width + 6.0, y + 14.0);
     }
     plot

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hodo_model::table::metadata::{ColumnMetadata, TableMetadata};
 
-use super::{LEFT, Plot, ROW, SHOWN, about, across, colour, nanoseconds, place, words};
+use super::{LEFT, Plot, ROW_HEIGHT, SHOWN, about, across, colour, nanoseconds, place, words};
 use crate::rows::{Row, Rows};
 
 /// Narrower gaps between intervals of one colour are not drawn.
@@ -73,16 +73,16 @@ pub(super) fn plot(rows: &Rows, begin: usize, until: usize) -> Plot {
     legend.retain(|name| !name.is_empty());
     let title = format!("{} over time{shown}", schema.table_name());
     let drawn = count.min(SHOWN);
-    let mut plot = Plot { title, legend, height: ROW * (drawn as f64 + 1.0), ..Plot::default() };
+    let mut plot = Plot { title, legend, height: ROW_HEIGHT * (drawn as f64 + 1.0), ..Plot::default() };
     for (index, label) in lanes.names().iter().take(SHOWN).enumerate() {
-        plot.label(ROW * index as f64, label);
+        plot.label(ROW_HEIGHT * index as f64, label);
     }
     for Bar { lane, colour: number, begin, end, about } in &bars {
-        let shape = [*begin, ROW * *lane as f64 + 3.0, (end - begin).max(GAP), ROW - 6.0];
+        let shape = [*begin, ROW_HEIGHT * *lane as f64 + 3.0, (end - begin).max(GAP), ROW_HEIGHT - 6.0];
         plot.rectangle(shape, colour(*number), about);
     }
     if span.1 > 0 {
-        plot.time_axis(span, ROW * drawn as f64);
+        plot.time_axis(span, ROW_HEIGHT * drawn as f64);
     }
     debug_assert!(bars.iter().all(|bar| bar.begin >= LEFT));
     plot

@@ -46,10 +46,10 @@ const LEFT: f64 = 230.0;
 /// Where it ends.
 const RIGHT: f64 = WIDTH - 20.0;
 /// Height of a row and of a line of text.
-const ROW: f64 = 20.0;
+const ROW_HEIGHT: f64 = 20.0;
 /// Characters of a label at most.
 const LABEL: usize = 33;
-/// Bars, lanes and series that are drawn.
+/// Maximum number of bars, lanes or series that are drawn.
 const SHOWN: usize = 20;
 /// Colours of series, which people with any colour vision tell apart (M. Okabe and K. Ito, 2008).
 const COLOURS: [&str; 8] =
@@ -106,7 +106,7 @@ struct Plot {
 impl Plot {
     fn write(&self, out: Output<'_>) -> io::Result<()> {
         let lines = self.legend.len().div_ceil(4) as f64;
-        let top = ROW * (1.5 + lines);
+        let top = ROW_HEIGHT * (1.5 + lines);
         let height = top + self.height + 10.0;
         writeln!(
             out,
@@ -116,7 +116,7 @@ impl Plot {
             escaped(&self.title)
         )?;
         for (index, name) in self.legend.iter().enumerate() {
-            let [x, y] = [10.0 + 185.0 * (index % 4) as f64, ROW * (1.3 + (index / 4) as f64)];
+            let [x, y] = [10.0 + 185.0 * (index % 4) as f64, ROW_HEIGHT * (1.3 + (index / 4) as f64)];
             writeln!(
                 out,
                 "<rect x=\"{x}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.1}\" \

@@ -2,7 +2,7 @@
 
 use hodo_model::table::metadata::TableMetadata;
 
-use super::{LEFT, Plot, RIGHT, ROW, across, colour, nanoseconds, number, words};
+use super::{LEFT, Plot, RIGHT, ROW_HEIGHT, across, colour, nanoseconds, number, words};
 use crate::rows::Rows;
 
 /// Height of the plot.
@@ -38,7 +38,7 @@ pub(super) fn plot(rows: &Rows, time: usize, value: usize) -> Plot {
     });
     let name = schema.field(value).name().replace('_', " ");
     let title = format!("{}: {name} over time", schema.table_name());
-    let mut plot = Plot { title, height: HEIGHT + ROW, ..Plot::default() };
+    let mut plot = Plot { title, height: HEIGHT + ROW_HEIGHT, ..Plot::default() };
     for (y, label) in [(HEIGHT - 14.0, &labels[0]), (-6.0, &labels[1])] {
         plot.label(y, label);
     }

@@ -21,7 +21,7 @@ const INSTANCE: &str = "/sys/kernel/tracing/instances/hodo";
 /// The fill level at which a buffer is read, in percent.
 const WATERMARK: &str = "50";
 /// Larger than a page of the buffer; a read returns one page.
-const PAGE: usize = 1 << 16;
+const READ_SIZE: usize = 1 << 16;
 
 /// The instance.
 pub(crate) struct Ftrace {
@@ -144,7 +144,7 @@ impl Reader {
     /// Reads all pages and writes them at once. Reading makes events too: unless `to_the_end`, it stops at a page that
     /// is less than half full.
     fn drain(&mut self, to_the_end: bool) -> io::Result<()> {
-        let (mut pages, mut page) = (Vec::new(), vec![0; PAGE]);
+        let (mut pages, mut page) = (Vec::new(), vec![0; READ_SIZE]);
         loop {
             match self.pipe.read(&mut page) {
                 Ok(0) => break,

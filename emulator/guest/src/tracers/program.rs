@@ -12,7 +12,7 @@ use crate::system::{check, mount};
 /// A folder of these programs, in memory. What they write there is copied to the spool in the end: while they record,
 /// each message to the spool would be an event too.
 pub(super) const FOLDER: &str = "/events";
-/// Where the programs see that folder. The command does not.
+/// Where the programs see that folder; the recorded command does not see it.
 pub(super) const SEEN: &str = "/run/hodo";
 /// Signals for the command, which init sends to all processes.
 const COMMANDS_SIGNALS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];

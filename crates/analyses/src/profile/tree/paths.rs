@@ -78,7 +78,7 @@ impl Paths {
         self.memoized_paths.learn(state, runs)
     }
 
-    /// Memoizes a path that is two of them in a row.
+    /// Memoizes the path that consists of two memoized ones in a row.
     pub(super) fn join(&mut self, first: u32, second: u32) -> u32 {
         self.memoized_paths.join(first, second)
     }

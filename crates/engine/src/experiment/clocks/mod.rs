@@ -140,7 +140,7 @@ fn place(
     request: &TimelineRequest,
 ) -> Result<Vec<TraceClock>, Refusal> {
     let mut units = units(traces, labels);
-    by_hand(&mut units, labels, &request.offsets)?;
+    place_by_hand(&mut units, labels, &request.offsets)?;
     if let Some(synchronised) = &request.synchronised {
         for unit in &mut units {
             let found = synchronised.trace(&unit.label);
@@ -152,7 +152,7 @@ fn place(
             }
         }
     }
-    by_identity(&mut units);
+    place_related(&mut units);
     let maps: BTreeMap<usize, TimeMap> = units
         .iter()
         .filter_map(|unit| Some((unit.input, unit.placement.as_ref()?.1.clone())))
@@ -243,7 +243,7 @@ fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
 }
 
 /// Places inputs by `--offset`. A name may refer to an input that this command does not read, and then places nothing.
-fn by_hand(units: &mut [Unit], labels: &[String], offsets: &[TraceOffset]) -> Result<(), Refusal> {
+fn place_by_hand(units: &mut [Unit], labels: &[String], offsets: &[TraceOffset]) -> Result<(), Refusal> {
     for TraceOffset { trace, nanos } in offsets {
         let exact = labels.iter().position(|label| label == trace);
         let meant: Vec<usize> = match exact {
@@ -274,7 +274,7 @@ pub(crate) fn signed_seconds(nanos: i128) -> String {
 
 /// Places every input whose clock is related to a placed one. If no placement anchors the timeline, a reference is
 /// selected first.
-fn by_identity(units: &mut [Unit]) {
+fn place_related(units: &mut [Unit]) {
     let is_anchored = units.iter().any(is_anchor);
     if let Some(index) = reference(units).filter(|_| !is_anchored) {
         units[index].placement =

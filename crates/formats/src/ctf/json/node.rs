@@ -17,7 +17,7 @@ pub(super) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// A whole fragment.
+    /// The node of a whole fragment.
     pub(super) fn root(value: &'a Value) -> Node<'a> {
         Node { value, path: "$".to_owned() }
     }

@@ -57,8 +57,9 @@ impl<'t> Parser<'t> {
         for (stream, event) in events {
             let place = stream.or(only).unwrap_or(0);
             let stream = trace.streams.get_mut(&place);
-            let stream = stream
-                .ok_or_else(|| self.whole(format!("event `{}`: no stream has the id {place}", event.name)))?;
+            let stream = stream.ok_or_else(|| {
+                self.metadata_error(format!("event `{}`: no stream has the id {place}", event.name))
+            })?;
             stream.events.push(event);
         }
         Ok(trace)

@@ -24,8 +24,8 @@ pub(super) fn read(text: &str, packets: Option<ByteOrder>) -> Result<TraceClass,
     let mut parser = Parser::new(text, byte_order(text).or(packets))?;
     let mut trace = parser.metadata()?;
     trace.version = 1;
-    roles::settle(&mut trace).map_err(|reason| parser.whole(reason))?;
-    resolve::resolve(&mut trace).map_err(|reason| parser.whole(reason))?;
+    roles::settle(&mut trace).map_err(|reason| parser.metadata_error(reason))?;
+    resolve::resolve(&mut trace).map_err(|reason| parser.metadata_error(reason))?;
     Ok(trace)
 }
 

@@ -202,7 +202,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Creates an error about the metadata as a whole.
-    pub(super) fn whole(&self, reason: String) -> Error {
+    pub(super) fn metadata_error(&self, reason: String) -> Error {
         Error { at: 0, kind: ErrorKind::Text { what: "CTF metadata", reason } }
     }
 }

@@ -96,7 +96,7 @@ fn arrange_members(root: &mut Structure, slots: &mut Slot) {
                 }
                 ForeignField::Located { .. } | ForeignField::Rest(_) | ForeignField::Counted(_) => {
                     elements(&member.class)
-                        .map_or(FieldClass::String(Encoding::Utf8), |of| several(of, *slots))
+                        .map_or(FieldClass::String(Encoding::Utf8), |of| sequence_class(of, *slots))
                 }
             },
             // A length must be unsigned.
@@ -140,7 +140,7 @@ fn length_of(of: &Member, slot: Slot) -> Option<Member> {
 }
 
 /// A class of as many elements as the integer in a slot.
-fn several(elements: Elements, slot: Slot) -> FieldClass {
+fn sequence_class(elements: Elements, slot: Slot) -> FieldClass {
     let length = Length::Dynamic(Reference { slot, ..Reference::new(None, Vec::new()) });
     match elements {
         Elements::Integers(integer) => {

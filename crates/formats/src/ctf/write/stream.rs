@@ -152,16 +152,16 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
                     }
                     return Ok(());
                 }
-                Ok(()) | Err(Put::Header(HeaderTrouble::Time)) => self.packet.cut(start),
-                Err(Put::Header(HeaderTrouble::Never(reason))) => {
+                Ok(()) | Err(NotAdded::Header(HeaderTrouble::Time)) => self.packet.cut(start),
+                Err(NotAdded::Header(HeaderTrouble::Never(reason))) => {
                     self.packet.cut(start);
                     return Err(unwritable(class, "header", reason));
                 }
-                Err(Put::Field(place, reason)) => {
+                Err(NotAdded::Field(place, reason)) => {
                     self.packet.cut(start);
                     return Err(unwritable(class, &place, reason.to_owned()));
                 }
-                Err(Put::Unreadable(trouble)) => {
+                Err(NotAdded::Unreadable(trouble)) => {
                     self.packet.cut(start);
                     return Err(NotWritten::Unreadable(trouble));
                 }
@@ -266,10 +266,10 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         sizes.fold(LARGEST, |least, place| least.min((u64::MAX >> (64 - place.size)).saturating_sub(7)))
     }
 
-    fn put(&mut self, event: &Event<'_, '_, '_>, class: &EventClass, full: bool) -> Result<(), Put> {
+    fn put(&mut self, event: &Event<'_, '_, '_>, class: &EventClass, full: bool) -> Result<(), NotAdded> {
         let mut others = Others::default();
         if self.reads_headers {
-            event.emit(Scope::EventHeader, &mut others).map_err(Put::Unreadable)?;
+            event.emit(Scope::EventHeader, &mut others).map_err(NotAdded::Unreadable)?;
         }
         if let (Some(header), Some(open)) = (&self.class.event_header, &self.open) {
             let writer = HeaderWriter {
@@ -281,7 +281,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
                 full,
                 others: &others.0,
             };
-            writer.write(header).map_err(Put::Header)?;
+            writer.write(header).map_err(NotAdded::Header)?;
         }
         let of_stream = self.trace.stream_class(self.stream);
         let lifted = self.target.lifted.get(&self.class.id).map_or(&[][..], Vec::as_slice);
@@ -310,18 +310,18 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         structure: &Structure,
         source: &Structure,
         wants: &dyn Fn(&Member) -> bool,
-    ) -> Result<(), Put> {
+    ) -> Result<(), NotAdded> {
         let roles = RoleValues::default();
         let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, &roles);
         let written = if self.is_ctf {
-            event.emit(scope, &mut encoder).map_err(Put::Unreadable)?;
+            event.emit(scope, &mut encoder).map_err(NotAdded::Unreadable)?;
             encoder.finish()
         } else {
             let mut arranged = Arranged::new(encoder, source, wants);
-            event.emit(scope, &mut arranged).map_err(Put::Unreadable)?;
+            event.emit(scope, &mut arranged).map_err(NotAdded::Unreadable)?;
             arranged.finish()
         };
-        written.map(drop).map_err(|(field, reason)| Put::Field(field, reason))
+        written.map(drop).map_err(|(field, reason)| NotAdded::Field(field, reason))
     }
 }
 
@@ -329,7 +329,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
 type Part<'t, 's> = (Scope, &'t Option<Structure>, &'s Option<Structure>, &'s dyn Fn(&Member) -> bool);
 
 /// Why an event was not added to a packet.
-enum Put {
+enum NotAdded {
     Header(HeaderTrouble),
     Field(String, &'static str),
     Unreadable(Trouble),

@@ -186,7 +186,7 @@ impl Walk {
         }
     }
 
-    /// Pushes the call at the end of a block. Returns its return address.
+    /// Pushes the call at the end of a block. Returns the return address.
     #[inline]
     fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> u64 {
         let block = graph.follow(id, false, self.at).ok();

@@ -23,7 +23,7 @@ pub(super) fn links(question: &Question<'_>) -> Result<Answer, Failure> {
     let time = |name| Ok::<u64, Failure>(snapshot.origin.saturating_add(question.number(name)?));
     let (begin, behind) = (time("begin")?, time("end")?);
     let budget = question.budget(BUDGET);
-    let count = table.begun(behind, &budget)?.saturating_sub(table.begun(begin, &budget)?);
+    let count = table.count_before(behind, &budget)?.saturating_sub(table.count_before(begin, &budget)?);
     let mut found = Vec::new();
     if count <= MOST as u64 {
         found = table.records(&Wanted { span: (begin, behind), ..Wanted::ALL }, None, MOST, &budget)?;

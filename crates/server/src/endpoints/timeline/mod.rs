@@ -26,7 +26,7 @@ use std::sync::Arc;
 use hodo_store::{Shape, Table};
 use serde::Serialize;
 
-pub(crate) use self::tile::{CELLS, LANES, picture};
+pub(crate) use self::tile::{CELLS, LANES, tile_with_detail};
 use self::values::{cut, value};
 use crate::{
     answer::{Answer, Endpoint, Failure, Question, Work},

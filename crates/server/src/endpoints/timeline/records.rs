@@ -18,7 +18,7 @@ const MOST_LONGEST: usize = 20;
 /// Rows that a question may decode.
 const BUDGET: u64 = 1 << 25;
 
-/// A question about a table, at a time.
+/// A question about a table at a point in time.
 struct Place<'q> {
     question: &'q Question<'q>,
     snapshot: Arc<Snapshot>,

@@ -24,11 +24,11 @@ const VALUES: usize = 4;
 const BUDGET: u64 = 1 << 25;
 
 pub(super) fn tile(question: &Question<'_>) -> Result<Answer, Failure> {
-    Ok(picture(question)?.0)
+    Ok(tile_with_detail(question)?.0)
 }
 
 /// Makes a tile; also returns whether finer tiles show more than it does.
-pub(crate) fn picture(question: &Question<'_>) -> Result<(Answer, bool), Failure> {
+pub(crate) fn tile_with_detail(question: &Question<'_>) -> Result<(Answer, bool), Failure> {
     let snapshot = super::snapshot(question)?;
     let table = super::table(question, &snapshot)?;
     let (digits, tile, first) =

@@ -1,4 +1,4 @@
-//! The effect of packets by the code alone, for each block.
+//! What packets do at each block, as far as its code alone decides that.
 
 use hodo_code::{Block, BlockId, Label, Place, Transfer};
 use indexmap::IndexSet;
@@ -87,7 +87,7 @@ pub(super) struct Transition {
     pub(super) region: u16,
     /// Number of steps after the first.
     count: u8,
-    /// Index of these.
+    /// Index of the second step.
     more: u32,
     pub(super) next: Next,
     pub(super) first: Step,

@@ -89,7 +89,7 @@ pub(super) struct Transition {
 const VACANT: u32 = u32::MAX;
 
 /// An empty slot.
-const NOWHERE: Transition = Transition { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
+const EMPTY_SLOT: Transition = Transition { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
 
 /// Maximum transitions: 24 bytes each, and as much again in empty slots.
 const TRANSITIONS: usize = 1 << 18;
@@ -122,7 +122,7 @@ pub(super) struct TransitionTable {
 impl TransitionTable {
     pub(super) fn new() -> TransitionTable {
         TransitionTable {
-            slots: vec![NOWHERE; 1 << 10],
+            slots: vec![EMPTY_SLOT; 1 << 10],
             used: 0,
             met: vec![0; SEEN_SLOTS],
             states: IndexSet::default(),
@@ -132,7 +132,7 @@ impl TransitionTable {
 
     /// Discards everything, but keeps the allocation.
     pub(super) fn clear(&mut self) {
-        self.slots.fill(NOWHERE);
+        self.slots.fill(EMPTY_SLOT);
         self.used = 0;
         self.states.clear();
         self.chains.links.truncate(1);
@@ -183,7 +183,7 @@ impl TransitionTable {
     /// Records where packets lead.
     pub(super) fn insert(&mut self, from: u32, packets: u64, to: u32, path: u32, bytes: u32) {
         if self.used * 2 >= self.slots.len() {
-            let larger = vec![NOWHERE; self.slots.len() * 2];
+            let larger = vec![EMPTY_SLOT; self.slots.len() * 2];
             for way in std::mem::replace(&mut self.slots, larger) {
                 if way.from != VACANT {
                     self.put(way);
