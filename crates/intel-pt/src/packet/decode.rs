@@ -557,44 +557,4 @@ fn ptwrite(opcode: u8, rest: &[u8]) -> Parsed {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn frequent_packets_are_read_as_any(
-            bytes in prop::collection::vec(
-                prop_oneof![
-                    any::<[u8; 1]>().prop_map(Vec::from),
-                    Just(vec![0x2d]),
-                    Just(vec![0x4d]),
-                    Just(vec![0x6d]),
-                    Just(vec![0x0f, 2, 0xf3]),
-                ],
-                0..80,
-            ),
-            errata in prop_oneof![Just(Errata::NONE), Just(Errata::from(&[Erratum::Skd007][..]))],
-        ) {
-            let bytes = bytes.concat();
-            let mut one = Decoder::new(&bytes, 0).with_errata(errata);
-            let (mut other, mut all) = (one.clone(), one.clone());
-            let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
-            while one.position() < bytes.len() {
-                let packet = one.next_packet();
-                prop_assert_eq!(&packet, &other.any_packet());
-                one_by_one.extend(packet.ok().flatten());
-                if packet.is_err() {
-                    one.position += 1;
-                    other.position += 1;
-                }
-                prop_assert_eq!((one.position, one.open_block), (other.position, other.open_block));
-            }
-            while all.for_each(|packet| at_once.push(packet)).is_err() {
-                all.position += 1;
-            }
-            prop_assert_eq!(one_by_one, at_once);
-        }
-    }
-}
+mod tests;
