@@ -264,7 +264,9 @@ impl Decoder<'_> {
 
     /// Follows packets and advances `position` and `state`. Returns what is left of a TNT-64, as TNT-8 packets; 0 if
     /// none was begun.
-    #[inline]
+    ///
+    /// It is never inlined, so that its speed does not depend on code elsewhere (decision 14).
+    #[inline(never)]
     fn follow_transitions<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
