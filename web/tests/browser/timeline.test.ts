@@ -58,6 +58,20 @@ function span(page: Page): [bigint, bigint] {
   return [BigInt(known.get("t0") ?? 0), BigInt(known.get("t1") ?? 0)];
 }
 
+/** The span in the address after `act` changed it: once it stays the same for a quarter of a second. */
+async function spanAfter(page: Page, act: () => Promise<void>): Promise<[bigint, bigint]> {
+  const before = String(span(page));
+  let last = before;
+  await act();
+  const isSettled = () => {
+    const [now, previous] = [String(span(page)), last];
+    last = now;
+    return now !== before && now === previous;
+  };
+  await expect.poll(isSettled, { interval: 250, timeout: 10_000 }).toBe(true);
+  return span(page);
+}
+
 /** The row of a thread's states: its key is process, thread, name. */
 function rowOf(tid: string): string {
   return `[data-row-id^="states:"][data-row-id*=",${tid},"]`;
@@ -125,56 +139,51 @@ test("a click shows the record with its exact numbers", async () => {
 test("keys, wheel and drags move the time", async () => {
   const opened = await openTimeline();
   const { page } = opened;
-  await page.keyboard.press("w");
-  await page.waitForTimeout(300);
-  const closer = span(page);
-  await page.keyboard.press("d");
-  await page.waitForTimeout(300);
-  const later = span(page);
+  const closer = await spanAfter(page, () => page.keyboard.press("w"));
+  const later = await spanAfter(page, () => page.keyboard.press("d"));
   expect(later[0]).toBeGreaterThan(closer[0]);
   expect(Number(later[1] - later[0])).toBeCloseTo(Number(closer[1] - closer[0]), -2);
-  await page.keyboard.press("a");
-  await page.keyboard.press("a");
-  await page.waitForTimeout(300);
-  expect(span(page)[0]).toBeLessThan(later[0]);
+  const earlier = await spanAfter(page, async () => {
+    await page.keyboard.press("a");
+    await page.keyboard.press("a");
+  });
+  expect(earlier[0]).toBeLessThan(later[0]);
   const picture = await box(page, ".picture");
   const [x, y] = [picture.x + picture.width / 2, picture.y + 100];
   await page.mouse.move(x, y);
-  await page.keyboard.down("Control");
-  await page.mouse.wheel(0, -300);
-  await page.keyboard.up("Control");
-  await page.waitForTimeout(300);
-  const wheeled = span(page);
+  const wheeled = await spanAfter(page, async () => {
+    await page.keyboard.down("Control");
+    await page.mouse.wheel(0, -300);
+    await page.keyboard.up("Control");
+  });
   expect(wheeled[1] - wheeled[0]).toBeLessThan(closer[1] - closer[0]);
-  await page.mouse.down();
-  await page.mouse.move(x - 200, y, { steps: 5 });
-  await page.mouse.up();
-  await page.waitForTimeout(300);
-  const dragged = span(page);
+  const dragged = await spanAfter(page, async () => {
+    await page.mouse.down();
+    await page.mouse.move(x - 200, y, { steps: 5 });
+    await page.mouse.up();
+  });
   expect(dragged[0]).toBeGreaterThan(wheeled[0]);
   // A drag goes on after the address has followed it.
   await page.mouse.move(x, y);
-  await page.mouse.down();
-  await page.mouse.move(x - 50, y, { steps: 3 });
-  await page.waitForTimeout(400);
-  await page.mouse.move(x - 150, y, { steps: 3 });
-  await page.mouse.up();
-  await page.waitForTimeout(300);
+  await spanAfter(page, async () => {
+    await page.mouse.down();
+    await page.mouse.move(x - 50, y, { steps: 3 });
+  });
+  const further = await spanAfter(page, async () => {
+    await page.mouse.move(x - 150, y, { steps: 3 });
+    await page.mouse.up();
+  });
   const [length, whole] = [Number(dragged[1] - dragged[0]), picture.width];
-  expect(Number(span(page)[0] - dragged[0]) / length).toBeCloseTo(150 / whole, 2);
+  expect(Number(further[0] - dragged[0]) / length).toBeCloseTo(150 / whole, 2);
   expect(await page.locator(".details").count()).toBe(0);
-  await page.keyboard.press("0");
-  await page.waitForTimeout(300);
-  const [begin, end] = span(page);
+  const [begin, end] = await spanAfter(page, () => page.keyboard.press("0"));
   await page.keyboard.down("Shift");
   await page.mouse.move(picture.x + 0.25 * picture.width, y);
   await page.mouse.down();
   await page.mouse.move(picture.x + 0.5 * picture.width, y, { steps: 5 });
   await page.mouse.up();
   await page.keyboard.up("Shift");
-  await page.keyboard.press("f");
-  await page.waitForTimeout(300);
-  const chosen = span(page);
+  const chosen = await spanAfter(page, () => page.keyboard.press("f"));
   expect(Number(chosen[1] - chosen[0]) / Number(end - begin)).toBeCloseTo(0.25, 2);
   await close(opened);
 });
