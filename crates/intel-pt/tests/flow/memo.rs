@@ -37,7 +37,7 @@ enum Item {
 
 /// The reports, with consecutive runs of one function joined.
 #[derive(Default)]
-struct Told<const BLOCKS: bool> {
+struct Reports<const BLOCKS: bool> {
     items: Vec<Item>,
     paths: Vec<Vec<Step>>,
     /// Number of instructions reported by paths.
@@ -50,7 +50,7 @@ struct Told<const BLOCKS: bool> {
     together: u32,
 }
 
-impl<const BLOCKS: bool> Told<BLOCKS> {
+impl<const BLOCKS: bool> Reports<BLOCKS> {
     fn run(&mut self, start: u64, end: u64, label: Label, instructions: u64, transfer: Transfer) {
         let label = (label.module, label.function, label.place);
         if let Some(Item::Run { end: until, label: last, instructions: sum, transfer: by, .. }) =
@@ -66,7 +66,7 @@ impl<const BLOCKS: bool> Told<BLOCKS> {
     }
 }
 
-impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
+impl<const BLOCKS: bool> Sink for Reports<BLOCKS> {
     const TAKES_BLOCKS: bool = BLOCKS;
 
     fn executed(&mut self, executed: Executed<'_>) {
@@ -151,7 +151,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
 
 /// Reduces reports to what function runs contain: clears the ends of runs except for return addresses, and the start
 /// of a run that continues the previous one after time reports only.
-fn reduce_to_function_runs<const BLOCKS: bool>(mut reported: Told<BLOCKS>) -> Vec<Item> {
+fn reduce_to_function_runs<const BLOCKS: bool>(mut reported: Reports<BLOCKS>) -> Vec<Item> {
     let mut goes_on = None;
     for item in &mut reported.items {
         match item {
@@ -179,14 +179,14 @@ fn reported<const BLOCKS: bool>(
     config: &Config,
     memo: Option<Memos>,
     function_runs: Option<u32>,
-) -> Told<BLOCKS> {
+) -> Reports<BLOCKS> {
     let mut programs = [Program::new(space, &Functions).native_after(function_runs.unwrap_or(u32::MAX))];
     let mut memo = memo;
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
-    let mut reported = Told::<BLOCKS> { function_runs: function_runs.is_some(), ..Told::default() };
+    let mut reported = Reports::<BLOCKS> { function_runs: function_runs.is_some(), ..Reports::default() };
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
         let decoder = Decoder::new(trace, start..end, config, &schedule);
         match &mut memo {
