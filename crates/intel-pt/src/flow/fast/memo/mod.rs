@@ -34,7 +34,7 @@ use self::{
     superblocks::{SuperblockMatch, Superblocks},
     table::{Key, NO_REGION, Next, Table},
     transitions::{State, TransitionTable},
-    word::{TOGETHER, begins_flow, branches, has_tip, plain, short_tnts, without_branches},
+    word::{begins_flow, branches, has_tip, plain, short_tnts, without_branches},
 };
 use super::super::{
     Sink,
@@ -204,7 +204,7 @@ impl Decoder<'_> {
         // Only the decoder itself handles the end of the segment.
         let end = self.span.end.min(bytes.len());
         let bytes = &bytes[..end];
-        let mut position = self.packets.position();
+        let position = self.packets.position();
         let next = bytes.get(position..).and_then(|rest| rest.first_chunk());
         if !context.sink.takes_paths()
             || !self.is_plain()
@@ -236,11 +236,11 @@ impl Decoder<'_> {
         let memo = memos.programs.entry((program, self.machine.bits as u8)).or_insert_with(Memo::new);
         let Some(region) = memo.table.region(last_ip) else { return };
         let returns = memo.ways.chains.of(&self.walk.returns);
-        let mut state = memo.ways.number(State { block, region, returns, sink });
+        let state = memo.ways.number(State { block, region, returns, sink });
         memos.learned.full |= memo.is_full();
         let start = position;
-        let pending =
-            self.follow_transitions(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
+        let ((position, state), pending) =
+            self.follow_transitions(bytes, (position, state), memo, &mut memos.learned, context);
         memos.learned.bytes += position - start;
         let State { block, region, returns, sink } = memo.ways.state(state);
         self.packets.skip_to(position);
@@ -262,36 +262,35 @@ impl Decoder<'_> {
         }
     }
 
-    /// Follows packets and advances `position` and `state`. Returns what is left of a TNT-64, as TNT-8 packets; 0 if
-    /// none was begun.
+    /// Follows packets from a position and a state. Returns where they lead, and what is left of a TNT-64 there, as TNT-8
+    /// packets; 0 if none was begun.
     ///
     /// It is never inlined, so that its speed does not depend on code elsewhere (decision 14).
     #[inline(never)]
     fn follow_transitions<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
-        position: &mut usize,
-        state: &mut u32,
+        (mut position, mut state): (usize, u32),
         memo: &mut Memo,
         learned: &mut MemoizedPaths,
         context: &mut Context<'_, '_, L, S>,
-    ) -> u64 {
-        // `counted`: a CYC packet gives the time of the next packet. `pending`: what is left of a TNT-64. `apart`:
-        // bytes of packets that are looked up one by one, because they did not occur together before.
-        let (start, mut counted, mut pending, mut apart) = (*position, true, 0, 0);
-        while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
-            if pending == 0 && !counted && ride(bytes, position, state, memo, context.sink) {
-                apart = 0;
+    ) -> ((usize, u32), u64) {
+        // `counted`: a CYC packet gives the time of the next packet. `pending`: what is left of a TNT-64. `apart`: bytes
+        // of packets that are looked up one by one: they did not occur together before, or are most likely a CYC.
+        let (start, mut counted, mut pending, mut apart) = (position, true, 0, 0);
+        while let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {
+            let alone = apart > 0 || counted && pending == 0;
+            if !alone && pending == 0 && ride(bytes, &mut position, &mut state, memo, context.sink) {
                 continue;
             }
             let word = if pending == 0 { u64::from_le_bytes(*wide) } else { pending };
-            let size = plain(word, if apart > 0 || counted && pending == 0 { 1 } else { TOGETHER });
+            let size = if alone { plain_size(word).into() } else { plain(word) };
             if size == 0 {
                 memo.superblocks.stop();
                 pending = if word as u16 == LONG_TNT { short_tnts(word) } else { 0 };
                 if pending == 0 {
                     let clock = self.follow_clock(word, &mut counted, context);
-                    *position += clock;
+                    position += clock;
                     if clock == 0 || !self.goes_on(context) {
                         break;
                     }
@@ -299,12 +298,12 @@ impl Decoder<'_> {
                 continue;
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
-            let Some(way) = memo.ways.find(*state, packets) else {
-                if learned.full || learned.is_unprofitable(*position - start, Worth::to(context.sink)) {
+            let Some(way) = memo.ways.find(state, packets) else {
+                if learned.full || learned.is_unprofitable(position - start, Worth::to(context.sink)) {
                     break;
                 }
                 let (walk, graph, sink) = self.parts(context);
-                if !(MemoBuilder { walk, graph, sink, memo, learned }.meet(*state, packets, size)) {
+                if !(MemoBuilder { walk, graph, sink, memo, learned }.meet(state, packets, size)) {
                     apart = size;
                 }
                 continue;
@@ -315,27 +314,34 @@ impl Decoder<'_> {
                 break;
             }
             context.sink.path(way.path);
-            *state = way.to;
+            state = way.to;
             apart = apart.saturating_sub(size);
             if pending == 0 {
-                *position += size as usize;
-                memo.superblocks.follow(way.path, way.to, *position);
+                position += size as usize;
+                memo.superblocks.follow(way.path, way.to, position);
             } else {
                 pending = pending.unbounded_shr(8 * size);
                 if pending != 0 {
                     continue;
                 }
-                *position += LONG_SIZE;
+                position += LONG_SIZE;
             }
             if std::mem::take(&mut counted) {
-                self.emit_time(context);
-                if !self.goes_on(context) {
+                apart = apart.max(1);
+                if !self.pass_time(context) {
                     break;
                 }
             }
         }
         memo.superblocks.stop();
-        pending
+        ((position, state), pending)
+    }
+
+    /// Reports the time; returns whether paths may still be reported after it.
+    #[inline]
+    fn pass_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> bool {
+        self.emit_time(context);
+        self.goes_on(context)
     }
 
     /// Returns whether paths may still be reported after a timestamp.
@@ -420,7 +426,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
     /// Memoizes the effect of packets, unless they occur together for the first time: memoizing packets that occur only
     /// once does not pay. Returns whether they were memoized.
     fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
-        let worth = plain(packets, 1) == size || self.memo.ways.was_seen(from, packets);
+        let worth = u32::from(plain_size(packets)) == size || self.memo.ways.was_seen(from, packets);
         if worth {
             self.learn(from, packets, size);
         }

@@ -36,6 +36,8 @@ pub(super) struct Superblock {
     paths: [u32; LONGEST],
     /// End offset of the packets of each transition, in bytes.
     ends: [u8; LONGEST],
+    /// The last of these.
+    bytes: u8,
     count: u8,
     joined: u8,
 }
@@ -46,6 +48,7 @@ const NONE: Superblock = Superblock {
     to: [0; LONGEST],
     paths: [0; LONGEST],
     ends: [0; LONGEST],
+    bytes: 0,
     count: 0,
     joined: 1,
 };
@@ -129,8 +132,11 @@ impl Superblocks {
         let place = (hash(from, words[0]) >> 40) as usize % SUPERBLOCKS;
         let kept = &self.kept[place];
         let same = matching(&kept.words, &words);
-        let ways =
-            kept.ends.iter().take(kept.count.into()).take_while(|&&end| usize::from(end) <= same).count();
+        let ways = if usize::from(kept.bytes) <= same {
+            kept.count.into()
+        } else {
+            kept.ends.iter().take(kept.count.into()).take_while(|&&end| usize::from(end) <= same).count()
+        };
         if kept.from != from || ways < FEWEST {
             (self.next.from, self.next.words, self.next.count, self.next.joined) = (from, words, 0, 1);
             (self.place, self.start, self.known) = (place, position, 0);
@@ -201,7 +207,7 @@ impl Superblocks {
             return self.stop();
         }
         (next.paths[index], next.to[index], next.ends[index]) = (path, to, bytes as u8);
-        next.count += 1;
+        (next.bytes, next.count) = (bytes as u8, next.count + 1);
         if usize::from(next.count) == LONGEST {
             self.stop();
         }
