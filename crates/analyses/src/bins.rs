@@ -72,6 +72,10 @@ impl<K: Hash + Eq + Copy> Bins<K> {
     fn cover(&mut self, from: u64, to: u64) {
         let (first, last) = self.span.map_or((from, to), |(first, last)| (first.min(from), last.max(to)));
         self.span = Some((first, last));
+        // Most often there is room, which is seen without dividing.
+        if last - first < width(self.level).saturating_mul(MOST - 1) {
+            return;
+        }
         let mut level = self.level;
         while last / width(level) - first / width(level) >= MOST {
             level += 1;

@@ -26,15 +26,9 @@ pub(crate) fn duration_columns() -> [Column; 7] {
 /// The cells of these columns.
 pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
     let some = |length: u64| Some(length).filter(|_| durations.count > 0);
-    let cells = [
-        Some(durations.total),
-        some(durations.min),
-        durations.average(),
-        durations.percentile(50),
-        durations.percentile(95),
-        durations.percentile(99),
-        some(durations.max),
-    ];
+    let [p50, p95, p99] = durations.percentiles([50, 95, 99]);
+    let cells =
+        [Some(durations.total), some(durations.min), durations.average(), p50, p95, p99, some(durations.max)];
     cells.map(Value::from)
 }
 

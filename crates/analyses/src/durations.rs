@@ -23,7 +23,7 @@ pub(crate) fn add_all<K: std::hash::Hash + Eq, V: Add + Default>(
 /// The count, sum, shortest, longest and distribution of some durations, in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "Travelling", try_from = "Travelling")]
-pub(crate) struct Durations {
+pub struct Durations {
     /// The number of durations.
     pub(crate) count: u64,
     /// Their sum.
@@ -130,7 +130,7 @@ impl Durations {
     }
 
     /// Puts a bucket into a free slot. A small table grows when it is full, a large one when it is three quarters full.
-    #[cold]
+    #[inline(never)]
     fn insert(&mut self, bucket: u16, count: u64) {
         let size = self.places.len();
         if self.taken as usize >= if size <= LARGEST_FULL { size } else { size / 4 * 3 } {
@@ -203,16 +203,19 @@ impl Durations {
         self.total.checked_div(self.count)
     }
 
-    /// Returns the `per_cent`th percentile by nearest rank: the smallest duration that at least this share of the
-    /// durations does not exceed, to within 1/128.
-    pub(crate) fn percentile(&self, per_cent: u64) -> Option<u64> {
-        let rank = (self.count * per_cent).div_ceil(100).max(1);
-        let mut seen = 0;
-        let found = self.buckets().find(|(_, count)| {
-            seen += *count;
-            seen >= rank
-        });
-        found.map(|(bucket, _)| middle(bucket).max(self.min).min(self.max))
+    /// Returns percentiles by nearest rank, for shares in ascending order: the smallest duration that at least this
+    /// share of the durations does not exceed, to within 1/128.
+    pub(crate) fn percentiles<const N: usize>(&self, per_cent: [u64; N]) -> [Option<u64>; N] {
+        let mut buckets = self.buckets();
+        let (mut last, mut seen) = (None, 0);
+        per_cent.map(|per_cent| {
+            let rank = (self.count * per_cent).div_ceil(100).max(1);
+            while seen < rank {
+                let (bucket, count) = buckets.next()?;
+                (last, seen) = (Some(bucket), seen + count);
+            }
+            last.map(|bucket| middle(bucket).max(self.min).min(self.max))
+        })
     }
 }
 
@@ -306,13 +309,19 @@ mod tests {
         }
 
         #[test]
-        fn percentiles_are_those_of_the_sorted_list(lengths in prop::collection::vec(0u64..100_000, 1..300), per_cent in 1u64..=100) {
+        fn percentiles_are_those_of_the_sorted_list(
+            lengths in prop::collection::vec(0u64..100_000, 1..300),
+            mut per_cent in prop::array::uniform3(1u64..=100),
+        ) {
             let mut durations = Durations::default();
             lengths.iter().for_each(|&length| durations.see(length));
             let mut sorted = lengths;
             sorted.sort_unstable();
-            let exact = sorted[(sorted.len() as u64 * per_cent).div_ceil(100) as usize - 1];
-            prop_assert!(durations.percentile(per_cent).unwrap().abs_diff(exact) <= exact / 128);
+            per_cent.sort_unstable();
+            for (per_cent, found) in per_cent.into_iter().zip(durations.percentiles(per_cent)) {
+                let exact = sorted[(sorted.len() as u64 * per_cent).div_ceil(100) as usize - 1];
+                prop_assert!(found.unwrap().abs_diff(exact) <= exact / 128);
+            }
         }
     }
 }

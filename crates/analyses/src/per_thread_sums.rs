@@ -6,22 +6,24 @@ use hodo_model::{
     Column, FinishContext, Unit, Value,
     kernel::{Thread, Threads},
 };
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::durations::{Add, add_all};
+use crate::durations::Add;
 
-/// Sums by thread, CPU and a key.
+/// Sums by thread, CPU and a key. They lie in memory in order of their first use: those of one thread are near each
+/// other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(
     serialize = "K: Serialize, V: Serialize",
     deserialize = "K: DeserializeOwned + Hash + Eq, V: DeserializeOwned"
 ))]
-pub struct PerThreadSums<K, V>(FxHashMap<(Thread, u32, K), V>);
+pub struct PerThreadSums<K, V>(IndexMap<(Thread, u32, K), V, FxBuildHasher>);
 
 impl<K, V> Default for PerThreadSums<K, V> {
     fn default() -> PerThreadSums<K, V> {
-        PerThreadSums(FxHashMap::default())
+        PerThreadSums(IndexMap::default())
     }
 }
 
@@ -34,8 +36,9 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
 
     /// Adds the sums of the next task; `threads` are the threads that run at its begin.
     pub(crate) fn add(&mut self, later: PerThreadSums<K, V>, threads: &Threads) {
-        let known = later.0.into_iter();
-        add_all(&mut self.0, known.map(|((thread, cpu, key), sum)| ((threads.known(thread), cpu, key), sum)));
+        for ((thread, cpu, key), sum) in later.0 {
+            self.of(threads.known(thread), cpu, key).add(sum);
+        }
     }
 
     /// Returns the sums of the whole trace by thread, CPU and key; a combination may occur several times.
@@ -46,15 +49,24 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
         self.0.iter().map(|((thread, cpu, key), sum)| (threads.settled(*thread), *cpu, key, sum))
     }
 
+    /// Returns the selected ones by value.
+    pub(crate) fn into_wanted(self, of: &FinishContext<'_>) -> impl Iterator<Item = (Thread, u32, K, V)> {
+        let known =
+            self.0.into_iter().map(|((thread, cpu, key), sum)| (of.threads.settled(thread), cpu, key, sum));
+        known.filter(|(thread, cpu, ..)| is_wanted(*thread, *cpu, of))
+    }
+
     /// The selected ones.
     pub(crate) fn wanted<'s>(
         &'s self,
         of: &'s FinishContext<'_>,
     ) -> impl Iterator<Item = (Thread, u32, &'s K, &'s V)> {
-        self.settled(of.threads).filter(|(thread, cpu, ..)| {
-            of.threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
-        })
+        self.settled(of.threads).filter(|(thread, cpu, ..)| is_wanted(*thread, *cpu, of))
     }
+}
+
+fn is_wanted(thread: Thread, cpu: u32, of: &FinishContext<'_>) -> bool {
+    of.threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu)
 }
 
 /// What a row stands for.

@@ -15,7 +15,7 @@ impl Running {
     /// Sees the next event. Returns the thread that it contains, if that one was not known to run on its CPU.
     #[inline]
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) -> Option<u32> {
-        let cpu = (event.trace, event.cpu);
+        let cpu = (event.trace(), event.cpu);
         if event.kind == Kind::SchedSwitch {
             // Most traces' events contain no thread: then there is nothing to keep up to date.
             let next = event.integer(field::switch::NEXT_TID)?;

@@ -7,7 +7,7 @@
 //! Threads are tracked once for all analyses, and a base that several analyses share is folded once.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{Mutex, PoisonError},
     thread,
@@ -17,7 +17,7 @@ use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AnyAnalysis, AnyPartial, FinishContext, Period, Selection, Sources, Start, Table, TableBuilder,
+    AnyAnalysis, AnyPartial, FinishContext, Interest, Period, Selection, Sources, Start, Table, TableBuilder,
     kernel::{Chosen, Kind, Records, Threads, VOCABULARY},
 };
 
@@ -27,6 +27,8 @@ pub struct Pass<'a> {
     analyses: Vec<&'a dyn AnyAnalysis>,
     /// The number of requested analyses.
     asked: usize,
+    /// For each analysis, the index of the list of its events: analyses that read the same kinds share one.
+    lists: Vec<usize>,
     by_kind: Vec<Needs>,
 }
 
@@ -35,10 +37,27 @@ pub struct Pass<'a> {
 struct Needs {
     /// Whether the thread state needs it.
     threads: bool,
-    /// Indices of analyses.
-    analyses: Vec<usize>,
-    /// Indices of analyses that read it only if it contains its thread.
+    /// Indices of the lists that contain it.
+    lists: Vec<usize>,
+    /// Indices of the lists that contain it only if it contains its thread.
     reporting: Vec<usize>,
+}
+
+/// The kinds of events that an analysis reads.
+#[derive(Debug, PartialEq, Eq)]
+struct Kinds {
+    all: BTreeSet<Kind>,
+    /// Only those that contain their thread.
+    reporting: BTreeSet<Kind>,
+}
+
+impl Kinds {
+    fn of(interest: &Interest<'_>) -> Kinds {
+        Kinds {
+            all: interest.events.iter().map(|(kind, _)| *kind).collect(),
+            reporting: interest.reporting.iter().copied().collect(),
+        }
+    }
 }
 
 /// The thread state and the partials after some events.
@@ -54,7 +73,7 @@ pub struct Packed {
     partials: Vec<Vec<u8>>,
 }
 
-/// A reusable buffer: for each analysis, stream and index of the events in a batch that it reads.
+/// A reusable buffer: stream and index of the events in a batch, by list.
 #[derive(Debug, Default)]
 pub struct Scratch(Vec<Vec<(u32, u32)>>);
 
@@ -84,19 +103,28 @@ impl<'a> Pass<'a> {
             }
         }
         let follows = analyses.iter().any(|analysis| analysis.interest().threads);
-        let needs = |kind: Kind| {
-            let is = |(own, _): &(Kind, &[usize])| *own == kind;
-            let needs = |place: &usize| analyses[*place].interest().events.iter().any(is);
-            let needs_if_reporting = |place: &usize| analyses[*place].interest().reporting.contains(&kind);
-            Needs {
-                threads: follows && Threads::INTEREST.iter().any(is),
-                analyses: (0..analyses.len()).filter(needs).collect(),
-                reporting: (0..analyses.len()).filter(needs_if_reporting).collect(),
-            }
+        let mut read: Vec<Kinds> = Vec::new();
+        let mut list = |analysis: &&dyn AnyAnalysis| {
+            let own = Kinds::of(&analysis.interest());
+            read.iter().position(|other| *other == own).unwrap_or_else(|| {
+                read.push(own);
+                read.len() - 1
+            })
         };
+        let lists = analyses.iter().map(&mut list).collect();
         let mut by_kind = vec![Needs::default(); VOCABULARY.len()];
-        VOCABULARY.iter().for_each(|words| by_kind[words.kind as usize] = needs(words.kind));
-        Pass { analyses, asked: asked.len(), by_kind }
+        for words in VOCABULARY {
+            let kind = words.kind;
+            let containing = |kinds: fn(&Kinds) -> &BTreeSet<Kind>| {
+                (0..read.len()).filter(|&list| kinds(&read[list]).contains(&kind)).collect()
+            };
+            by_kind[kind as usize] = Needs {
+                threads: follows && Threads::INTEREST.iter().any(|(own, _)| *own == kind),
+                lists: containing(|kinds| &kinds.all),
+                reporting: containing(|kinds| &kinds.reporting),
+            };
+        }
+        Pass { analyses, asked: asked.len(), lists, by_kind }
     }
 
     /// The events that the pass reads, and the positions of the fields.
@@ -136,7 +164,7 @@ impl<'a> Pass<'a> {
         runs: &[(usize, Range<usize>)],
         Scratch(chosen): &mut Scratch,
     ) {
-        chosen.resize_with(self.analyses.len(), Vec::new);
+        chosen.resize_with(self.lists.len(), Vec::new);
         chosen.iter_mut().for_each(Vec::clear);
         for (stream, run) in runs {
             let records = &mut streams[*stream];
@@ -151,7 +179,7 @@ impl<'a> Pass<'a> {
                     running = None;
                     needs.reporting.iter().for_each(&mut choose);
                 }
-                needs.analyses.iter().for_each(&mut choose);
+                needs.lists.iter().for_each(&mut choose);
                 let known = running.filter(|&(cpu, _)| cpu == event.cpu);
                 let (_, thread) =
                     *running.insert(known.unwrap_or_else(|| (event.cpu, states.threads.running(event.cpu))));
@@ -162,8 +190,8 @@ impl<'a> Pass<'a> {
                 records.set_thread(place, thread);
             }
         }
-        for ((analysis, partial), places) in self.analyses.iter().zip(&mut states.partials).zip(chosen) {
-            analysis.fold(partial, Chosen { streams, places });
+        for ((analysis, partial), list) in self.analyses.iter().zip(&mut states.partials).zip(&self.lists) {
+            analysis.fold(partial, Chosen { streams, places: &chosen[*list] });
         }
     }
 

@@ -191,8 +191,8 @@ impl<K: Kept> Partial<K> {
 
     fn see(&mut self, event: &KernelEvent<'_>) {
         use field::task_switch::{NEXT, NEXT_NAME};
-        let trace = event.trace;
-        self.traces.entry(trace).or_insert_with(|| event.trace_name.to_owned());
+        let trace = event.trace();
+        self.traces.entry(trace).or_insert_with(|| event.trace_name().to_owned());
         let text = |place| event.text(place).map(|name| String::from_utf8_lossy(name).into_owned());
         let time = event.time;
         match event.kind {

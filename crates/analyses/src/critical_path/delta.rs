@@ -70,7 +70,7 @@ pub(crate) struct Labels {
 impl Labels {
     /// Returns the task in a field of an event, and keeps its name and that of its trace.
     pub(crate) fn task(&mut self, event: &KernelEvent<'_>, place: usize, name: usize) -> u32 {
-        let task = Key { trace: event.trace, id: event.integer(place).unwrap_or(0) as u32 };
+        let task = Key { trace: event.trace(), id: event.integer(place).unwrap_or(0) as u32 };
         self.trace(event);
         if let Some(name) = event.text(name).filter(|_| !self.tasks.contains_key(&task)) {
             self.tasks.insert(task, String::from_utf8_lossy(name).into_owned());
@@ -80,7 +80,7 @@ impl Labels {
 
     /// Keeps the name of an event's trace.
     fn trace(&mut self, event: &KernelEvent<'_>) {
-        self.traces.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
+        self.traces.entry(event.trace()).or_insert_with(|| event.trace_name().to_owned());
     }
 
     /// Adds those of a later neighbour.
@@ -136,7 +136,7 @@ impl Delta {
     }
 
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
-        let cpu = Key { trace: event.trace, id: event.cpu };
+        let cpu = Key { trace: event.trace(), id: event.cpu };
         self.labels.trace(event);
         self.compare(event, cpu);
         match event.kind {
@@ -252,6 +252,6 @@ impl Delta {
             Kind::MessageSend => Event::Send { id: integer(message::ID) as u64 },
             _ => Event::Receive { id: integer(message::ID) as u64 },
         };
-        self.steps.see(Step::Board(event.time, event.trace, own));
+        self.steps.see(Step::Board(event.time, event.trace(), own));
     }
 }

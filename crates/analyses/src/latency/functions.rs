@@ -12,9 +12,7 @@ use crate::{
 /// Returns the cost of the tail: for all executions beyond the 99th percentile, the sum of their instructions beyond
 /// the median. Computed from histogram buckets, with a relative error of 1/64 in lengths.
 fn tail(instructions: &Durations) -> u64 {
-    let (Some(typical), Some(bound)) = (instructions.percentile(50), instructions.percentile(99)) else {
-        return 0;
-    };
+    let [Some(typical), Some(bound)] = instructions.percentiles([50, 99]) else { return 0 };
     instructions.above(bound).fold(0, |sum: u64, (length, count)| {
         sum.saturating_add(length.saturating_sub(typical).saturating_mul(count))
     })
@@ -55,9 +53,10 @@ pub(super) fn table(threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let (name, module) = of.functions().names(function);
         let costs = tail(&sum.instructions);
         let (time, instructions) = (&sum.time, &sum.instructions);
-        let p = |durations: &Durations, per_cent| durations.percentile(per_cent);
-        let ratio = match (p(instructions, 99), p(instructions, 50)) {
-            (Some(p99), Some(p50)) if p50 > 0 => (p99 as f64 / p50 as f64).into(),
+        let [p50, p99] = instructions.percentiles([50, 99]);
+        let [time_p50, time_p99] = time.percentiles([50, 99]);
+        let ratio = match (p50, p99) {
+            (Some(p50), Some(p99)) if p50 > 0 => (p99 as f64 / p50 as f64).into(),
             _ => Value::Null,
         };
         let greatest =
@@ -69,12 +68,12 @@ pub(super) fn table(threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
             sum.incomplete.into(),
             share(costs, ran),
             ratio,
-            p(instructions, 50).into(),
-            p(instructions, 99).into(),
+            p50.into(),
+            p99.into(),
             greatest(instructions),
             instructions.total.into(),
-            p(time, 50).into(),
-            p(time, 99).into(),
+            time_p50.into(),
+            time_p99.into(),
             greatest(time),
         ];
         (costs, (name, module, function), cells)

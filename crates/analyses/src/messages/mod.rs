@@ -82,7 +82,7 @@ fn event(
 ) {
     let Item::Event(event) = item else { return };
     let Some(id) = event.integer(field::message::ID).map(|id| id as u64) else { return };
-    let at = (event.time, event.trace);
+    let at = (event.time, event.trace());
     match event.kind {
         Kind::MessageSend => pairs.begin(id, at),
         Kind::MessageReceive => {
@@ -92,7 +92,7 @@ fn event(
         }
         _ => return,
     }
-    names.entry(event.trace).or_insert_with(|| event.trace_name.to_owned());
+    names.entry(event.trace()).or_insert_with(|| event.trace_name().to_owned());
 }
 
 impl Analysis for Messages {

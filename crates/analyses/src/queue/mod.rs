@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value, kernel::Threads, only,
+    Table, Takes, Unit, Value,
+    kernel::{Cpus, Threads},
+    only,
 };
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -65,14 +66,14 @@ struct OfCpu {
 /// The queues of all CPUs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Queues {
-    cpus: FxHashMap<u32, OfCpu>,
+    cpus: Cpus<OfCpu>,
     bins: Bins<u32>,
 }
 
 impl Queues {
     /// Adds the time up to `time`, at which the length changes.
     fn until(&mut self, cpu: u32, time: Nanos) -> &mut u64 {
-        let queue = self.cpus.entry(cpu).or_insert(OfCpu { since: time, ..OfCpu::default() });
+        let queue = self.cpus.get_or(cpu, || OfCpu { since: time, ..OfCpu::default() });
         let lasted = time.0.saturating_sub(queue.since.0);
         if lasted > 0 && queue.length > 0 {
             if queue.length > queue.sum.most {
@@ -128,7 +129,7 @@ impl Analysis for Queue {
         let whole = only(partials);
         let Queues { cpus, bins } = whole.finish(of.span.1);
         let mut cpus: Vec<(u32, OfCpu)> =
-            cpus.into_iter().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
+            cpus.into_all().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
         cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
         let span = of.span.1.0.saturating_sub(of.span.0.0);
         let waited = cpus.iter().map(|(_, queue)| queue.sum.area).sum::<u64>();

@@ -226,7 +226,7 @@ fn by_measure(whole: &Partial) -> (Vec<Column>, Vec<Vec<Value>>) {
     columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
     let row = |(name, all): (&str, &Durations)| {
         let some = |value: u64| Some(value).filter(|_| all.count > 0);
-        let [p50, p90, p99] = [50, 90, 99].map(|per_cent| all.percentile(per_cent));
+        let [p50, p90, p99] = all.percentiles([50, 90, 99]);
         let cells = [Some(all.count), some(all.min), all.average(), p50, p90, p99, some(all.max)];
         [name.into()].into_iter().chain(cells.map(Value::from)).collect()
     };

@@ -165,13 +165,14 @@ impl Analysis for Scheduling {
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Sums { figures, longest } = whole.sums;
-        let mut all = Totals::default();
-        figures.wanted(of).for_each(|(.., figures)| all.add(figures.clone()));
+        let sum = |field: fn(&Totals) -> u64| {
+            Value::from(figures.wanted(of).map(|(.., totals)| field(totals)).sum::<u64>())
+        };
         let summary = vec![
-            ("wakeups", all.latencies.count.into()),
-            ("switches", all.switches.into()),
-            ("preemptions", all.preemptions.into()),
-            ("migrations", all.migrations.into()),
+            ("wakeups", sum(|totals| totals.latencies.count)),
+            ("switches", sum(|totals| totals.switches)),
+            ("preemptions", sum(|totals| totals.preemptions)),
+            ("migrations", sum(|totals| totals.migrations)),
         ];
         let (columns, rows) = match of.selection.view.as_str() {
             "slowest" => slowest(of.threads, &longest, of),

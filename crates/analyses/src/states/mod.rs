@@ -6,6 +6,8 @@
 //! except for the thread that runs before the first switch on a CPU. The running times are those of `cpu`. Where switches
 //! are missing, the state is unknown until the next one.
 
+use std::fmt::Debug;
+
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Heading, Interest, Item, Maker, Parameters, Report, Shape,
@@ -13,8 +15,9 @@ use hodo_model::{
     kernel::{Kind, Thread, Threads},
     only,
 };
-use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     columns::{duration_cells, duration_columns, interval_columns, most_first},
@@ -45,26 +48,64 @@ impl Report for StatesReport {
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
         match parameters.selection.view.as_str() {
             "interval" => maker.analysis(Intervals),
+            "wait" => maker.analysis(Waits),
             _ => maker.analysis(States),
         }
     }
 }
 
+/// The analysis of waits, like [`States`] but with the distribution of their durations, which takes more time and memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits;
+
 /// The intervals of states in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals;
 
+/// What is known about the intervals of a state.
+pub trait Lengths: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
+    /// Adds an interval.
+    fn see(&mut self, length: u64);
+
+    /// The sum of their durations.
+    fn total(&self) -> u64;
+}
+
+impl Lengths for Durations {
+    #[inline]
+    fn see(&mut self, length: u64) {
+        self.see(length);
+    }
+
+    fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+/// Only the sum.
+impl Lengths for u64 {
+    #[inline]
+    fn see(&mut self, length: u64) {
+        *self = self.saturating_add(length);
+    }
+
+    fn total(&self) -> u64 {
+        *self
+    }
+}
+
 /// Time in states, by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Times {
-    states: FxHashMap<(u32, State), Durations>,
+#[serde(bound = "")]
+pub struct Times<L: Lengths> {
+    states: IndexMap<(u32, State), L, FxBuildHasher>,
     /// Threads that ran on a CPU at the begin of the trace, and the time until which they ran.
     first: Vec<(u32, State, Nanos)>,
     /// For how long each thread existed since the first event that names it.
     lived: FxHashMap<u32, u64>,
 }
 
-impl Observer for Times {
+impl<L: Lengths> Observer for Times<L> {
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, time: Nanos) {
         if let Some((since, state)) = before {
             self.see(tid, state, since, time);
@@ -84,7 +125,7 @@ impl Observer for Times {
     }
 }
 
-impl Times {
+impl<L: Lengths> Times<L> {
     fn see(&mut self, tid: u32, state: State, from: Nanos, to: Nanos) {
         self.states.entry((tid, state)).or_default().see(to.0.saturating_sub(from.0));
     }
@@ -92,11 +133,37 @@ impl Times {
     /// For how long the state of each thread is unknown.
     fn unknown(&self) -> FxHashMap<u32, u64> {
         let mut unknown = self.lived.clone();
-        for ((tid, _), durations) in &self.states {
+        for ((tid, _), lengths) in &self.states {
             let left = unknown.entry(*tid).or_default();
-            *left = left.saturating_sub(durations.total);
+            *left = left.saturating_sub(lengths.total());
         }
         unknown
+    }
+
+    /// Ends the trace. Returns the selected times, and the totals of each thread by column.
+    fn finish(mut self, of: &FinishContext<'_>) -> (Times<L>, Sums) {
+        let (begin, _) = of.span;
+        for (tid, state, until) in std::mem::take(&mut self.first) {
+            self.see(tid, state, begin, until);
+            self.lived(tid, begin, until);
+        }
+        let unknown = self.unknown();
+        let wanted = |tid: u32, state: State| {
+            let on = match state {
+                State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
+                State::Blocked(..) => true,
+            };
+            on && of.threads.wanted(Thread::new(tid.into(), 0), of.selection)
+        };
+        self.states.retain(|&(tid, state), _| wanted(tid, state));
+        let mut sums = Sums::default();
+        for (&(tid, state), lengths) in &self.states {
+            sums.entry(tid).or_default()[place(state)] += lengths.total();
+        }
+        for (tid, sums) in &mut sums {
+            sums[UNKNOWN] = unknown.get(tid).copied().unwrap_or(0);
+        }
+        (self, sums)
     }
 }
 
@@ -123,7 +190,7 @@ const INTEREST: [(Kind, &[usize]); 6] = {
 };
 
 impl Analysis for States {
-    type Partial = StateDelta<Times>;
+    type Partial = StateDelta<Times<u64>>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
@@ -144,38 +211,50 @@ impl Analysis for States {
     }
 
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
-        let FinishContext { span: (begin, end), threads, .. } = *of;
-        let mut times = whole.finish(end);
-        for (tid, state, until) in std::mem::take(&mut times.first) {
-            times.see(tid, state, begin, until);
-            times.lived(tid, begin, until);
-        }
-        let unknown = times.unknown();
-        let wanted = |tid: u32, state: State| {
-            let on = match state {
-                State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
-                State::Blocked(..) => true,
-            };
-            on && threads.wanted(Thread::new(tid.into(), 0), of.selection)
-        };
-        times.states.retain(|&(tid, state), _| wanted(tid, state));
-        let mut sums: FxHashMap<u32, [u64; PLACES.len()]> = FxHashMap::default();
-        for (&(tid, state), durations) in &times.states {
-            sums.entry(tid).or_default()[place(state)] += durations.total;
-        }
-        for (tid, sums) in &mut sums {
-            sums[UNKNOWN] = unknown.get(tid).copied().unwrap_or(0);
-        }
-        let total = |place: usize| Value::from(sums.values().map(|sums| sums[place]).sum::<u64>());
-        let mut summary = vec![("threads", (sums.len() as u64).into())];
-        summary.extend(PLACES.into_iter().enumerate().map(|(place, name)| (name, total(place))));
-        let (columns, rows) = match of.selection.view.as_str() {
-            "wait" => by_wait(threads, times, of.names),
-            _ => by_thread(threads, sums),
-        };
-        Table::new("states", Shape::Counters, summary, columns, rows)
+        let (_, sums) = only(partials).finish(of.span.1).finish(of);
+        table(summary(&sums), by_thread(of.threads, sums))
     }
+}
+
+impl Analysis for Waits {
+    type Partial = StateDelta<Times<Durations>>;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&INTEREST)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        StateDelta::new(start.is_first)
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        partial.see(event);
+    }
+
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.add(later);
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let (times, sums) = only(partials).finish(of.span.1).finish(of);
+        table(summary(&sums), by_wait(of.threads, times, of.names))
+    }
+}
+
+/// The totals of each thread by column.
+type Sums = FxHashMap<u32, [u64; PLACES.len()]>;
+
+fn summary(sums: &Sums) -> Vec<(&'static str, Value)> {
+    let total = |place: usize| Value::from(sums.values().map(|sums| sums[place]).sum::<u64>());
+    let mut summary = vec![("threads", (sums.len() as u64).into())];
+    summary.extend(PLACES.into_iter().enumerate().map(|(place, name)| (name, total(place))));
+    summary
+}
+
+fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
+    Table::new("states", Shape::Counters, summary, columns, rows)
 }
 
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
@@ -205,7 +284,7 @@ fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
     threads.cells(Thread::new(tid.into(), 0)).to_vec()
 }
 
-fn by_thread(threads: &Threads, sums: FxHashMap<u32, [u64; PLACES.len()]>) -> Rows {
+fn by_thread(threads: &Threads, sums: Sums) -> Rows {
     let mut columns = who();
     columns.extend(PLACES.map(|name| Column::integer(name, Unit::Nanoseconds)));
     let rows = sums.into_iter().map(|(tid, sums)| {
@@ -223,7 +302,7 @@ fn name(names: &[String], call: Option<u32>) -> Value {
 /// The kind of a wait and its system call; `None` if the thread waits for a CPU.
 type Waiting = Option<(Wait, Option<u32>)>;
 
-fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
+fn by_wait(threads: &Threads, times: Times<Durations>, names: &[String]) -> Rows {
     let mut columns = who();
     columns.extend([Column::name("wait"), Column::name("call"), Column::integer("count", Unit::Count)]);
     columns.extend(duration_columns());

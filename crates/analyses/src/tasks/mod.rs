@@ -113,7 +113,7 @@ impl<K: Kept> Partial<K> {
         if event.kind == Kind::TaskSwitch {
             let prev = self.labels.task(event, task_switch::PREV, task_switch::PREV_NAME);
             let next = self.labels.task(event, task_switch::NEXT, task_switch::NEXT_NAME);
-            self.then(event.trace, Switches { first: (event.time, prev), last: (event.time, next) });
+            self.then(event.trace(), Switches { first: (event.time, prev), last: (event.time, next) });
         }
     }
 

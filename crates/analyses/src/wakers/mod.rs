@@ -154,7 +154,7 @@ impl Analysis for Wakers {
         let mut pairs: FxHashMap<(Thread, u32), Wakeups> = FxHashMap::default();
         add_all(
             &mut pairs,
-            partial.wakeups.wanted(of).map(|(waker, _, &tid, wakeups)| ((waker, tid), wakeups.clone())),
+            partial.wakeups.into_wanted(of).map(|(waker, _, tid, wakeups)| ((waker, tid), wakeups)),
         );
         let summary = vec![
             ("wakeups", pairs.values().map(|wakeups| wakeups.count).sum::<u64>().into()),

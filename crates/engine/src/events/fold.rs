@@ -250,7 +250,7 @@ pub(super) struct ClassBinding {
     joins: bool,
     /// Fields that only some tracers' events have; boxed to keep the others small.
     more: Option<Box<More>>,
-    /// By position in records, up to the last requested field.
+    /// By position in records, up to the last one that exists; to the last requested one if it `joins`.
     fields: Vec<Place>,
 }
 
@@ -415,13 +415,17 @@ impl StreamBinding {
             };
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
             let cpu = cpu(class).filter(|path| !path.is_of_packet());
+            let mut fields: Vec<Place> =
+                (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect();
+            let joins = joins && words.kind == Kind::SyscallExit;
+            while fields.pop_if(|place| !joins && matches!(place, Place::Absent)).is_some() {}
             let has_more = is_every || cpu.is_some() || tid.is_some();
             Some(ClassBinding {
                 kind: words.kind,
                 name,
-                joins: joins && words.kind == Kind::SyscallExit,
+                joins,
                 more: has_more.then(|| Box::new(More { number, calls, cpu, tid })),
-                fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
+                fields,
             })
         };
         let classes: Arc<[_]> = events.iter().map(class).collect();

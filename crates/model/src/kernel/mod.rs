@@ -15,7 +15,7 @@ mod threads;
 use std::borrow::Cow;
 
 pub use cpus::Cpus;
-pub use records::{Chosen, Field, KernelEvent, Records};
+pub use records::{Chosen, Field, KernelEvent, Record, Records};
 pub use threads::{Thread, Threads};
 
 /// The kind of an event.

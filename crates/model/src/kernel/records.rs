@@ -1,6 +1,6 @@
 //! A short-lived buffer of compact events that do not copy their names.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use hodo_clock::Nanos;
 
@@ -17,23 +17,31 @@ pub enum Field {
     Text(u32, u32),
 }
 
+/// What all events have.
 #[derive(Clone, Copy, Debug)]
-struct Record {
-    time: Nanos,
-    /// The running thread, once known.
-    thread: Thread,
-    cpu: u32,
-    name: u32,
+pub struct Record {
+    /// The timestamp.
+    pub time: Nanos,
+    /// The thread that runs on the CPU; for a switch, the one before it.
+    pub thread: Thread,
+    /// The CPU.
+    pub cpu: u32,
+    /// Index of the part of the event's name after the prefix.
+    pub name: u32,
     /// Index of the event's first field in `Records::fields`.
     fields: u32,
-    kind: Kind,
+    /// The kind.
+    pub kind: Kind,
     /// Whether the event itself contains the running thread.
     is_told: bool,
 }
 
-/// Events and bytes of text per batch. The batches of several streams fit into the L1 cache together, as each
-/// analysis iterates over them.
-const BATCH: (usize, usize) = (128, 1 << 14);
+/// Events and bytes of text per batch. The batches of several streams fit into the L2 cache together, as each analysis
+/// iterates over them; smaller ones take longer if many analyses alternate, each with its own data.
+const BATCH: (usize, usize) = (512, 1 << 14);
+
+/// The last fields of a [`Kind::Syscall`]: its end time and its result.
+const ENDED: usize = 2;
 
 /// Events in order of time.
 #[derive(Debug, Default)]
@@ -139,11 +147,11 @@ impl Records {
     /// [`Records::set_thread`] sets it.
     #[inline]
     pub fn event(&self, place: usize) -> KernelEvent<'_> {
-        let Record { time, thread, cpu, name, fields, kind, is_told } = self.records[place];
+        let record = &self.records[place];
         let end = self.records.get(place + 1).map_or(self.fields.len(), |next| next.fields as usize);
-        let fields = &self.fields[fields as usize..end];
-        let (trace, trace_name) = (self.trace.0, &*self.trace.1);
-        KernelEvent { trace, trace_name, time, cpu, name, kind, thread, is_told, fields, text: &self.text }
+        // Nothing to compute if the fields are not read.
+        let fields = self.fields.get(record.fields as usize..end).unwrap_or_default();
+        KernelEvent { record, fields, records: self }
     }
 
     /// Sets the thread that runs on the CPU of an event; for a switch, the one before it.
@@ -173,30 +181,38 @@ impl<'r> Chosen<'r> {
 /// An event.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelEvent<'a> {
-    /// The index of its trace in the input: CPUs and threads of different traces are different.
-    pub trace: u32,
-    /// The name of its trace.
-    pub trace_name: &'a str,
-    /// The timestamp.
-    pub time: Nanos,
-    /// The CPU.
-    pub cpu: u32,
-    /// Index of the part of the event's name after the prefix.
-    pub name: u32,
-    /// The kind.
-    pub kind: Kind,
-    /// The thread that runs on the CPU; for a switch, the one before it.
-    pub thread: Thread,
-    is_told: bool,
+    record: &'a Record,
     fields: &'a [Field],
-    text: &'a [u8],
+    records: &'a Records,
+}
+
+impl Deref for KernelEvent<'_> {
+    type Target = Record;
+
+    #[inline]
+    fn deref(&self) -> &Record {
+        self.record
+    }
 }
 
 impl<'a> KernelEvent<'a> {
-    /// The value of an integer field.
+    /// The index of its trace in the input: CPUs and threads of different traces are different.
+    #[inline]
+    pub fn trace(&self) -> u32 {
+        self.records.trace.0
+    }
+
+    /// The name of its trace.
+    #[inline]
+    pub fn trace_name(&self) -> &'a str {
+        &self.records.trace.1
+    }
+
+    /// The value of an integer field; for a [`Kind::Syscall`], of its entry.
     #[inline]
     pub fn integer(&self, field: usize) -> Option<i64> {
-        match self.fields.get(field) {
+        let end = if self.kind == Kind::Syscall { ENDED } else { 0 };
+        match self.fields[..self.fields.len().saturating_sub(end)].get(field) {
             Some(&Field::Integer(value)) => Some(value),
             _ => None,
         }
@@ -207,7 +223,7 @@ impl<'a> KernelEvent<'a> {
     pub fn text(&self, field: usize) -> Option<&'a [u8]> {
         match self.fields.get(field) {
             Some(&Field::Text(start, length)) => {
-                Some(&self.text[start as usize..start as usize + length as usize])
+                Some(&self.records.text[start as usize..start as usize + length as usize])
             }
             _ => None,
         }
