@@ -28,6 +28,7 @@ pub(super) struct TextFields<'o> {
 pub(super) struct TimeOfDay {
     /// The second that `text` shows.
     second: OriginNanos,
+    /// The time at the begin of this second.
     text: [u8; 21],
 }
 
@@ -39,21 +40,24 @@ impl TimeOfDay {
     /// Writes the time of day in brackets, or question marks if it is unknown.
     #[inline]
     pub(super) fn write(&mut self, time: Option<OriginNanos>, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.of(time));
-    }
-
-    #[inline]
-    fn of(&mut self, time: Option<OriginNanos>) -> &[u8; 21] {
-        let Some(time) = time else { return b"[??:??:??.?????????] " };
+        let Some(time) = time else { return out.extend_from_slice(b"[??:??:??.?????????] ") };
         let mut nanos = time.0 - self.second.0;
         if !(0..SECOND).contains(&nanos) {
             nanos = time.0.rem_euclid(SECOND);
             self.second = OriginNanos(time.0 - nanos);
             self.text[1..10].copy_from_slice(&clock_time((time.0.rem_euclid(DAY) / SECOND) as u32));
         }
-        self.text[10..19].copy_from_slice(&nine(nanos as u32));
-        &self.text
+        out.extend_from_slice(&self.text);
+        put_nanos(nanos as u32, 2, out);
     }
+}
+
+/// Overwrites the nine digits that end `after` bytes before the end. Copying text with digits that have just been written
+/// would wait for them.
+#[inline]
+fn put_nanos(nanos: u32, after: usize, out: &mut [u8]) {
+    let end = out.len() - after;
+    out[end - 9..end].copy_from_slice(&nine(nanos));
 }
 
 /// Formats hours, minutes and seconds.
@@ -71,16 +75,16 @@ pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out:
     let (Some(before), Some(time)) = (before, time) else {
         return out.extend_from_slice(b"(+?.?????????)");
     };
-    let mut text = *b"(+0.000000000)";
     let nanos = time.0 - before.0;
+    // Dividing 128 bits takes long.
     if (0..SECOND).contains(&nanos) {
-        text[4..13].copy_from_slice(&nine(nanos as u32));
-        return out.extend_from_slice(&text);
+        out.extend_from_slice(b"(+0.000000000)");
+        return put_nanos(nanos as u32, 1, out);
     }
     out.extend_from_slice(if nanos < 0 { b"(-" } else { b"(+" });
     decimal((nanos / SECOND).unsigned_abs() as u64, out);
-    text[4..13].copy_from_slice(&nine((nanos % SECOND).unsigned_abs() as u32));
-    out.extend_from_slice(&text[3..]);
+    out.extend_from_slice(b".000000000)");
+    put_nanos((nanos % SECOND).unsigned_abs() as u32, 1, out);
 }
 
 /// Writes `±0.4 µs ` before an event whose time is not exact; an unbounded side is `∞`.
@@ -162,7 +166,9 @@ pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
     let mut time = |word: &str, time: Option<OriginNanos>| {
         if time.is_some() {
             out.extend_from_slice(word.as_bytes());
-            out.extend_from_slice(&TimeOfDay::new().of(time)[1..19]);
+            let mut text = Vec::new();
+            TimeOfDay::new().write(time, &mut text);
+            out.extend_from_slice(&text[1..19]);
         }
     };
     time(" after ", lost.after);
