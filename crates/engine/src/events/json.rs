@@ -7,6 +7,7 @@ use hodo_formats::events::{Event, Lost, Trouble, schema::Scope};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::{names::StreamNames, text::is_plain};
+use crate::fast_format::{decimal, signed_decimal};
 
 /// Writes fields as members of an open object.
 pub(super) struct JsonFields<'o> {
@@ -77,7 +78,7 @@ pub(super) fn event(
 fn nanos(time: Option<OriginNanos>, out: &mut Vec<u8>) {
     match time {
         Some(time) => match i64::try_from(time.0) {
-            Ok(nanos) => out.extend_from_slice(itoa::Buffer::new().format(nanos).as_bytes()),
+            Ok(nanos) => signed_decimal(nanos, out),
             Err(_) => drop(write!(out, "{}", time.0)),
         },
         None => out.extend_from_slice(b"null"),
@@ -137,13 +138,13 @@ impl FieldSink for JsonFields<'_> {
     #[inline]
     fn unsigned(&mut self, name: Name<'_>, value: u64, _: &Meaning) {
         self.name(name);
-        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        decimal(value, self.out);
     }
 
     #[inline]
     fn signed(&mut self, name: Name<'_>, value: i64, _: &Meaning) {
         self.name(name);
-        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        signed_decimal(value, self.out);
     }
 
     /// JSON has no infinities and no NaN: they are written as strings.

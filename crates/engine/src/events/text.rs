@@ -9,7 +9,7 @@ use hodo_model::event::{Base, Compound, FieldSink, Meaning, Name};
 use super::names::StreamNames;
 use crate::{
     experiment::micros,
-    fast_format::{decimal, hexadecimal, nine},
+    fast_format::{append_first, decimal, hexadecimal, nine},
 };
 
 /// Nanoseconds in a second and in a day.
@@ -122,13 +122,15 @@ pub(super) fn event(
 ) -> Result<(), Trouble> {
     out.extend_from_slice(names.text[event.parts.class as usize].as_bytes());
     out.extend_from_slice(packet);
-    let mut separator: &[u8] = if packet.is_empty() { b" {" } else { b", {" };
+    let mut first = packet.is_empty();
     for scope in SCOPES {
         if event.has(scope) {
-            out.extend_from_slice(separator);
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            out.extend_from_slice(b" {");
             event.emit(scope, &mut TextFields { out, first: true })?;
             out.extend_from_slice(b" }");
-            separator = b", {";
         }
     }
     out.push(b'\n');
@@ -179,8 +181,10 @@ pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
 impl TextFields<'_> {
     #[inline]
     fn name(&mut self, name: Name<'_>) {
-        self.out.extend_from_slice(if self.first { b" " } else { b", " });
-        self.first = false;
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        self.out.push(b' ');
         match name {
             Name::Member(name) => self.out.extend_from_slice(name.as_bytes()),
             Name::Element(index) => {
@@ -202,9 +206,9 @@ impl TextFields<'_> {
                 decimal(value, self.out);
             }
             Base::Hexadecimal => {
-                let (digits, zeros) = hexadecimal(value, b'A');
                 self.out.extend_from_slice(b"0x");
-                self.out.extend_from_slice(&digits[zeros..]);
+                let (digits, count) = hexadecimal(value, b'A');
+                append_first(digits, count, self.out);
             }
             Base::Octal => drop(write!(self.out, "0{value:o}")),
             Base::Binary => drop(write!(self.out, "0b{value:b}")),

@@ -212,8 +212,7 @@ impl Writer<'_, '_> {
                         let start = page.text.len();
                         let packet = packets[index].of(&event, source.cursor.packet_index(), self.format);
                         let written = packet.and_then(|packet| {
-                            let when = (*time, self.sure(source, &event));
-                            self.event(names, when, packet, &event, &mut clock, &mut page)
+                            self.event(source, (*time, packet), &event, &mut clock, &mut page)
                         });
                         if let Err(trouble) = written {
                             page.take_back(start, unreadable(source, &event, trouble));
@@ -242,40 +241,33 @@ impl Writer<'_, '_> {
 
     fn event(
         &self,
-        names: &StreamNames,
-        (time, sure): (Option<OriginNanos>, Option<Sure>),
-        packet: &[u8],
+        source: &Source<'_, '_>,
+        (time, packet): (Option<OriginNanos>, &[u8]),
         event: &Event<'_, '_, '_>,
         clock: &mut TimeOfDay,
         page: &mut Page,
     ) -> Result<(), Trouble> {
+        let names = &self.names[source.trace][source.stream];
         match self.format {
             EventFormat::JsonLines => {
-                let bounds = sure.map(|sure| sure.bounds);
+                let bounds = self.sure(source, event).map(|sure| sure.bounds);
                 json::event(names, (time, bounds), packet, event, &mut page.text)
             }
             EventFormat::Text => {
                 clock.write(time, &mut page.text);
-                match page.first {
-                    None => {
-                        page.first = Some((page.text.len(), time));
-                        page.sure.0 = sure;
-                    }
-                    Some(_) => {
-                        text::since(page.last, time, &mut page.text);
-                        if page.sure.1.zip(sure).is_some_and(|(before, next)| before.leaves_open(next)) {
-                            page.text.extend_from_slice(OPEN.as_bytes());
-                        }
-                    }
+                let is_first = page.first.is_none();
+                if is_first {
+                    page.first = Some((page.text.len(), time));
+                } else {
+                    text::since(page.last, time, &mut page.text);
                 }
-                page.text.push(b' ');
-                if let Some(sure) = sure {
-                    text::uncertainty(&sure.bounds, &mut page.text);
+                if self.clocks.is_empty() {
+                    page.text.push(b' ');
+                } else {
+                    page.uncertainty(self.sure(source, event), is_first);
                 }
-                page.sure.1 = sure;
-                let written = text::event(names, packet, event, &mut page.text);
                 page.last = time;
-                written
+                text::event(names, packet, event, &mut page.text)
             }
         }
     }
@@ -318,6 +310,23 @@ impl PacketText {
 }
 
 impl Page {
+    /// Writes the uncertainty of an event's time, and whether it may precede the event before it.
+    // Not inlined: most traces have no need of it.
+    #[inline(never)]
+    fn uncertainty(&mut self, sure: Option<Sure>, is_first: bool) {
+        let (first, last) = &mut self.sure;
+        if is_first {
+            *first = sure;
+        } else if last.zip(sure).is_some_and(|(before, next)| before.leaves_open(next)) {
+            self.text.extend_from_slice(OPEN.as_bytes());
+        }
+        *last = sure;
+        self.text.push(b' ');
+        if let Some(sure) = sure {
+            text::uncertainty(&sure.bounds, &mut self.text);
+        }
+    }
+
     /// Removes the incomplete line that begins at `start`.
     #[cold]
     fn take_back(&mut self, start: usize, loss: Loss) {

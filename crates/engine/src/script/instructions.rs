@@ -13,7 +13,7 @@ use super::{Outcome, TextSink, span::Span, write_chunks};
 use crate::{
     Chunk, FlowTrace, Reading,
     early::EarlyLines,
-    fast_format::{decimal, hexadecimal},
+    fast_format::{append_first, decimal, hexadecimal},
     segments::TrackSink,
     selection_filter::SelectionFilter,
 };
@@ -140,8 +140,8 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         let thread = self.filter.experiment.threads.get(self.filter.context as usize);
         match field {
             Field::Ip => {
-                let (digits, zeros) = hexadecimal(address, b'a');
-                self.text.extend_from_slice(&digits[zeros..]);
+                let (digits, count) = hexadecimal(address, b'a');
+                append_first(digits, count, &mut self.text);
             }
             Field::Tid => self.number(thread.map(|thread| u64::from(thread.tid))),
             Field::Pid => self.number(thread.map(|thread| u64::from(thread.pid))),
@@ -252,21 +252,18 @@ fn origin(address: u64, executed: &Executed<'_>) -> Origin {
 /// Appends the addresses of consecutive instructions, given by their lengths, one per line.
 #[inline]
 fn lines(text: &mut Vec<u8>, mut address: u64, lengths: &[u8]) {
-    // All digits but the last two, mostly the same as for the previous instruction, followed by zeros.
-    let (mut page, mut high, mut zeros) = (0, [0; 16], 16);
+    // All digits but the last two, mostly the same as for the previous instruction.
+    let (mut page, mut high, mut count) = (0, [0; 16], 0);
     for &length in lengths {
         if address >> 8 != page {
             page = address >> 8;
-            let (digits, before) = hexadecimal(page, b'a');
-            (high, zeros) = ((u128::from_le_bytes(digits) >> (8 * before)).to_le_bytes(), before);
+            (high, count) = hexadecimal(page, b'a');
         }
         let end = &ENDS[usize::from(address as u8)];
         if page == 0 {
             text.extend_from_slice(&end[usize::from(address < 16)..]);
         } else {
-            // Copies a constant number of bytes, which needs no call.
-            text.extend_from_slice(&high);
-            text.truncate(text.len() - zeros);
+            append_first(high, count, text);
             text.extend_from_slice(end);
         }
         address = address.wrapping_add(u64::from(length));
