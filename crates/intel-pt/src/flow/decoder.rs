@@ -269,7 +269,8 @@ impl<'t> Decoder<'t> {
     }
 
     /// Reports the time if it changed, and selects the code of that time.
-    #[inline]
+    // Not inlined: the sink's code would crowd the registers of the loop over packets.
+    #[inline(never)]
     pub(super) fn emit_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.timing.pass();
         let now = self.timing.now();
