@@ -204,7 +204,6 @@ impl Writer<'_, '_> {
             if !self.reading.wants(*time) {
                 continue;
             }
-            let names = &self.names[source.trace][source.stream];
             match item {
                 Item::Event(parts) => {
                     let event = source.cursor.event(*parts);
@@ -219,17 +218,25 @@ impl Writer<'_, '_> {
                         }
                     }
                 }
-                Item::Lost(lost) => match self.format {
-                    EventFormat::Text => {
-                        clock.write(*time, &mut page.text);
-                        text::lost(&names.name, lost, &mut page.text);
+                Item::Lost(lost) => {
+                    let names = self.names(source);
+                    match self.format {
+                        EventFormat::Text => {
+                            clock.write(*time, &mut page.text);
+                            text::lost(&names.name, lost, &mut page.text);
+                        }
+                        EventFormat::JsonLines => json::lost(names, lost, &mut page.text),
                     }
-                    EventFormat::JsonLines => json::lost(names, lost, &mut page.text),
-                },
+                }
             }
         }
         page.losses.extend(merge.sources.into_iter().flat_map(|source| source.cursor.loss));
         page
+    }
+
+    /// Returns the names of a source's stream.
+    fn names(&self, source: &Source<'_, '_>) -> &StreamNames {
+        &self.names[source.trace][source.stream]
     }
 
     /// Returns the uncertainty of an event's time; `None` if all times are exact.
@@ -247,7 +254,7 @@ impl Writer<'_, '_> {
         clock: &mut TimeOfDay,
         page: &mut Page,
     ) -> Result<(), Trouble> {
-        let names = &self.names[source.trace][source.stream];
+        let names = self.names(source);
         match self.format {
             EventFormat::JsonLines => {
                 let bounds = self.sure(source, event).map(|sure| sure.bounds);
