@@ -162,7 +162,7 @@ impl Edge {
 
     /// Returns the branch that makes this edge, and its end if it is a call; `None` for other edges.
     #[inline(always)]
-    fn branch(self) -> Option<(Transfer, u64)> {
+    pub(crate) fn branch(self) -> Option<(Transfer, u64)> {
         match self {
             Edge::Flow => Some((Transfer::None, 0)),
             Edge::Call { return_address } => Some((Transfer::Call, return_address)),
@@ -413,12 +413,6 @@ pub(crate) struct Top<'s, T, F> {
 }
 
 impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
-    /// Returns the function of the newest frame.
-    #[inline(always)]
-    pub(crate) fn function(&self) -> F {
-        self.frames[self.depth - 1].function
-    }
-
     #[inline(always)]
     fn enter(
         &mut self,

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use hodo_model::{Arrival, FunctionId};
+use hodo_model::{Arrival, FunctionId, FunctionRun};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -329,13 +329,9 @@ impl FunctionCosts {
 
     /// Returns the slots of functions by their numbers, or [`UNKNOWN`]; and a writer for the accounts.
     #[inline(always)]
-    pub(super) fn open<'b>(
-        &'b mut self,
-        each: ShortTime,
-        calls: &'b mut u64,
-    ) -> (&'b [Slot], CostWriter<'b>) {
+    pub(super) fn open(&mut self, each: ShortTime) -> (&[Slot], CostWriter<'_>) {
         let FunctionCosts { slots, accounts, holders, summed, now: so_far, .. } = self;
-        let open = CostWriter { accounts, holders, summed, so_far, ran: 0, each, calls };
+        let open = CostWriter { accounts, holders, summed, so_far, ran: 0, each, calls: 0 };
         (&slots.by_number, open)
     }
 
@@ -465,15 +461,16 @@ pub(super) struct CostWriter<'b> {
     /// Number of instructions since then, and the time of each.
     ran: u64,
     each: ShortTime,
-    /// Calls so far.
-    calls: &'b mut u64,
+    /// Number of entries by call.
+    calls: u64,
 }
 
 impl CostWriter<'_> {
-    /// Whether the account exists.
+    /// Returns the slot of a function run's function, if it has an account.
     #[inline(always)]
-    pub(super) fn has(&self, slot: Slot) -> bool {
-        (slot as usize) < self.accounts.len()
+    pub(super) fn known(&self, slots: &[Slot], function_run: &FunctionRun) -> Option<Slot> {
+        let slot = *slots.get(function_run.function() as usize)?;
+        ((slot as usize) < self.accounts.len()).then_some(slot)
     }
 
     /// Adds the instructions of a function.
@@ -492,7 +489,7 @@ impl CostWriter<'_> {
         account.own.add(amount);
         self.ran += instructions;
         account.calls += 1;
-        *self.calls += 1;
+        self.calls += 1;
         if account.depth == 0 {
             account.sum.add(amount);
             if !account.has_sum {
@@ -509,9 +506,11 @@ impl CostWriter<'_> {
         now
     }
 
+    /// Adds up, and returns the number of entries by call.
     #[inline(always)]
-    pub(super) fn close(self) {
+    pub(super) fn close(self) -> u64 {
         *self.so_far = self.now();
+        self.calls
     }
 
     /// Slow path: the first outermost entry of a function in this piece.
@@ -529,7 +528,7 @@ impl Watch<(), Slot> for CostWriter<'_> {
         let now = self.now();
         let account = &mut self.accounts[slot as usize];
         account.calls += u64::from(entry == Entry::Call);
-        *self.calls += u64::from(entry == Entry::Call);
+        self.calls += u64::from(entry == Entry::Call);
         account.depth += 1;
         if account.depth == 1 {
             account.sum.less(now);

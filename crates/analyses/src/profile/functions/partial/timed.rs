@@ -6,9 +6,9 @@ use hodo_model::{FunctionRun, Numbering, Place, Transfer};
 
 use super::Partial;
 use crate::{
-    clock::{Even, Share, ShortTime},
+    clock::{Even, Share, ShortTime, Time},
     profile::functions::costs::{Amount, Slot},
-    stack::{At, Below, Frame, Top, arrive, arrive_plainly},
+    stack::{At, Below, Edge, Frame, Top, arrive, arrive_plainly},
 };
 
 const ROOM_FOR_FRAME: Frame<(), Slot> = Frame::root(0, ());
@@ -44,78 +44,89 @@ impl Partial {
     ) {
         self.clock.left = self.clock.left && stays(function_runs);
         let short = even.each.short_up_to(FunctionRun::instructions(function_runs));
-        let (mut folded, mut before) = (0, 0);
-        while let Some(function_run) = function_runs.get(folded) {
-            let slot =
-                self.costs.slot_of(function_run.function(), || functions.function(function_run.function()));
-            let Partial { stack, costs, sums, paths, edge, .. } = self;
-            let at = At { address: function_run.start, function: slot, place: function_run.place() };
-            if let Err(edge) = arrive(stack, costs, Below::Unknown, *edge, &at) {
-                sums.calls += paths.expand(costs);
-                costs.begin_piece(edge, function_run.arrival(functions), slot);
-                stack.push(Frame::root(slot, ()));
+        let mut folded = 0;
+        loop {
+            if let Some(each) = short {
+                folded += self.fold_plain(function_runs, folded, each);
             }
-            let instructions = u64::from(function_run.until - before);
-            folded += match short {
-                Some(each) => self.fold_plain((slot, instructions), &function_runs[folded..], each),
-                None => {
-                    let amount = Amount { instructions, time: even.each.times(instructions) };
-                    costs.ran(slot, amount);
-                    1
-                }
-            };
-            let last = &function_runs[folded - 1];
-            before = last.until;
-            self.end(last);
+            let Some(function_run) = function_runs.get(folded) else { break };
+            let before = FunctionRun::instructions(&function_runs[..folded]);
+            self.fold_any(functions, function_run, u64::from(function_run.until) - before, even.each);
+            folded += 1;
         }
         if let Some(top) = self.stack.last() {
             self.costs.ran(top.function, Amount { instructions: 0, time: even.rest });
         }
     }
 
-    /// Fast path: folds the first function run and those after it, while they are entered by call, return or
-    /// fall-through. The function of the first one must be on top of the stack. Returns the number of folded runs.
-    #[inline(always)]
-    fn fold_plain(
+    /// Slow path: folds a function run, however it is entered.
+    #[cold]
+    #[inline(never)]
+    fn fold_any(
         &mut self,
-        (slot, instructions): (Slot, u64),
-        function_runs: &[FunctionRun],
-        each: ShortTime,
-    ) -> usize {
-        let Partial { stack, costs, sums, .. } = self;
-        let (frames, depth) = stack.reserve(function_runs.len(), ROOM_FOR_FRAME);
-        let mut top = Top { frames, depth };
-        let (slots, mut open) = costs.open(each, &mut sums.calls);
-        open.ran(slot, instructions);
-        let mut rest = function_runs;
-        while let [last, function_run, later @ ..] = rest {
-            let Some(&slot) = slots.get(function_run.function() as usize) else { break };
-            if !open.has(slot) {
-                break;
-            }
-            let ran = u64::from(function_run.until - last.until);
-            // A leaf call leaves the stack as it was.
-            if last.transfer == Transfer::Call
-                && function_run.transfer == Transfer::Return
-                && let Some(back) = later.first()
-                && returns_to(last, back)
-            {
-                open.called(slot, ran);
-                open.ran(top.function(), (back.until - function_run.until).into());
-                rest = &rest[2..];
-                continue;
-            }
-            let at = At { address: function_run.start, function: slot, place: function_run.place() };
-            if !arrive_plainly(&mut top, &mut open, (last.transfer, last.end), &at) {
-                break;
-            }
-            open.ran(slot, ran);
-            rest = &rest[1..];
+        functions: &impl Numbering,
+        function_run: &FunctionRun,
+        instructions: u64,
+        each: Time,
+    ) {
+        let slot =
+            self.costs.slot_of(function_run.function(), || functions.function(function_run.function()));
+        let Partial { stack, costs, sums, paths, edge, .. } = self;
+        let at = At { address: function_run.start, function: slot, place: function_run.place() };
+        if let Err(edge) = arrive(stack, costs, Below::Unknown, *edge, &at) {
+            sums.calls += paths.expand(costs);
+            costs.begin_piece(edge, function_run.arrival(functions), slot);
+            stack.push(Frame::root(slot, ()));
         }
-        open.close();
+        costs.ran(slot, Amount { instructions, time: each.times(instructions) });
+        self.end(function_run);
+    }
+
+    /// Fast path: folds function runs after the first `folded`, while they are entered by call, return or
+    /// fall-through. Returns the number of runs that it folded.
+    #[inline(always)]
+    fn fold_plain(&mut self, function_runs: &[FunctionRun], folded: usize, each: ShortTime) -> usize {
+        let Partial { stack, costs, sums, edge, .. } = self;
+        let Some(mut branch) = edge.branch() else { return 0 };
+        let (before, first) = function_runs.split_at(folded);
+        let mut before = FunctionRun::instructions(before);
+        let (frames, depth) = stack.reserve(first.len(), ROOM_FOR_FRAME);
+        let mut top = Top { frames, depth };
+        let (slots, mut open) = costs.open(each);
+        let mut rest = first;
+        while let [function_run, later @ ..] = rest {
+            let Some(slot) = open.known(slots, function_run) else { break };
+            let at = At { address: function_run.start, function: slot, place: function_run.place() };
+            if !arrive_plainly(&mut top, &mut open, branch, &at) {
+                break;
+            }
+            open.ran(slot, u64::from(function_run.until) - before);
+            let mut last = function_run;
+            rest = later;
+            // A leaf call leaves the stack as it was.
+            while last.transfer == Transfer::Call
+                && let [leaf, back, later @ ..] = rest
+                && leaf.transfer == Transfer::Return
+                && returns_to(last, back)
+                && let Some(callee) = open.known(slots, leaf)
+            {
+                open.called(callee, (leaf.until - last.until).into());
+                open.ran(slot, (back.until - leaf.until).into());
+                (last, rest) = (back, later);
+            }
+            before = last.until.into();
+            branch = (last.transfer, last.end);
+        }
+        sums.calls += open.close();
         let depth = top.depth;
         stack.count(depth);
-        function_runs.len() + 1 - rest.len()
+        let count = first.len() - rest.len();
+        if let Some(last) = first[..count].last() {
+            // The call that led to the first one was counted when it was made.
+            sums.calls -= u64::from(matches!(edge, Edge::Call { .. }));
+            self.end(last);
+        }
+        count
     }
 }
 
