@@ -36,9 +36,8 @@ const EVENTS: [&str; 4] = [
     "fixtures/ftrace/small-6.dat",
     "fixtures/perf/events.data",
 ];
-/// Functions are aligned to cache lines, and loops to half of one, and what hardly runs (a millionth of all) lies apart: else
-/// their speed depends by chance on the code before them. By default, a loop over packets counts as such, as most of the
-/// training is kernel traces.
+/// Functions are aligned to cache lines, and loops to half of one: else their speed depends by chance on the code before
+/// them. Blocks that make up the last millionth of the training lie apart for the same reason.
 const LAYOUT: &str = "-Cllvm-args=-align-all-functions=6 -Cllvm-args=-align-loops=32 -Cllvm-args=-enable-split-machine-functions -Cllvm-args=-mfs-psi-cutoff=999999";
 /// Relocations take a megabyte unless they are packed. Of the libraries of the other programs, older ones can't read them so.
 const PACKED: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
