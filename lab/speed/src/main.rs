@@ -246,8 +246,7 @@ impl TrackSink for Digest {
 /// Receives the address of each instruction.
 #[derive(Default)]
 struct Addresses {
-    count: u64,
-    sum: u64,
+    sum: Sum,
     paths: Paths,
 }
 
@@ -259,11 +258,18 @@ struct Paths {
     ends: Vec<usize>,
 }
 
-impl Addresses {
+/// The number of addresses, and a value of all, so that none is optimised away.
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    value: u64,
+}
+
+impl Sum {
     #[inline]
-    fn look(&mut self, address: u64) {
+    fn add(&mut self, address: u64) {
         self.count += 1;
-        self.sum = self.sum.rotate_left(1) ^ address;
+        self.value = self.value.rotate_left(1) ^ address;
     }
 }
 
@@ -271,7 +277,7 @@ impl Sink for Addresses {
     const TAKES_BLOCKS: bool = true;
 
     fn executed(&mut self, executed: Executed<'_>) {
-        executed.addresses().for_each(|address| self.look(address));
+        executed.addresses().for_each(|address| self.sum.add(address));
     }
 
     fn event(&mut self, _: Event) {}
@@ -299,8 +305,8 @@ impl Sink for Addresses {
     fn path(&mut self, path: u32) {
         let path = path as usize;
         let start = path.checked_sub(1).map_or(0, |before| self.paths.ends[before]);
-        for index in start..self.paths.ends[path] {
-            self.look(self.paths.addresses[index]);
+        for &address in &self.paths.addresses[start..self.paths.ends[path]] {
+            self.sum.add(address);
         }
     }
 
@@ -319,12 +325,12 @@ fn instructions(
     progress: impl FnMut(u64) -> bool + Send,
 ) -> u64 {
     let mut count = 0;
-    let consume = |_: &_, (of_chunk, sum): (u64, u64)| {
-        std::hint::black_box(sum);
-        count += of_chunk;
+    let consume = |_: &_, sum: Sum| {
+        std::hint::black_box(sum.value);
+        count += sum.count;
         true
     };
     let start = |_: &_, paths| Addresses { paths, ..Addresses::default() };
-    decode_all(experiment, reading, start, |sink| ((sink.count, sink.sum), sink.paths), consume, progress);
+    decode_all(experiment, reading, start, |sink| (sink.sum, sink.paths), consume, progress);
     count
 }
