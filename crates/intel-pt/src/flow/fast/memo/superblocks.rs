@@ -164,7 +164,7 @@ impl Superblocks {
         }
         let Superblock { paths, joined, .. } = &self.kept[place];
         if *joined == 1 {
-            // The compiler unrolls this loop, so that the processor predicts the length of each path by its place.
+            // If the compiler unrolls this loop, the processor predicts the length of each path by its place.
             for (index, &path) in paths.iter().enumerate() {
                 if index == ways {
                     break;
