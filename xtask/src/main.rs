@@ -53,7 +53,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "web",
-        help: "build the page of `hodo view`, which the next build of hodo embeds",
+        help: "build the page of `hodo view` into crates/server/page.html, which hodo embeds; commit it",
         run: |_| web::build(),
     },
     Chore { name: "tidy", help: "check the rules of the house that compilers don't know", run: tidy::run },

@@ -54,10 +54,6 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
 
 /// Writes the page as one file.
 fn write(opened: Opened, file: &Path, command: &View) -> Result<ExitCode, Failure> {
-    if !hodo_server::is_built() {
-        let how = "build it and hodo again: `cargo xtask web`, then `cargo build -p hodo`";
-        return Err(Failure::usage(format!("this build of hodo has no page: {how}")));
-    }
     // Ctrl-C is noticed between tables and tiles.
     let progress = CtrlC::watch();
     let mut out = Destination::open(Some(file))?;

@@ -32,7 +32,6 @@ pub use file::{Written, write_file};
 pub use flow::{
     Compared, Differences, Execution, FlowInputs, Latency, Measured, Pair, Part, Recording, Stop,
 };
-pub use page::is_built;
 pub use serve::serve;
 
 /// Receives the bytes done and in total; returns whether to continue.

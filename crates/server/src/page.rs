@@ -1,14 +1,9 @@
 //! The embedded page: one file without references to others.
 
-/// The page, as it was built with this program.
-const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
+/// The page that `cargo xtask web` built from `web/`. It is part of the source, so that every build of `hodo` has it.
+const PAGE: &str = include_str!("../page.html");
 /// Where answers for a page without a server are inserted; the build of the page keeps it.
 const PLACE: &str = "<!--answers-->";
-
-/// Returns whether this program was built with the page.
-pub fn is_built() -> bool {
-    PAGE.contains(PLACE)
-}
 
 /// Returns the page, whose scripts carry a nonce.
 pub(crate) fn served(nonce: &str) -> String {
@@ -19,6 +14,6 @@ pub(crate) fn served(nonce: &str) -> String {
 pub(crate) fn around_answers() -> (String, &'static str) {
     const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src \
                           'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">";
-    let (before, after) = PAGE.split_once(PLACE).unwrap_or((PAGE, ""));
+    let (before, after) = PAGE.split_once(PLACE).expect("the build of the page keeps the place of the answers");
     (before.replacen("<head>", &format!("<head>{POLICY}"), 1), after)
 }

@@ -19,7 +19,7 @@ use std::{
 use crate::{
     Outcome, command,
     setup::{self, Need},
-    web, wheel, workloads,
+    wheel, workloads,
 };
 
 /// The shipped package with the command, and those of the lab that are measured with it.
@@ -49,7 +49,6 @@ const TEXT: u32 = 150_000;
 /// Builds them, if anything has changed.
 pub fn build() -> Outcome {
     setup::ensure(Need::Release)?;
-    web::build()?;
     let target = host()?;
     let folder = folder();
     let packages = [&PROGRAMS[..], &LIBRARIES].concat();

@@ -46,7 +46,7 @@ const TOOLS: &[Tool] = &[
     tool("python3", "python3", Need::Release),
     tool("gzip", "gzip", Need::Release),
     tool("awk", "mawk", Need::Release),
-    tool("npm", "nodejs npm", Need::Release),
+    tool("npm", "nodejs npm", Need::Test),
     tool("strip", "binutils", Need::Release),
     tool("dpkg-deb", "dpkg", Need::Release),
     tool("musl-gcc", "musl-tools", Need::Release),

@@ -41,20 +41,38 @@ fn install() -> Outcome {
     Ok(fs::write(kept, lock)?)
 }
 
-/// Builds the page into `web/dist`, from where the build of `hodo` embeds it. A page that stays the same keeps its
-/// time, so that `hodo` is not compiled again.
+/// The page that `hodo` embeds; it is part of the source, as a build of `hodo` must not need npm.
+fn embedded() -> PathBuf {
+    command::root().join("crates/server/page.html")
+}
+
+/// Builds the page into the source of `crates/server`.
 ///
 /// # Errors
 /// npm is missing, or the build fails.
 pub fn build() -> Outcome {
-    install()?;
-    let page = folder().join("dist/index.html");
-    let before = fs::read(&page).and_then(|text| Ok((text, fs::metadata(&page)?.modified()?)));
-    script("build")?;
-    if let Ok((text, time)) = before
-        && fs::read(&page)? == text
-    {
-        fs::File::options().write(true).open(&page)?.set_modified(time)?;
+    let page = built()?;
+    // A file that stays the same keeps its time, so that `hodo` is not compiled again.
+    if fs::read(embedded()).is_ok_and(|known| known == page) {
+        return Ok(());
     }
-    Ok(())
+    Ok(fs::write(embedded(), page)?)
+}
+
+/// Checks that the embedded page is what the build makes of `web/` today.
+///
+/// # Errors
+/// It is not, npm is missing, or the build fails.
+pub fn is_current() -> Outcome {
+    if fs::read(embedded())? == built()? {
+        return Ok(());
+    }
+    Err("crates/server/page.html is not the page of web/: run `cargo xtask web`, and commit the page".into())
+}
+
+/// Builds the page and returns its bytes.
+fn built() -> Outcome<Vec<u8>> {
+    install()?;
+    script("build")?;
+    Ok(fs::read(folder().join("dist/index.html"))?)
 }
