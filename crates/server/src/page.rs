@@ -14,6 +14,7 @@ pub(crate) fn served(nonce: &str) -> String {
 pub(crate) fn around_answers() -> (String, &'static str) {
     const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src \
                           'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">";
-    let (before, after) = PAGE.split_once(PLACE).expect("the build of the page keeps the place of the answers");
+    let (before, after) =
+        PAGE.split_once(PLACE).expect("the build of the page keeps the place of the answers");
     (before.replacen("<head>", &format!("<head>{POLICY}"), 1), after)
 }

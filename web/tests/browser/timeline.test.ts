@@ -299,6 +299,22 @@ test("the critical path of a thread has the numbers of hodo path", async () => {
   await close(opened);
 });
 
+test("a critical path that is cut says of how many pieces", async () => {
+  const opened = await openTimeline("", { height: 1800 });
+  const { page } = opened;
+  await page.route("**/api/timeline/path*", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, headers: { ...response.headers(), "x-hodo-left-out": "1000000" } });
+  });
+  await page.click(`${rowOf("335")} .name`);
+  await page.keyboard.press("k");
+  const drawn = await page.textContent('[data-figure="path_drawn"]');
+  const { summary } = printed("path", "--thread", "335", "--by", "piece", KERNEL);
+  expect(drawn).toBe(String(summary.pieces));
+  expect(await page.textContent(".critical")).toContain(`of which the first ${drawn} are drawn`);
+  await close(opened);
+});
+
 /** A copy of the trace to whose CPU 1 a packet without events is added, 20 ms later, after which 7 events were discarded. */
 function withLoss(): { folder: string; trace: string; from: bigint; to: bigint } {
   const folder = mkdtempSync(join(tmpdir(), "hodo-loss-"));

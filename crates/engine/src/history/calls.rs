@@ -1,6 +1,7 @@
 //! The calls of control flow as records: one lane for each thread and depth of its stack.
 
 use hodo_analyses::calls::{Call, Moment};
+use hodo_clock::Nanos;
 use hodo_model::{Cause, FunctionId, Loss, Names};
 use hodo_store::{Error, Feed, Field, Kind, Schema, Shape, Writer};
 use rustc_hash::FxHashMap;
@@ -51,6 +52,7 @@ pub(super) fn add(
         thread: [None; 3],
         lanes: FxHashMap::default(),
         context: 0,
+        known: FxHashMap::default(),
         untimed: 0,
         span: (u64::MAX, 0),
         fed: Ok(()),
@@ -81,6 +83,8 @@ struct Sink<'x, 'f> {
     /// The lane of each context and depth.
     lanes: FxHashMap<(u32, usize), u32>,
     context: u32,
+    /// The last known time of each context.
+    known: FxHashMap<u32, Option<Nanos>>,
     untimed: u64,
     span: (u64, u64),
     fed: Result<(), Error>,
@@ -94,7 +98,10 @@ impl Sink<'_, '_> {
     }
 
     fn add(&mut self, call: &Call) -> Result<(), Error> {
-        let Some((begin, end)) = call.begin.zip(call.end) else {
+        // No timestamp follows the last calls of a thread: they lasted at least until the last known time.
+        let known = self.known.entry(self.context).or_default();
+        *known = (*known).max(call.begin).max(call.end);
+        let Some((begin, end)) = call.begin.or(*known).zip(call.end.or(*known)) else {
             self.untimed += 1;
             return Ok(());
         };

@@ -35,6 +35,9 @@ const RUN_ROWS: usize = 1 << 17;
 /// Number of bytes at the start of each file that are part of the identity.
 const BEGINNING: u64 = 64 << 10;
 
+/// Counts changes of what is computed from the same input, so that older stores are stale.
+const CONTENTS: u32 = 2;
+
 /// Identity of a store's inputs. A store is valid while its inputs have this identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -50,7 +53,7 @@ impl Identity {
     /// # Errors
     /// The system's error if an input can't be read.
     pub fn of(inputs: &[PathBuf], clock_frequency: Option<u64>) -> io::Result<Identity> {
-        let mut text = format!("hodo {}\n", env!("CARGO_PKG_VERSION"));
+        let mut text = format!("hodo {} contents {CONTENTS}\n", env!("CARGO_PKG_VERSION"));
         text.extend(clock_frequency.map(|hertz| format!("clock {hertz}\n")));
         INDEXED.iter().for_each(|table| text.push_str(&format!("table {} {}\n", table.report, table.view)));
         let mut paths = String::new();

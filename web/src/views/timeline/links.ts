@@ -63,7 +63,10 @@ export function useLinks(store: Store, span: Span, wanted: boolean): Links[] {
 
 /** A thread's critical path. */
 export interface CriticalPath {
+  /** Its first pieces, in order of time. */
   pieces: Piece[];
+  /** Pieces after them, which the answer leaves out. */
+  leftOut: number;
   /** The thread, as `hodo path` names it. */
   thread: string;
   total: number;
@@ -87,7 +90,7 @@ async function fetchPath(store: Store, tid: string, signal: AbortSignal): Promis
     };
   });
   const thread = raw(model.summary.find(([name]) => name === "thread")?.[1] ?? null);
-  return { pieces, thread, total: figure(model, "total_ns"), own: figure(model, "own_ns"), unknown: figure(model, "unknown_ns") };
+  return { pieces, leftOut: model.leftOut, thread, total: figure(model, "total_ns"), own: figure(model, "own_ns"), unknown: figure(model, "unknown_ns") };
 }
 
 /** The critical path of a thread, if one is chosen. */

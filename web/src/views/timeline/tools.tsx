@@ -116,7 +116,13 @@ function PathTools({ store, path }: Pick<Properties, "store" | "path">) {
           <span data-figure="path_total" title={String(value.total)}>
             {duration(value.total)}
           </span>{" "}
-          in <span data-figure="path_pieces">{grouped(value.pieces.length)}</span> pieces,{" "}
+          in <span data-figure="path_pieces">{grouped(value.pieces.length + value.leftOut)}</span> pieces
+          {value.leftOut > 0 && (
+            <strong>
+              , of which the first <span data-figure="path_drawn">{grouped(value.pieces.length)}</span> are drawn
+            </strong>
+          )}
+          ,{" "}
           <span data-figure="path_own" title={String(value.own)}>
             {duration(value.own)}
           </span>{" "}

@@ -2,8 +2,8 @@
 
 use crate::answer::{Answer, Failure, Question};
 
-/// Pieces of a path, at most.
-const MOST: usize = 50_000;
+/// Pieces of an answer, at most; the page says how many more there are.
+const MOST: usize = 200_000;
 
 pub(super) fn path(question: &Question<'_>) -> Result<Answer, Failure> {
     let thread: u32 = question.number("tid")?;
