@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! file, pipe ──Map──► &[u8] ──Cursor──► integers, strings, sub-slices, or an Eof that says where
+//!               └─ a file that shrinks while it is read: zeros, and the place (guard)
 //! ```
 //!
 //! Only this crate reads with `unsafe`: it maps files and prefetches memory.
 
 mod cursor;
+mod guard;
 mod map;
 
 pub use cursor::{Cursor, Eof};
+pub use guard::{Unreadable, unreadable};
 pub use map::{Map, prefetch};

@@ -7,9 +7,19 @@ use std::{
     path::Path,
 };
 
-/// The bytes of a file or a pipe, mapped read-only.
+use crate::guard::{Guarded, Unreadable};
+
+/// The bytes of a file or a pipe, mapped read-only. Where the file shrinks while it is mapped, or its disk fails, the
+/// bytes are zeros from there on, and [`Map::unreadable`] returns the place.
 #[derive(Debug)]
-pub struct Map(Option<memmap2::Mmap>);
+pub struct Map(Option<Mapped>);
+
+/// Fields are dropped in this order: the guard before the map.
+#[derive(Debug)]
+struct Mapped {
+    guard: Guarded,
+    map: memmap2::Mmap,
+}
 
 impl Map {
     /// Maps a whole file. An empty file gives an empty slice.
@@ -26,7 +36,7 @@ impl Map {
             let reason = "is a pipe or a device, but can only be read as a file; write it to one first";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        Map::of(&File::open(path)?)
+        Map::of(&File::open(path)?, path)
     }
 
     /// Maps the whole content of a pipe, by way of an unnamed temporary file.
@@ -36,7 +46,7 @@ impl Map {
     pub fn pipe(mut input: impl io::Read) -> io::Result<Map> {
         let mut file = tempfile::tempfile()?;
         io::copy(&mut input, &mut file)?;
-        Map::of(&file)
+        Map::of(&file, Path::new(""))
     }
 
     /// Returns the memory of the pages with `bytes` to the system, which loads them again on the next access.
@@ -48,9 +58,10 @@ impl Map {
     #[allow(unsafe_code)]
     pub fn release(&self, bytes: &[u8]) {
         const LARGE: usize = 2 << 20;
-        let Some(map) = self.0.as_ref().filter(|map| map.as_ptr_range().contains(&bytes.as_ptr())) else {
+        let Some(map) = self.0.as_ref().map(|mapped| &mapped.map) else { return };
+        if !map.as_ptr_range().contains(&bytes.as_ptr()) {
             return;
-        };
+        }
         let base = map.as_ptr() as usize;
         let within = |address: usize| (address / LARGE * LARGE).saturating_sub(base);
         let begin = bytes.as_ptr() as usize;
@@ -65,16 +76,21 @@ impl Map {
         }
     }
 
+    /// Returns the place from which on the file could not be read.
+    pub fn unreadable(&self) -> Option<Unreadable> {
+        self.0.as_ref()?.guard.unreadable()
+    }
+
     #[allow(unsafe_code)]
-    fn of(file: &File) -> io::Result<Map> {
+    fn of(file: &File, path: &Path) -> io::Result<Map> {
         if file.metadata()?.len() == 0 {
             return Ok(Map(None));
         }
-        // SAFETY: the mapping is private to this process and read-only. If another process truncates the file
-        // meanwhile, an access raises SIGBUS, the one hazard of mapped input; recordings are written once and then
-        // read.
+        // SAFETY: the mapping is read-only, and recordings are written once and then read. If another process truncates
+        // the file meanwhile, an access raises SIGBUS, which the guard handles.
         let map = unsafe { memmap2::Mmap::map(file)? };
-        Ok(Map(Some(map)))
+        let guard = Guarded::new(path, map.as_ptr() as usize, map.len());
+        Ok(Map(Some(Mapped { guard, map })))
     }
 }
 
@@ -82,7 +98,7 @@ impl Deref for Map {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or(&[])
+        self.0.as_ref().map_or(&[], |mapped| &mapped.map)
     }
 }
 
@@ -118,5 +134,32 @@ mod tests {
         // Memory outside the map is not affected.
         map.release(&bytes);
         assert_eq!(*map, *bytes);
+    }
+
+    #[test]
+    fn what_was_cut_off_is_zeros_and_its_place_is_known() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![7; 1 << 20]).unwrap();
+        let whole = Map::open(file.path()).unwrap();
+        let other = Map::open(file.path()).unwrap();
+        assert_eq!(whole.iter().filter(|&&byte| byte == 7).count(), 1 << 20);
+        whole.release(&whole);
+        file.as_file().set_len(5_000).unwrap();
+        // The rest of the last page is zeros too, as the kernel has it.
+        let sum = std::thread::scope(|scope| {
+            let sum = |part: &[u8]| part.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+            let threads: Vec<_> = whole.chunks(1 << 18).map(|part| scope.spawn(move || sum(part))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
+        });
+        assert_eq!(sum, 5_000 * 7);
+        let cut = Unreadable { path: file.path().to_owned(), offset: 8192 };
+        assert_eq!(whole.unreadable(), Some(cut.clone()));
+        assert_eq!(other.unreadable(), None);
+        drop((whole, other));
+        assert!(crate::unreadable().contains(&cut));
+        // Another map takes a guard that is free, not that one.
+        let again = Map::open(file.path()).unwrap();
+        assert_eq!((again.len(), again.unreadable()), (5_000, None));
+        assert!(crate::unreadable().contains(&cut));
     }
 }

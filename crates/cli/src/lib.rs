@@ -47,6 +47,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use hodo_engine::Unreadable;
 
 /// Runs the command that the arguments name, the first of which is the program's name. Wrong arguments end the process.
 pub fn run(all: &[OsString]) -> ExitCode {
@@ -74,5 +75,15 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::Completions { shell } => manual::completions(*shell),
         Command::Manual { folder } => manual::write(folder),
     };
-    result.unwrap_or_else(|failure| failure.report())
+    let code = result.unwrap_or_else(|failure| failure.report());
+    let unreadable = hodo_engine::unreadable_files();
+    for Unreadable { path, offset } in &unreadable {
+        eprintln!(
+            "hodo: {}: from byte {offset} on it could not be read: the file shrank while it was read, or its disk failed; \
+             what was read there are zeros, so run the command again",
+            path.display()
+        );
+    }
+    // The result can't be relied on, whatever it was.
+    if unreadable.is_empty() || code != ExitCode::SUCCESS { code } else { ExitCode::from(failure::LOSS) }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use hodo_bytes::Map;
 use hodo_formats::{Input, Part, Unpacked};
+use hodo_model::{Cause, Loss};
 
 /// Opened files. Files are only added, so borrows of their bytes stay valid.
 #[derive(Debug, Default)]
@@ -94,6 +95,25 @@ impl Maps {
         let opened =
             slot.get_or_init(|| Box::new(Opened { path: path.to_owned(), map, next: OnceLock::new() }));
         Ok(&opened.map)
+    }
+
+    /// Returns the losses of files that could not be read to their end: they shrank while they were read, or their disk
+    /// failed. What was read there are zeros.
+    pub(crate) fn losses(&self) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        let mut slot = &self.first;
+        while let Some(opened) = slot.get() {
+            losses.extend(opened.map.unreadable().map(|place| Loss {
+                stream: place.path.display().to_string(),
+                cause: Cause::CutShort,
+                bytes: place.offset..opened.map.len() as u64,
+                time: None,
+                count: 1,
+                detail: "the file shrank while it was read, or its disk failed".to_owned(),
+            }));
+            slot = &opened.next;
+        }
+        losses
     }
 
     /// Returns the memory of these bytes to the system, which loads them again on the next access.

@@ -71,6 +71,7 @@ pub use flow_trace::{FlowTrace, Input, OpenError, OpenErrorReason, Options, RawI
 pub use fold::{Reading, profile};
 pub use guests::GuestFiles;
 pub use history::{Identity, IndexError};
+pub use hodo_bytes::{Unreadable, unreadable as unreadable_files};
 pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
 pub use losses::Losses;

@@ -1,6 +1,11 @@
 //! A real recording, truncated and corrupted: everything readable is reported, and the rest is counted as loss.
 
-use std::{fs, sync::LazyLock};
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader},
+    sync::LazyLock,
+    thread,
+};
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -8,7 +13,7 @@ use serde_json::Value;
 use crate::{
     program,
     recorded::{build, can_record, record},
-    run::{Folder, Ran, hodo},
+    run::{Folder, Ran, command, hodo, wait},
 };
 
 /// A recording with several PSBs, and the folder with its program.
@@ -195,4 +200,23 @@ proptest! {
             prop_assert_eq!(ran.code == 3, says_where, "{:?}", ran);
         }
     }
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_ends_no_program() {
+    let folder = Folder::new();
+    // A PSB, and TNT packets up to the next.
+    let part: Vec<u8> = [0x02, 0x82].repeat(8).into_iter().chain([0x06; 4080]).collect();
+    let file = folder.write("pt", &part.repeat(256));
+    let mut child = command(&["script", "--packets", "--pt", &file]).spawn().expect("hodo starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    // It waits for its reader, with most of the file unread.
+    stdout.read_line(&mut String::new()).expect("a line");
+    File::options().write(true).open(&file).expect("the file").set_len(8192).expect("it shrinks");
+    let drain = thread::spawn(move || io::copy(&mut stdout, &mut io::sink()));
+    let ran = wait(child).expect("it ends");
+    drain.join().expect("it does not panic").expect("output can be read");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    // Where the reader was by then depends on the system's pipe.
+    assert!(ran.stderr.contains(&format!("{file}: from byte ")), "{ran:?}");
 }

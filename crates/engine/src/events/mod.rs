@@ -247,6 +247,11 @@ impl<'f> EventTraces<'f> {
         loses || self.traces.iter().any(is_empty)
     }
 
+    /// Returns the losses of the experiment's files that could not be read to their end, so far.
+    pub(crate) fn unreadable(&self) -> Vec<Loss> {
+        self.maps.map_or_else(Vec::new, Maps::losses)
+    }
+
     /// Releases the memory of decoded packets to the system; a later access reads them from the file again.
     fn release(&self, trace: usize, stream: usize, packets: Range<usize>) {
         let (Some(maps), trace) = (self.maps, &self.traces[trace]) else { return };

@@ -145,13 +145,33 @@ impl<'t, 'f> Plan<'t, 'f> {
         analyses: &Analyses,
         progress: Progress<'_>,
     ) -> Result<State, Refusal> {
-        let (mut before, mut state) = (0, State::default());
+        let mut state = State::default();
+        self.fold_into(&mut state, request, analyses, progress)?;
+        let flows = state.flows.iter_mut().flatten().map(|(_, losses)| losses);
+        let counts = state.counts.iter_mut().map(|(_, losses)| losses);
+        let events = state.events.iter_mut().map(|events| &mut events.losses);
+        // Files can shrink while they are read, so this comes last.
+        let unreadable = self.traces.events.unreadable();
+        for losses in flows.chain(counts).chain(events) {
+            unreadable.iter().for_each(|loss| losses.add(loss.clone()));
+        }
+        Ok(state)
+    }
+
+    fn fold_into(
+        &self,
+        state: &mut State,
+        request: &Request,
+        analyses: &Analyses,
+        progress: Progress<'_>,
+    ) -> Result<(), Refusal> {
+        let mut before = 0;
         for ((_, trace), window) in self.traces.flows.iter().zip(&self.windows) {
             let flow = self.fold_flow(request, trace, *window, &analyses.flow, &mut before, progress)?;
             state.flows.push(flow);
         }
         if self.traces.events.traces.is_empty() {
-            return Ok(state);
+            return Ok(());
         }
         for requested in &analyses.counts {
             state.counts.push(self.fold_counts(request, requested, &mut |done| progress(before + done))?);
@@ -160,7 +180,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         let analyses = analyses.of_events();
         state.events = (!analyses.is_empty())
             .then(|| self.fold_events(&Pass::new(&analyses), &mut |done| progress(before + done)));
-        Ok(state)
+        Ok(())
     }
 
     fn fold_counts(

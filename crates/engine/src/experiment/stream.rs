@@ -116,6 +116,7 @@ impl Experiment {
                     drain(&mut builders, TableBuilder::full_batch, rows) && progress(bytes + done)
                 },
             );
+            traces.events.unreadable().into_iter().for_each(|loss| losses.add(loss));
             drain(&mut builders, TableBuilder::last_batch, rows);
             let events = Some(OfEvents { folded, names, losses });
             let state = State { events, ..State::default() };
