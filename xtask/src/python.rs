@@ -27,9 +27,8 @@ pub(crate) fn test() -> Outcome {
         command::run(pip().args(["--only-binary", ":all:"]).args(TOOLS.split(' ')))?;
         fs::write(list, TOOLS)?;
     }
-    let plugin = command::hodo().with_file_name("libhodo_emulator.so");
     let wheels = command::target().join("wheels");
-    let wheel = wheel::build(&plugin, &["--profile", "dev", "--strip"], None, &wheels)?;
+    let wheel = wheel::build(&command::tested_emulator(), &["--profile", "dev", "--strip"], None, &wheels)?;
     command::run(pip().args(["--no-deps", "--force-reinstall"]).arg(&wheel))?;
     test_alone(&python, &wheel)?;
     let mut tests = Command::new(&python);

@@ -25,8 +25,6 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
         web::script("check")?;
         web::script("unit")
     })?;
-    // The end-to-end tests start the release build, with the plugin in the same folder.
-    step("build", command::build_hodo)?;
     step("machine", || {
         // The tests with a machine skip themselves where it can't be fetched: elsewhere than on Debian, or off line.
         machine::ensure().or_else(|error| {

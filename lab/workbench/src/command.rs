@@ -25,6 +25,16 @@ pub fn hodo() -> PathBuf {
     target().join("release/hodo")
 }
 
+/// The `hodo` that tests start: `cargo test` builds it.
+pub fn tested_hodo() -> PathBuf {
+    target().join("debug/hodo")
+}
+
+/// The emulated processor of the same build, which cargo leaves in the folder of libraries.
+pub fn tested_emulator() -> PathBuf {
+    target().join("debug/deps/libhodo_emulator.so")
+}
+
 /// `cargo` with these arguments, in the root of the repository.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -17,12 +17,12 @@ fn npm(arguments: &[&str]) -> Command {
     npm
 }
 
-/// Runs a script of `web/package.json`; `hodo` is the program that its tests start.
+/// Runs a script of `web/package.json`; its tests start the `hodo` that `cargo test` builds.
 ///
 /// # Errors
 /// The script fails.
 pub fn script(name: &str) -> Outcome {
-    command::run(npm(&["run", "--silent", name]).env("HODO", command::hodo()))
+    command::run(npm(&["run", "--silent", name]).env("HODO", command::tested_hodo()))
 }
 
 /// Installs what the page needs, as the lock file says, if that has changed.
