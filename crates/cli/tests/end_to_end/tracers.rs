@@ -40,6 +40,46 @@ fn both_versions_of_trace_dat_hold_the_same() {
     assert!(context.contains_key("cpu_id") && context.contains_key("common_pid"), "{context:?}");
 }
 
+/// The same events, written by Perfetto's own classes.
+#[test]
+fn a_trace_of_perfetto_holds_the_events_of_ftrace() {
+    let (ftrace, perfetto) = (events("ftrace/small-6.dat", &[]), events("perfetto/small.pftrace", &[]));
+    assert_eq!(perfetto.len(), 1310);
+    // Perfetto has a field for the kernel's older `success`, and none for the depth of disabled preemption.
+    let known = |event: &Value| {
+        let fields = event["fields"].as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
+        let context =
+            ["cpu_id", "common_pid", "common_flags", "comm"].map(|name| event["context"][name].clone());
+        (
+            event["ts"].clone(),
+            event["name"].clone(),
+            fields.map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>(),
+            context,
+        )
+    };
+    for (one, other) in ftrace.iter().zip(&perfetto) {
+        assert_eq!(known(one), known(other));
+    }
+    let report = |kind: &str, file: &str| {
+        let mut table = hodo(&["report", kind, "-q", "--format", "json", &fixture(file)]).fine().json();
+        // Only Perfetto knows the process of a thread.
+        let process = table["columns"].as_array().unwrap().iter().position(|column| column["name"] == "pid");
+        for row in table["rows"].as_array_mut().unwrap() {
+            process.into_iter().for_each(|process| row[process] = Value::Null);
+        }
+        table
+    };
+    for kind in ["count", "sched", "cpu", "syscalls", "states", "queue", "irq", "wakers"] {
+        assert_eq!(report(kind, "ftrace/small-6.dat"), report(kind, "perfetto/small.pftrace"), "{kind}");
+    }
+    let info = hodo(&["info", "--format", "json", &fixture("perfetto/small.pftrace")]).fine().json();
+    assert_eq!(info["traces"][0]["format"], "Perfetto");
+    let note = "only ftrace's packets are read, and these are not: 1 of track_event";
+    assert_eq!(info["traces"][0]["notes"][0]["note"], note);
+    let count = hodo(&["report", "count", "--pid", "3559", "-q", &fixture("perfetto/small.pftrace")]).fine();
+    assert!(count.stdout.contains("sys_enter"), "{}", count.stdout);
+}
+
 #[test]
 fn samples_of_perf_are_events() {
     let all = events("perf/events.data", &[]);

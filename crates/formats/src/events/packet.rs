@@ -294,7 +294,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         let own = self.trace.uuid.filter(|_| self.foreign.get() > 0)?;
         let show = crate::ctf::uuid::show;
         Some(format!(
-            "{} packets are of the trace {}, and the metadata of {}; they were read all the same",
+            "packets of another trace were read all the same: {}, of the trace {}; the metadata is that of {}",
             self.foreign.get(),
             show(&self.other.get()),
             show(&own)
