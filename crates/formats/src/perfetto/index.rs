@@ -19,6 +19,10 @@ use crate::{Input, events::schema::Environment};
 const SCHED_SWITCH: u32 = 4;
 const NEXT_COMM: u32 = 5;
 const NEXT_PID: u32 = 6;
+/// Limit on the machines of a trace, each of which is a trace of its own.
+const MOST_MACHINES: usize = 1 << 8;
+/// Limit on the losses that are listed one by one.
+const MOST_LOSSES: usize = 1 << 12;
 /// Numbers of Perfetto's clocks.
 const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
@@ -114,6 +118,14 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Adds a loss; those after the most that are listed count as more of the last.
+fn add(losses: &mut Vec<Loss>, loss: Loss) {
+    match losses.len() < MOST_LOSSES {
+        true => losses.push(loss),
+        false => losses.last_mut().into_iter().for_each(|last| last.count += 1),
+    }
+}
+
 impl<'a> Index<'a> {
     /// Indexes all packets of a file.
     pub(super) fn of(input: &Input<'a>) -> Index<'a> {
@@ -142,7 +154,10 @@ impl<'a> Index<'a> {
 
     fn lose(&mut self, cause: Cause, bytes: std::ops::Range<usize>, detail: String) {
         let bytes = bytes.start as u64..bytes.end as u64;
-        self.loss.push(Loss { stream: "packets".to_owned(), cause, bytes, time: None, count: 1, detail });
+        add(
+            &mut self.loss,
+            Loss { stream: "packets".to_owned(), cause, bytes, time: None, count: 1, detail },
+        );
     }
 
     fn packet(&mut self, input: &Input<'a>, bytes: &'a [u8], (file, base): Place, is_unpacked: bool) {
@@ -153,6 +168,11 @@ impl<'a> Index<'a> {
                 return self.lose(Cause::Corrupt, base + at..base + bytes.len(), reason);
             }
         };
+        if self.machines.len() >= MOST_MACHINES && !self.machines.contains_key(&packet.machine) {
+            let reason =
+                format!("a packet of one more machine than {MOST_MACHINES}, number {}", packet.machine);
+            return self.lose(Cause::Corrupt, base..base + bytes.len(), reason);
+        }
         let machine = self.machines.entry(packet.machine).or_default();
         machine.gap(packet);
         packet.interned.into_iter().for_each(|interned| machine.intern(interned));
@@ -206,7 +226,7 @@ impl<'a> Machine<'a> {
     fn corrupt(&mut self, cpu: u32, (_, start): Place, bytes: &[u8], detail: String) {
         let bytes = start as u64..(start + bytes.len()) as u64;
         let stream = format!("cpu {cpu}");
-        self.loss.push(Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
+        add(&mut self.loss, Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
     }
 
     fn bundle(&mut self, sequence: u32, bytes: &'a [u8], place: Place) {

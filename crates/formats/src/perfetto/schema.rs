@@ -60,6 +60,9 @@ const GENERIC_FIELD: u32 = 2;
 /// Ids of the classes of rows in tables, and of generic events; numbers of fields are smaller.
 const OF_TABLE: u64 = 1 << 29;
 const OF_GENERIC: u64 = 1 << 30;
+/// Limit on the types of events; more are of one type, which no field has.
+const MOST_TYPES: usize = 1 << 14;
+const OTHERS: u32 = 0;
 /// Limit on the names of generic events and their fields.
 const MOST_GENERIC: usize = 1 << 16;
 /// The types of events that tables contain.
@@ -83,7 +86,8 @@ pub(super) struct Survey {
 impl Survey {
     /// Counts an event, whose own fields are `own`.
     pub(super) fn see(&mut self, kind: u32, own: &[u8]) {
-        *self.kinds.entry(kind).or_default() += 1;
+        let is_counted = self.kinds.len() < MOST_TYPES || self.kinds.contains_key(&kind);
+        *self.kinds.entry(if is_counted { kind } else { OTHERS }).or_default() += 1;
         if kind == GENERIC {
             self.see_generic(own);
         }
@@ -201,7 +205,7 @@ impl Classes {
     #[inline]
     pub(super) fn index(&self, kind: u32, own: &[u8]) -> Option<u32> {
         let generic = (kind == GENERIC).then(|| self.generic.get(generic_name(own)?)).flatten();
-        generic.or_else(|| self.kinds.get(&kind)).copied()
+        generic.or_else(|| self.kinds.get(&kind)).or_else(|| self.kinds.get(&OTHERS)).copied()
     }
 }
 

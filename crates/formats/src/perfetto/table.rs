@@ -4,6 +4,7 @@
 //! fields, each with its number and its type: `i` signed, `u` unsigned, `b` a boolean, `s` text, `x` bytes, `*` repeated.
 //!
 //! Source: `protos/perfetto/trace/ftrace` of Perfetto 59, whose names are those of the kernel's format files.
+//! `fixtures/perfetto/events.py` writes the list anew.
 
 use std::{collections::HashMap, sync::OnceLock};
 

@@ -260,6 +260,23 @@ fn damage_is_told_and_the_rest_is_read() {
 }
 
 #[test]
+fn many_types_machines_and_losses_take_bounded_memory() {
+    let types: Vec<Vec<u8>> = (0..20_000).map(|number| event(number.into(), 100_000 + number, &[])).collect();
+    with(&bundle(0, &types), |traces| {
+        assert_eq!(traces[0].class.streams[&0].events.len(), (1 << 14) + 1);
+        let read = show::read(&traces[0]);
+        assert_eq!(read.len(), 20_000);
+        assert!(read[19_999].starts_with("19999 unknown_0 "), "{}", read[19_999]);
+    });
+    let machine = |number| message(1, &[integer(98, number), message(1, &[event(number, 57, &[])])]);
+    let file: Vec<u8> = (0..300).flat_map(machine).collect();
+    let read = lines(&file);
+    assert_eq!(read.iter().filter(|line| line.starts_with('!')).count(), 300 - 256);
+    let file = [bundle(0, &[event(1, 57, &[])]), bytes(1, &[0x0f]).repeat(5_000)].concat();
+    assert_eq!(lines(&file).len(), 1 + (1 << 12));
+}
+
+#[test]
 fn events_are_written_as_ctf() {
     let plain = |line: &str| -> String {
         let line = line.replace(", ", " ").replace("=[ ", "=[").replace(" ]", "]");
