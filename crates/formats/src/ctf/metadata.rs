@@ -137,8 +137,10 @@ fn text(bytes: &[u8]) -> Result<Text<'_>, Error> {
     let (mut text, mut note) = (Vec::new(), None);
     let mut rest = Cursor::new(bytes, 0);
     while !rest.is_empty() {
-        if packet_order(rest.rest()) != Some(order) {
-            let (count, at) = (rest.rest().len(), rest.offset());
+        // Fewer bytes than a magic number has may begin a packet that is cut short.
+        let left = rest.rest();
+        if packet_order(left) != Some(order) && !bytes.starts_with(left) {
+            let (count, at) = (left.len(), rest.offset());
             note = Some(format!(
                 "the last {count} bytes of the metadata, from byte {at} on, are no packet and were not read"
             ));

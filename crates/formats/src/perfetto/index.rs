@@ -85,6 +85,8 @@ pub(super) struct Index<'a> {
     pub(super) unread: BTreeMap<u32, u64>,
     pub(super) packets: u64,
     pub(super) loss: Vec<Loss>,
+    /// What Perfetto's own buffers lost, at the end: chunks that were overwritten, and packets.
+    pub(super) lost: (u64, u64),
     unpacked: usize,
 }
 
@@ -116,6 +118,23 @@ impl<'a> Packet<'a> {
         }
         Ok(packet)
     }
+}
+
+/// `TraceStats`: how many chunks the buffers overwrote, and how many packets they or their writers lost.
+fn buffers(statistics: &[u8]) -> (u64, u64) {
+    const BUFFER_STATS: u32 = 1;
+    let mut lost = (0u64, 0u64);
+    each(statistics, |field| {
+        let Some(buffer) = field.bytes().filter(|_| field.number == BUFFER_STATS) else { return };
+        each(buffer, |part| match (part.number, part.integer().unwrap_or(0)) {
+            // `chunks_overwritten`.
+            (3, count) => lost.0 = lost.0.saturating_add(count),
+            // `trace_writer_packet_loss` and `oversized_packets_dropped`.
+            (19 | 22, count) => lost.1 = lost.1.saturating_add(count),
+            _ => {}
+        });
+    });
+    lost
 }
 
 /// Adds a loss; those after the most that are listed count as more of the last.
@@ -184,6 +203,7 @@ impl<'a> Index<'a> {
             packet::CLOCK_SNAPSHOT => machine.clock_snapshot(data),
             packet::FTRACE_STATS => machine.statistics(packet.sequence, data),
             packet::SYSTEM_INFO => machine.system(data),
+            packet::TRACE_STATS => self.lost = buffers(data),
             packet::COMPRESSED | packet::ZSTD_COMPRESSED if !is_unpacked => {
                 self.unpack(input, field.number, data, place);
             }

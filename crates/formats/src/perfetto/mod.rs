@@ -41,6 +41,7 @@ mod packet {
     pub(super) const SEQUENCE_ID: u32 = 10;
     pub(super) const INTERNED_DATA: u32 = 12;
     pub(super) const FTRACE_STATS: u32 = 34;
+    pub(super) const TRACE_STATS: u32 = 35;
     pub(super) const PREVIOUS_DROPPED: u32 = 42;
     pub(super) const SYSTEM_INFO: u32 = 45;
     pub(super) const COMPRESSED: u32 = 50;

@@ -47,7 +47,8 @@ const UNREAD: &[(u32, &str)] = &[
     (84, "statsd_atom"),
 ];
 /// Packets about the tracing itself: the configuration, statistics, marks and triggers.
-const OF_TRACING: &[u32] = &[33, packet::FTRACE_STATS, 35, 36, 46, 69, 89, 113, 124, 126, 138];
+const OF_TRACING: &[u32] =
+    &[33, packet::FTRACE_STATS, packet::TRACE_STATS, 36, 46, 69, 89, 113, 124, 126, 138];
 
 /// Indexes the packets, and returns a trace for each machine with ftrace events. Damage is a loss.
 ///
@@ -69,7 +70,8 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
         traces.push(trace(input, 0, Machine::default()));
     }
     traces[0].loss.splice(0..0, index.loss);
-    traces[0].notes.extend(note.map(|note| ("packets".to_owned(), note)));
+    let lost = lost(index.lost);
+    traces[0].notes.extend(note.into_iter().chain(lost).map(|note| ("packets".to_owned(), note)));
     Ok(traces)
 }
 
@@ -88,6 +90,15 @@ fn unread(packets: &BTreeMap<u32, u64>) -> Option<String> {
         .then(|| format!("only ftrace's packets are read, and these are not: {}", shown.join(", ")))
 }
 
+/// A sentence about what Perfetto's own buffers lost, of which nobody knows where it was.
+fn lost((chunks, packets): (u64, u64)) -> Option<String> {
+    let sentence = format!(
+        "Perfetto's buffers overwrote {chunks} chunks of packets, and {packets} packets were lost; \
+         what is missing is marked where packets say so"
+    );
+    (chunks > 0 || packets > 0).then_some(sentence)
+}
+
 fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<'a> {
     let (clock, identity) = clock(&machine);
     let called = called(&machine);
@@ -103,7 +114,9 @@ fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<
     let notes = notes(&machine);
     let mut loss = std::mem::take(&mut machine.loss);
     let (mut before, cycles) = (Vec::new(), clock.cycles);
-    let sequences: Vec<(u32, u32)> = machine.cpus.keys().copied().collect();
+    let with_bundles = machine.cpus.iter().filter(|(_, cpu)| !cpu.bundles.is_empty());
+    let sequences: Vec<(u32, u32)> = with_bundles.map(|(key, _)| *key).collect();
+    loss.extend(machine.cpus.iter().filter_map(|((cpu, _), found)| unplaced(*cpu, found)));
     let streams = machine.cpus.into_iter().filter(|(_, cpu)| !cpu.bundles.is_empty()).map(
         |((cpu, sequence), found)| {
             let is_only = sequences.iter().filter(|(known, _)| *known == cpu).count() == 1;
@@ -184,6 +197,21 @@ fn clock(machine: &Machine<'_>) -> (ClockClass, ClockIdentity) {
     let class = ClockClass { name: name.to_owned(), description, cycles, unix: false, uid: None };
     // Times are of the boot clock itself, whose zero is shown as zero.
     (class, ClockIdentity { kind, unix_zero, ..ClockIdentity::default() })
+}
+
+/// The loss of a CPU without bundles in the sequence of its statistics.
+fn unplaced(cpu: u32, found: &CpuBundles<'_>) -> Option<Loss> {
+    let count = found.lost.1.saturating_sub(found.lost.0);
+    let detail = "the kernel counted lost events of this CPU, of which there are no events".to_owned();
+    let loss = Loss {
+        stream: format!("cpu {cpu}"),
+        cause: Cause::Truncated,
+        bytes: 0..0,
+        time: None,
+        count,
+        detail,
+    };
+    (found.bundles.is_empty() && count > 0).then_some(loss)
 }
 
 /// The stream of a CPU, a packet for each bundle.

@@ -39,6 +39,7 @@ fn fact_30_metadata_comes_in_packets_or_plain() {
             assert_eq!(class.streams[&0].events[0].name, "e");
             assert!(class.notes[0].starts_with(&format!("the last {} bytes of the metadata", stray.len())));
         }
+        assert!(read_metadata(&[&bytes[..], &bytes[..3]].concat()).is_err());
     }
     for plain in [EVENT.to_owned(), format!("/* CTF 1.8 */ {EVENT}"), format!("\n// no signature\n{EVENT}")] {
         assert!(recognise(plain.as_bytes()));

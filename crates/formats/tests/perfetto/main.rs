@@ -166,6 +166,14 @@ fn the_kernels_count_of_lost_events_is_used() {
     let starts: Vec<&str> = read.iter().map(|line| line.split(" comm").next().unwrap()).collect();
     let told = "! the kernel counted lost events, but no bundle tells where they were";
     assert_eq!(starts, [&event(10), "- lost 7", told]);
+    let other = packet(&[message(34, &[integer(1, 2), message(2, &[integer(1, 3), integer(3, 4)])])]);
+    let read = lines(&[one(10, &[]), other].concat());
+    assert!(read[1].ends_with("of this CPU, of which there are no events"), "{read:?}");
+    let buffers = packet(&[message(35, &[message(1, &[integer(3, 2), integer(19, 1)])])]);
+    with(&[one(10, &[]), buffers].concat(), |traces| {
+        let note = "Perfetto's buffers overwrote 2 chunks of packets, and 1 packets were lost";
+        assert!(traces[0].notes[0].1.starts_with(note), "{:?}", traces[0].notes);
+    });
 }
 
 #[test]
