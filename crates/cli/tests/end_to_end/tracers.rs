@@ -1,10 +1,13 @@
 //! Events of ftrace and of perf, as files and in one vocabulary of analyses.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-use crate::run::hodo;
+use crate::{
+    exports::{output, target},
+    run::hodo,
+};
 
 fn fixture(name: &str) -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
@@ -78,6 +81,41 @@ fn a_trace_of_perfetto_holds_the_events_of_ftrace() {
     assert_eq!(info["traces"][0]["notes"][0]["note"], note);
     let count = hodo(&["report", "count", "--pid", "3559", "-q", &fixture("perfetto/small.pftrace")]).fine();
     assert!(count.stdout.contains("sys_enter"), "{}", count.stdout);
+}
+
+/// Every value of a field, as Perfetto's own trace processor has them in its tables.
+#[test]
+fn perfetto_itself_reads_the_same_fields() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/trace_processor.py");
+    // It has one row for all elements of an array.
+    let statement = "select f.ts, f.cpu, f.name, t.tid, a.key, coalesce(a.int_value, a.string_value) \
+                     from ftrace_event f join thread t using (utid) join args a on a.arg_set_id = f.arg_set_id \
+                     where f.name is not null and a.key <> 'args'";
+    let mut python = Command::new(target().join("python/bin/python"));
+    let rows = output(python.args([script, &fixture("perfetto/small.pftrace"), statement]));
+    let mut theirs: Vec<String> =
+        rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap().to_string()).collect();
+    let mut ours = Vec::new();
+    for event in events("perfetto/small.pftrace", &[]) {
+        let context = &event["context"];
+        for (field, value) in event["fields"].as_object().unwrap() {
+            if !value.is_null() && !value.is_array() {
+                let row = [
+                    &event["ts"],
+                    &context["cpu_id"],
+                    &event["name"],
+                    &context["common_pid"],
+                    &field.as_str().into(),
+                    value,
+                ];
+                ours.push(Value::from_iter(row.map(Value::clone)).to_string());
+            }
+        }
+    }
+    theirs.sort();
+    ours.sort();
+    assert!(ours.len() > 2_000, "{}", ours.len());
+    assert_eq!(ours, theirs);
 }
 
 #[test]
