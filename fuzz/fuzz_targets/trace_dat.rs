@@ -1,4 +1,4 @@
-//! Any bytes as a trace.dat, or as the pages of one, or as its version 7.
+//! Any bytes as a trace.dat of either byte order, or as the pages of one, or as its version 7.
 
 #![no_main]
 
@@ -14,10 +14,12 @@ mod file;
 fuzz_target!(|bytes: &[u8]| {
     let Some((&selection, rest)) = bytes.split_first() else { return };
     let mark = b"\x17\x08\x44tracing";
-    let whole = match selection % 4 {
+    let whole = match selection % 6 {
         0 => [&mark[..], b"6\0\0\x08", rest].concat(),
         1 => [&mark[..], b"7\0\0\x08\0\x01\0\0none\0\0", rest].concat(),
         2 => [&mark[..], b"7\0\0\x08\0\x01\0\0zstd\x001\0", rest].concat(),
+        3 => [&mark[..], b"7\0\0\x08\0\x01\0\0zlib\x001\0", rest].concat(),
+        4 => [&mark[..], b"6\0\x01\x08", rest].concat(),
         _ => [file::head().bytes(&[rest.len() as u64]), rest.to_vec()].concat(),
     };
     let unpacked = Unpacked::default();

@@ -74,7 +74,7 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ErrorKind::NotRecognised => f.write_str(
-                "not a trace: a perf.data, a trace.dat or a folder of CTF with a file `metadata` expected",
+                "not a trace: a perf.data, a trace.dat, a trace of Perfetto or a folder of CTF with a file `metadata` expected",
             ),
             ErrorKind::Unsupported { what, help } => write!(f, "{what}; {help}"),
             ErrorKind::CutShort { what, wanted, left } => {

@@ -5,7 +5,8 @@
 //! raw buffer + options ──raw───────┘
 //! folder of a trace ──ctf──┬► events::Trace: streams of software events
 //! trace.dat ──ftrace───────┤
-//! perf.data ──perf─────────┘
+//! perf.data ──perf─────────┤
+//! packets ──perfetto───────┘
 //! relay daemon ──lttng_live──► packets of event streams, while they are recorded
 //! ```
 //!
@@ -35,6 +36,7 @@ pub mod events;
 pub mod ftrace;
 mod input;
 pub mod perf;
+pub mod perfetto;
 pub mod raw;
 pub mod recording;
 
@@ -75,7 +77,7 @@ pub type ReadFlow = for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>;
 pub type ReadTraces = for<'a> fn(&Input<'a>) -> Result<Vec<events::Trace<'a>>, Error>;
 
 /// Every format.
-pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT];
+pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT, perfetto::FORMAT];
 
 /// Reads an input of any format with control flow.
 ///

@@ -1,10 +1,13 @@
 //! Events of ftrace and of perf, as files and in one vocabulary of analyses.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-use crate::run::hodo;
+use crate::{
+    exports::{output, target},
+    run::hodo,
+};
 
 fn fixture(name: &str) -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
@@ -38,6 +41,81 @@ fn both_versions_of_trace_dat_hold_the_same() {
     assert_eq!(fields, expected);
     let context = switch["context"].as_object().unwrap();
     assert!(context.contains_key("cpu_id") && context.contains_key("common_pid"), "{context:?}");
+}
+
+/// The same events, written by Perfetto's own classes.
+#[test]
+fn a_trace_of_perfetto_holds_the_events_of_ftrace() {
+    let (ftrace, perfetto) = (events("ftrace/small-6.dat", &[]), events("perfetto/small.pftrace", &[]));
+    assert_eq!(perfetto.len(), 1310);
+    // Perfetto has a field for the kernel's older `success`, and none for the depth of disabled preemption.
+    let known = |event: &Value| {
+        let fields = event["fields"].as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
+        let context =
+            ["cpu_id", "common_pid", "common_flags", "comm"].map(|name| event["context"][name].clone());
+        (
+            event["ts"].clone(),
+            event["name"].clone(),
+            fields.map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>(),
+            context,
+        )
+    };
+    for (one, other) in ftrace.iter().zip(&perfetto) {
+        assert_eq!(known(one), known(other));
+    }
+    let report = |kind: &str, file: &str| {
+        let mut table = hodo(&["report", kind, "-q", "--format", "json", &fixture(file)]).fine().json();
+        // Only Perfetto knows the process of a thread.
+        let process = table["columns"].as_array().unwrap().iter().position(|column| column["name"] == "pid");
+        for row in table["rows"].as_array_mut().unwrap() {
+            process.into_iter().for_each(|process| row[process] = Value::Null);
+        }
+        table
+    };
+    for kind in ["count", "sched", "cpu", "syscalls", "states", "queue", "irq", "wakers"] {
+        assert_eq!(report(kind, "ftrace/small-6.dat"), report(kind, "perfetto/small.pftrace"), "{kind}");
+    }
+    let info = hodo(&["info", "--format", "json", &fixture("perfetto/small.pftrace")]).fine().json();
+    assert_eq!(info["traces"][0]["format"], "Perfetto");
+    let note = "only ftrace's packets are read, and these are not: 1 of track_event";
+    assert_eq!(info["traces"][0]["notes"][0]["note"], note);
+    let count = hodo(&["report", "count", "--pid", "3559", "-q", &fixture("perfetto/small.pftrace")]).fine();
+    assert!(count.stdout.contains("sys_enter"), "{}", count.stdout);
+}
+
+/// Every value of a field, as Perfetto's own trace processor has them in its tables.
+#[test]
+fn perfetto_itself_reads_the_same_fields() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/trace_processor.py");
+    // It has one row for all elements of an array.
+    let statement = "select f.ts, f.cpu, f.name, t.tid, a.key, coalesce(a.int_value, a.string_value) \
+                     from ftrace_event f join thread t using (utid) join args a on a.arg_set_id = f.arg_set_id \
+                     where f.name is not null and a.key <> 'args'";
+    let mut python = Command::new(target().join("python/bin/python"));
+    let rows = output(python.args([script, &fixture("perfetto/small.pftrace"), statement]));
+    let mut theirs: Vec<String> =
+        rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap().to_string()).collect();
+    let mut ours = Vec::new();
+    for event in events("perfetto/small.pftrace", &[]) {
+        let context = &event["context"];
+        for (field, value) in event["fields"].as_object().unwrap() {
+            if !value.is_null() && !value.is_array() {
+                let row = [
+                    &event["ts"],
+                    &context["cpu_id"],
+                    &event["name"],
+                    &context["common_pid"],
+                    &field.as_str().into(),
+                    value,
+                ];
+                ours.push(Value::from_iter(row.map(Value::clone)).to_string());
+            }
+        }
+    }
+    theirs.sort();
+    ours.sort();
+    assert!(ours.len() > 2_000, "{}", ours.len());
+    assert_eq!(ours, theirs);
 }
 
 #[test]

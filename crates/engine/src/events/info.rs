@@ -14,7 +14,7 @@ use super::EventTraces;
 pub struct TraceInfo {
     /// The name of its folder.
     pub name: String,
-    /// `CTF 1.8`, `CTF 2`, `trace.dat` or `perf.data`.
+    /// `CTF 1.8`, `CTF 2`, `trace.dat`, `perf.data` or `Perfetto`.
     pub format: &'static str,
     /// Its UUID; folders with the same UUID are one trace.
     pub uuid: Option<String>,

@@ -37,8 +37,10 @@ pub fn recognise(bytes: &[u8]) -> bool {
     }
     let start = &bytes[..bytes.len().min(1 << 12)];
     let text = start.trim_ascii_start();
-    if text.starts_with(b"{") {
-        return memchr::memmem::find(start, b"\"preamble\"").is_some();
+    if text.starts_with(b"{") || text.starts_with(b"[") {
+        // Drafts of CTF 2 have no preamble. They are refused, but as what they are.
+        let has = |word: &[u8]| memchr::memmem::find(start, word).is_some();
+        return has(b"\"preamble\"") || has(b"\"trace-class\"");
     }
     // LTTng 2.14 writes no signature, and any number of comments can come first.
     let code = after_comments(text);
@@ -64,12 +66,18 @@ fn after_comments(mut text: &[u8]) -> &[u8] {
 /// # Errors
 /// Position and reason, if the metadata is not CTF 1.8 or 2, is cut short, or contradicts itself.
 pub fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
-    let first = bytes.trim_ascii_start().first();
-    if first == Some(&RECORD_SEPARATOR) || first == Some(&b'{') {
+    if is_json(bytes) {
         return super::json::read(bytes);
     }
-    let (text, native) = text(bytes)?;
-    super::tsdl::read(&text, native)
+    let Text { text, native, note } = text(bytes)?;
+    let mut trace = super::tsdl::read(&text, native)?;
+    trace.notes.extend(note);
+    Ok(trace)
+}
+
+/// Whether the metadata is that of CTF 2, or of a draft of it.
+fn is_json(bytes: &[u8]) -> bool {
+    matches!(bytes.trim_ascii_start().first(), Some(&RECORD_SEPARATOR | b'{' | b'['))
 }
 
 /// Reads the metadata without its event classes, which are most of it. The result arrives quickly and suffices to
@@ -78,15 +86,14 @@ pub fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
 /// Returns `None` if that fails or would take as long as reading everything.
 pub fn read_head(bytes: &[u8]) -> Option<TraceClass> {
     let is_short = |head: usize| head <= SHORT.max(bytes.len() / 2);
-    let first = bytes.trim_ascii_start().first();
-    if first == Some(&RECORD_SEPARATOR) || first == Some(&b'{') {
+    if is_json(bytes) {
         let event = memchr::memmem::Finder::new("\"event-record-class\"");
         let fragments = bytes.split(|&byte| byte == RECORD_SEPARATOR);
         let others: Vec<_> = fragments.filter(|fragment| event.find(fragment).is_none()).collect();
         let head = others.join(&RECORD_SEPARATOR);
         return is_short(head.len()).then(|| super::json::read(&head).ok())?;
     }
-    let (text, native) = text(bytes).ok()?;
+    let Text { text, native, .. } = text(bytes).ok()?;
     let head = without_events(&text);
     is_short(head.len()).then(|| super::tsdl::read(&head, native).ok())?
 }
@@ -113,17 +120,37 @@ fn packet_order(bytes: &[u8]) -> Option<ByteOrder> {
     }
 }
 
-/// Extracts the TSDL text, and the byte order of its packets, if any.
-fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<ByteOrder>), Error> {
-    let Some(order) = packet_order(bytes) else { return Ok((String::from_utf8_lossy(bytes), None)) };
-    let mut text = Vec::new();
+/// TSDL, extracted from a metadata file.
+struct Text<'a> {
+    text: Cow<'a, str>,
+    /// The byte order of the file's packets, if it has packets.
+    native: Option<ByteOrder>,
+    /// What was not read, for people.
+    note: Option<String>,
+}
+
+/// Extracts the TSDL text. Bytes after the last packet that begin no packet are ignored, as babeltrace2 does.
+fn text(bytes: &[u8]) -> Result<Text<'_>, Error> {
+    let Some(order) = packet_order(bytes) else {
+        return Ok(Text { text: String::from_utf8_lossy(bytes), native: None, note: None });
+    };
+    let (mut text, mut note) = (Vec::new(), None);
     let mut rest = Cursor::new(bytes, 0);
     while !rest.is_empty() {
-        let packet = packet(&mut rest, order)?;
-        text.extend_from_slice(packet);
+        // Fewer bytes than a magic number has may begin a packet that is cut short.
+        let left = rest.rest();
+        if packet_order(left) != Some(order) && !bytes.starts_with(left) {
+            let (count, at) = (left.len(), rest.offset());
+            note = Some(format!(
+                "the last {count} bytes of the metadata, from byte {at} on, are no packet and were not read"
+            ));
+            break;
+        }
+        text.extend_from_slice(packet(&mut rest, order)?);
     }
     let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
-    Ok((String::from_utf8(text).unwrap_or_else(lossy).into(), Some(order)))
+    let text = String::from_utf8(text).unwrap_or_else(lossy).into();
+    Ok(Text { text, native: Some(order), note })
 }
 
 /// The text of the next packet.
@@ -136,9 +163,6 @@ fn packet<'a>(rest: &mut Cursor<'a>, order: ByteOrder) -> Result<&'a [u8], Error
             header.get(from..from + 4).and_then(|word| word.first_chunk::<4>()).copied().unwrap_or_default();
         if order == ByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) }
     };
-    if number(0) != PACKET_MAGIC {
-        return Err(Error::invalid(at, "the mark of a metadata packet", number(0).into(), "75d11d57"));
-    }
     let (content, whole) = (number(24), number(28));
     let sizes = content % 8 == 0 && whole % 8 == 0 && content >= PACKET_HEADER as u32 * 8 && content <= whole;
     if !sizes {

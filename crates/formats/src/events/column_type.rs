@@ -4,6 +4,7 @@ use hodo_model::Type;
 
 use super::{
     foreign::{Elements, ForeignField},
+    message::{Kind, Shown},
     schema::{FieldClass, Integer},
 };
 
@@ -27,6 +28,18 @@ impl FieldClass {
             FieldClass::ForeignField(field) => match &**field {
                 ForeignField::Padding(_) => return None,
                 ForeignField::Known { .. } => Type::Integer,
+                ForeignField::Message(field) => match field.kind {
+                    Kind::Text => Type::Name,
+                    _ if field.names.is_some() => Type::Name,
+                    Kind::Signed | Kind::Zigzag => Type::Signed,
+                    Kind::Unsigned => Type::Integer,
+                    Kind::Boolean => Type::Boolean,
+                    Kind::Bytes | Kind::Many => Type::Text,
+                },
+                ForeignField::Computed(field) => match field.shown {
+                    Shown::Name(_) => Type::Name,
+                    Shown::Itself | Shown::Other(_) => Type::Signed,
+                },
                 ForeignField::Named { .. }
                 | ForeignField::Located { elements: Elements::Text, .. }
                 | ForeignField::Rest(Elements::Text) => Type::Name,

@@ -134,7 +134,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
                 return Some((time, Item::Lost(lost)));
             }
             if let (Some(finder), true) = (&mut self.finder, self.packet.is_some()) {
-                match finder.find() {
+                match finder.find(self.reader.slots()) {
                     Ok(Some(Found::Event(parts))) => return Some((self.time(parts), Item::Event(parts))),
                     Ok(Some(Found::Lost(lost))) => {
                         let map = self.trace.time_map();

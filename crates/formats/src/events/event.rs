@@ -105,6 +105,11 @@ impl<'t, 'a> Reader<'t, 'a> {
         slot.iter().for_each(|&(slot, number)| self.slots.set(slot, number));
     }
 
+    /// The values that fields depend on.
+    pub(super) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
     /// The current clock.
     pub fn clock(&self) -> u64 {
         self.clock

@@ -4,8 +4,9 @@ use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::{
     bits,
+    message::{ComputedField, MessageField},
     read::Walk,
-    schema::{Encoding, Integer, Slot},
+    schema::{ByteOrder, Encoding, Integer, Slot},
     steps::{Content, Trouble},
 };
 use crate::ftrace::{Names, printk::print};
@@ -15,10 +16,12 @@ use crate::ftrace::{Names, printk::print};
 pub enum ForeignField {
     /// Padding.
     Padding(u64),
-    /// u16 offset and u16 size of the elements.
+    /// u32 whose low half is the offset of the elements, and whose high half is their size.
     Located {
         /// Origin of the offset, relative to this field.
         origin: i64,
+        /// The order of bytes.
+        order: ByteOrder,
         /// The elements.
         elements: Elements,
     },
@@ -39,9 +42,15 @@ pub enum ForeignField {
         offset: u64,
         /// Size of the number.
         size: u32,
+        /// The order of bytes.
+        order: ByteOrder,
         /// Names by number.
         names: Names,
     },
+    /// A field of the protobuf message that the payload is. Takes no bytes, as fields have no order.
+    Message(MessageField),
+    /// A number that the format's reader computes for each event. Takes no bytes.
+    Computed(ComputedField),
     /// The text of a format and its arguments. Takes no bytes; absent if the text cannot be formatted.
     Printed {
         /// Offset of the format's address, relative to this field.
@@ -50,6 +59,8 @@ pub enum ForeignField {
         arguments: u64,
         /// Size of an address and of a `long`.
         long: u32,
+        /// The order of bytes.
+        order: ByteOrder,
         /// Formats by address.
         texts: Names,
         /// Functions by address.
@@ -76,14 +87,15 @@ impl ForeignField {
             ForeignField::Located { .. } => 4,
             ForeignField::Rest(_) | ForeignField::Counted(_) | ForeignField::Known { .. } => 0,
             ForeignField::Named { .. } | ForeignField::Printed { .. } => 0,
+            ForeignField::Message(_) | ForeignField::Computed(_) => 0,
         }
     }
 }
 
 /// Reads an unsigned integer of `size` bytes.
-fn number(content: Content<'_>, at: u64, size: u32) -> Result<u64, Trouble> {
+fn number(content: Content<'_>, at: u64, size: u32, order: ByteOrder) -> Result<u64, Trouble> {
     content.has(at, u64::from(size) * 8)?;
-    Ok(bits::unsigned(content.bytes, at, size * 8, super::schema::ByteOrder::Little))
+    Ok(bits::unsigned(content.bytes, at, size * 8, order))
 }
 
 impl<S: FieldSink> Walk<'_, '_, S> {
@@ -96,8 +108,8 @@ impl<S: FieldSink> Walk<'_, '_, S> {
     ) -> Result<u64, Trouble> {
         match foreign {
             ForeignField::Padding(_) => {}
-            ForeignField::Located { origin, elements } => {
-                let place = number(self.content, at, 4)?;
+            ForeignField::Located { origin, order, elements } => {
+                let place = number(self.content, at, 4, *order)?;
                 let (offset, size) = (place & 0xffff, place >> 16);
                 let start = at.checked_add_signed(8 * origin).ok_or(Trouble::CutShort)? + 8 * offset;
                 self.content.has(start, 8 * size).map_err(|_| Trouble::TooLong(size))?;
@@ -107,21 +119,24 @@ impl<S: FieldSink> Walk<'_, '_, S> {
                 self.elements(elements, name, at, self.content.end.saturating_sub(at) / 8)?;
             }
             ForeignField::Counted(integer) => {
-                let count = number(self.content, at, 8)?;
+                let count = number(self.content, at, 8, integer.byte_order)?;
                 let bytes =
                     count.checked_mul(u64::from(integer.meaning.size / 8)).ok_or(Trouble::TooLong(count))?;
                 self.elements(&Elements::Integers(integer.clone()), name, at + 64, bytes)?;
             }
             ForeignField::Known { slot, meaning } => self.sink.unsigned(name, self.slots.get(*slot), meaning),
-            ForeignField::Named { offset, size, names } => {
-                let number = number(self.content, at + 8 * offset, *size)?;
+            ForeignField::Message(field) => self.message(field, name, at)?,
+            ForeignField::Computed(field) => self.computed(field, name),
+            ForeignField::Named { offset, size, order, names } => {
+                let number = number(self.content, at + 8 * offset, *size, *order)?;
                 names.of(number).into_iter().for_each(|text| self.sink.text(name, text));
             }
-            ForeignField::Printed { format, arguments, long, texts, symbols } => {
-                let format = number(self.content, at + 8 * format, *long)?;
+            ForeignField::Printed { format, arguments, long, order, texts, symbols } => {
+                let format = number(self.content, at + 8 * format, *long, *order)?;
                 self.content.has(at, 8 * arguments)?;
                 let arguments = self.content.bytes_from(at + 8 * arguments);
-                let text = texts.of(format).and_then(|format| print(format, arguments, *long, symbols));
+                let text =
+                    texts.of(format).and_then(|format| print(format, (arguments, *order), *long, symbols));
                 text.into_iter().for_each(|text| self.sink.text(name, &text));
             }
         }

@@ -1,13 +1,15 @@
-//! Framings other than CTF's: finds events in pages of ftrace and samples of perf.
+//! Framings other than CTF's: finds events in pages of ftrace, samples of perf and bundles of Perfetto.
 
 use super::{
     cursor::Lost,
     event::{EventTrouble, Parts},
+    steps::Slots,
     trace::StreamPacket,
 };
 use crate::{
     ftrace::{PageReader, Pages},
     perf::samples::{SampleReader, Samples},
+    perfetto::{BundleReader, Bundles},
 };
 
 /// How events are located in packets.
@@ -20,6 +22,8 @@ pub(crate) enum Framing {
     Pages(Pages),
     /// Among records of perf.
     Samples(Samples),
+    /// In bundles of Perfetto.
+    Bundles(Bundles),
 }
 
 /// An item of a packet.
@@ -34,6 +38,8 @@ pub(crate) enum Found {
 pub(super) enum Finder<'t, 'a> {
     Pages(PageReader<'t, 'a>),
     Samples(SampleReader<'t, 'a>),
+    /// Boxed, because it is larger than all of a cursor otherwise.
+    Bundles(Box<BundleReader<'t, 'a>>),
 }
 
 impl<'t, 'a> Finder<'t, 'a> {
@@ -43,6 +49,7 @@ impl<'t, 'a> Finder<'t, 'a> {
             Framing::Ctf => None,
             Framing::Pages(pages) => Some(Finder::Pages(PageReader::new(pages))),
             Framing::Samples(samples) => Some(Finder::Samples(SampleReader::new(samples))),
+            Framing::Bundles(bundles) => Some(Finder::Bundles(Box::new(BundleReader::new(bundles)))),
         }
     }
 
@@ -51,18 +58,21 @@ impl<'t, 'a> Finder<'t, 'a> {
         match self {
             Finder::Pages(pages) => pages.open(packet.bytes),
             Finder::Samples(samples) => samples.open(packet),
+            Finder::Bundles(bundles) => bundles.open(packet),
         }
     }
 
-    /// Returns the next item of the packet; `None` after the last.
+    /// Returns the next item of the packet; `None` after the last. Sets the slots of numbers that are not in the bytes
+    /// of the event.
     ///
     /// # Errors
     /// Unreadable data. The next call continues after it.
     #[inline]
-    pub(super) fn find(&mut self) -> Result<Option<Found>, EventTrouble> {
+    pub(super) fn find(&mut self, slots: &Slots) -> Result<Option<Found>, EventTrouble> {
         match self {
             Finder::Pages(pages) => pages.find(),
             Finder::Samples(samples) => samples.find(),
+            Finder::Bundles(bundles) => bundles.find(slots),
         }
     }
 }

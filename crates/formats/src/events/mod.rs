@@ -21,6 +21,7 @@ mod header;
 #[cfg(test)]
 mod laws;
 mod live_packets;
+pub mod message;
 pub(crate) mod packet;
 mod places;
 mod plan;

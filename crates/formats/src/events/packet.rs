@@ -1,6 +1,6 @@
 //! Reads packets: CTF 1.8 section 5, CTF 2 "Packet decoding procedure".
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 use hodo_model::event::Ignore;
 
@@ -89,8 +89,10 @@ impl FilePackets {
             Some(Err(reason)) => Err(reason),
         };
         by_index.unwrap_or_else(|reason| {
-            let note = Some(format!("the index of this file was not used: {reason}"));
-            FilePackets { note, ..FilePackets::walk(trace, file.bytes, seen) }
+            let mut found = FilePackets::walk(trace, file.bytes, seen);
+            let more = found.note.map(|note| format!("; {note}")).unwrap_or_default();
+            found.note = Some(format!("the index of this file was not used: {reason}{more}"));
+            found
         })
     }
 
@@ -119,6 +121,7 @@ impl FilePackets {
                 Err(reason) => found.troubles.push(PacketTrouble { bytes, cut_short: false, reason }),
             }
         }
+        found.note = packets.note();
         match found.packets.is_empty() && !entries.is_empty() {
             true => Err("there is no packet at one of its offsets".to_owned()),
             false => Ok(found),
@@ -142,15 +145,19 @@ impl FilePackets {
             let note = "this file is not a stream: no packet in it has the magic number c1fc1fc1".to_owned();
             return FilePackets { note: Some(note), ..FilePackets::default() };
         }
+        found.note = packets.note();
         found
     }
 }
 
 /// Reads bytes that are a single packet.
 pub(crate) fn single(trace: &TraceClass, bytes: &[u8]) -> Result<Packet, String> {
-    match Packets::new(trace, bytes).packet(0)? {
-        (packet, None) => Ok(packet),
-        (_, Some(trouble)) => Err(trouble.reason),
+    let packets = Packets::new(trace, bytes);
+    match (packets.packet(0)?, packets.note()) {
+        ((packet, None), None) => Ok(packet),
+        ((_, Some(trouble)), _) => Err(trouble.reason),
+        // A daemon does not send packets of other traces.
+        ((_, None), Some(note)) => Err(note),
     }
 }
 
@@ -170,11 +177,16 @@ struct Packets<'t, 'a> {
     file: &'a [u8],
     at: usize,
     slots: Slots,
+    /// Number of packets with another UUID than the metadata's.
+    foreign: Cell<u64>,
+    /// The last other UUID.
+    other: Cell<[u8; 16]>,
 }
 
 impl<'t, 'a> Packets<'t, 'a> {
     fn new(trace: &'t TraceClass, file: &'a [u8]) -> Packets<'t, 'a> {
-        Packets { trace, file, at: 0, slots: Slots::new(trace.slots) }
+        let slots = Slots::new(trace.slots);
+        Packets { trace, file, at: 0, slots, foreign: Cell::new(0), other: Cell::default() }
     }
 
     /// The next packet; `None` at the end of the file. Do not continue after an error.
@@ -259,6 +271,8 @@ impl<'t, 'a> Packets<'t, 'a> {
         Walk::new(content, at, &self.slots, &mut Ignore).noting(roles).root(structure, at)
     }
 
+    /// Checks the magic number, and counts packets with another UUID. Those are read, as babeltrace2 does: programs
+    /// that copy or combine traces change the UUID of one side only.
     fn check(&self, roles: &Roles) -> Result<(), String> {
         match roles.get(Role::PacketMagic) {
             Some((magic, _)) if magic != MAGIC => {
@@ -266,13 +280,24 @@ impl<'t, 'a> Packets<'t, 'a> {
             }
             _ => {}
         }
-        match (roles.uuid, self.trace.uuid) {
-            (Some(packet), Some(trace)) if packet != trace => Err(format!(
-                "the packet is of the trace {}, and the metadata of {}",
-                crate::ctf::uuid::show(&packet),
-                crate::ctf::uuid::show(&trace)
-            )),
-            _ => Ok(()),
+        if let (Some(packet), Some(trace)) = (roles.uuid, self.trace.uuid)
+            && packet != trace
+        {
+            self.foreign.set(self.foreign.get() + 1);
+            self.other.set(packet);
         }
+        Ok(())
+    }
+
+    /// A sentence about packets of another trace, if there are any.
+    fn note(&self) -> Option<String> {
+        let own = self.trace.uuid.filter(|_| self.foreign.get() > 0)?;
+        let show = crate::ctf::uuid::show;
+        Some(format!(
+            "packets of another trace were read all the same: {}, of the trace {}; the metadata is that of {}",
+            self.foreign.get(),
+            show(&self.other.get()),
+            show(&own)
+        ))
     }
 }

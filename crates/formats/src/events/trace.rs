@@ -228,6 +228,7 @@ impl<'a> Trace<'a> {
             Framing::Ctf => "CTF 1.8",
             Framing::Pages(_) => "trace.dat",
             Framing::Samples(_) => "perf.data",
+            Framing::Bundles(_) => "Perfetto",
         }
     }
 

@@ -3,9 +3,13 @@
 //! Source: trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5), "HEADER INFO", "FTRACE EVENT FORMATS",
 //! "EVENT FORMATS", "KALLSYMS INFORMATION", "TRACE_PRINTK INFORMATION".
 
-use hodo_bytes::{Cursor, Eof};
+use hodo_bytes::Eof;
 
-use crate::error::{Error, ErrorKind};
+use super::cursor::Cursor;
+use crate::{
+    error::{Error, ErrorKind},
+    events::schema::ByteOrder,
+};
 
 /// Magic number of trace.dat and of perf's tracing data.
 pub(crate) const MARK: &[u8] = b"\x17\x08\x44tracing";
@@ -20,10 +24,10 @@ pub(crate) struct Initial<'a> {
 }
 
 impl<'a> Initial<'a> {
-    /// Reads the header, and moves the cursor past it.
+    /// Reads the header, moves the cursor past it, and sets its byte order to the machine's.
     ///
     /// # Errors
-    /// A wrong magic number, a big-endian machine, or the end of the input.
+    /// A wrong magic number, or the end of the input.
     pub(crate) fn read(cursor: &mut Cursor<'a>) -> Result<Initial<'a>, Error> {
         let at = cursor.offset();
         let cut = |eof| Error::cut_short("trace.dat header", eof);
@@ -32,10 +36,7 @@ impl<'a> Initial<'a> {
         }
         let version = cursor.c_string();
         let (big_endian, _long_size_of_user_space) = (cursor.u8().map_err(cut)?, cursor.u8().map_err(cut)?);
-        if big_endian != 0 {
-            let (what, help) = ("a trace of a big-endian machine", "hodo reads little-endian ones only");
-            return Err(Error { at, kind: ErrorKind::Unsupported { what, help } });
-        }
+        cursor.order = if big_endian == 0 { ByteOrder::Little } else { ByteOrder::Big };
         Ok(Initial { version, page_size: cursor.u32().map_err(cut)? })
     }
 }

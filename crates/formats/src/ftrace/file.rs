@@ -1,4 +1,4 @@
-//! The sections of a trace.dat, version 6 (sequential) and version 7 (located through options).
+//! The sections of a trace.dat, versions up to 6 (sequential) and version 7 (located through options).
 //!
 //! ```text
 //! 6:  initial, description, u64 size and names of threads, u32 CPUs, ["options  ", options], "flyrecord",
@@ -10,20 +10,24 @@
 
 use std::ops::Range;
 
-use hodo_bytes::{Cursor, Eof};
+use hodo_bytes::Eof;
 
 use super::{
+    cursor::Cursor,
     description::{Description, Initial, long_sized},
     unpack::{self, Packing},
 };
 use crate::{
     Input,
     error::{Error, ErrorKind},
+    events::schema::ByteOrder,
 };
 
 /// A parsed trace.dat.
 #[derive(Clone, Debug)]
 pub(super) struct File<'a> {
+    /// The byte order of the traced machine.
+    pub(super) order: ByteOrder,
     pub(super) initial: Initial<'a>,
     pub(super) description: Description<'a>,
     /// Thread names, one per line: `23809 bash`.
@@ -124,9 +128,10 @@ impl<'a> File<'a> {
     /// # Errors
     /// A file of another kind, or a description that is cut short or invalid.
     pub(super) fn open(input: &Input<'a>) -> Result<File<'a>, Error> {
-        let mut cursor = Cursor::new(input.bytes, 0);
+        let mut cursor = Cursor::new(input.bytes, 0, ByteOrder::Little);
         let initial = Initial::read(&mut cursor)?;
         let file = File {
+            order: cursor.order,
             initial,
             description: Description::default(),
             threads: &[],
@@ -134,11 +139,11 @@ impl<'a> File<'a> {
             buffers: Vec::new(),
         };
         match initial.version {
-            b"6" => file.read_6(input, cursor),
             b"7" => file.read_7(input, cursor),
+            version if is_sequential(version) => file.read_6(input, cursor),
             _ => Err(unsupported(
                 10,
-                "a trace.dat of another version than 6 and 7",
+                "a trace.dat of a version that is unknown; versions up to 7 are read",
                 "convert it with `trace-cmd convert --file-version 7`",
             )),
         }
@@ -159,7 +164,7 @@ impl<'a> File<'a> {
                 }
                 let size = cursor.u32().map_err(cut)?;
                 let at = cursor.offset();
-                let mut value = Cursor::new(cursor.take(size as usize).map_err(cut)?, at);
+                let mut value = Cursor::new(cursor.take(size as usize).map_err(cut)?, at, self.order);
                 match number {
                     option::BUFFER => {
                         instances.push((value.u64().map_err(cut)?, value.c_string(), value.u32().ok()));
@@ -173,10 +178,17 @@ impl<'a> File<'a> {
         if mark == LATENCY {
             return Err(latency(cursor.offset()));
         }
+        if self.description.header_page.is_empty() {
+            return Err(unsupported(
+                10,
+                "a trace.dat without a description of its pages, of a kernel before 2.6.31",
+                "read it with trace-cmd",
+            ));
+        }
         let top = self.buffer_6(input, b"", clock, mark, cpus, cursor)?;
         self.buffers.push(top);
         for (offset, name, own_cpus) in instances {
-            let mut cursor = at(input.bytes, offset).map_err(cut)?;
+            let mut cursor = at(input.bytes, offset, self.order).map_err(cut)?;
             let mark = cursor.take(10).map_err(cut)?;
             let buffer = self.buffer_6(input, name, clock, mark, own_cpus.unwrap_or(cpus), cursor)?;
             self.buffers.push(buffer);
@@ -204,7 +216,8 @@ impl<'a> File<'a> {
             let (offset, size) = (cursor.u64().map_err(cut)?, cursor.u64().map_err(cut)?);
             found.push(Cpu::at(input.bytes, number, offset, size));
         }
-        let own = long_sized(&mut cursor).unwrap_or(clock);
+        // Files without the option, such as those of older versions, have no clock here either.
+        let own = if clock.is_empty() { clock } else { long_sized(&mut cursor).unwrap_or(clock) };
         Ok(Buffer { name, clock: own, page_size: self.initial.page_size, cpus: found })
     }
 
@@ -212,7 +225,7 @@ impl<'a> File<'a> {
         let (name, _version) = (cursor.c_string(), cursor.c_string());
         let packing = Packing::named(name).ok_or(unsupported(
             cursor.offset(),
-            "a trace.dat that is not compressed by zstd",
+            "a trace.dat that is compressed neither by zstd nor by zlib",
             UNPACK,
         ))?;
         let mut next = cursor.u64().map_err(cut)?;
@@ -222,12 +235,12 @@ impl<'a> File<'a> {
             if next == 0 {
                 break;
             }
-            let mut section = section(input, next, packing)?;
+            let mut section = section(input, next, (packing, self.order))?;
             next = 0;
             while !section.is_empty() {
                 let (number, size) = (section.u16().map_err(cut)?, section.u32().map_err(cut)?);
                 let at = section.offset();
-                let mut value = Cursor::new(section.take(size as usize).map_err(cut)?, at);
+                let mut value = Cursor::new(section.take(size as usize).map_err(cut)?, at, self.order);
                 match number {
                     option::DONE => {
                         next = value.u64().map_err(cut)?;
@@ -243,7 +256,7 @@ impl<'a> File<'a> {
             }
         }
         for (number, place) in places {
-            let mut section = section(input, place, packing)?;
+            let mut section = section(input, place, (packing, self.order))?;
             match number {
                 option::HEADER_INFO => self.description.read_headers(&mut section),
                 option::FTRACE_EVENTS => self.description.read_own_formats(&mut section),
@@ -273,6 +286,14 @@ fn latency(at: u64) -> Error {
     )
 }
 
+/// Whether a file of this version has the sections of version 6. trace-cmd reads all earlier ones as it; they differ
+/// in options, which are optional.
+fn is_sequential(version: &[u8]) -> bool {
+    let version =
+        std::str::from_utf8(version).ok().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    version.is_some_and(|version| version <= 6)
+}
+
 /// Reads u64 offset of the section, name, clock, u32 page size, u32 count; then u32 CPU, u64 offset, u64 size for
 /// each CPU.
 fn buffer_7<'a>(input: &Input<'a>, mut value: Cursor<'a>, packing: Packing) -> Result<Buffer<'a>, Error> {
@@ -283,37 +304,41 @@ fn buffer_7<'a>(input: &Input<'a>, mut value: Cursor<'a>, packing: Packing) -> R
     for _ in 0..count {
         let number = value.u32().map_err(cut)?;
         let (offset, size) = (value.u64().map_err(cut)?, value.u64().map_err(cut)?);
-        let mut header = at(input.bytes, section).map_err(cut)?;
+        let mut header = at(input.bytes, section, value.order).map_err(cut)?;
         let flags = header.u16().and_then(|_id| header.u16()).map_err(cut)?;
         let packed = Cpu::at(input.bytes, number, offset, size);
         let is_packed = flags & COMPRESSED != 0 && packing != Packing::None;
-        cpus.push(if is_packed { packed.unpack(input) } else { packed });
+        cpus.push(if is_packed { packed.unpack(input, packing, value.order) } else { packed });
     }
     Ok(Buffer { name, clock, page_size, cpus })
 }
 
 /// Returns a cursor at a file offset.
-fn at(bytes: &[u8], offset: u64) -> Result<Cursor<'_>, Eof> {
+fn at(bytes: &[u8], offset: u64, order: ByteOrder) -> Result<Cursor<'_>, Eof> {
     let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..));
-    Ok(Cursor::new(rest.ok_or(Eof { at: offset, wanted: 1, left: 0 })?, offset))
+    Ok(Cursor::new(rest.ok_or(Eof { at: offset, wanted: 1, left: 0 })?, offset, order))
 }
 
 /// Returns the content of a version 7 section: u16 id, u16 flags, u32 description, u64 size.
-fn section<'a>(input: &Input<'a>, offset: u64, packing: Packing) -> Result<Cursor<'a>, Error> {
-    let mut cursor = at(input.bytes, offset).map_err(cut)?;
+fn section<'a>(
+    input: &Input<'a>,
+    offset: u64,
+    (packing, order): (Packing, ByteOrder),
+) -> Result<Cursor<'a>, Error> {
+    let mut cursor = at(input.bytes, offset, order).map_err(cut)?;
     let (_id, flags) = (cursor.u16().map_err(cut)?, cursor.u16().map_err(cut)?);
     let (_description, size) = (cursor.u32().map_err(cut)?, cursor.u64().map_err(cut)?);
     let start = cursor.offset();
     let bytes = cursor.take(usize::try_from(size).unwrap_or(usize::MAX)).map_err(cut)?;
-    let mut content = Cursor::new(bytes, start);
+    let mut content = Cursor::new(bytes, start, order);
     if flags & COMPRESSED == 0 || packing == Packing::None {
         return Ok(content);
     }
-    let unpacked = unpack::chunk(&mut content).map_err(|reason| Error {
+    let unpacked = unpack::chunk(&mut content, packing).map_err(|reason| Error {
         at: start,
         kind: ErrorKind::Text { what: "a compressed section", reason },
     })?;
-    Ok(Cursor::new(input.unpacked.keep(unpacked), start))
+    Ok(Cursor::new(input.unpacked.keep(unpacked), start, order))
 }
 
 impl<'a> Options<'a> {
@@ -346,16 +371,16 @@ impl<'a> Cpu<'a> {
     }
 
     /// Unpacks u32 count of chunks, then u32 packed size, u32 size and bytes for each.
-    fn unpack(self, input: &Input<'a>) -> Cpu<'a> {
+    fn unpack(self, input: &Input<'a>, packing: Packing, order: ByteOrder) -> Cpu<'a> {
         let mut cpu = Cpu { number: self.number, runs: Vec::new(), missing: self.missing };
         for run in self.runs {
             // The size that trace-cmd writes does not include the count itself.
             let rest = input.bytes.get(run.offset as usize..).unwrap_or_default();
-            let mut cursor = Cursor::new(rest, run.offset);
+            let mut cursor = Cursor::new(rest, run.offset, order);
             let chunks = cursor.u32().unwrap_or(0);
             for _ in 0..chunks {
                 let offset = cursor.offset();
-                match unpack::chunk(&mut cursor) {
+                match unpack::chunk(&mut cursor, packing) {
                     Ok(bytes) => cpu.runs.push(Run { offset, bytes: input.unpacked.keep(bytes) }),
                     Err(reason) => {
                         let end = run.offset + run.bytes.len() as u64;

@@ -137,6 +137,12 @@ impl<'a> Field<'a> {
         })
     }
 
+    /// Whether its type is a pointer to text.
+    pub(crate) fn is_text_pointer(&self) -> bool {
+        let pointed = self.class.strip_suffix('*').map(str::trim_end);
+        self.shape == Shape::One && matches!(pointed, Some("char" | "const char" | "char const"))
+    }
+
     /// Whether its elements are characters.
     pub(crate) fn is_text(&self) -> bool {
         ["char", "const char"].contains(&self.class)

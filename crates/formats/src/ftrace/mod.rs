@@ -8,6 +8,7 @@
 //! Records become events through the same classes and code as CTF's. Only finding them in their pages is specific to
 //! ftrace.
 
+mod cursor;
 pub(crate) mod description;
 mod file;
 pub(crate) mod format;
@@ -20,6 +21,7 @@ mod trace;
 mod unpack;
 pub mod write;
 
+pub(crate) use cursor::Cursor;
 pub use names::Names;
 pub(crate) use reader::{PageReader, Pages};
 pub use trace::read;

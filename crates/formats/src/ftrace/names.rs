@@ -38,6 +38,17 @@ impl Names {
         Names(Arc::new(List { text: text.to_owned(), kind, sorted: OnceLock::new() }))
     }
 
+    /// Names by number, in any order.
+    pub(crate) fn numbered(names: impl Iterator<Item = (u64, Vec<u8>)>) -> Names {
+        let (mut text, mut sorted) = (Vec::new(), Vec::new());
+        for (number, name) in names {
+            sorted.push((number, text.len()..text.len() + name.len()));
+            text.extend(name);
+        }
+        sorted.sort_by_key(|(number, _)| *number);
+        Names(Arc::new(List { text, kind: Kind::Threads, sorted: OnceLock::from(sorted) }))
+    }
+
     /// Function names by address.
     pub(crate) fn symbols(text: &[u8]) -> Names {
         Names::new(text, Kind::Symbols)
@@ -51,6 +62,11 @@ impl Names {
     /// Thread names by thread id.
     pub(crate) fn threads(text: &[u8]) -> Names {
         Names::new(text, Kind::Threads)
+    }
+
+    /// Whether the list is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.text.is_empty()
     }
 
     /// The name of a number; for an address in code, that of the function around it.

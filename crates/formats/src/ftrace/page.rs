@@ -8,11 +8,14 @@
 //!           31    27 more bits; together they are an absolute time
 //! ```
 //!
+//! On big-endian machines, type_len is in the high 5 bits.
+//!
 //! Source: the kernel's include/linux/ring_buffer.h, and `events/header_page` and `events/header_event` in tracefs.
 
-use hodo_bytes::{Cursor, Eof};
+use hodo_bytes::Eof;
 
-use super::format::Field;
+use super::{cursor::Cursor, format::Field};
+use crate::events::schema::ByteOrder;
 
 /// Flag in a page's size: events were lost before it.
 const MISSED: u64 = 1 << 31;
@@ -32,16 +35,18 @@ pub(crate) struct Layout {
     pub(crate) page_size: usize,
     /// Size of the kernel's `long` in bytes, 4 or 8.
     pub(crate) long_size: usize,
+    /// The byte order of the machine.
+    pub(crate) order: ByteOrder,
     commit: usize,
     data: usize,
 }
 
 impl Layout {
     /// Parses header_page; defaults to the layout of 64-bit kernels.
-    pub(crate) fn new(header_page: &[u8], page_size: usize) -> Layout {
+    pub(crate) fn new(header_page: &[u8], page_size: usize, order: ByteOrder) -> Layout {
         let text = String::from_utf8_lossy(header_page);
         let fields = text.lines().filter_map(|line| Field::parse(line.trim_start().strip_prefix("field:")?));
-        let mut layout = Layout { page_size, long_size: 8, commit: 8, data: 16 };
+        let mut layout = Layout { page_size, long_size: 8, order, commit: 8, data: 16 };
         for field in fields {
             match field.name {
                 "commit" => {
@@ -61,6 +66,8 @@ impl Layout {
 pub(crate) struct Page {
     /// The base time of its records.
     pub(crate) time: u64,
+    /// The byte order of its records.
+    pub(crate) order: ByteOrder,
     /// Offset of the first record.
     pub(crate) data: usize,
     /// Offset of the end of the last record.
@@ -85,11 +92,11 @@ impl Page {
     /// The page is shorter than its header, or than the size of its records.
     pub(crate) fn read(bytes: &[u8], layout: &Layout) -> Result<Page, Eof> {
         let long = |at: usize| {
-            let mut cursor = Cursor::new(bytes, 0);
+            let mut cursor = Cursor::new(bytes, 0, layout.order);
             cursor.take(at)?;
             if layout.long_size == 4 { cursor.u32().map(u64::from) } else { cursor.u64() }
         };
-        let time = Cursor::new(bytes, 0).u64()?;
+        let time = Cursor::new(bytes, 0, layout.order).u64()?;
         let commit = long(layout.commit)?;
         let size = (commit & SIZE) as usize;
         let end = layout.data + size;
@@ -101,7 +108,7 @@ impl Page {
             (true, true) => Some(long(end).map_or(Missed::Some, Missed::Count)),
             (true, false) => Some(Missed::Some),
         };
-        Ok(Page { time, data: layout.data, end, lost })
+        Ok(Page { time, order: layout.order, data: layout.data, end, lost })
     }
 }
 
@@ -123,11 +130,12 @@ pub(crate) struct Records {
     at: usize,
     end: usize,
     time: u64,
+    order: ByteOrder,
 }
 
 impl Records {
     pub(crate) fn new(page: &Page) -> Records {
-        Records { at: page.data, end: page.end, time: page.time }
+        Records { at: page.data, end: page.end, time: page.time, order: page.order }
     }
 
     /// Returns the next record of the page with these bytes, or `None` after the last.
@@ -138,9 +146,13 @@ impl Records {
     pub(crate) fn next(&mut self, page: &[u8]) -> Result<Option<Record>, usize> {
         while self.at < self.end {
             let start = self.at;
-            let word = word(page, start).ok_or(start)?;
-            let (kind, delta) = (word & 31, u64::from(word >> 5));
-            let extension = || self::word(page, start + 4).map(u64::from).ok_or(start);
+            let order = self.order;
+            let word = word(page, start, order).ok_or(start)?;
+            let (kind, delta) = match order {
+                ByteOrder::Little => (word & 31, u64::from(word >> 5)),
+                ByteOrder::Big => (word >> TIME_BITS, u64::from(word & ((1 << TIME_BITS) - 1))),
+            };
+            let extension = || self::word(page, start + 4, order).map(u64::from).ok_or(start);
             let (content, length) = match kind {
                 // The rest of the page is unused.
                 29 if delta == 0 => break,
@@ -168,8 +180,9 @@ impl Records {
     }
 }
 
-fn word(page: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(page.get(at..)?.first_chunk().copied()?))
+fn word(page: &[u8], at: usize, order: ByteOrder) -> Option<u32> {
+    let bytes = page.get(at..)?.first_chunk().copied()?;
+    Some(if order == ByteOrder::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
 }
 
 /// Completes a 59-bit time to one not before the previous time, as the kernel's `rb_fix_abs_ts` does.
@@ -183,7 +196,8 @@ fn absolute(before: u64, time: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { page_size: 64, long_size: 8, commit: 8, data: 16 };
+    const LAYOUT: Layout =
+        Layout { page_size: 64, long_size: 8, order: ByteOrder::Little, commit: 8, data: 16 };
 
     fn page(time: u64, flags: u64, words: &[u32]) -> Vec<u8> {
         let mut bytes = time.to_le_bytes().to_vec();
@@ -259,6 +273,7 @@ mod tests {
                      \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
                      \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
                      \tfield: char data;\toffset:12;\tsize:4084;\tsigned:0;\n";
-        assert_eq!(Layout::new(text, 4096), Layout { page_size: 4096, long_size: 4, commit: 8, data: 12 });
+        let expected = Layout { page_size: 4096, long_size: 4, order: ByteOrder::Big, commit: 8, data: 12 };
+        assert_eq!(Layout::new(text, 4096, ByteOrder::Big), expected);
     }
 }

@@ -6,6 +6,7 @@
 use std::str;
 
 use super::names::Names;
+use crate::events::schema::ByteOrder;
 
 /// A parsed conversion, such as `%-5llx`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,7 @@ const WIDEST_PADDING: usize = 4096;
 /// The binary arguments.
 struct Arguments<'a> {
     bytes: &'a [u8],
+    order: ByteOrder,
     at: usize,
 }
 
@@ -36,7 +38,11 @@ impl<'a> Arguments<'a> {
         let start = self.at.next_multiple_of(size.clamp(1, 4));
         let bytes = self.bytes.get(start..start.checked_add(size)?)?;
         self.at = start + size;
-        Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+        let shifted = |number, &byte| number << 8 | u64::from(byte);
+        Some(match self.order {
+            ByteOrder::Little => bytes.iter().rev().fold(0, shifted),
+            ByteOrder::Big => bytes.iter().fold(0, shifted),
+        })
     }
 
     /// Reads NUL-terminated text.
@@ -55,8 +61,13 @@ impl<'a> Arguments<'a> {
 
 /// Formats the text. `long` is the machine's size of a `long` in bytes; `symbols` names functions. Returns `None` if
 /// an argument is missing or a conversion is unknown.
-pub(crate) fn print(format: &[u8], arguments: &[u8], long: u32, symbols: &Names) -> Option<Vec<u8>> {
-    let mut arguments = Arguments { bytes: arguments, at: 0 };
+pub(crate) fn print(
+    format: &[u8],
+    (arguments, order): (&[u8], ByteOrder),
+    long: u32,
+    symbols: &Names,
+) -> Option<Vec<u8>> {
+    let mut arguments = Arguments { bytes: arguments, order, at: 0 };
     let format = unescaped(format);
     let (mut rest, mut out) = (format.strip_suffix(b"\n").unwrap_or(&format), Vec::new());
     while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
@@ -206,7 +217,7 @@ mod tests {
 
     fn text(format: &str, arguments: &[&[u8]]) -> Option<String> {
         let symbols = Names::symbols(b"1000 T first\n");
-        let text = print(format.as_bytes(), &arguments.concat(), 8, &symbols)?;
+        let text = print(format.as_bytes(), (&arguments.concat(), ByteOrder::Little), 8, &symbols)?;
         Some(String::from_utf8(text).unwrap())
     }
 

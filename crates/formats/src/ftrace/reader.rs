@@ -3,7 +3,11 @@
 use hodo_clock::{CycleClock, OriginNanos};
 
 use super::page::{Layout, Missed, Page, Record, Records};
-use crate::events::{EventTrouble, Lost, Parts, framing::Found, schema::StreamClass};
+use crate::events::{
+    EventTrouble, Lost, Parts,
+    framing::Found,
+    schema::{ByteOrder, StreamClass},
+};
 
 /// The context for reading the pages of a buffer.
 #[derive(Clone, Debug)]
@@ -137,7 +141,10 @@ impl<'t, 'a> PageReader<'t, 'a> {
     #[inline]
     fn event(&self, page: &[u8], record: Record) -> Result<Found, EventTrouble> {
         let id = page.get(record.content..record.end).and_then(|content| content.first_chunk());
-        let id = id.map(|id| u16::from_le_bytes(*id));
+        let id = id.map(|id| match self.pages.layout.order {
+            ByteOrder::Little => u16::from_le_bytes(*id),
+            ByteOrder::Big => u16::from_be_bytes(*id),
+        });
         let Some(class) = id.and_then(|id| self.pages.class(id)) else {
             let reason = id.map_or("an event without a number".to_owned(), |id| {
                 format!("the description has no event {id}")

@@ -9,7 +9,8 @@ use super::{
 use crate::events::{
     foreign::{Elements, ForeignField},
     schema::{
-        Array, Encoding, EventClass, FieldClass, Integer, Length, Member, Reference, Role, Slot, Structure,
+        Array, ByteOrder, Encoding, EventClass, FieldClass, Integer, Length, Member, Reference, Role, Slot,
+        Structure,
     },
 };
 
@@ -27,6 +28,15 @@ pub(crate) struct Called {
     pub(crate) texts: Names,
 }
 
+/// The traced machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// Size of a `long` in bytes.
+    pub(crate) long: u32,
+    /// The order of bytes.
+    pub(crate) order: ByteOrder,
+}
+
 /// The fields to include in a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -38,8 +48,8 @@ pub(crate) enum Part {
     Whole,
 }
 
-/// Converts the fields of a record, from its beginning, to a structure. `long` is the size of a `long` in bytes.
-pub(crate) fn structure(format: &EventFormat<'_>, part: Part, long: u32) -> Structure {
+/// Converts the fields of a record, from its beginning, to a structure.
+pub(crate) fn structure(format: &EventFormat<'_>, part: Part, machine: Machine) -> Structure {
     let mut structure = Structure { members: Vec::new(), minimum_alignment: 8 };
     let mut at = 0;
     for field in &format.fields {
@@ -52,41 +62,57 @@ pub(crate) fn structure(format: &EventFormat<'_>, part: Part, long: u32) -> Stru
             let gap = ForeignField::Padding(u64::from(field.offset - at));
             structure.members.push(member("", FieldClass::ForeignField(Box::new(gap))));
         }
-        structure.members.push(member(field.name, class(format, field, long)));
+        structure.members.push(member(field.name, class(format, field, machine)));
         at = field.end();
     }
     structure
 }
 
 /// Converts a format to an event class whose payload is the event's own fields.
-pub(crate) fn event_class(system: &[u8], format: &EventFormat<'_>, called: &Called, long: u32) -> EventClass {
-    let names = if system == b"ftrace" { names(format, called, long) } else { None };
+pub(crate) fn event_class(
+    system: &[u8],
+    format: &EventFormat<'_>,
+    called: &Called,
+    machine: Machine,
+) -> EventClass {
+    let names = match system {
+        b"ftrace" => names(format, called, machine),
+        _ => pointed_texts(format, &called.texts, machine),
+    };
+    let minimum_alignment = 8;
+    let names = (!names.is_empty()).then_some(Structure { members: names, minimum_alignment });
     EventClass {
         id: format.id,
         name: format.name.to_owned(),
         log_level: None,
         specific_context: names,
-        payload: Some(structure(format, Part::Own, long)),
+        payload: Some(structure(format, Part::Own, machine)),
     }
 }
 
 /// Fields with the names of addresses in ftrace's own events (`ip_name` for `ip`), and the text of `bprint`.
-fn names(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Structure> {
+fn names(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Vec<Member> {
     let named = format.fields.iter().filter_map(|field| {
         let names = match field.name {
             "ip" | "parent_ip" | "func" => &called.symbols,
             "fmt" | "str" => &called.texts,
             _ => return None,
         };
-        named(&format!("{}_name", field.name), field, names)
+        named(&format!("{}_name", field.name), field, names, machine)
     });
-    let mut members: Vec<Member> = named.collect();
-    members.extend(printed(format, called, long));
-    (!members.is_empty()).then_some(Structure { members, minimum_alignment: 8 })
+    named.chain(printed(format, called, machine)).collect()
+}
+
+/// Fields with the texts that other fields point to, relative to the record's beginning (`s_name` for `char *s`): the
+/// kernel lists such texts with the formats of `trace_printk`. There are none where the file has no list.
+pub(crate) fn pointed_texts(format: &EventFormat<'_>, texts: &Names, machine: Machine) -> Vec<Member> {
+    let pointers = format.fields.iter().filter(|field| field.is_text_pointer() && !texts.is_empty());
+    pointers.filter_map(|field| named(&format!("{}_name", field.name), field, texts, machine)).collect()
 }
 
 /// A field with the formatted text of a `bprint` record.
-fn printed(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Member> {
+fn printed(format: &EventFormat<'_>, called: &Called, machine: Machine) -> Option<Member> {
+    let Machine { long, order } = machine;
     let field = |name: &str| format.fields.iter().find(|field| field.name == name);
     let is_bprint = format.name == "bprint" && [4, 8].contains(&long);
     let (text, arguments) = field("fmt").zip(field("buf")).filter(|_| is_bprint)?;
@@ -94,6 +120,7 @@ fn printed(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Membe
         format: text.offset.into(),
         arguments: arguments.offset.into(),
         long,
+        order,
         texts: called.texts.clone(),
         symbols: called.symbols.clone(),
     };
@@ -102,9 +129,9 @@ fn printed(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Membe
 
 /// A field with the name of the number in another field, relative to the record's beginning. `None` if that is no
 /// number.
-pub(crate) fn named(name: &str, field: &Field<'_>, names: &Names) -> Option<Member> {
-    let size = integer_size(field)?;
-    let called = ForeignField::Named { offset: u64::from(field.offset), size, names: names.clone() };
+pub(crate) fn named(name: &str, field: &Field<'_>, names: &Names, machine: Machine) -> Option<Member> {
+    let (size, order) = (integer_size(field)?, machine.order);
+    let called = ForeignField::Named { offset: u64::from(field.offset), size, order, names: names.clone() };
     Some(member(name, FieldClass::ForeignField(Box::new(called))))
 }
 
@@ -112,24 +139,26 @@ pub(crate) fn member(name: &str, class: FieldClass) -> Member {
     Member { name: name.to_owned(), raw_name: name.to_owned(), class }
 }
 
-fn class(format: &EventFormat<'_>, field: &Field<'_>, long: u32) -> FieldClass {
+fn class(format: &EventFormat<'_>, field: &Field<'_>, machine: Machine) -> FieldClass {
+    let Machine { long, order } = machine;
+    let integer = |size| integer(field, size, order);
     let foreign = |foreign| FieldClass::ForeignField(Box::new(foreign));
     let elements = || match field.element_size(long) {
         _ if field.is_text() => Elements::Text,
-        Some(size) if size > 1 => Elements::Integers(integer(field, size)),
+        Some(size) if size > 1 => Elements::Integers(integer(size)),
         _ => Elements::Blob,
     };
     match field.shape {
         // From this field back to the beginning of the record, or forward to its own end.
         Shape::Located => {
-            foreign(ForeignField::Located { origin: -i64::from(field.offset), elements: elements() })
+            foreign(ForeignField::Located { origin: -i64::from(field.offset), order, elements: elements() })
         }
-        Shape::RelativelyLocated => foreign(ForeignField::Located { origin: 4, elements: elements() }),
+        Shape::RelativelyLocated => foreign(ForeignField::Located { origin: 4, order, elements: elements() }),
         Shape::Array if field.size == 0 => foreign(ForeignField::Rest(elements())),
         // The preceding field `size` contains the number of entries; the format only has the usual number.
         Shape::Array if format.name == "kernel_stack" && field.name == "caller" => {
             let length = Reference { slot: STACK_SLOT, ..Reference::new(None, Vec::new()) };
-            array(Length::Dynamic(length), integer(field, long))
+            array(Length::Dynamic(length), integer(long))
         }
         Shape::Array => match elements() {
             Elements::Text => FieldClass::Text(Encoding::Utf8, Length::Static(field.size.into())),
@@ -142,7 +171,7 @@ fn class(format: &EventFormat<'_>, field: &Field<'_>, long: u32) -> FieldClass {
             Some(size) => FieldClass::Integer(Integer {
                 roles: if field.name == "common_type" { vec![Role::EventClassId] } else { Vec::new() },
                 slot: (format.name == "kernel_stack" && field.name == "size").then_some(STACK_SLOT),
-                ..integer(field, size)
+                ..integer(size)
             }),
             None => FieldClass::Blob(Length::Static(field.size.into()), None),
         },
@@ -159,9 +188,9 @@ fn integer_size(field: &Field<'_>) -> Option<u32> {
 }
 
 /// An integer of `size` bytes.
-fn integer(field: &Field<'_>, size: u32) -> Integer {
+fn integer(field: &Field<'_>, size: u32, byte_order: ByteOrder) -> Integer {
     let is_address = field.is_pointer() || ["ip", "parent_ip", "func", "caller"].contains(&field.name);
     let base = if is_address { Base::Hexadecimal } else { Base::Decimal };
     let meaning = Meaning { base, size: size * 8, labels: Vec::new() };
-    Integer { signed: field.signed && !is_address, ..Integer::plain(meaning) }
+    Integer { signed: field.signed && !is_address, byte_order, ..Integer::plain(meaning) }
 }

@@ -2,24 +2,26 @@
 
 use std::{collections::BTreeMap, str};
 
-use hodo_bytes::Cursor;
 use hodo_clock::{CycleClock, OriginNanos};
 use hodo_model::{Cause, Loss, event::Meaning};
 
 use super::{
+    cursor::Cursor,
     description::Description,
     file::{Buffer, Cpu, File, Run},
     format::EventFormat,
     names::Names,
     page::{Layout, Missed, Page, Records},
     reader::{Pages, Ticks},
-    schema::{CPU_SLOT, Called, Part, SLOTS, event_class, member, named, structure},
+    schema::{CPU_SLOT, Called, Machine, Part, SLOTS, event_class, member, named, structure},
 };
 use crate::events::{
     DataFile, Packet, Stream, StreamPacket, Trace,
     foreign::ForeignField,
     framing::Framing,
-    schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
+    schema::{
+        ByteOrder, ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass,
+    },
 };
 use crate::{ClockIdentity, Input, TscScale, error::Error};
 
@@ -34,7 +36,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A file of another kind or for other machines, or a description that is cut short or invalid.
 pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
     let file = File::open(input)?;
-    let classes = events(&file.description, file.threads);
+    let classes = events(&file.description, file.threads, file.order);
     let is_empty =
         |buffer: &&Buffer<'_>| buffer.cpus.iter().all(|cpu| cpu.runs.is_empty() && cpu.missing.is_none());
     let shown: Vec<_> = file.buffers.iter().filter(|buffer| !is_empty(buffer)).collect();
@@ -43,16 +45,17 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
 }
 
 /// The classes of all events, in one stream class.
-fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
-    let long = Layout::new(description.header_page, 0).long_size as u32;
+fn events(description: &Description<'_>, threads: &[u8], order: ByteOrder) -> StreamClass {
+    let long = Layout::new(description.header_page, 0, order).long_size as u32;
+    let machine = Machine { long, order };
     let called =
         Called { symbols: Names::symbols(description.symbols), texts: Names::texts(description.texts) };
     let mut events: BTreeMap<u64, EventClass> = BTreeMap::new();
     let (mut common, threads) = (None, Names::threads(threads));
     for (system, text) in &description.formats {
         let Some(format) = EventFormat::parse(text) else { continue };
-        common.get_or_insert_with(|| common_fields(&format, long, &threads));
-        events.entry(format.id).or_insert_with(|| event_class(system, &format, &called, long));
+        common.get_or_insert_with(|| common_fields(&format, machine, &threads));
+        events.entry(format.id).or_insert_with(|| event_class(system, &format, &called, machine));
     }
     let cpu = ForeignField::Known { slot: CPU_SLOT, meaning: Meaning { size: 32, ..Meaning::default() } };
     let cpu = member("cpu_id", FieldClass::ForeignField(Box::new(cpu)));
@@ -67,11 +70,11 @@ fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
 }
 
 /// The common fields, preceded by the name of the thread in `common_pid`.
-fn common_fields(format: &EventFormat<'_>, long: u32, threads: &Names) -> Structure {
-    let mut common = structure(format, Part::Common, long);
+fn common_fields(format: &EventFormat<'_>, machine: Machine, threads: &Names) -> Structure {
+    let mut common = structure(format, Part::Common, machine);
     let pid = format.fields.iter().find(|field| field.name == "common_pid");
     // At the beginning, the origin of the offsets.
-    common.members.splice(0..0, pid.and_then(|pid| named("comm", pid, threads)));
+    common.members.splice(0..0, pid.and_then(|pid| named("comm", pid, threads, machine)));
     common
 }
 
@@ -79,7 +82,7 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let name = if buffer.name.is_empty() { "ftrace".to_owned() } else { text(buffer.name) };
     let clock = clock(file, buffer);
-    let layout = Layout::new(file.description.header_page, (buffer.page_size as usize).max(1));
+    let layout = Layout::new(file.description.header_page, (buffer.page_size as usize).max(1), file.order);
     let ticks = Ticks { tsc: file.options.tsc.filter(|_| clock.name == "x86-tsc") };
     let pages = Pages::new(layout, &events, ticks, clock.cycles);
     let scale = ticks.tsc.map(|(multiplier, shift, zero)| TscScale {
@@ -176,7 +179,7 @@ fn packet<'a>(
     pages: &Pages,
     mut lose: impl FnMut(String),
 ) -> StreamPacket<'a> {
-    let begin = Cursor::new(bytes, 0).u64().ok();
+    let begin = Cursor::new(bytes, 0, pages.layout.order).u64().ok();
     let start = run.offset as usize + at;
     let mut events_lost = 0u64;
     for page in bytes.chunks(pages.layout.page_size) {

@@ -1,7 +1,11 @@
 //! Compressed sections and pages of a trace.dat.
 
-use hodo_bytes::Cursor;
+use std::io::Read;
+
+use flate2::read::ZlibDecoder;
 use ruzstd::decoding::FrameDecoder;
+
+use super::cursor::Cursor;
 
 /// The highest accepted compression ratio. A higher one is an attempt to fill memory.
 const MOST_GROWTH: usize = 1 << 14;
@@ -13,6 +17,8 @@ pub(super) enum Packing {
     None,
     /// Zstandard (RFC 8878).
     Zstd,
+    /// zlib (RFC 1950).
+    Zlib,
 }
 
 impl Packing {
@@ -21,6 +27,7 @@ impl Packing {
         match name {
             b"none" | b"" => Some(Packing::None),
             b"zstd" => Some(Packing::Zstd),
+            b"zlib" => Some(Packing::Zlib),
             _ => None,
         }
     }
@@ -30,12 +37,18 @@ impl Packing {
 ///
 /// # Errors
 /// The reason, as text.
-pub(super) fn chunk(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, String> {
+pub(super) fn chunk(cursor: &mut Cursor<'_>, packing: Packing) -> Result<Vec<u8>, String> {
     let sizes = cursor.u32().and_then(|packed| Ok((packed as usize, cursor.u32()? as usize)));
     let (packed, size) = sizes.map_err(|eof| eof.to_string())?;
     let packed = cursor.take(packed).map_err(|eof| eof.to_string())?;
     if size / MOST_GROWTH > packed.len() {
         return Err(format!("{} compressed bytes can't contain {size}", packed.len()));
+    }
+    if packing == Packing::Zlib {
+        let mut bytes = Vec::with_capacity(size);
+        // No more than the file says, whatever the stream holds.
+        let mut stream = ZlibDecoder::new(packed).take(size as u64);
+        return stream.read_to_end(&mut bytes).map(|_| bytes).map_err(|error| error.to_string());
     }
     let mut bytes = vec![0; size];
     let length = FrameDecoder::new().decode_all(packed, &mut bytes).map_err(|error| error.to_string())?;

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     ClockIdentity, ClockKind, TscScale,
     error::Error,
+    ftrace,
     recording::{BpfProgram, Guest, Mapping, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
 };
 
@@ -79,7 +80,7 @@ impl<'a> Reader<'a> {
             }
             feature::BPF_PROG_INFO => ("BPF programs", bpf::programs(section).map(|found| self.bpf = found)),
             feature::TRACING_DATA => {
-                let found = SchedSwitch::find(section.cursor());
+                let found = SchedSwitch::find(ftrace::Cursor::little(section.cursor()));
                 ("formats of tracepoints", found.map(|found| self.sched_switch = found))
             }
             _ => ("", Ok(())),

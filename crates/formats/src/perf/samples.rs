@@ -28,16 +28,18 @@ use crate::events::{
     foreign::{Elements, ForeignField},
     framing::{Found, Framing},
     schema::{
-        ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass, Structure, TraceClass,
+        ByteOrder, ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass, Structure,
+        TraceClass,
     },
 };
 use crate::{
     Input,
     error::Error,
     ftrace::{
+        self, Names,
         description::{Description, Initial},
         format::EventFormat,
-        schema::{Part, SLOTS, member, structure},
+        schema::{Machine, Part, SLOTS, member, pointed_texts, structure},
     },
 };
 
@@ -52,6 +54,8 @@ const TYPE_SOFTWARE: u32 = 1;
 const SOFTWARE_DUMMY: u64 = 9;
 /// The first `perf_event_attr.type` of dynamically numbered PMUs, such as Intel PT's.
 const FIRST_DYNAMIC_TYPE: u32 = 6;
+/// The machines whose perf.data are read.
+const MACHINE: Machine = Machine { long: 8, order: ByteOrder::Little };
 /// Number of records to search for events in a file without an event list.
 const FIRST_RECORDS: usize = 1 << 12;
 
@@ -233,7 +237,7 @@ fn packets<'a>(
 fn trace_class(reader: &Reader<'_>) -> TraceClass {
     let mut description = Description::default();
     if let Some(section) = reader.features.get(&feature::TRACING_DATA) {
-        let mut cursor = section.cursor();
+        let mut cursor = ftrace::Cursor::little(section.cursor());
         // A section that is cut short is already reported as a loss. The part before the cut is used.
         let _ = Initial::read(&mut cursor).map(|_| description.read(&mut cursor));
     }
@@ -242,11 +246,12 @@ fn trace_class(reader: &Reader<'_>) -> TraceClass {
         .iter()
         .filter_map(|(system, text)| EventFormat::parse(text).map(|format| (format.id, (*system, format))))
         .collect();
+    let texts = Names::texts(description.texts);
     let names = reader.recorded().into_iter().map(|event| event.name);
     let attrs = reader.events.attrs.iter().zip(names).enumerate();
     let events = attrs.map(|(index, (attr, name))| {
         let format = formats.get(&attr.config).filter(|_| attr.kind == TYPE_TRACEPOINT);
-        event_class(index as u64, attr, name, format)
+        event_class((index as u64, attr), name, format, &texts)
     });
     let has_time = reader.events.attrs.iter().any(|attr| attr.has(sample::TIME));
     let stream =
@@ -269,7 +274,12 @@ fn trace_class(reader: &Reader<'_>) -> TraceClass {
     }
 }
 
-fn event_class(id: u64, attr: &Attr, name: String, format: Option<&(&[u8], EventFormat<'_>)>) -> EventClass {
+fn event_class(
+    (id, attr): (u64, &Attr),
+    name: String,
+    format: Option<&(&[u8], EventFormat<'_>)>,
+    texts: &Names,
+) -> EventClass {
     let of_format =
         || format.map(|(system, format)| format!("{}:{}", String::from_utf8_lossy(system), format.name));
     let of_numbers = || format!("type {} config {:#x}", attr.kind, attr.config);
@@ -279,7 +289,12 @@ fn event_class(id: u64, attr: &Attr, name: String, format: Option<&(&[u8], Event
         Structure { members: vec![member("raw", raw)], minimum_alignment: 8 }
     };
     let payload = match format {
-        Some((_, format)) => Some(structure(format, Part::Whole, 8)),
+        Some((_, format)) => {
+            let mut payload = structure(format, Part::Whole, MACHINE);
+            // At the beginning, the origin of the offsets.
+            payload.members.splice(0..0, pointed_texts(format, texts, MACHINE));
+            Some(payload)
+        }
         None => attr.has(sample::RAW).then(raw),
     };
     EventClass { id, name, log_level: None, specific_context: Some(context(attr)), payload }

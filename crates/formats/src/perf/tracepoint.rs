@@ -2,9 +2,10 @@
 //!
 //! The formats section is the beginning of a trace.dat, without the symbols and kernel strings.
 
-use hodo_bytes::{Cursor, Eof};
+use hodo_bytes::Eof;
 
 use crate::ftrace::{
+    Cursor,
     description::{Description, MARK},
     format::EventFormat,
 };
@@ -97,6 +98,7 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::schema::ByteOrder;
 
     const FORMAT: &str = "name: sched_switch\nID: 314\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn the_format_says_where_the_threads_are() {
         let data = tracing_data();
-        let found = SchedSwitch::find(Cursor::new(&data, 0)).unwrap().unwrap();
+        let found = SchedSwitch::find(Cursor::new(&data, 0, ByteOrder::Little)).unwrap().unwrap();
         assert_eq!(found.id, 314);
         let mut raw = vec![0; 60];
         raw[24..28].copy_from_slice(&7u32.to_le_bytes());
@@ -139,7 +141,7 @@ mod tests {
     fn formats_that_are_cut_short_are_an_error() {
         let data = tracing_data();
         for end in 0..data.len() {
-            assert!(SchedSwitch::find(Cursor::new(&data[..end], 0)).is_err(), "{end}");
+            assert!(SchedSwitch::find(Cursor::new(&data[..end], 0, ByteOrder::Little)).is_err(), "{end}");
         }
     }
 }

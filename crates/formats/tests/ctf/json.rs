@@ -1,5 +1,7 @@
 //! CTF 2: facts 14 and 33, and the field classes that CTF 1.8 lacks.
 
+use hodo_formats::ctf::recognise;
+
 use crate::show::{lines, refused};
 
 /// Joins metadata fragments, with a separator before each.
@@ -176,6 +178,27 @@ fn fact_33_what_is_not_known_is_refused_with_its_path() {
         assert!(refused(&metadata).contains(reason), "{reason}: {}", refused(&metadata));
     }
     assert!(refused(&fragments(&[PREAMBLE, &"[".repeat(1 << 20)])).contains("recursion limit"));
+}
+
+#[test]
+fn a_draft_of_ctf_2_is_named() {
+    let enumeration = event(&member("x", r#"{"type": "fixed-length-unsigned-enumeration"}"#));
+    for (metadata, draft) in [
+        (enumeration, "CTF2-PROP-2.0 of 2020, or one up to CTF2-SPECRC-7.0"),
+        (
+            fragments(&[r#"{"type": "trace-class"}"#]),
+            "CTF2-PROP-2.0 of 2020, or an earlier one: it begins with",
+        ),
+        (r#"{"type": "trace-class", "uuid": "x"}"#.to_owned(), "CTF2-PROP-2.0 of 2020"),
+        (r#"[{"fragment": "trace-class"}]"#.to_owned(), "CTF2-PROP-1.0 of 2016"),
+    ] {
+        assert!(recognise(metadata.as_bytes()), "{metadata}");
+        let refused = refused(&metadata);
+        assert!(refused.contains(&format!("This is a draft of CTF 2, {draft}")), "{refused}");
+        assert!(refused.contains("CTF2-SPEC-2.0"), "{refused}");
+    }
+    let wrong = event(&member("x", r#"{"type": "surprise"}"#));
+    assert!(!refused(&wrong).contains("draft"), "{}", refused(&wrong));
 }
 
 #[test]

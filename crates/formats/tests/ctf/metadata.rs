@@ -33,6 +33,13 @@ fn fact_30_metadata_comes_in_packets_or_plain() {
         assert_eq!(read_metadata(&bytes).unwrap().streams[&0].events[0].name, "e");
         let cut = read_metadata(&bytes[..bytes.len() - 1]).unwrap_err().to_string();
         assert!(cut.contains("bytes expected"), "{cut}");
+        // babeltrace2 ignores fewer bytes than a header has.
+        for stray in [&b"\n"[..], &[0; 36], &[0; 100]] {
+            let class = read_metadata(&[&bytes[..], stray].concat()).unwrap();
+            assert_eq!(class.streams[&0].events[0].name, "e");
+            assert!(class.notes[0].starts_with(&format!("the last {} bytes of the metadata", stray.len())));
+        }
+        assert!(read_metadata(&[&bytes[..], &bytes[..3]].concat()).is_err());
     }
     for plain in [EVENT.to_owned(), format!("/* CTF 1.8 */ {EVENT}"), format!("\n// no signature\n{EVENT}")] {
         assert!(recognise(plain.as_bytes()));
@@ -97,6 +104,25 @@ fn integers_in_the_same_words_are_the_same_and_no_others() {
     assert!(refused(twice).contains("column 99: `:=` expected"), "{}", refused(twice));
     let last = "trace { byte_order = le; }; event { fields := struct { integer { size = 8; } a; integer { size = 8; } 3; }; };";
     assert!(refused(last).contains("column 103: a name expected"), "{}", refused(last));
+}
+
+#[test]
+fn a_declaration_may_lack_its_semicolon_and_this_is_noted() {
+    for (types, fields) in [
+        ("struct point { u8 x; u8 y; }", "struct { struct point p; }"),
+        ("struct point { u8 x; u8 y; } align(8)", "struct { struct point p; }"),
+        ("variant v { u8 a; }\nenum state : u8 { IDLE, BUSY }", "struct { struct { u8 x; u8 y; } p; }"),
+    ] {
+        let metadata = tsdl(&format!("{types}\nevent {{ name = e; fields := {fields} }};"));
+        assert_eq!(lines(&metadata, &[1, 2]), ["- e p={ x=1 y=2 }"]);
+        let notes = read_metadata(metadata.as_bytes()).unwrap().notes;
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].starts_with("line 5: a `;` is missing after this declaration"), "{notes:?}");
+    }
+    let whole = tsdl("struct point { u8 x; };\nevent { name = e; fields := struct { struct point p; }; };");
+    assert_eq!(read_metadata(whole.as_bytes()).unwrap().notes, [""; 0]);
+    let wrong = refused(&tsdl("struct point { u8 x; } name;"));
+    assert!(wrong.contains("`trace`, `env`"), "{wrong}");
 }
 
 #[test]

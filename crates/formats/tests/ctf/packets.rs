@@ -216,7 +216,12 @@ fn fact_32_packets_carry_a_mark_and_the_uuid_of_their_trace() {
     bytes.push(5);
     assert_eq!(lines(&metadata, &bytes), ["- e x=5"]);
     bytes[0] = 9;
-    assert!(lines(&metadata, &bytes)[0].contains("the packet is of the trace 09010203"));
+    // As babeltrace2 does: read, but not in silence.
+    let files = [("s", bytes)];
+    let trace = trace(&metadata, &files);
+    assert_eq!(read(&trace), ["- e x=5"]);
+    let expected = "packets of another trace were read all the same: 1, of the trace 09010203-0405-";
+    assert!(trace.notes[0].1.starts_with(expected), "{:?}", trace.notes);
 }
 
 #[test]

@@ -4,9 +4,11 @@
 mod anew;
 mod export;
 mod file;
+mod machines;
 #[allow(dead_code, reason = "the tests of CTF use all of it")]
 #[path = "../ctf/show.rs"]
 mod show;
+mod swap;
 
 use file::{PAGE, file, file_of, head, page, record};
 use hodo_clock::OriginNanos;
@@ -180,17 +182,34 @@ fn damage_is_told_and_the_rest_is_read() {
 
 #[test]
 fn files_of_other_kinds_are_refused_with_a_reason() {
-    let whole = file(&[vec![page(10, &[], 0, &[])]]);
-    let mut big = whole.clone();
-    big[12] = 1;
-    assert!(refused(&big).contains("big-endian"), "{}", refused(&big));
-    let mut old = whole.clone();
-    old[10] = b'5';
-    assert!(refused(&old).contains("trace-cmd convert"), "{}", refused(&old));
     assert!(refused(b"\x17\x08\x44tracing").contains("trace.dat"));
-    let seven =
-        [&b"\x17\x08\x44tracing7\0\0\x08"[..], &4096u32.to_le_bytes(), b"zlib\x001\0", &[0; 8]].concat();
-    assert!(refused(&seven).contains("zstd"), "{}", refused(&seven));
+    assert!(refused(b"\x17\x08\x44tracing6").contains("trace.dat"));
+}
+
+/// `%s` of an address: the kernel lists the texts that its own events point to.
+#[test]
+fn texts_that_fields_point_to_are_shown() {
+    let mut head = head();
+    let rcu = head.systems[0].1[0].clone();
+    let rcu = String::from_utf8(rcu).unwrap().replace("irq_handler_entry", "rcu_utilization");
+    let rcu =
+        rcu.replace("__data_loc char[] name;\toffset:12;\tsize:4", "const char * s;\toffset:16;\tsize:8");
+    head.systems = vec![("rcu".to_owned(), vec![rcu.into_bytes()])];
+    head.texts.extend(b"0xffffffff82000100 : \"Start context switch\"\n");
+    let bytes = |address: u64| [vec![9, 0, 0, 0, 0, 0, 0, 0], words(&[address])].concat();
+    let records = [record(1, 20, &bytes(0xffff_ffff_8200_0100)), record(1, 20, &bytes(1))];
+    let file = file_of(&head, &[vec![page(1000, &records, 0, &[])]]);
+    for file in [swap::big_endian(&file), file] {
+        let read = lines(&file);
+        assert!(
+            read[0].contains(" s_name=\"Start context switch\" irq=9 s=18446744071595622656"),
+            "{read:?}"
+        );
+        assert!(!read[1].contains("s_name") && read[1].ends_with(" s=1"), "{read:?}");
+    }
+    head.texts.clear();
+    let file = file_of(&head, &[vec![page(1000, &[record(1, 20, &bytes(1))], 0, &[])]]);
+    assert!(lines(&file)[0].ends_with(" s=1"));
 }
 
 #[test]

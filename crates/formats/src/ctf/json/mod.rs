@@ -4,6 +4,7 @@
 //! fragments ──serde_json──► values ──Node──► classes ──resolve──► TraceClass
 //! ```
 
+mod draft;
 mod fields;
 mod node;
 
@@ -32,6 +33,16 @@ pub(super) fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
         let reason = "CTF 2 metadata is UTF-8, and this is not".to_owned();
         wrong(error.valid_up_to(), reason)
     })?;
+    parse(text).map_err(|error| match (error.kind, draft::of(text)) {
+        (ErrorKind::Text { what, reason }, Some(draft)) => {
+            let reason = format!("{reason}\n    {draft}");
+            Error { at: error.at, kind: ErrorKind::Text { what, reason } }
+        }
+        (kind, _) => Error { at: error.at, kind },
+    })
+}
+
+fn parse(text: &str) -> Result<TraceClass, Error> {
     let mut reader = Reader::default();
     let mut at = 0;
     for (number, fragment) in text.split(RECORD_SEPARATOR).filter(|part| !part.trim().is_empty()).enumerate()

@@ -97,11 +97,21 @@ impl<'t> Parser<'t> {
             }
             "struct" | "variant" | "enum" if self.scopes.len() == 1 || self.stands_alone()? => {
                 self.class(false)?;
+                return self.end_of_declaration().map(|()| true);
             }
             _ => return Ok(false),
         }
         self.expect(";")?;
         Ok(true)
+    }
+
+    /// Takes the `;` after a declaration that ends by itself. Some generators of metadata omit it; the result is the
+    /// same, so it is noted and not refused.
+    fn end_of_declaration(&mut self) -> Result<(), Error> {
+        if !self.take_if(";")? {
+            self.missing.get_or_insert(self.last);
+        }
+        Ok(())
     }
 
     /// Whether a named type declaration follows within a block, which is possible only outside structures.
@@ -143,8 +153,12 @@ impl<'t> Parser<'t> {
                 self.expect("=")?;
                 Entry::Value(self.value()?)
             };
+            let is_class = matches!(entry, Entry::Class(_));
             set(self, &name, entry)?;
-            self.expect(";")?;
+            match is_class {
+                true => self.end_of_declaration()?,
+                false => self.expect(";")?,
+            }
         }
         self.scopes.pop();
         self.take_if(";")?;

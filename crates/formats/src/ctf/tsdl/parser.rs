@@ -47,6 +47,8 @@ pub(super) struct Parser<'t> {
     pub(super) environment: HashMap<String, i128>,
     /// Attributes unknown to CTF 1.8 by type, with the offset of the first occurrence.
     unknown: BTreeMap<&'static str, HashMap<&'t str, usize>>,
+    /// Offset of the token before the first missing `;`.
+    pub(super) missing: Option<usize>,
 }
 
 impl<'t> Parser<'t> {
@@ -68,6 +70,7 @@ impl<'t> Parser<'t> {
             budget,
             environment: HashMap::new(),
             unknown: BTreeMap::new(),
+            missing: None,
         };
         parser.token = parser.lex()?;
         Ok(parser)
@@ -82,7 +85,7 @@ impl<'t> Parser<'t> {
         self.unknown.entry(kind).or_default().entry(name).or_insert(self.last);
     }
 
-    /// Sentences about ignored attributes, one per type.
+    /// Sentences about ignored attributes, one per type, and about a missing `;`.
     pub(super) fn ignored(&self) -> Vec<String> {
         let note = |(kind, names): (&&str, &HashMap<&str, usize>)| {
             let (name, at) = names.iter().min_by_key(|(_, at)| **at)?;
@@ -93,7 +96,13 @@ impl<'t> Parser<'t> {
             let line = line_of(self.text, *at);
             Some(format!("`{name}` (line {line}) is not an attribute of `{kind}` and was ignored{more}"))
         };
-        self.unknown.iter().filter_map(note).collect()
+        let missing = |at| {
+            format!(
+                "line {}: a `;` is missing after this declaration; the metadata was read as if it were there",
+                line_of(self.text, at)
+            )
+        };
+        self.unknown.iter().filter_map(note).chain(self.missing.map(missing)).collect()
     }
 
     /// The current token.

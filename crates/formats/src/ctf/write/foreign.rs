@@ -12,6 +12,7 @@ use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use super::encoder::{Encoder, Place};
 use crate::events::{
     foreign::{Elements, ForeignField},
+    message::{Kind, Shown},
     schema::{
         Array, Encoding, FieldClass, Integer, Length, Member, Reference, Role, Slot, StreamClass, Structure,
         TraceClass,
@@ -94,6 +95,21 @@ fn arrange_members(root: &mut Structure, slots: &mut Slot) {
                 ForeignField::Named { .. } | ForeignField::Printed { .. } => {
                     FieldClass::String(Encoding::Utf8)
                 }
+                ForeignField::Message(field) => match field.kind {
+                    _ if field.names.is_some() => FieldClass::String(Encoding::Utf8),
+                    Kind::Text => FieldClass::String(Encoding::Utf8),
+                    Kind::Bytes | Kind::Many => elements(&member.class)
+                        .map_or(FieldClass::String(Encoding::Utf8), |of| sequence_class(of, *slots)),
+                    Kind::Boolean => FieldClass::Integer(Integer {
+                        boolean: true,
+                        ..Integer::plain(field.meaning.clone())
+                    }),
+                    kind => number(kind == Kind::Signed || kind == Kind::Zigzag, &field.meaning),
+                },
+                ForeignField::Computed(field) => match field.shown {
+                    Shown::Name(_) => FieldClass::String(Encoding::Utf8),
+                    Shown::Itself | Shown::Other(_) => number(true, &field.meaning),
+                },
                 ForeignField::Located { .. } | ForeignField::Rest(_) | ForeignField::Counted(_) => {
                     elements(&member.class)
                         .map_or(FieldClass::String(Encoding::Utf8), |of| sequence_class(of, *slots))
@@ -123,7 +139,13 @@ fn elements(class: &FieldClass) -> Option<Elements> {
     let elements = match &**foreign {
         ForeignField::Located { elements, .. } | ForeignField::Rest(elements) => elements.clone(),
         ForeignField::Counted(integer) => Elements::Integers(integer.clone()),
+        ForeignField::Message(field) if field.kind == Kind::Bytes => Elements::Blob,
+        ForeignField::Message(field) if field.kind == Kind::Many => {
+            Elements::Integers(Integer::plain(field.meaning.clone()))
+        }
         ForeignField::Padding(_)
+        | ForeignField::Message(_)
+        | ForeignField::Computed(_)
         | ForeignField::Known { .. }
         | ForeignField::Named { .. }
         | ForeignField::Printed { .. } => return None,
@@ -149,6 +171,11 @@ fn sequence_class(elements: Elements, slot: Slot) -> FieldClass {
         }
         Elements::Blob | Elements::Text => FieldClass::Blob(length, None),
     }
+}
+
+/// A number of 64 bits.
+fn number(signed: bool, meaning: &Meaning) -> FieldClass {
+    FieldClass::Integer(Integer { signed, ..Integer::plain(meaning.clone()) })
 }
 
 fn structure(members: Vec<Member>) -> Structure {
@@ -218,6 +245,25 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
         }
     }
 
+    /// What is written for the next member if the event does not have it.
+    fn next_class(&self) -> Option<Written> {
+        let member = self.left.as_slice().first().filter(|_| self.depth == 0)?;
+        let FieldClass::ForeignField(foreign) = &member.class else { return None };
+        Some(match &**foreign {
+            ForeignField::Message(field) => match field.kind {
+                _ if field.names.is_some() => Written::Text,
+                Kind::Text => Written::Text,
+                Kind::Signed | Kind::Zigzag => Written::Signed,
+                Kind::Unsigned | Kind::Many => Written::Unsigned,
+                Kind::Boolean => Written::Boolean,
+                Kind::Bytes => Written::Bytes,
+            },
+            ForeignField::Computed(field) if matches!(field.shown, Shown::Name(_)) => Written::Text,
+            ForeignField::Computed(_) => Written::Signed,
+            _ => return None,
+        })
+    }
+
     /// Starts a field. Returns `None` if it is skipped; otherwise the encoder, and the elements if CTF has the length
     /// in a separate field.
     fn field(&mut self, name: Name<'_>) -> Option<(&mut Encoder<'t, 'e>, Option<Elements>)> {
@@ -229,6 +275,15 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
         }
         (!self.is_left_out).then_some((&mut self.encoder, of))
     }
+}
+
+/// What is written for a field of an event that may not have it.
+enum Written {
+    Text,
+    Signed,
+    Unsigned,
+    Boolean,
+    Bytes,
 }
 
 fn write_length(encoder: &mut Encoder<'_, '_>, name: Name<'_>, length: usize) {
@@ -283,8 +338,19 @@ impl FieldSink for Arranged<'_, '_, '_> {
     }
 
     fn absent(&mut self, name: Name<'_>) {
-        if let Some((encoder, _)) = self.field(name) {
-            encoder.absent(name);
+        // The class has a field there, which CTF can only leave out if another field says so.
+        let class = self.next_class();
+        match (class, self.field(name)) {
+            (Some(Written::Text), Some((encoder, _))) => encoder.text(name, b""),
+            (Some(Written::Signed), Some((encoder, _))) => encoder.signed(name, 0, &Meaning::default()),
+            (Some(Written::Unsigned), Some((encoder, _))) => encoder.unsigned(name, 0, &Meaning::default()),
+            (Some(Written::Boolean), Some((encoder, _))) => encoder.boolean(name, false),
+            (Some(Written::Bytes), Some((encoder, _))) => {
+                write_length(encoder, name, 0);
+                encoder.blob(name, b"");
+            }
+            (None, Some((encoder, _))) => encoder.absent(name),
+            (_, None) => {}
         }
     }
 

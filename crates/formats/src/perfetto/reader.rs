@@ -1,0 +1,227 @@
+//! Reads the events of a bundle, by time: those with messages, and the rows of its table.
+
+use std::{collections::HashMap, ops::Range};
+
+use super::{
+    bundle::{Bundle, Compact, Events, Head, Running, Switch, UNKNOWN, Waking},
+    schema::{Classes, Field, slot},
+};
+use crate::events::{EventTrouble, Lost, Parts, StreamPacket, framing::Found, steps::Slots};
+
+/// What reading a bundle depends on besides its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Before {
+    /// The file of its bytes, and their offset in it: its key.
+    pub(super) place: (usize, usize),
+    /// The thread that runs before its first event.
+    pub(super) running: Running,
+    /// Events lost before it; 0 if there were some.
+    pub(super) lost: Option<u64>,
+    /// Whether packets of its sequence were lost before it.
+    pub(super) is_after_gap: bool,
+    /// Events of its CPU that were lost at a time that is unknown, if it is the last.
+    pub(super) lost_after: u64,
+}
+
+/// The bundles of a trace.
+#[derive(Debug)]
+pub(crate) struct Bundles {
+    /// In order of their places.
+    pub(super) before: Vec<Before>,
+    pub(super) classes: Classes,
+    /// The names in the tables of all bundles.
+    pub(super) names: HashMap<Box<[u8]>, i64>,
+}
+
+impl Bundles {
+    fn before(&self, packet: &StreamPacket<'_>) -> Option<&Before> {
+        let place = (packet.file, packet.packet.bytes.start);
+        let index = self.before.binary_search_by_key(&place, |before| before.place).ok()?;
+        self.before.get(index)
+    }
+}
+
+/// Iterates over the events of a bundle.
+#[derive(Debug)]
+pub(crate) struct BundleReader<'t, 'a> {
+    bundles: &'t Bundles,
+    bytes: &'a [u8],
+    /// Losses before the events, the last first.
+    lost: Vec<Lost>,
+    /// Losses after the events.
+    lost_after: Option<Lost>,
+    events: Events<'a>,
+    table: Compact<'a>,
+    /// The next of each kind.
+    next: (Option<Head>, Option<Switch>, Option<Waking>),
+    /// The names of the table, by their indices in it.
+    names: Vec<i64>,
+    running: Running,
+    trouble: Option<EventTrouble>,
+}
+
+impl<'t, 'a> BundleReader<'t, 'a> {
+    pub(crate) fn new(bundles: &'t Bundles) -> BundleReader<'t, 'a> {
+        BundleReader {
+            bundles,
+            bytes: &[],
+            lost: Vec::new(),
+            lost_after: None,
+            events: Events::default(),
+            table: Compact::default(),
+            next: (None, None, None),
+            names: Vec::new(),
+            running: Running::UNKNOWN,
+            trouble: None,
+        }
+    }
+
+    pub(crate) fn open(&mut self, packet: &StreamPacket<'a>) {
+        let before = self.bundles.before(packet);
+        self.bytes = packet.bytes;
+        self.running = before.map_or(Running::UNKNOWN, |before| before.running);
+        let lost = |count, packets| Lost { count, packets, after: None, before: packet.begin };
+        self.lost.clear();
+        self.lost.extend(before.and_then(|before| before.lost).map(|count| lost(count, false)));
+        self.lost.extend(before.filter(|before| before.is_after_gap).map(|_| lost(1, true)));
+        let after = before.map(|before| before.lost_after).filter(|&count| count > 0);
+        self.lost_after = after.map(|count| Lost { before: None, ..lost(count, false) });
+        self.events = Events::new(packet.bytes);
+        // What can't be read was reported when the bundle was found.
+        let table = Bundle::read(packet.bytes).ok().and_then(|bundle| bundle.compact);
+        self.table = table.and_then(|table| Compact::read(table).ok()).unwrap_or_default();
+        let known = |name: &&[u8]| self.bundles.names.get(*name).copied().unwrap_or(UNKNOWN);
+        self.names.clear();
+        self.names.extend(self.table.names.iter().map(known));
+        self.next = (None, None, None);
+        self.next_event();
+        self.next_switch();
+        self.next_waking();
+    }
+
+    fn next_event(&mut self) {
+        self.next.0 = loop {
+            match self.events.next() {
+                Ok(head) => break head,
+                Err(at) => self.trouble(at, "an event that can't be read"),
+            }
+        };
+    }
+
+    fn next_switch(&mut self) {
+        let next = self.table.switch();
+        self.next.1 = next.unwrap_or_else(|reason| {
+            self.trouble(0, reason);
+            None
+        });
+    }
+
+    fn next_waking(&mut self) {
+        let next = self.table.waking();
+        self.next.2 = next.unwrap_or_else(|reason| {
+            self.trouble(0, reason);
+            None
+        });
+    }
+
+    #[cold]
+    fn trouble(&mut self, at: usize, reason: &str) {
+        // One is enough to say that the bundle is damaged.
+        self.trouble.get_or_insert_with(|| EventTrouble { at: 8 * at as u64, reason: reason.to_owned() });
+    }
+
+    /// The next event, or a loss before them; `None` after the last. Sets the slots that its fields are read from.
+    pub(crate) fn find(&mut self, slots: &Slots) -> Result<Option<Found>, EventTrouble> {
+        if let Some(lost) = self.lost.pop() {
+            return Ok(Some(Found::Lost(lost)));
+        }
+        let late = u64::MAX;
+        let times = (
+            self.next.0.as_ref().map_or(late, |head| head.time),
+            self.next.1.map_or(late, |switch| switch.time),
+            self.next.2.map_or(late, |waking| waking.time),
+        );
+        // Of one instant: a thread is woken, the CPU switches to it, and then it acts.
+        if let Some(waking) = self.next.2.filter(|_| times.2 <= times.1 && times.2 <= times.0) {
+            self.next_waking();
+            return Ok(Some(self.waking(waking, slots)));
+        }
+        if let Some(switch) = self.next.1.filter(|_| times.1 <= times.0) {
+            self.next_switch();
+            return Ok(Some(self.switch(switch, slots)));
+        }
+        if let Some(head) = self.next.0.take() {
+            self.next_event();
+            return match self.event(&head, slots) {
+                Some(found) => Ok(Some(found)),
+                None => {
+                    let reason = format!("an event of type {} without a class", head.kind);
+                    Err(EventTrouble { at: 8 * head.whole.start as u64, reason })
+                }
+            };
+        }
+        if let Some(trouble) = self.trouble.take() {
+            return Err(trouble);
+        }
+        Ok(self.lost_after.take().map(Found::Lost))
+    }
+
+    fn event(&self, head: &Head, slots: &Slots) -> Option<Found> {
+        let own = self.bytes.get(head.own.clone())?;
+        let class = self.bundles.classes.index(head.kind, own)?;
+        slots.set(slot::PID, head.pid as u64);
+        slots.set(slot::FLAGS, head.flags as u64);
+        Some(found(class, head.time, &head.whole, &head.own))
+    }
+
+    /// The index in the trace of a name of the table.
+    fn name(&self, index: i64) -> i64 {
+        usize::try_from(index).ok().and_then(|index| self.names.get(index)).copied().unwrap_or(UNKNOWN)
+    }
+
+    fn switch(&mut self, switch: Switch, slots: &Slots) -> Found {
+        let before = self.running;
+        self.running = Running { name: self.name(switch.next.name), ..switch.next };
+        let next = self.running;
+        let values = [
+            (slot::PID, before.pid),
+            (slot::FLAGS, UNKNOWN),
+            (Field::PreviousName.slot(), before.name),
+            (Field::PreviousPid.slot(), before.pid),
+            (Field::PreviousPriority.slot(), before.priority),
+            (Field::PreviousState.slot(), switch.previous_state),
+            (Field::Name.slot(), next.name),
+            (Field::Pid.slot(), next.pid),
+            (Field::Priority.slot(), next.priority),
+        ];
+        values.into_iter().for_each(|(slot, value)| slots.set(slot, value as u64));
+        found(self.bundles.classes.switch, switch.time, &(0..0), &(0..0))
+    }
+
+    fn waking(&mut self, waking: Waking, slots: &Slots) -> Found {
+        let values = [
+            // The thread that runs is the one that wakes the other.
+            (slot::PID, self.running.pid),
+            (slot::FLAGS, waking.flags),
+            (Field::Name.slot(), self.name(waking.name)),
+            (Field::Pid.slot(), waking.pid),
+            (Field::Priority.slot(), waking.priority),
+            (Field::TargetCpu.slot(), waking.target_cpu),
+        ];
+        values.into_iter().for_each(|(slot, value)| slots.set(slot, value as u64));
+        found(self.bundles.classes.waking, waking.time, &(0..0), &(0..0))
+    }
+}
+
+fn found(class: u32, time: u64, whole: &Range<usize>, own: &Range<usize>) -> Found {
+    let bit = |at: usize| 8 * at as u64;
+    Found::Event(Parts {
+        class,
+        cycles: Some(time),
+        start: bit(whole.start),
+        common: bit(whole.start),
+        specific: bit(own.start),
+        payload: bit(own.start),
+        end: bit(own.end),
+    })
+}

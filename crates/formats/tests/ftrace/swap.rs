@@ -1,0 +1,171 @@
+//! Makes the trace.dat of a big-endian machine of one of a little-endian machine, version 6.
+
+use std::collections::HashMap;
+
+/// A part of the file, and the position of the next number or text to swap.
+struct Swap {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+/// A field: offset, size, whether it is `__data_loc` or `__rel_loc`, and the size of its elements.
+#[derive(Clone, Debug)]
+struct Field {
+    offset: usize,
+    size: usize,
+    located: bool,
+    relative: bool,
+    element: usize,
+}
+
+impl Swap {
+    /// Swaps a number, and returns it.
+    fn number(&mut self, size: usize) -> u64 {
+        let bytes = &mut self.bytes[self.at..self.at + size];
+        let number = bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        bytes.reverse();
+        self.at += size;
+        number
+    }
+
+    fn text(&mut self) -> Vec<u8> {
+        let length = self.bytes[self.at..].iter().position(|&byte| byte == 0).unwrap();
+        let text = self.bytes[self.at..self.at + length].to_vec();
+        self.at += length + 1;
+        text
+    }
+
+    /// Skips a size of `size` bytes and as many bytes as it says, and returns those.
+    fn sized(&mut self, size: usize) -> Vec<u8> {
+        let length = self.number(size) as usize;
+        self.at += length;
+        self.bytes[self.at - length..self.at].to_vec()
+    }
+
+    fn record(&mut self, content: usize, end: usize, formats: &HashMap<u16, Vec<Field>>) {
+        let id = u16::from_le_bytes([self.bytes[content], self.bytes[content + 1]]);
+        for field in &formats[&id] {
+            let start = content + field.offset;
+            let (mut from, mut to) =
+                (start, if field.size == 0 { end } else { (start + field.size).min(end) });
+            if field.located {
+                self.at = start;
+                let place = self.number(4) as usize;
+                from = place % (1 << 16) + if field.relative { start + 4 } else { content };
+                to = from + (place >> 16);
+            }
+            self.at = from;
+            while field.element > 1 && self.at + field.element <= to {
+                self.number(field.element);
+            }
+        }
+    }
+
+    fn page(&mut self, start: usize, size: usize, formats: &HashMap<u16, Vec<Field>>) {
+        self.at = start;
+        self.number(8);
+        let commit = self.number(8);
+        let mut at = self.at;
+        let end = at + (commit & ((1 << 27) - 1)) as usize;
+        if commit >> 30 & 1 == 1 {
+            self.at = end;
+            self.number(8);
+        }
+        while at < end.min(start + size) {
+            let word = u32::from_le_bytes(self.bytes[at..at + 4].try_into().unwrap());
+            let (kind, delta) = (word & 31, word >> 5);
+            self.bytes[at..at + 4].copy_from_slice(&(kind << 27 | delta).to_be_bytes());
+            at += 4;
+            if kind == 29 && delta == 0 {
+                break;
+            }
+            let mut length = kind as usize * 4;
+            if matches!(kind, 0 | 29..=31) {
+                self.at = at;
+                let word = self.number(4) as usize;
+                at += 4;
+                length = if matches!(kind, 30 | 31) { 0 } else { word.next_multiple_of(4) - 4 };
+            }
+            if kind < 29 {
+                self.record(at, at + length, formats);
+            }
+            at += length;
+        }
+    }
+}
+
+/// The id and the fields of a format file.
+fn format(text: &[u8]) -> (u16, Vec<Field>) {
+    let text = str::from_utf8(text).unwrap();
+    let id = text.lines().find_map(|line| line.strip_prefix("ID: ")).unwrap().parse().unwrap();
+    let fields = text.lines().filter_map(|line| {
+        let parts: Vec<&str> = line.trim().strip_prefix("field:")?.split(';').map(str::trim).collect();
+        let number = |part: usize| -> usize { parts[part].split_once(':').unwrap().1.parse().unwrap() };
+        let (declaration, offset, size) = (parts[0], number(1), number(2));
+        let located = declaration.starts_with("__data_loc") || declaration.starts_with("__rel_loc");
+        let is_text = declaration.contains("char") && !declaration.contains('*');
+        let element = match declaration {
+            _ if is_text || declaration.contains("u8 ") || declaration.contains("struct") => 1,
+            _ if declaration.contains("u16 ") => 2,
+            _ if declaration.contains("u32") => 4,
+            _ if declaration.contains("long") => 8,
+            _ => [2, 4, 8].into_iter().find(|&element| element == size).unwrap_or(1),
+        };
+        Some(Field { offset, size, located, relative: declaration.starts_with("__rel"), element })
+    });
+    (id, fields.collect())
+}
+
+/// Returns the file as a big-endian machine would have written it.
+pub(crate) fn big_endian(file: &[u8]) -> Vec<u8> {
+    let mut swap = Swap { bytes: file.to_vec(), at: 12 };
+    swap.bytes[12] = 1;
+    swap.at = 14;
+    let page_size = swap.number(4) as usize;
+    let mut formats = HashMap::new();
+    for _ in 0..2 {
+        swap.text();
+        swap.sized(8);
+    }
+    for _ in 0..swap.number(4) {
+        formats.extend([format(&swap.sized(8))]);
+    }
+    for _ in 0..swap.number(4) {
+        swap.text();
+        for _ in 0..swap.number(4) {
+            formats.extend([format(&swap.sized(8))]);
+        }
+    }
+    for size in [4, 4, 8] {
+        swap.sized(size);
+    }
+    let cpus = swap.number(4);
+    assert_eq!(swap.text(), b"options  ");
+    loop {
+        let number = swap.number(2);
+        if number == 0 {
+            break;
+        }
+        let size = swap.number(4) as usize;
+        let end = swap.at + size;
+        // The number of CPUs, and the conversion from the TSC.
+        let sizes: &[usize] = if number == 8 {
+            &[4]
+        } else if number == 14 {
+            &[4, 4, 8]
+        } else {
+            &[]
+        };
+        sizes.iter().for_each(|&size| _ = swap.number(size));
+        swap.at = end;
+    }
+    assert_eq!(swap.text(), b"flyrecord");
+    let places: Vec<(u64, u64)> = (0..cpus).map(|_| (swap.number(8), swap.number(8))).collect();
+    swap.sized(8);
+    for (offset, size) in places {
+        for start in (offset as usize..(offset + size) as usize).step_by(page_size) {
+            swap.page(start, page_size, &formats);
+        }
+    }
+    swap.bytes
+}
