@@ -40,6 +40,8 @@ pub use function_run::{FunctionRun, Numbering, Transfer};
 pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
-pub use report::{Description, Every, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor};
+pub use report::{
+    Description, Every, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor, WithIntervals,
+};
 pub use root::Root;
 pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};

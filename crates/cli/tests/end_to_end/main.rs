@@ -34,6 +34,7 @@ mod raw;
 mod recorded;
 mod relay;
 mod run;
+mod sql;
 mod sync;
 mod tables;
 mod talk;
