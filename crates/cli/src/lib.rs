@@ -7,6 +7,10 @@
 
 #![allow(unreachable_pub, reason = "only `run` and `tables` are an interface")]
 #![allow(missing_docs, reason = "only `run` and `tables` are an interface")]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the output is closed or full")]
+
+#[macro_use]
+mod message;
 
 mod annotate;
 mod arguments;
@@ -47,10 +51,14 @@ use std::{ffi::OsString, process::ExitCode};
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use failure::written;
 
-/// Runs the command that the arguments name, the first of which is the program's name. Wrong arguments end the process.
+/// Runs the command that the arguments name, the first of which is the program's name.
 pub fn run(all: &[OsString]) -> ExitCode {
-    let arguments = Arguments::parse_from(all);
+    let arguments = match Arguments::try_parse_from(all) {
+        Ok(arguments) => arguments,
+        Err(answer) => return print(&answer),
+    };
     let result = match &arguments.command {
         Command::Record(command) => record::run(command),
         Command::Info(command) => info::run(command),
@@ -74,5 +82,13 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::Completions { shell } => manual::completions(*shell),
         Command::Manual { folder } => manual::write(folder),
     };
-    result.unwrap_or_else(|failure| failure.report())
+    message::checked(result.unwrap_or_else(|failure| failure.report()))
+}
+
+/// Prints help, a version, or what is wrong with the arguments.
+fn print(answer: &clap::Error) -> ExitCode {
+    match written(answer.print()) {
+        Err(failure) if !answer.use_stderr() => failure.report(),
+        _ => ExitCode::from(answer.exit_code() as u8),
+    }
 }

@@ -21,6 +21,7 @@ mod report;
 mod root;
 
 pub mod event;
+pub mod function_name;
 pub mod kernel;
 pub mod pass;
 pub mod table;

@@ -20,6 +20,7 @@ mod live;
 mod machine;
 mod machine_tracers;
 mod marks;
+mod names;
 mod nested;
 mod output;
 mod parts;
