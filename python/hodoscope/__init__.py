@@ -8,7 +8,8 @@ Options are those of the command line, with `_` for `-`: `trace.report("syscalls
 """
 
 from ._native import Events, InputError, Plot, Store, Table, UsageError
+from ._native import build as __build__
 from ._native import version as __version__
 from ._trace import Trace, open, reports, sql
 
-__all__ = ["Events", "InputError", "Plot", "Store", "Table", "Trace", "UsageError", "__version__", "open", "reports", "sql"]
+__all__ = ["Events", "InputError", "Plot", "Store", "Table", "Trace", "UsageError", "__build__", "__version__", "open", "reports", "sql"]

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 Option = str | int | float | bool | PathLike[str] | Sequence[str | int | float] | None
 Progress = Callable[[int, int], object] | bool
 
+__build__: str
 __version__: str
 
 class UsageError(ValueError): ...

@@ -1,8 +1,8 @@
 """Reports by many processes or machines: the tasks of `hodo plan` as a graph of Dask.
 
 Workers fold the tasks and merge neighbours as a tree; the scheduler holds no part. The inputs lie at the same paths for
-every worker, or at addresses that fsspec knows, of which each machine gets a copy. Every worker has this version of
-hodoscope.
+every worker, or at addresses that fsspec knows, of which each machine gets a copy. Every worker has this build of
+hodoscope: parts of different commits may not fit, though their versions are equal.
 """
 
 import os
@@ -16,13 +16,13 @@ from ._trace import Trace, path
 WIDTH = 4
 
 
-def _checked(version):
-    if version != _native.version:
-        raise RuntimeError(f"the client has hodoscope {version}, but a worker has {_native.version}")
+def _checked(build):
+    if build != _native.build:
+        raise RuntimeError(f"the client has hodoscope {build}, but a worker has {_native.build}: install the same build")
 
 
-def _fold(task, version, copies=(), plan=None):
-    _checked(version)
+def _fold(task, build, copies=(), plan=None):
+    _checked(build)
     for address, place in copies:
         _copies.fetch(address, place)
     return _native.fold(task, plan)
@@ -63,7 +63,7 @@ def report(client, inputs, kind, *, parts=None, copies=None, **given):
     if parts is None and len(tasks) < threads:
         tasks = _native.plan(trace.arguments("plan", analysis=kind, parts=threads, **given))
     # What a worker keeps open is used for this report only: files may change before the next.
-    same = {"version": _native.version, "copies": remote, "plan": uuid.uuid4().hex}
+    same = {"build": _native.build, "copies": remote, "plan": uuid.uuid4().hex}
     level = client.map(_fold, tasks, **same, pure=False)
     while len(level) > 1:
         level = [

@@ -131,6 +131,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("UsageError", module.py().get_type::<UsageError>())?;
     module.add("InputError", module.py().get_type::<InputError>())?;
     module.add("version", env!("CARGO_PKG_VERSION"))?;
+    // The version and the commit; see `build.rs`.
+    module.add("build", env!("HODO_BUILD"))?;
     module.add_function(wrap_pyfunction!(make, module)?)?;
     module.add_function(wrap_pyfunction!(read_events, module)?)?;
     module.add_function(wrap_pyfunction!(open_store, module)?)?;

@@ -105,8 +105,11 @@ def test_what_workers_raise(client, tmp_path):
     [task, *_] = hodoscope._native.plan(hodoscope.Trace(copy, symfs=SYMFS).arguments("plan", analysis="functions"))
     copy.write_bytes(pathlib.Path(FLOW).with_name("tiny-exact-time.data").read_bytes())
     with pytest.raises(hodoscope.InputError, match=r"changed.*copy.data"):
-        client.submit(hodoscope.distributed._fold, task, version=hodoscope.__version__).result()
-    with pytest.raises(RuntimeError, match="another.version|client has hodoscope 0.0.0"):
-        client.submit(hodoscope.distributed._fold, task, version="0.0.0").result()
+        client.submit(hodoscope.distributed._fold, task, build=hodoscope.__build__).result()
+    # Builds of two commits have one version.
+    other = f"{hodoscope.__version__}+0123456789ab"
+    assert hodoscope.__build__.startswith(f"{hodoscope.__version__}+") and hodoscope.__build__ != other
+    with pytest.raises(RuntimeError, match=r"client has hodoscope 0\.1\.0\+0123456789ab, but a worker has"):
+        client.submit(hodoscope.distributed._fold, task, build=other).result()
     with pytest.raises(hodoscope.InputError, match="absent"):
         hodoscope.distributed.report(client, tmp_path / "absent", "functions")

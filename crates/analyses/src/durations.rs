@@ -1,6 +1,7 @@
 //! Statistics of durations: exact sums, and percentiles of a fixed precision. Merging is commutative.
 
 use hodo_clock::Nanos;
+use hodo_model::Value;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -233,26 +234,31 @@ fn split(place: u64) -> (u16, u64) {
     ((place >> COUNT_BITS) as u16 - 1, place & ((1 << COUNT_BITS) - 1))
 }
 
-/// The longest items in descending order; of equally long ones, the earlier first.
+/// The longest items in descending order; of equally long ones, the earlier first. With `ALL` all items, in order of begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Longest<T> {
+pub(crate) struct Longest<T, const ALL: bool = false> {
     things: Vec<(u64, Nanos, T)>,
+    /// The number of items, of which some are dropped.
+    count: u64,
 }
 
-impl<T> Default for Longest<T> {
-    fn default() -> Longest<T> {
-        Longest { things: Vec::new() }
+impl<T, const ALL: bool> Default for Longest<T, ALL> {
+    fn default() -> Longest<T, ALL> {
+        Longest { things: Vec::new(), count: 0 }
     }
 }
 
-impl<T: Ord> Longest<T> {
+impl<T: Ord, const ALL: bool> Longest<T, ALL> {
     /// How many are kept.
     const KEPT: usize = 100;
 
     /// Adds an item with its duration and begin.
     #[inline]
     pub(crate) fn see(&mut self, length: u64, begin: Nanos, thing: T) {
-        if self.things.last().is_none_or(|last| self.things.len() < Self::KEPT || last.0 <= length) {
+        self.count += 1;
+        if ALL {
+            self.things.push((length, begin, thing));
+        } else if self.things.last().is_none_or(|last| self.things.len() < Self::KEPT || last.0 <= length) {
             self.insert((length, begin, thing));
         }
     }
@@ -267,19 +273,34 @@ impl<T: Ord> Longest<T> {
 
     /// Returns the items with their durations and begins.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Nanos, T)> {
-        self.things.iter()
+        let mut things: Vec<_> = self.things.iter().collect();
+        if ALL {
+            things.sort_by_key(|(length, begin, thing)| (*begin, *length, thing));
+        }
+        things.into_iter()
+    }
+
+    /// Returns a figure of a summary that says how many items there were, if some were dropped.
+    pub(crate) fn note(&self) -> Option<(&'static str, Value)> {
+        let text =
+            || format!("the {} longest of {}; the view `interval` has all", self.things.len(), self.count);
+        (self.count > self.things.len() as u64).then(|| ("note", text().into()))
     }
 
     /// Maps each item.
-    pub(crate) fn map(self, mut to: impl FnMut(T) -> T) -> Longest<T> {
+    pub(crate) fn map(self, mut to: impl FnMut(T) -> T) -> Longest<T, ALL> {
         let things = self.things.into_iter().map(|(length, begin, thing)| (length, begin, to(thing)));
-        Longest { things: things.collect() }
+        Longest { things: things.collect(), count: self.count }
     }
 }
 
-impl<T: Ord> Add for Longest<T> {
-    fn add(&mut self, later: Longest<T>) {
-        later.things.into_iter().for_each(|thing| self.insert(thing));
+impl<T: Ord, const ALL: bool> Add for Longest<T, ALL> {
+    fn add(&mut self, later: Longest<T, ALL>) {
+        self.count = self.count.saturating_add(later.count);
+        match ALL {
+            true => self.things.extend(later.things),
+            false => later.things.into_iter().for_each(|thing| self.insert(thing)),
+        }
     }
 }
 
@@ -287,6 +308,27 @@ impl<T: Ord> Add for Longest<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_longest_say_how_many_there_were() {
+        let (mut longest, mut all) = (Longest::<u64>::default(), Longest::<u64, true>::default());
+        for n in 0..100 {
+            longest.see(n % 7, Nanos(n), n);
+            all.see(n % 7, Nanos(n), n);
+        }
+        assert_eq!(longest.note(), None);
+        let (mut more, mut rest) = (Longest::<u64>::default(), Longest::<u64, true>::default());
+        for n in 100..170 {
+            more.see(n, Nanos(n), n);
+            rest.see(n, Nanos(n), n);
+        }
+        longest.add(more);
+        rest.add(all);
+        let note = Value::from("the 100 longest of 170; the view `interval` has all");
+        assert_eq!((longest.note(), longest.iter().count()), (Some(("note", note)), 100));
+        assert_eq!(rest.note(), None);
+        assert!(rest.iter().map(|(_, Nanos(begin), _)| *begin).eq(0..170));
+    }
 
     proptest! {
         #[test]

@@ -1,10 +1,15 @@
 //! Functions as named on the command line.
 
+use std::collections::BTreeSet;
+
 use hodo_engine::{Experiment, FlowTrace, NthCalls, latency};
 use hodo_model::{FunctionId, Root};
 
 use crate::failure::Failure;
 use clap::Args;
+
+/// Number of functions that a message names.
+const SHOWN: usize = 20;
 
 /// The root of the call paths of `hodo report paths`.
 #[derive(Clone, Debug, Args)]
@@ -31,19 +36,32 @@ pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failur
     Ok(latency::function(experiment, name)?)
 }
 
-/// Rejects a root of call paths that is in no recording.
-pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure> {
-    let found = experiment.with(|traces| {
-        let mut alike = Vec::new();
+/// Returns the root of call paths that the user's root stands for in the recordings: itself, or one with a full name.
+/// Rejects a root that is in no recording, or is short for several functions.
+pub fn root(root: &Root, experiment: &Experiment) -> Result<Root, Failure> {
+    let (mut roots, mut alike) = (BTreeSet::new(), BTreeSet::new());
+    experiment.with(|traces| {
         for (_, flow) in &traces.flows {
-            match flow.modules.find_root(root) {
-                Ok(()) => return Ok(()),
+            match flow.modules.find_roots(root) {
+                Ok(found) => roots.extend(found),
                 Err(names) => alike.extend(names),
             }
         }
-        Err(alike)
     });
-    let Err(alike) = found else { return Ok(()) };
+    match roots.len() {
+        0 => {}
+        _ if roots.contains(root) => return Ok(root.clone()),
+        1 => return Ok(roots.into_iter().next().expect("it has one")),
+        count => {
+            let names = roots.iter().take(SHOWN).map(|root| format!("\n  {}", root.name()));
+            let more = if count > SHOWN { "\n  …" } else { "" };
+            return Err(Failure::usage(format!(
+                "{count} functions are called `{}`; write more of the name:{}{more}",
+                root.name(),
+                names.collect::<String>()
+            )));
+        }
+    }
     let (what, help) = match root {
         Root::Function(name) => (format!("no function `{name}` in the programs of the recording"), ""),
         Root::SystemCall(name) => (
@@ -51,7 +69,9 @@ pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure>
             "; `hodo record --engine machine` records the kernel too, and --function names the function of a library",
         ),
     };
-    let alike = if alike.is_empty() { String::new() } else { format!("; similar: {}", alike.join(", ")) };
+    let alike: Vec<String> = alike.into_iter().collect();
+    let alike =
+        if alike.is_empty() { String::new() } else { format!("; did you mean {}?", alike.join(", ")) };
     Err(Failure::usage(format!("{what}{help}{alike}")))
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     arguments::{Index, Input, StoreFolder},
-    failure::{Failure, INTERRUPTED},
+    failure::{Failure, INTERRUPTED, written},
     input, live,
     progress::{Begin, Progress},
 };
@@ -24,7 +25,7 @@ pub fn run(command: &Index) -> Result<ExitCode, Failure> {
     let begin: Begin<'_> = &|total| Progress::new(total, options.quiet);
     let Some(built) = build(options, &command.store, begin)? else { return Ok(ExitCode::from(INTERRUPTED)) };
     if !options.quiet {
-        println!("{}: {}", built.store.folder().display(), sizes(&built.store));
+        written(writeln!(io::stdout(), "{}: {}", built.store.folder().display(), sizes(&built.store)))?;
     }
     Ok(built.code)
 }
@@ -86,7 +87,7 @@ fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Opti
 fn report_losses(losses: &[Loss]) {
     for loss in losses {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
-        eprintln!("hodo: lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
+        tell!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
     }
 }
 

@@ -7,6 +7,10 @@
 
 #![allow(unreachable_pub, reason = "only `run` and `tables` are an interface")]
 #![allow(missing_docs, reason = "only `run` and `tables` are an interface")]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the output is closed or full")]
+
+#[macro_use]
+mod message;
 
 mod annotate;
 mod arguments;
@@ -47,11 +51,15 @@ use std::{ffi::OsString, process::ExitCode};
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use failure::written;
 use hodo_engine::Unreadable;
 
-/// Runs the command that the arguments name, the first of which is the program's name. Wrong arguments end the process.
+/// Runs the command that the arguments name, the first of which is the program's name.
 pub fn run(all: &[OsString]) -> ExitCode {
-    let arguments = Arguments::parse_from(all);
+    let arguments = match Arguments::try_parse_from(all) {
+        Ok(arguments) => arguments,
+        Err(answer) => return print(&answer),
+    };
     let result = match &arguments.command {
         Command::Record(command) => record::run(command),
         Command::Info(command) => info::run(command),
@@ -76,14 +84,26 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::Manual { folder } => manual::write(folder),
     };
     let code = result.unwrap_or_else(|failure| failure.report());
+    message::checked(readable(code))
+}
+
+/// Prints which files could not be read to their end. The result can't be relied on then, whatever it was.
+fn readable(code: ExitCode) -> ExitCode {
     let unreadable = hodo_engine::unreadable_files();
     for Unreadable { path, offset } in &unreadable {
-        eprintln!(
-            "hodo: {}: from byte {offset} on it could not be read: the file shrank while it was read, or its disk failed; \
-             what was read there are zeros, so run the command again",
+        tell!(
+            "{}: from byte {offset} on it could not be read: the file shrank while it was read, or its disk failed; what \
+             was read there are zeros, so run the command again",
             path.display()
         );
     }
-    // The result can't be relied on, whatever it was.
     if unreadable.is_empty() || code != ExitCode::SUCCESS { code } else { ExitCode::from(failure::LOSS) }
+}
+
+/// Prints help, a version, or what is wrong with the arguments.
+fn print(answer: &clap::Error) -> ExitCode {
+    match written(answer.print()) {
+        Err(failure) if !answer.use_stderr() => failure.report(),
+        _ => ExitCode::from(answer.exit_code() as u8),
+    }
 }

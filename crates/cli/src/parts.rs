@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     arguments::{Arguments, Command, Fold, Merge, Plan},
     failure::{Failure, INTERRUPTED, LOSS, written},
-    input,
+    function, input,
     latency::question::Question,
     output::{self, Destination},
     progress::Progress,
@@ -256,5 +256,9 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
 pub fn tables(whole: Part, selection: &Selection) -> Result<Outcome, Failure> {
     let reopened = whole.needs_inputs().then(|| parse(whole.inputs(), "1/1")).transpose()?;
     let experiment = reopened.map(|fold| open(&fold.what)).transpose()?;
-    whole.tables(selection, experiment.as_ref(), 1).map_err(Failure::usage)
+    let mut selection = selection.clone();
+    if let (Some(root), Some(experiment)) = (&selection.root, &experiment) {
+        selection.root = Some(function::root(root, experiment)?);
+    }
+    whole.tables(&selection, experiment.as_ref(), 1).map_err(Failure::usage)
 }

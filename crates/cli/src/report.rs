@@ -53,7 +53,7 @@ pub fn open(command: &Report) -> Result<(Experiment, Request), Failure> {
 fn open_kind(command: &Report, kind: &str) -> Result<(Experiment, Request), Failure> {
     let reports = named(&[kind.to_owned()]);
     let selection = Selection::new(&command.input, Some(&command.filter))?;
-    let parameters = Parameters {
+    let mut parameters = Parameters {
         selection: hodo_model::Selection {
             root: command.root.root(),
             ..selection.of_tables(command.by.as_deref())
@@ -68,7 +68,7 @@ fn open_kind(command: &Report, kind: &str) -> Result<(Experiment, Request), Fail
     input::unopened(&command.input, Some(&command.filter), reports.clone(), parameters.clone())?.check()?;
     let experiment = input::experiment(&command.input, needs(&reports))?;
     if let Some(root) = command.root.root() {
-        function::is_somewhere(&root, &experiment)?;
+        parameters.selection.root = Some(function::root(&root, &experiment)?);
     }
     let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
     Ok((experiment, request))
@@ -84,7 +84,7 @@ fn draw(command: &Report, experiment: Experiment, request: &Request) -> Result<E
         progress.finish();
         lossless = outcome.is_lossless();
         if !command.input.quiet {
-            outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
+            outcome.notes.iter().for_each(|note| tell!("{note}"));
         }
         Some(outcome.tables).filter(|_| !progress.is_interrupted())
     };

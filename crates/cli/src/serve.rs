@@ -10,7 +10,7 @@ use hodo_tsp::{PREFIX, Service};
 
 use crate::{
     arguments::{Input, StoreFolder},
-    failure::{Failure, INTERRUPTED},
+    failure::{Failure, INTERRUPTED, written},
     index,
     progress::{Begin, Progress},
 };
@@ -41,9 +41,11 @@ pub fn run(command: &Serve) -> Result<ExitCode, Failure> {
     };
     let service = Service::new(store, &command.input.files);
     let served = hodo_tsp::serve(service, command.port, |address| {
-        println!("http://{address}{PREFIX}");
         // A program that starts the server waits for this line.
-        let _ = io::stdout().flush();
+        let told = writeln!(io::stdout(), "http://{address}{PREFIX}").and_then(|()| io::stdout().flush());
+        if let Err(failure) = written(told) {
+            tell!("{failure}");
+        }
     });
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),

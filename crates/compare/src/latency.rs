@@ -10,7 +10,7 @@ use hodo_model::{
 
 use crate::{
     Sides,
-    statistics::{benjamini_hochberg, bootstrap, mann_whitney},
+    statistics::{SIGNIFICANT, benjamini_hochberg, bootstrap, mann_whitney},
 };
 
 /// The columns to compare, if a table has them.
@@ -61,7 +61,7 @@ pub fn latencies(tables: Sides<&[Table]>) -> Latencies {
     found.sort_by(|x, y| {
         y.delta_total().abs().total_cmp(&x.delta_total().abs()).then_with(|| x.key.cmp(y.key))
     });
-    let is_certain = |found: &&Found<'_>| !are_groups || found.adjusted.is_some_and(|p| p < 0.05);
+    let is_certain = |found: &&Found<'_>| !are_groups || found.adjusted.is_some_and(|p| p < SIGNIFICANT);
     let grown =
         found.iter().filter(is_certain).filter_map(|found| Some((found.key.join(" "), found.growth()?)));
     let grown = grown.filter(|(_, growth)| *growth > 0.0).collect();

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! This crate maps tables to tables, and depends on no format, analysis or view. Instruction counts are exact, so
-//! every difference is real. [`statistics`] tests times of groups of recordings.
+//! every difference is real. [`statistics`] tests groups of recordings.
 
 mod identity;
 mod latency;
@@ -21,5 +21,5 @@ mod union;
 
 pub use identity::without_clone;
 pub use latency::{Latencies, latencies};
-pub use profile::{Comparison, Inlined, Options, Rows, Unit, paths};
+pub use profile::{Comparison, Growth, Inlined, Options, Rows, Unit, paths};
 pub use sides::Sides;

@@ -5,11 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hodo_model::{Column, Shape, Summary, Table, Unit as Counted, Value};
+use hodo_model::{
+    Column, Shape, Summary, Table, Unit as Counted, Value,
+    table::{Cell, cells},
+};
 
 use crate::{
     Sides,
-    statistics::{benjamini_hochberg, bootstrap, mann_whitney},
+    statistics::{SIGNIFICANT, benjamini_hochberg, bootstrap, mann_whitney},
     union::{Amount, Function, Union},
 };
 
@@ -46,8 +49,6 @@ pub type Inlined = BTreeMap<String, u64>;
 
 /// Frames of a path at most; the innermost are shown.
 const FRAMES: usize = 64;
-/// Adjusted p-values below this are significant.
-const SIGNIFICANT: f64 = 0.05;
 
 /// The change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +102,27 @@ pub struct Comparison {
     /// Grown rows, then shrunk rows; each sorted by the size of the change.
     rows: Vec<Row>,
     totals: Sides<Amount>,
+    /// The instructions of each recording.
+    executed: Sides<Vec<u64>>,
     /// The divisor of each recording.
     weights: Sides<Vec<u64>>,
     inlined: Sides<Inlined>,
+}
+
+/// A growth from A to B, and how certain it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// The growth of the mean, relative to A.
+    pub share: f64,
+    /// The p-value of the test, if both sides are groups whose recordings vary.
+    pub p: Option<f64>,
+}
+
+impl Growth {
+    /// Returns whether it is a growth of the sides, not of single recordings: without groups, always.
+    pub fn is_significant(&self) -> bool {
+        self.p.is_none_or(|p| p < SIGNIFICANT)
+    }
 }
 
 /// Compares tables of call paths, one table per recording of each side. `weights` holds the number of executions of
@@ -114,13 +133,14 @@ pub struct Comparison {
 pub fn paths(tables: Sides<&[Table]>, weights: Sides<Vec<u64>>, options: Options) -> Comparison {
     assert_eq!(tables.map(<[Table]>::len), weights.each().map(Vec::len), "a weight for each recording");
     let union = Union::of(tables);
+    let executed = tables.map(|tables| tables.iter().map(instructions).collect());
     let mut totals = Sides::<Amount>::default();
     for node in &union.nodes {
         totals.a.add(&node.amounts.a);
         totals.b.add(&node.amounts.b);
     }
     let mut comparison =
-        Comparison { options, union, rows: Vec::new(), totals, weights, inlined: Sides::default() };
+        Comparison { options, union, rows: Vec::new(), totals, executed, weights, inlined: Sides::default() };
     comparison.rows = comparison.make_rows();
     comparison.sort();
     comparison.adjust();
@@ -242,15 +262,25 @@ impl Comparison {
         self.rows.is_empty()
     }
 
-    /// Returns the relative growth of instructions from A to B; `None` if A has none.
-    pub fn growth(&self) -> Option<f64> {
-        self.instructions(&self.totals).growth()
+    /// Returns the growth of instructions from A to B; `None` if A has none.
+    pub fn growth(&self) -> Option<Growth> {
+        let of = |executed: &[u64], weights: &[u64]| -> Vec<f64> {
+            let known = executed.iter().zip(weights).filter(|(_, weight)| **weight > 0);
+            known.map(|(&instructions, &weight)| instructions as f64 / weight as f64).collect()
+        };
+        let a = of(&self.executed.a, &self.weights.a);
+        let b = of(&self.executed.b, &self.weights.b);
+        // Where each side executes the same number every time, chance has no part in the difference.
+        let varies = |values: &[f64]| values.iter().any(|value| *value != values[0]);
+        let p = mann_whitney(&a, &b).filter(|_| self.are_groups() && (varies(&a) || varies(&b)));
+        let share = self.instructions(&self.totals).growth()?;
+        Some(Growth { share, p })
     }
 
-    /// Returns the relative growth of times, if both sides are groups and the difference is significant.
-    pub fn growth_of_time(&self) -> Option<f64> {
-        let significant = self.test(&self.totals).is_some_and(|test| test.p < SIGNIFICANT);
-        self.rate(&self.totals, |amount| amount.time).growth().filter(|_| significant)
+    /// Returns the growth of times, if both sides are groups.
+    pub fn growth_of_time(&self) -> Option<Growth> {
+        let p = self.test(&self.totals)?.p;
+        Some(Growth { share: self.rate(&self.totals, |amount| amount.time).growth()?, p: Some(p) })
     }
 
     /// Returns notes on the matching of the sides.
@@ -487,6 +517,23 @@ impl Rate {
     fn growth(self) -> Option<f64> {
         (self.a > 0.0).then(|| self.difference() / self.a)
     }
+}
+
+/// Returns the instructions of a table of call paths.
+fn instructions(table: &Table) -> u64 {
+    let Some(at) = table.columns().iter().position(|column| column.name == "self_instructions") else {
+        return 0;
+    };
+    let mut sum = 0u64;
+    for batch in table.batches() {
+        let columns = cells(batch);
+        for row in 0..batch.num_rows() {
+            if let Cell::Integer(own) = columns[at].cell(row) {
+                sum = sum.saturating_add(own);
+            }
+        }
+    }
+    sum
 }
 
 /// Formats a number with at most two decimals, and commas between thousands.

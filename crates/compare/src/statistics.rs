@@ -7,6 +7,8 @@
 const EXACT: usize = 40;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
+/// P-values below this are significant.
+pub const SIGNIFICANT: f64 = 0.05;
 
 /// Returns the two-sided p-value of the Mann–Whitney U test; `None` if a group is empty. The result is exact for small
 /// groups, with ties; larger groups use the normal approximation with corrections for ties and continuity.
@@ -29,6 +31,14 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<f64> {
     }
     let distance = ((u - n * m / 2.0).abs() - 0.5).max(0.0);
     Some(libm::erfc(distance / variance.sqrt() / std::f64::consts::SQRT_2).min(1.0))
+}
+
+/// Returns the least p-value that the test gives for groups of these sizes: that of groups that do not overlap.
+pub fn least_p(n: usize, m: usize) -> f64 {
+    let (n, m) = (n.min(m), n.max(m));
+    // The number of choices of n of n + m.
+    let choices = (1..=n).fold(1.0, |choices, index| choices * (m + index) as f64 / index as f64);
+    (2.0 / choices).min(1.0)
 }
 
 /// Returns twice the rank of each value, those of `a` first, and the sizes of the groups of equal values. Equal values
@@ -120,6 +130,16 @@ mod tests {
         near(mann_whitney(&[1.0, 1.0], &[2.0, 3.0]), 2.0 / 6.0);
         near(mann_whitney(&[5.0; 4], &[5.0; 4]), 1.0);
         assert_eq!(mann_whitney(&[], &[1.0]), None);
+    }
+
+    #[test]
+    fn the_least_value_is_that_of_groups_apart() {
+        for (n, m) in [(1, 1), (1, 2), (2, 2), (3, 3), (2, 8), (4, 4), (5, 5), (20, 20)] {
+            let a: Vec<f64> = (0..n).map(|value| value as f64).collect();
+            let b: Vec<f64> = (0..m).map(|value| value as f64 + 100.0).collect();
+            near(mann_whitney(&a, &b), least_p(n, m));
+            assert_eq!(least_p(n, m), least_p(m, n));
+        }
     }
 
     #[test]

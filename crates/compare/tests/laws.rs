@@ -99,7 +99,7 @@ proptest! {
     fn nothing_differs_from_itself(group in group(), rows in kinds()) {
         let comparison = compare(&group, &group, rows);
         prop_assert!(comparison.is_empty(), "{:?}", comparison.table());
-        prop_assert!(comparison.growth().is_none_or(|growth| growth == 0.0));
+        prop_assert!(comparison.growth().is_none_or(|growth| growth.share == 0.0));
         prop_assert!(comparison.worst(3).is_empty());
         prop_assert!(comparison.tables().iter().all(Table::is_empty));
     }
@@ -229,8 +229,12 @@ fn times_of_groups_are_tested() {
     assert!(is_near(cell("f0", "p_value"), 2.0 / 252.0) && is_near(cell("f0", "p_adjusted"), 4.0 / 252.0));
     assert!(is_near(cell("f1", "p_value"), 1.0));
     assert!(cell("f0", "low_time_ns") > 290.0 && cell("f0", "high_time_ns") < 310.0);
-    assert!(comparison.growth_of_time().is_some_and(|growth| growth > 0.2));
-    assert!(compare(&side(0), &side(0), Rows::Functions).growth_of_time().is_none());
+    assert!(comparison.growth_of_time().is_some_and(|growth| growth.share > 0.2));
+    assert!(
+        compare(&side(0), &side(0), Rows::Functions)
+            .growth_of_time()
+            .is_some_and(|growth| !growth.is_significant())
+    );
 }
 
 /// A function that the other side still executes on another path is not searched for among inlined functions.
@@ -249,4 +253,28 @@ fn only_what_a_side_never_ran_may_be_inlined_there() {
     let column = said.columns().iter().position(|column| column.name == "matched").unwrap();
     let count = said.rows().iter().filter(|row| row[column] != Value::Null).count();
     assert_eq!(count, 2, "{said:?}");
+}
+
+/// Growth of groups is certain if it is larger than what recordings of one side differ by, or if these do not differ.
+#[test]
+fn growth_of_groups_asks_the_spread() {
+    let growth = |a: &[u64], b: &[u64]| {
+        let group = |sums: &[u64]| -> (Vec<Table>, Vec<u64>) {
+            let tables = sums.iter().map(|&instructions| usual(&[(0, 0, 0, instructions, 1, 1)]));
+            (tables.collect(), vec![1; sums.len()])
+        };
+        compare(&group(a), &group(b), Rows::Functions).growth().expect("A has instructions")
+    };
+    let chance = growth(&[100, 180, 120, 90, 140], &[150, 190, 95, 125, 160]);
+    assert!(
+        chance.share > 0.1 && chance.p.is_some_and(|p| p > 0.3) && !chance.is_significant(),
+        "{chance:?}"
+    );
+    let apart = growth(&[100, 110, 105, 102], &[120, 130, 125, 121]);
+    assert!(apart.p.is_some_and(|p| p < 0.05) && apart.is_significant(), "{apart:?}");
+    // Without any spread, two recordings are enough.
+    let exact = growth(&[100, 100], &[106, 106]);
+    assert!(exact.p.is_none() && exact.is_significant() && (exact.share - 0.06).abs() < 1e-9, "{exact:?}");
+    let single = growth(&[100], &[106]);
+    assert!(single.p.is_none() && single.is_significant());
 }

@@ -9,7 +9,7 @@ use std::{
 use hodo_analyses::latency;
 use hodo_code::{Content, Label, Labels, Origin};
 use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
-use hodo_model::{FunctionId, Names, Place, Root, SourceLine, Sources};
+use hodo_model::{FunctionId, Names, Place, Root, SourceLine, Sources, function_name};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
 
 use crate::{
@@ -77,6 +77,10 @@ pub struct Modules<'f> {
     guests: Vec<GuestKernel<'f>>,
 }
 
+/// Number of similar names that are returned.
+const SHOWN: usize = 3;
+/// Whether a function has a name.
+type IsNamed = fn(&hodo_symbols::Function<'_>, &str) -> bool;
 /// Name of the module of code contained in the recording.
 const KEPT: &str = "[generated code]";
 /// Name of the module of code that the kernel generated at run time.
@@ -302,34 +306,53 @@ impl<'f> Modules<'f> {
     }
 
     /// Returns the functions with a name. The name may be demangled or as in the file, or an address such as `0x1234`,
-    /// and may end in `@` and the name of the module's file.
+    /// and may end in `@` and the name of the module's file. If there is none, returns those for which the name is short.
     pub fn functions_named(&self, name: &str) -> Vec<FunctionId> {
-        let found = self.named(name, None);
-        match name.rsplit_once('@') {
-            Some((name, module)) if found.is_empty() => self.named(name, Some(module)),
-            _ => found,
+        let is_short = |function: &hodo_symbols::Function<'_>, name: &str| {
+            function_name::is_short(name, &function.name())
+        };
+        let in_file = name.rsplit_once('@');
+        let exact = self.named((name, None), is_named);
+        let exact = if exact.is_empty() { self.named_in(in_file, is_named) } else { exact };
+        let found = if exact.is_empty() { self.named((name, None), is_short) } else { exact };
+        if found.is_empty() { self.named_in(in_file, is_short) } else { found }
+    }
+
+    fn named_in(&self, name: Option<(&str, &str)>, is: IsNamed) -> Vec<FunctionId> {
+        name.map_or_else(Vec::new, |(name, file)| self.named((name, Some(file)), is))
+    }
+
+    fn named(&self, (name, file): (&str, Option<&str>), is: IsNamed) -> Vec<FunctionId> {
+        let functions = self.all_functions(file).filter(|(_, function)| is(function, name));
+        functions.map(|(id, _)| id).collect()
+    }
+
+    /// Returns the roots of call paths that a root of the user stands for: itself, or those for whose functions its name is
+    /// short. If there is none, returns the most similar names.
+    pub fn find_roots(&self, root: &Root) -> Result<BTreeSet<Root>, Vec<String>> {
+        let is_root = |function: &hodo_symbols::Function<'_>, module: u32| {
+            root.is(&function.name(), base_name(&self.modules[module as usize].name))
+        };
+        if self.all_functions(None).any(|(id, function)| is_root(&function, id.module)) {
+            return Ok(BTreeSet::from([root.clone()]));
         }
-    }
-
-    fn named(&self, name: &str, file: Option<&str>) -> Vec<FunctionId> {
-        let in_file = |module: &str| file.is_none_or(|file| base_name(module) == file);
-        let modules = self.symbols.modules().iter().zip(0..);
-        let modules = modules.filter(|(module, _)| in_file(module.name()));
-        let functions = modules.flat_map(|(module, index)| {
-            let functions = (1..module.function_count()).map(|at| (at, module.function(at)));
-            let named = functions.filter(|(_, function)| is_named(function, name));
-            named.map(move |(at, _)| FunctionId { module: index, index: at }).collect::<Vec<_>>()
-        });
-        functions.collect()
-    }
-
-    /// Checks that some function is a root of call paths. Otherwise returns the most similar names.
-    pub fn find_root(&self, root: &Root) -> Result<(), Vec<String>> {
-        let is_there = self.symbols.modules().iter().any(|module| {
-            let is_root = |index| root.is(&module.function(index).name(), base_name(module.name()));
-            (1..module.function_count()).any(is_root)
-        });
-        if is_there { Ok(()) } else { Err(self.functions_near(root.name())) }
+        match root {
+            Root::Function(name) => {
+                let file = name.rsplit_once('@').map_or(String::new(), |(_, file)| format!("@{file}"));
+                let full = |function: FunctionId| {
+                    let (name, module) = self.names(function);
+                    let of_file = file.strip_prefix('@') == Some(&*module);
+                    Root::Function(if of_file { name + &file } else { name })
+                };
+                let roots: BTreeSet<Root> = self.functions_named(name).into_iter().map(full).collect();
+                if roots.is_empty() { Err(self.functions_near(name)) } else { Ok(roots) }
+            }
+            Root::SystemCall(name) => {
+                let names = self.all_functions(None).map(|(_, function)| function.name().into_owned());
+                let calls = names.filter_map(|name| Root::system_call(&name).map(str::to_owned));
+                Err(latency::nearest_of(name, calls, SHOWN))
+            }
+        }
     }
 
     /// Returns the functions whose name, demangled or as in the file, matches a pattern in which `*` matches any text.
@@ -345,7 +368,6 @@ impl<'f> Modules<'f> {
 
     /// Returns the names of the functions that are most similar to `name`.
     pub fn functions_near(&self, name: &str) -> Vec<String> {
-        const SHOWN: usize = 3;
         let names = self.all_functions(None).map(|(_, function)| function.name().into_owned());
         latency::nearest_of(name, names, SHOWN)
     }
@@ -445,8 +467,7 @@ fn is_named(function: &hodo_symbols::Function<'_>, name: &str) -> bool {
     if function.raw_name() == name || address == Some(function.start()) {
         return true;
     }
-    let demangled = function.name();
-    demangled == name || demangled.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
+    function_name::is_name(name, &function.name())
 }
 
 /// Opens a file that code was mapped from.
@@ -538,5 +559,16 @@ impl Sources for Modules<'_> {
         let Some(lines) = self.lines(module) else { return vec![None; addresses.len()] };
         let innermost = |&address: &u64| lines.frames_at(address).into_iter().next()?.function;
         addresses.iter().map(innermost).collect()
+    }
+
+    fn inlined_frames(&self, module: u32, addresses: &[u64], each: &mut dyn FnMut(usize, &[String])) {
+        let Some(lines) = self.lines(module) else { return };
+        for (index, &address) in addresses.iter().enumerate() {
+            let frames = lines.frames_at(address).into_iter().filter(|frame| frame.inlined);
+            let names: Vec<String> = frames.filter_map(|frame| frame.function).collect();
+            if !names.is_empty() {
+                each(index, &names);
+            }
+        }
     }
 }

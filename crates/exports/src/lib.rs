@@ -3,7 +3,8 @@
 //! ```text
 //! begins and ends of calls ──► Calls (shortest slice, gaps) ──┐
 //! rows of tables of intervals ────────────────────────────────┼──► a Timeline ──► file of Perfetto, Chrome, speedscope, Firefox
-//! rows of a table of call paths ──────────────────────────────┼──► Paths ───────► file of folded, callgrind, pprof
+//! rows of a table of call paths ──────────────────────────────┼──► Paths ───────► file of folded, pprof
+//! rows of tables of call paths, lines and branches ───────────┼──► SourceProfile ► file of callgrind
 //! rows of a table of source lines ────────────────────────────┼──► Lines ───────► file of lcov
 //! rows of a table of branches ────────────────────────────────┴──► BranchProfile ► file of llvm, bolt
 //! ```
@@ -28,6 +29,7 @@ mod llvm;
 mod paths;
 mod perfetto;
 mod pprof;
+mod sources;
 mod speedscope;
 
 pub use branches::{BranchProfile, BranchProfiles};
@@ -35,6 +37,7 @@ pub use calls::Calls;
 pub use folded::differential;
 pub use lines::line_rows;
 pub use paths::{PathRow, path_rows};
+pub use sources::SourceProfile;
 
 /// Every export, in the order of the help text.
 pub const EXPORTS: &[Export] = &[
@@ -70,6 +73,8 @@ pub enum Content {
     Calls(BeginTimeline),
     /// Call paths with their costs.
     Paths(BeginPaths),
+    /// Costs of source lines, and of calls between functions.
+    Sources(WriteSources),
     /// Source lines with their executions.
     Lines(BeginLines),
     /// Branches of one module.
@@ -81,6 +86,9 @@ pub type BeginTimeline = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Timeline +
 
 /// Begins a file of call paths in an output.
 pub type BeginPaths = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Paths + 'o>>;
+
+/// Writes a file of source lines and calls, with what is missing from it.
+pub type WriteSources = fn(&SourceProfile, &[Loss], Output<'_>) -> io::Result<()>;
 
 /// Begins a file of source lines in an output.
 pub type BeginLines = for<'o> fn(Output<'o>) -> io::Result<Box<dyn Lines + 'o>>;

@@ -2,17 +2,18 @@
 
 use hodo_model::table::{Cell, RecordBatch, cells};
 
-/// Calls `each` with file, line and executions of the known lines of a batch. Returns whether it is one of lines: it has
-/// the columns.
+/// Calls `each` with module, file, line and executions of the known lines of a batch. Returns whether it is one of lines:
+/// it has the columns.
 ///
 /// # Errors
 /// Those of `each`.
 pub fn line_rows<E>(
     batch: &RecordBatch,
-    mut each: impl FnMut(&str, u64, u64) -> Result<(), E>,
+    mut each: impl FnMut(&str, &str, u64, u64) -> Result<(), E>,
 ) -> Result<bool, E> {
     let schema = batch.schema();
-    let (Ok(line), Ok(executions)) = (schema.index_of("line"), schema.index_of("executions")) else {
+    let find = |name: &str| schema.index_of(name);
+    let (Ok(line), Ok(executions), Ok(module)) = (find("line"), find("executions"), find("module")) else {
         return Ok(false);
     };
     let columns = cells(batch);
@@ -24,7 +25,11 @@ pub fn line_rows<E>(
         };
         let place = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
         if let Some((file, line)) = place {
-            each(file, line, executions)?;
+            let module = match columns[module].cell(row) {
+                Cell::Text(module) => module,
+                _ => "",
+            };
+            each(module, file, line, executions)?;
         }
     }
     Ok(true)

@@ -63,7 +63,7 @@ pub fn path_rows<E>(
 }
 
 /// Numbers the functions of paths, in order of appearance.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Functions {
     /// The module and the name of each.
     pub(crate) list: Vec<(String, String)>,
@@ -75,14 +75,19 @@ pub(crate) struct Functions {
 impl Functions {
     /// Returns the number of the row's function, which becomes the last of `path`.
     pub(crate) fn add(&mut self, row: &PathRow<'_>) -> usize {
-        let key = (row.module.to_owned(), row.function.to_owned());
-        let number = *self.numbers.entry(key).or_insert_with_key(|key| {
-            self.list.push(key.clone());
-            self.list.len() - 1
-        });
+        let number = self.number(row.module, row.function);
         self.path.truncate(row.depth);
         self.path.push(number);
         number
+    }
+
+    /// Returns the number of a function.
+    pub(crate) fn number(&mut self, module: &str, function: &str) -> usize {
+        let key = (module.to_owned(), function.to_owned());
+        *self.numbers.entry(key).or_insert_with_key(|key| {
+            self.list.push(key.clone());
+            self.list.len() - 1
+        })
     }
 }
 

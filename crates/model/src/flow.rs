@@ -227,6 +227,9 @@ pub trait Sources: Names {
     /// The functions that the instructions at these addresses come from: for inlined code, the inlined function.
     /// `None` if unknown.
     fn inlined(&self, module: u32, addresses: &[u64]) -> Vec<Option<String>>;
+
+    /// Calls `each` with the index of each address at which functions are inlined, and their names, innermost first.
+    fn inlined_frames(&self, _module: u32, _addresses: &[u64], _each: &mut dyn FnMut(usize, &[String])) {}
 }
 
 /// Empty symbols, for a trace without control flow.

@@ -21,6 +21,7 @@ mod report;
 mod root;
 
 pub mod event;
+pub mod function_name;
 pub mod kernel;
 pub mod pass;
 pub mod table;
@@ -40,6 +41,8 @@ pub use function_run::{FunctionRun, Numbering, Transfer};
 pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
-pub use report::{Description, Every, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor};
+pub use report::{
+    Description, Every, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor, WithIntervals,
+};
 pub use root::Root;
 pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};

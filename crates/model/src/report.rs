@@ -124,6 +124,30 @@ impl<A: Analysis + Copy> Report for Simple<A> {
     }
 }
 
+/// A report of events whose view `interval` has every row, and needs another analysis than the others.
+#[derive(Clone, Copy, Debug)]
+pub struct WithIntervals<A, I> {
+    /// Its name, help and options.
+    pub description: Description,
+    /// The analysis of all other views.
+    pub analysis: A,
+    /// The analysis of the view `interval`.
+    pub intervals: I,
+}
+
+impl<A: Analysis + Copy, I: Analysis + Copy> Report for WithIntervals<A, I> {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.selection.view.as_str() {
+            "interval" => maker.analysis(self.intervals),
+            _ => maker.analysis(self.analysis),
+        }
+    }
+}
+
 /// A report of control flow that uses the same analysis, which has no fast paths, for all parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct SimpleFlow<A> {

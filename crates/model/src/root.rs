@@ -1,7 +1,9 @@
 //! The root of call paths: the executions of a function, or of a system call.
 
+use crate::function_name::is_name;
+
 /// The functions at whose executions call paths begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Root {
     /// The functions with a name; `NAME@MODULE` only in this module.
     Function(String),
@@ -21,9 +23,7 @@ impl Root {
         match self {
             Root::Function(name) => {
                 // Demangled names may have parameters, which users omit.
-                let is = |name: &str| {
-                    function.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
-                };
+                let is = |name: &str| is_name(name, function);
                 let with_module = |(name, of): (&str, &str)| of == module && is(name);
                 is(name) || name.rsplit_once('@').is_some_and(with_module)
             }
@@ -36,6 +36,11 @@ impl Root {
                 }
             }
         }
+    }
+
+    /// Returns the system call that a function of the kernel implements.
+    pub fn system_call(function: &str) -> Option<&str> {
+        PREFIXES.iter().find_map(|prefix| function.strip_prefix(prefix))
     }
 
     /// Returns the name as given by the user.

@@ -3,7 +3,10 @@
 //! Rows are ordered by their begin. A range of begins is found by binary search; rows that end before a time are skipped
 //! by the largest end so far, which never falls. So what was open at a time, or during an interval, is a short range.
 
-use std::{ops::Range, sync::OnceLock};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 use hodo_model::{
     Column, Table, Type, Unit,
@@ -102,12 +105,12 @@ impl Bounds {
     pub(crate) const ALL: Bounds = Bounds { begin: (i64::MIN, i64::MAX), end: i64::MIN };
 }
 
-/// Some rows in order of their begin.
+/// Rows in order of their begin: all of a table, or those of one group of equal keys after the other.
 #[derive(Debug, Default)]
 struct Ordered {
     rows: Vec<u32>,
     begins: Vec<i64>,
-    /// The largest end up to each row; empty without ends.
+    /// The largest end up to each row, of its group; empty without ends.
     ends: Vec<i64>,
 }
 
@@ -120,14 +123,93 @@ impl Ordered {
         }
     }
 
-    /// A range that has every row within the bounds.
-    fn range(&self, bounds: &Bounds) -> Range<usize> {
+    /// A range that has every row of a group within the bounds.
+    fn range(&self, group: Range<usize>, bounds: &Bounds) -> Range<usize> {
         let (from, to) = bounds.begin;
-        let first = self.begins.partition_point(|&begin| begin < from);
-        let last = self.begins.partition_point(|&begin| begin <= to);
-        let open = self.ends.partition_point(|&end| end < bounds.end);
-        first.max(open).min(last)..last
+        let begins = &self.begins[group.clone()];
+        let first = begins.partition_point(|&begin| begin < from);
+        let last = begins.partition_point(|&begin| begin <= to);
+        let open =
+            self.ends.get(group.clone()).map_or(0, |ends| ends.partition_point(|&end| end < bounds.end));
+        group.start + first.max(open).min(last)..group.start + last
     }
+}
+
+/// Rows by the values of some columns.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// The number of the group of rows with equal values.
+    groups: FxHashMap<Box<[Key]>, u32>,
+    /// The first row of each group, and the end of the last.
+    starts: Vec<usize>,
+    ordered: Ordered,
+}
+
+impl Keys {
+    /// Rows with a null in one of the columns are in no group.
+    fn of(rows: &Rows, columns: &[usize]) -> Keys {
+        const NONE: u32 = u32::MAX;
+        let all = rows.ordered();
+        let batches = rows.table.batches().iter();
+        let cells: Vec<Vec<Cells<'_>>> = batches
+            .map(|batch| columns.iter().map(|&column| Cells::of(batch.column(column).as_ref())).collect())
+            .collect();
+        let mut groups: FxHashMap<Box<[Key]>, u32> = FxHashMap::default();
+        let (mut sizes, mut group_of) = (Vec::new(), Vec::with_capacity(all.rows.len()));
+        let mut key: Vec<Key> = Vec::new();
+        for &row in &all.rows {
+            let (batch, place) = rows.position(row as usize);
+            key.clear();
+            key.extend(cells[batch].iter().filter_map(|cells| Key::of_cell(cells.cell(place))));
+            let next = sizes.len() as u32;
+            let group = match groups.get(&key[..]) {
+                _ if key.len() < columns.len() => NONE,
+                Some(&group) => group,
+                None => {
+                    groups.insert(key.as_slice().into(), next);
+                    sizes.push(0);
+                    next
+                }
+            };
+            if let Some(size) = sizes.get_mut(group as usize) {
+                *size += 1;
+            }
+            group_of.push(group);
+        }
+        let mut starts = vec![0];
+        for size in sizes {
+            starts.push(starts[starts.len() - 1] + size);
+        }
+        let ordered = by_group(all, &group_of, &starts, rows.integers(rows.layout.end).as_deref());
+        Keys { groups, starts, ordered }
+    }
+
+    fn range(&self, key: &[Key], bounds: &Bounds) -> Range<usize> {
+        let group = self.groups.get(key).map(|&group| group as usize);
+        group.map_or(0..0, |group| self.ordered.range(self.starts[group]..self.starts[group + 1], bounds))
+    }
+}
+
+/// Puts rows of one group after the other. The order within a group stays.
+fn by_group(all: &Ordered, group_of: &[u32], starts: &[usize], ends: Option<&[i64]>) -> Ordered {
+    let count = starts[starts.len() - 1];
+    let mut sorted = Ordered {
+        rows: vec![0; count],
+        begins: vec![0; count],
+        ends: if ends.is_some() { vec![0; count] } else { Vec::new() },
+    };
+    let mut next = starts.to_vec();
+    for ((&row, &begin), &group) in all.rows.iter().zip(&all.begins).zip(group_of) {
+        let Some(&start) = starts[..starts.len() - 1].get(group as usize) else { continue };
+        let at = next[group as usize];
+        next[group as usize] += 1;
+        (sorted.rows[at], sorted.begins[at]) = (row, begin);
+        if let Some(ends) = ends {
+            let end = ends[row as usize];
+            sorted.ends[at] = if at == start { end } else { sorted.ends[at - 1].max(end) };
+        }
+    }
+    sorted
 }
 
 /// Rows to read.
@@ -137,8 +219,8 @@ pub(crate) enum Found {
     Rows(Range<usize>),
     /// In order of time.
     Ordered(Range<usize>),
-    /// Of an equal key, in order of time.
-    Equal(usize, Key, Range<usize>),
+    /// With equal keys, in order of time.
+    Equal(Arc<Keys>, Range<usize>),
 }
 
 /// The rows of a table.
@@ -148,8 +230,8 @@ pub(crate) struct Rows {
     starts: Vec<usize>,
     layout: Layout,
     ordered: OnceLock<Ordered>,
-    /// By column: rows by key.
-    keys: Vec<OnceLock<FxHashMap<Key, Ordered>>>,
+    /// By columns: rows by key.
+    keys: Mutex<FxHashMap<Box<[usize]>, Arc<Keys>>>,
 }
 
 impl Rows {
@@ -170,25 +252,31 @@ impl Rows {
             starts.push(start);
             start += batch.num_rows();
         }
-        let keys = layout.columns.iter().map(|_| OnceLock::new()).collect();
-        Ok(Rows { table, starts, layout, ordered: OnceLock::new(), keys })
+        Ok(Rows { table, starts, layout, ordered: OnceLock::new(), keys: Mutex::default() })
     }
 
     /// The batch of a row, and the place in it.
     pub(crate) fn place(&self, row: usize) -> (&RecordBatch, usize) {
-        let batch = self.starts.partition_point(|&start| start <= row) - 1;
-        (&self.table.batches()[batch], row - self.starts[batch])
+        let (batch, place) = self.position(row);
+        (&self.table.batches()[batch], place)
     }
 
-    /// Finds rows: all that have the key in its column and lie within the bounds, and possibly others.
-    pub(crate) fn find(&self, equal: Option<(usize, Key)>, bounds: &Bounds) -> Found {
-        match equal {
-            Some((column, key)) => {
-                let range = self.keys(column).get(&key).map_or(0..0, |rows| rows.range(bounds));
-                Found::Equal(column, key, range)
+    /// The number of the batch of a row, and the place in it.
+    fn position(&self, row: usize) -> (usize, usize) {
+        let batch = self.starts.partition_point(|&start| start <= row) - 1;
+        (batch, row - self.starts[batch])
+    }
+
+    /// Finds rows: all that have the keys in these columns and lie within the bounds, and possibly others.
+    pub(crate) fn find(&self, columns: &[usize], key: &[Key], bounds: &Bounds) -> Found {
+        match columns {
+            [] if *bounds == Bounds::ALL => Found::Rows(0..self.table.row_count()),
+            [] => Found::Ordered(self.ordered().range(0..self.table.row_count(), bounds)),
+            columns => {
+                let keys = self.keys(columns);
+                let range = keys.range(key, bounds);
+                Found::Equal(keys, range)
             }
-            None if *bounds == Bounds::ALL => Found::Rows(0..self.table.row_count()),
-            None => Found::Ordered(self.ordered().range(bounds)),
         }
     }
 
@@ -197,7 +285,7 @@ impl Rows {
         match found {
             Found::Rows(_) => position,
             Found::Ordered(_) => self.ordered().rows[position] as usize,
-            Found::Equal(column, key, _) => self.keys(*column)[key].rows[position] as usize,
+            Found::Equal(keys, _) => keys.ordered.rows[position] as usize,
         }
     }
 
@@ -239,20 +327,13 @@ impl Rows {
         })
     }
 
-    fn keys(&self, column: usize) -> &FxHashMap<Key, Ordered> {
-        self.keys[column].get_or_init(|| {
-            let ends = self.integers(self.layout.end);
-            let ordered = self.ordered();
-            let mut keys: FxHashMap<Key, Ordered> = FxHashMap::default();
-            for (&row, &begin) in ordered.rows.iter().zip(&ordered.begins) {
-                let (batch, place) = self.place(row as usize);
-                let cells = Cells::of(batch.column(column).as_ref());
-                if let Some(key) = Key::of_cell(cells.cell(place)) {
-                    let end = ends.as_ref().map(|ends| ends[row as usize]);
-                    keys.entry(key).or_default().push(row, begin, end);
-                }
-            }
-            keys
-        })
+    fn keys(&self, columns: &[usize]) -> Arc<Keys> {
+        let mut all = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(columns) {
+            return Arc::clone(known);
+        }
+        let made = Arc::new(Keys::of(self, columns));
+        all.insert(columns.into(), Arc::clone(&made));
+        made
     }
 }

@@ -7,7 +7,7 @@
 //!           └──► Table
 //! ```
 
-mod aggregate;
+mod functions;
 mod index;
 mod result;
 mod virtual_table;
@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use hodo_model::{Column, Loss, Table};
+use hodo_model::{Column, Loss, Table, Value};
 use rusqlite::{
     Connection,
     hooks::{AuthAction, AuthContext, Authorization},
@@ -33,6 +33,9 @@ const STEPS: i32 = 10_000;
 
 const READS: &str =
     "only one SELECT, EXPLAIN or DESCRIBE statement is accepted, and traces are never written";
+
+/// The name of a note in the summary of a table.
+const NOTE: &str = "note";
 
 /// A table that a statement can name.
 pub trait Source: Send + Sync {
@@ -108,7 +111,8 @@ pub fn query(
     let mut connection = Connection::open_in_memory().map_err(|error| Error::new(error.to_string()))?;
     let mut all = Vec::new();
     let found = (|| {
-        aggregate::register(&connection)?;
+        functions::register(&connection)?;
+        virtual_table::register_series(&connection)?;
         for source in sources {
             all.push(Arc::new(Shared::new(source)));
         }
@@ -127,7 +131,10 @@ pub fn query(
     let refused = refused.lock().ok().and_then(|mut refused| refused.take());
     match (result, refused) {
         _ if stop.load(Relaxed) => Ok(None),
-        (Ok(table), _) => Ok(Some(table.with_loss(losses(&all)))),
+        (Ok(mut table), _) => {
+            table.summary.extend(notes(&all));
+            Ok(Some(table.with_loss(losses(&all))))
+        }
         (Err(_), Some(what)) => Err(Error::new(format!("{what} is refused: {READS}"))),
         (Err(error), None) => Err(explained(sql, &error, &all)),
     }
@@ -142,6 +149,19 @@ fn losses(tables: &[Arc<Shared>]) -> Vec<Loss> {
         }
     }
     losses
+}
+
+/// What the tables that were computed say about themselves, such as that they have the longest rows only.
+fn notes(tables: &[Arc<Shared>]) -> Vec<(&'static str, Value)> {
+    let mut notes = Vec::new();
+    for table in tables {
+        for (name, value) in table.summary().iter().filter(|(name, _)| *name == NOTE) {
+            if let Value::Text(text) = value {
+                notes.push((*name, format!("{}: {text}", table.name()).into()));
+            }
+        }
+    }
+    notes
 }
 
 /// Decides what a statement may do, and notes the columns that it reads.

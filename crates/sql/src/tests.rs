@@ -132,6 +132,11 @@ fn lookups_find_what_a_scan_finds() {
         "name = 't2' and begin_ns < 9",
         "name = 'T2' collate nocase",
         "tid = 77",
+        "tid = 3 and name = 't3' and begin_ns > 500",
+        "tid = 3 and name = 't2'",
+        "tid = 3.0 and name = 't3'",
+        "tid = 3 and name = null",
+        "tid = 2 and address = 0xffffffff80000007 and name = 't2' and end_ns > 0",
         "address = 0xffffffff80000003",
         "begin_ns > null",
     ] {
@@ -141,6 +146,31 @@ fn lookups_find_what_a_scan_finds() {
             |condition: &str| rows(&format!("select * from intervals where {condition} order by begin_ns"));
         assert_eq!(of(condition), of(&hidden), "{condition}");
     }
+}
+
+/// Rows are looked up by all columns that must be equal, whatever their order.
+#[test]
+fn a_join_uses_all_equal_columns() {
+    let rows = index::Rows::new(Intervals::new().0).expect("it is small");
+    let key = |tid: i64, name: &str| [index::Key::Integer(tid), index::Key::Text(name.as_bytes().into())];
+    let found = |columns: &[usize], key: &[index::Key], bounds| match rows.find(columns, key, &bounds) {
+        index::Found::Equal(_, range) => range.len(),
+        other => panic!("{other:?}"),
+    };
+    let begin_from = |from| index::Bounds { begin: (from, i64::MAX), ..index::Bounds::ALL };
+    assert_eq!(found(&[0, 1], &key(3, "t3"), index::Bounds::ALL), 202);
+    assert_eq!(found(&[0, 1], &key(3, "t2"), index::Bounds::ALL), 0);
+    assert_eq!(found(&[0], &key(3, "")[..1], begin_from(1000)), 3);
+    assert_eq!(found(&[0, 1], &key(3, "t3"), begin_from(1000)), 3);
+    let plan = rows_of(
+        "explain query plan select * from intervals a join intervals b
+        on a.tid = b.tid and a.name = b.name and b.begin_ns >= a.begin_ns",
+    );
+    assert!(plan.contains("VIRTUAL TABLE INDEX 1:0,1"), "{plan}");
+}
+
+fn rows_of(sql: &str) -> String {
+    rows(sql).iter().map(|row| format!("{row:?}\n")).collect()
 }
 
 /// A column's type applies to the value that it is compared with.
@@ -239,10 +269,99 @@ fn percentiles_are_of_nearest_rank() {
         number("select median(value) from (select 4 as value union all select 1 union all select 9)"),
         4
     );
-    assert_eq!(number("select percentile(begin_ns, 99) from intervals"), 998);
+    // Up to 1 a share, above a percentage.
+    for (argument, expected) in [
+        ("99", 998),
+        ("0.99", 998),
+        ("50", 504),
+        ("0.5", 504),
+        ("1", 1008),
+        ("1.0", 1008),
+        ("100", 1008),
+        ("0", 0),
+    ] {
+        assert_eq!(
+            number(&format!("select percentile(begin_ns, {argument}) from intervals")),
+            expected,
+            "{argument}"
+        );
+    }
     assert_eq!(rows("select median(tid) from intervals where tid > 9"), [[Value::Null]]);
-    assert!(message("select percentile(tid, 101) from intervals").contains("from 0 to 100"));
+    for wrong in ["101", "-0.1"] {
+        let message = message(&format!("select percentile(tid, {wrong}) from intervals"));
+        assert!(message.contains("from 0 to 1"), "{message}");
+    }
     assert!(message("select median(name) from intervals").contains("text"));
+}
+
+#[test]
+fn functions_of_mathematics() {
+    let real = |sql: &str| match rows(&format!("select {sql}"))[0][0] {
+        Value::Real(real) => real,
+        Value::Signed(integer) => integer as f64,
+        ref other => panic!("{sql}: {other:?}"),
+    };
+    for (sql, expected) in [
+        ("sqrt(2.25)", 1.5),
+        ("pow(2, 10)", 1024.0),
+        ("ln(exp(2))", 2.0),
+        ("log2(8)", 3.0),
+        ("log10(1000)", 3.0),
+        ("floor(-1.5)", -2.0),
+        ("ceil(1.2)", 2.0),
+    ] {
+        assert!((real(sql) - expected).abs() < 1e-12, "{sql}");
+    }
+    assert_eq!(rows("select sqrt(-1), ln(0)"), [[Value::Null, Value::Null]]);
+}
+
+#[test]
+fn regular_expressions_match_a_part() {
+    assert_eq!(number("select count(*) from intervals where name regexp '^t[12]$'"), 404);
+    assert_eq!(number("select 'Straße' regexp '\\w{6}'"), 1);
+    assert_eq!(number("select 123 regexp '2'"), 1);
+    assert_eq!(rows("select null regexp 'a', 'a' regexp null"), [[Value::Null, Value::Null]]);
+    assert!(message("select 'a' regexp '('").contains("regexp: "));
+    assert!(message("select 'a' regexp '(\\w{1000}){1000}'").contains("size limit"));
+}
+
+#[test]
+fn a_series_has_its_start_and_its_stop() {
+    let series = |arguments: &str| -> Vec<i64> {
+        let sql = format!("select value from generate_series({arguments}) limit 5");
+        let value = |row: &Vec<Value>| match row[0] {
+            Value::Signed(value) => value,
+            ref other => panic!("{other:?}"),
+        };
+        rows(&sql).iter().map(value).collect()
+    };
+    assert_eq!(series("1, 3"), [1, 2, 3]);
+    assert_eq!(series("0, 10, 4"), [0, 4, 8]);
+    assert_eq!(series("3, 1, -1"), [3, 2, 1]);
+    assert!(series("3, 1").is_empty());
+    assert_eq!(series("1, 1"), [1]);
+    assert!(series("1, null").is_empty());
+    assert_eq!(series("9223372036854775806, 9223372036854775807"), [i64::MAX - 1, i64::MAX]);
+    assert_eq!(series("-9223372036854775807 - 1, 9223372036854775807, 9223372036854775807").len(), 3);
+    assert_eq!(series("0, -9223372036854775807 - 1, -9223372036854775807 - 1"), [0, i64::MIN]);
+    for (arguments, why) in
+        [("1", "a start and a stop"), ("1, 2, 0", "must not be 0"), ("1, 'b'", "an integer")]
+    {
+        let message = message(&format!("select * from generate_series({arguments})"));
+        assert!(message.contains(why), "{arguments}: {message}");
+    }
+    // Intervals in bins, one of which is empty.
+    let bins = rows(
+        "select s.value, count(i.tid) from generate_series(1000, 1010, 5) s
+        left join intervals i on i.begin_ns >= s.value and i.begin_ns < s.value + 5 group by 1",
+    );
+    let row = |from: i64, count: i64| vec![Value::Signed(from), Value::Signed(count)];
+    assert_eq!(bins, [row(1000, 5), row(1005, 4), row(1010, 0)]);
+    // An argument from another table.
+    assert_eq!(
+        number("select count(*) from intervals i join generate_series(1, i.tid) where i.begin_ns < 10"),
+        14
+    );
 }
 
 #[test]
@@ -287,6 +406,36 @@ fn tables_are_computed_when_they_are_named() {
     of("select max(BEGIN_ns) from noting where tid = 3").expect("it is right");
     let read = noting.0.lock().expect("no thread panicked").clone();
     assert_eq!(read, [true, false, true, false, false, false, false]);
+}
+
+/// A table that has fewer rows than there are.
+struct Cut;
+
+impl Source for Cut {
+    fn name(&self) -> &str {
+        "slowest"
+    }
+
+    fn columns(&self) -> Result<Vec<Column>, String> {
+        Ok(vec![Column::integer("tid", Unit::None)])
+    }
+
+    fn table(&self, _: &[bool]) -> Result<Table, String> {
+        let summary = vec![("note", Value::from("the 1 longest of 2"))];
+        Ok(Table::new("slowest", Shape::Counters, summary, self.columns()?, [vec![Value::Integer(1)]]))
+    }
+}
+
+#[test]
+fn notes_on_tables_are_notes_on_the_result() {
+    let of = |sql: &str| {
+        let sources: [Arc<dyn Source>; 2] = [Arc::new(Intervals::new()), Arc::new(Cut)];
+        query(sql, sources, None, &Arc::default()).expect("it is right").expect("it was not stopped")
+    };
+    let table = of("select count(*) from slowest a join slowest b");
+    let notes: Vec<_> = table.summary.iter().filter(|(name, _)| *name == "note").collect();
+    assert_eq!(notes, [&("note", Value::from("slowest: the 1 longest of 2"))]);
+    assert_eq!(of("select count(*) from intervals").figure("note"), None);
 }
 
 #[test]

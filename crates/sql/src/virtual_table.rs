@@ -4,6 +4,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     ffi::{CStr, CString, c_int},
     sync::{
         Arc, OnceLock,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use hodo_model::{
-    Column, Loss, Type,
+    Column, Loss, Type, Value,
     table::{Cell, Cells},
 };
 use rusqlite::{
@@ -79,6 +80,18 @@ impl Shared {
         layout.or_else(|| self.rows.get()?.as_ref().err()).cloned()
     }
 
+    pub(crate) fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    /// The figures of the whole table, if it was computed.
+    pub(crate) fn summary(&self) -> &[(&'static str, Value)] {
+        match self.rows.get() {
+            Some(Ok(rows)) => &rows.table.summary,
+            _ => &[],
+        }
+    }
+
     /// What is missing from the rows, if they were computed.
     pub(crate) fn loss(&self) -> &[Loss] {
         match self.rows.get() {
@@ -117,11 +130,10 @@ fn declared(kind: Type) -> &'static str {
     }
 }
 
-/// What an index lookup gets: bits of `idx_num`, and above them the column of the equal key, from 1.
+/// What an index lookup gets: bits of `idx_num`. The columns of equal keys, with commas between them, are `idx_str`.
 const BEGIN_FROM: c_int = 1;
 const BEGIN_TO: c_int = 2;
 const END_FROM: c_int = 4;
-const KEY: c_int = 3;
 
 #[repr(C)]
 struct VirtualTable {
@@ -168,9 +180,9 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let Some(layout) = self.table.layout() else { return Ok(false) };
         let columns = &layout.columns;
-        // Constraints for the arguments, in their order: begin from, begin to, end from, key.
-        let mut chosen: [Option<usize>; 4] = [None; 4];
-        let mut key = 0;
+        // Constraints for the arguments, in their order: begin from, begin to, end from, then keys by column.
+        let mut chosen: [Option<usize>; 3] = [None; 3];
+        let mut keys: BTreeMap<usize, usize> = BTreeMap::new();
         for (place, constraint) in info.constraints().enumerate() {
             let Ok(column) = usize::try_from(constraint.column()) else { continue };
             if !constraint.is_usable() || column >= columns.len() {
@@ -183,7 +195,7 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
                         && !layout.is_computed(column)
                         && info.collation(place)? == "BINARY" =>
                 {
-                    (chosen[3], key) = (Some(place), column + 1);
+                    keys.insert(column, place);
                 }
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT
                 | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => match () {
@@ -201,25 +213,20 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             }
         }
         let (mut bits, mut count) = (0, 0);
-        for (place, bit) in chosen.into_iter().zip([BEGIN_FROM, BEGIN_TO, END_FROM, 0]) {
+        for (place, bit) in chosen.into_iter().zip([BEGIN_FROM, BEGIN_TO, END_FROM]) {
             if let Some(place) = place {
                 count += 1;
                 bits |= bit;
                 info.constraint_usage(place).set_argv_index(count);
             }
         }
-        info.set_idx_num(bits | (key as c_int) << KEY);
-        let rows = match self.table.rows.get() {
-            Some(Ok(rows)) => rows.table.row_count() as f64,
-            _ => ASSUMED,
-        };
-        let [from, to, end, equal] = chosen.map(|place| place.is_some());
-        let share = match to && (from || end) {
-            true => 0.01,
-            false if from || to || end => 0.3,
-            false => 1.0,
-        };
-        let found = share * if equal { rows.sqrt() } else { rows };
+        for &place in keys.values() {
+            count += 1;
+            info.constraint_usage(place).set_argv_index(count);
+        }
+        info.set_idx_num(bits);
+        info.set_idx_str(&keys.keys().map(usize::to_string).collect::<Vec<_>>().join(","));
+        let found = self.expected(chosen.map(|place| place.is_some()), keys.len());
         info.set_estimated_cost(found + 10.0);
         info.set_estimated_rows(found as i64 + 1);
         Ok(true)
@@ -229,6 +236,22 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
         let found = Found::Rows(0..0);
         let (base, table) = (sqlite3_vtab_cursor::default(), Arc::clone(&self.table));
         Ok(Cursor { base, table, found, position: 0, end: 0, row: 0 })
+    }
+}
+
+impl VirtualTable {
+    /// The number of rows that a lookup is expected to find: by bounds of the begin and of the end, and by equal keys.
+    fn expected(&self, [from, to, end]: [bool; 3], keys: usize) -> f64 {
+        let rows = match self.table.rows.get() {
+            Some(Ok(rows)) => rows.table.row_count() as f64,
+            _ => ASSUMED,
+        };
+        let share = match to && (from || end) {
+            true => 0.01,
+            false if from || to || end => 0.3,
+            false => 1.0,
+        };
+        share * (0..keys).fold(rows, |rows, _| rows.sqrt())
     }
 }
 
@@ -263,20 +286,26 @@ fn bound(value: ValueRef<'_>) -> Option<i64> {
 
 // SAFETY: the layout is C's, and SQLite's part is first.
 unsafe impl VTabCursor for Cursor {
-    fn filter(&mut self, bits: c_int, _: Option<&str>, arguments: &Filters<'_>) -> Result<()> {
+    fn filter(&mut self, bits: c_int, columns: Option<&str>, arguments: &Filters<'_>) -> Result<()> {
         let mut arguments = arguments.iter();
         let mut next = |bit| (bits & bit != 0).then(|| bound(arguments.next()?)).flatten();
         let mut bounds = Bounds::ALL;
         bounds.begin.0 = next(BEGIN_FROM).unwrap_or(i64::MIN);
         bounds.begin.1 = next(BEGIN_TO).unwrap_or(i64::MAX);
         bounds.end = next(END_FROM).unwrap_or(i64::MIN);
-        let column = (bits >> KEY) as usize;
-        let equal = column.checked_sub(1).and_then(|column| {
-            let key = Key::of(arguments.next()?, &self.table.columns()[column])?;
-            Some((column, key))
-        });
-        self.found = self.table.rows()?.find(equal, &bounds);
-        let (Found::Rows(range) | Found::Ordered(range) | Found::Equal(_, _, range)) = &self.found;
+        let columns =
+            columns.unwrap_or_default().split(',').filter_map(|column| column.parse::<usize>().ok());
+        let equal: Vec<(usize, ValueRef<'_>)> = columns.zip(arguments).collect();
+        if equal.iter().any(|(_, value)| matches!(value, ValueRef::Null)) {
+            // Nothing equals null.
+            (self.position, self.end) = (0, 0);
+            return Ok(());
+        }
+        // Rows are not looked up by a value that may equal several keys.
+        let key = |(column, value)| Some((column, Key::of(value, self.table.columns().get(column)?)?));
+        let (columns, key): (Vec<usize>, Vec<Key>) = equal.into_iter().filter_map(key).unzip();
+        self.found = self.table.rows()?.find(&columns, &key, &bounds);
+        let (Found::Rows(range) | Found::Ordered(range) | Found::Equal(_, range)) = &self.found;
         (self.position, self.end) = (range.start, range.end);
         self.look()
     }
@@ -318,5 +347,134 @@ unsafe impl VTabCursor for Cursor {
 
     fn rowid(&self) -> Result<i64> {
         Ok(self.row as i64)
+    }
+}
+
+/// Registers `generate_series(start, stop)` and `generate_series(start, stop, step)`: the column `value`.
+pub(crate) fn register_series(connection: &Connection) -> Result<()> {
+    const MODULE: Module<'static, Series> = Module::eponymous_only_module();
+    connection.create_module(c"generate_series", &MODULE, None)
+}
+
+/// The hidden columns of a series, after `value`.
+const ARGUMENTS: [&str; 3] = ["start", "stop", "step"];
+
+#[repr(C)]
+struct Series {
+    /// SQLite's part, which is first.
+    base: sqlite3_vtab,
+}
+
+// SAFETY: the layout is C's, and SQLite's part is first.
+unsafe impl<'vtab> VTab<'vtab> for Series {
+    type Aux = ();
+    type Cursor = SeriesCursor;
+
+    fn connect(
+        connection: &mut VTabConnection,
+        _: Option<&()>,
+        _: &[u8],
+        _: &[u8],
+        _: &[u8],
+        _: &[&[u8]],
+    ) -> Result<(Cow<'static, CStr>, Series)> {
+        connection.config(VTabConfig::Innocuous)?;
+        let schema = c"CREATE TABLE x(value INTEGER, start HIDDEN, stop HIDDEN, step HIDDEN)";
+        Ok((schema.into(), Series { base: sqlite3_vtab::default() }))
+    }
+
+    fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
+        let mut places: [Option<usize>; ARGUMENTS.len()] = [None; ARGUMENTS.len()];
+        let mut waits = false;
+        for (place, constraint) in info.constraints().enumerate() {
+            let argument = usize::try_from(constraint.column() - 1).ok();
+            let Some(argument) = argument.filter(|&argument| argument < ARGUMENTS.len()) else { continue };
+            waits |= !constraint.is_usable();
+            if constraint.is_usable()
+                && constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
+            {
+                places[argument] = Some(place);
+            }
+        }
+        let count = places.iter().take_while(|place| place.is_some()).count();
+        // An argument may come from another table of the join.
+        if waits {
+            return Ok(false);
+        }
+        if count < 2 || count < places.iter().flatten().count() {
+            let what = "generate_series needs a start and a stop: generate_series(start, stop, step)";
+            return Err(Error::ModuleError(what.to_owned()));
+        }
+        for (number, place) in (1..).zip(places.into_iter().flatten()) {
+            let mut usage = info.constraint_usage(place);
+            usage.set_argv_index(number);
+            usage.set_omit(true);
+        }
+        info.set_estimated_cost(10.0);
+        info.set_estimated_rows(1_000);
+        Ok(true)
+    }
+
+    fn open(&'vtab mut self) -> Result<SeriesCursor> {
+        let (base, bounds) = (sqlite3_vtab_cursor::default(), [0; ARGUMENTS.len()]);
+        Ok(SeriesCursor { base, bounds, count: 0, position: 0 })
+    }
+}
+
+/// A walk over the values of a series.
+#[repr(C)]
+struct SeriesCursor {
+    /// SQLite's part, which is first.
+    base: sqlite3_vtab_cursor,
+    /// Start, stop and step.
+    bounds: [i64; ARGUMENTS.len()],
+    count: u64,
+    position: u64,
+}
+
+// SAFETY: the layout is C's, and SQLite's part is first.
+unsafe impl VTabCursor for SeriesCursor {
+    fn filter(&mut self, _: c_int, _: Option<&str>, arguments: &Filters<'_>) -> Result<()> {
+        self.bounds = [0, 0, 1];
+        (self.count, self.position) = (0, 0);
+        for ((name, bound), value) in ARGUMENTS.iter().zip(&mut self.bounds).zip(arguments.iter()) {
+            *bound = match value {
+                ValueRef::Integer(integer) => integer,
+                ValueRef::Real(real) if real.fract() == 0.0 && real.abs() < 9e18 => real as i64,
+                ValueRef::Null => return Ok(()),
+                _ => return Err(Error::ModuleError(format!("generate_series: {name} must be an integer"))),
+            };
+        }
+        let [start, stop, step] = self.bounds.map(i128::from);
+        if step == 0 {
+            return Err(Error::ModuleError("generate_series: step must not be 0".to_owned()));
+        }
+        let steps = (stop - start) / step;
+        let is_empty = (stop - start).signum() == -step.signum();
+        self.count = if is_empty { 0 } else { u64::try_from(steps + 1).unwrap_or(u64::MAX) };
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.position += 1;
+        Ok(())
+    }
+
+    fn eof(&self) -> bool {
+        self.position >= self.count
+    }
+
+    fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
+        let [start, _, step] = self.bounds;
+        let value = match usize::try_from(column - 1).ok().and_then(|argument| self.bounds.get(argument)) {
+            Some(&argument) => argument,
+            // It lies between start and stop.
+            None => start.wrapping_add(step.wrapping_mul(self.position as i64)),
+        };
+        context.set_result(value)
+    }
+
+    fn rowid(&self) -> Result<i64> {
+        Ok(self.position as i64)
     }
 }

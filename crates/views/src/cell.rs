@@ -38,21 +38,30 @@ pub(crate) fn show(name: &str, unit: Unit, cell: Cell<'_>, out: &mut String) {
 
 /// Formats a figure of a summary, whose name determines its unit.
 pub(crate) fn show_figure(name: &str, value: &Value) -> String {
+    let mut text = String::new();
+    show(name, figure_unit(name, value), value.cell(), &mut text);
+    text
+}
+
+fn figure_unit(name: &str, value: &Value) -> Unit {
     let ends = |end| name.ends_with(end);
-    let unit = match value {
+    match value {
         _ if ends("_ns") => Unit::Nanoseconds,
         Value::Real(_) if ends("instructions") => Unit::Instructions,
         Value::Real(_) if ends("calls") => Unit::Count,
         _ => Unit::None,
-    };
-    let mut text = String::new();
-    show(name, unit, value.cell(), &mut text);
-    text
+    }
 }
 
-/// The words of a name such as `self_time_ns`, without the unit, which the values show.
-pub(crate) fn words(name: &str) -> Vec<&str> {
-    name.strip_suffix("_ns").unwrap_or(name).split('_').collect()
+/// The words of a name such as `self_time_ns`, without the unit if the values show it.
+pub(crate) fn words(name: &str, unit: Unit) -> Vec<&str> {
+    let own = name.strip_suffix("_ns").filter(|_| unit == Unit::Nanoseconds);
+    own.unwrap_or(name).split('_').collect()
+}
+
+/// The name of a figure of a summary, without the unit if its value shows it.
+pub(crate) fn figure_name(name: &str, value: &Value) -> String {
+    words(name, figure_unit(name, value)).join(" ")
 }
 
 /// Whether a column's cells are left-aligned, as text is.
@@ -244,6 +253,10 @@ mod tests {
         }
         assert_eq!(shown("begin_ns", Unit::Nanoseconds, Value::Integer(12_000_000_345)), "12.000000345 s");
         assert_eq!(show_figure("elapsed_ns", &Value::Integer(5)), "5 ns");
+        // The unit leaves a name only if the values have it.
+        assert_eq!(words("total_ns", Unit::Nanoseconds), ["total"]);
+        assert_eq!(words("total_ns", Unit::None), ["total", "ns"]);
+        assert_eq!(figure_name("elapsed_ns", &Value::Integer(5)), "elapsed");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::AnsiColor;
-use hodo_model::Loss;
+use hodo_model::{Loss, Unit};
 
 use crate::{
     Options,
@@ -30,7 +30,7 @@ pub(crate) fn line(loss: &Loss) -> String {
     let mut line = String::new();
     thousands(loss.count, &mut line);
     line += " × ";
-    line += &words(loss.cause.name()).join(" ");
+    line += &words(loss.cause.name(), Unit::None).join(" ");
     if !loss.stream.is_empty() {
         line += ", ";
         printable(&loss.stream, &mut line);

@@ -17,9 +17,9 @@ const TALL = 24;
 /** Names of columns with instants, which are not durations. */
 const INSTANT = /^(begin|end|at|first|last|start)(_.*)?_ns$/;
 
-/** A name for people; times say their unit themselves. */
-function shownName(name: string): string {
-  return shown(name).replace(/_ns$/, "").replaceAll("_", " ");
+/** A name for people, without the unit if the values show it. */
+function shownName(name: string, unit: string): string {
+  return (unit === "ns" ? shown(name).replace(/_ns$/, "") : shown(name)).replaceAll("_", " ");
 }
 
 /** A cell for people, whose texts have `most` characters. */
@@ -203,7 +203,7 @@ function Rows({ model, rows, sort, turn, marked, linkOf, scroller }: RowsPropert
                 aria-sort={sort?.column === number ? (sort.down ? "descending" : "ascending") : "none"}
               >
                 <button type="button" onClick={() => turn(number)} title={column.unit && `in ${column.unit}`}>
-                  {shownName(column.name)}
+                  {shownName(column.name, column.unit)}
                   {sort?.column === number ? (sort.down ? " ↓" : " ↑") : ""}
                 </button>
               </th>
@@ -247,7 +247,7 @@ export function Summary({ model }: { model: Model }) {
         <dl class="summary">
           {model.summary.map(([name, value]) => (
             <div key={name} title={title(value)}>
-              <dt>{shownName(name)}</dt>
+              <dt>{shownName(name, "ns")}</dt>
               <dd data-figure={name}>{shownCell(value, { name, unit: name.endsWith("_ns") ? "ns" : "" }, 4000)}</dd>
             </div>
           ))}

@@ -4,6 +4,7 @@
 //! no more for a long run than for a short one over the same code.
 
 mod flow;
+mod functions;
 mod lines;
 mod partial;
 mod table;
@@ -38,7 +39,7 @@ pub const LINES: SimpleFlow<Blocks> = SimpleFlow {
     description: Description {
         name: "lines",
         help: "exact counts of each line of source: executions, instructions, time",
-        views: &[],
+        views: &["line", "function", "inlined"],
         takes: Takes::THREADS,
         in_all: false,
     },
@@ -86,9 +87,15 @@ impl Analysis for Blocks {
     fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let whole = Partial::together(threads);
-        match self.report {
-            Report::Blocks => table::blocks(&whole, count, of.sources),
-            Report::Lines => table::lines(&whole, count, of.sources),
+        match (self.report, of.selection.view.as_str()) {
+            (Report::Blocks, _) => table::blocks(&whole, count, of.sources),
+            (Report::Lines, "function") => {
+                functions::lines(&whole, table::summary(&whole, count), of.sources)
+            }
+            (Report::Lines, "inlined") => {
+                functions::inlined(&whole, table::summary(&whole, count), of.sources)
+            }
+            (Report::Lines, _) => table::lines(&whole, count, of.sources),
         }
     }
 }

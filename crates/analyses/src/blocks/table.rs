@@ -7,7 +7,7 @@ use hodo_model::{Column, End, Shape, Sources, Summary, Table, Unit, Value};
 use super::{Block, lines};
 use crate::{clock::Time, profile::share};
 
-fn summary(blocks: &[Block], threads: u64) -> Summary {
+pub(super) fn summary(blocks: &[Block], threads: u64) -> Summary {
     let sum =
         |part: fn(&Block) -> u64| blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)));
     let time = blocks.iter().fold(Time::default(), |sum, block| sum.and(block.counts.time));

@@ -76,19 +76,24 @@ impl Analysis for Branches {
             Column::name("module"),
             Column::name("to_function"),
             Column::name("to_module").secondary(),
+            Column::text("line").secondary(),
         ];
         let row = |((kind, from, to), executions): ((Kind, Site, Site), u64)| {
             let ((function, module), (to_function, to_module)) =
                 (of.sources.names(from.function), of.sources.names(to.function));
+            let at = address(from, of.sources);
+            let line = of.sources.line(from.function.module, at);
+            let line = line.map(|line| format!("{}:{}", line.file, line.line));
             vec![
                 Value::from(kind.name()),
                 Value::from(executions),
-                Value::from(address(from, of.sources)),
+                Value::from(at),
                 Value::from(address(to, of.sources)),
                 Value::from(function),
                 Value::from(module),
                 Value::from(to_function),
                 Value::from(to_module),
+                Value::from(line),
             ]
         };
         Table::new("branches", Shape::Counters, summary, columns, rows.into_iter().map(row))

@@ -195,14 +195,17 @@ impl Analysis for Interrupts {
             let of_phase = handlers.iter().filter(|(handler, ..)| handler.0 == phase);
             Value::from(of_phase.map(|(.., durations)| durations.total).sum::<u64>())
         };
-        let summary = vec![
+        let mut summary = vec![
             ("hard_ns", total(Phase::Hard)),
             ("soft_ns", total(Phase::Soft)),
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
         let (columns, rows) = match of.selection.view.as_str() {
-            "slowest" => slowest(&names, &sums.longest, of),
+            "slowest" => {
+                summary.extend(sums.longest.note());
+                slowest(&names, &sums.longest, of)
+            }
             "cpu" => rows(&names, handlers, true),
             _ => rows(&names, handlers, false),
         };

@@ -4,8 +4,8 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
+    WithIntervals,
     kernel::{Kind, Threads},
     only,
 };
@@ -13,34 +13,35 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns},
+    columns::{duration_cells, duration_columns, interval_columns},
     durations::{Add, Durations, Longest, add_all},
     pairs::Pairs,
 };
 
-/// The analysis.
+/// The analysis; with `ALL`, of each time.
 #[derive(Clone, Copy, Debug)]
-pub struct InterruptsOff;
+pub struct InterruptsOff<const ALL: bool>;
 
 /// The report.
-pub const INTERRUPTS_OFF: Simple<InterruptsOff> = Simple {
+pub const INTERRUPTS_OFF: WithIntervals<InterruptsOff<false>, InterruptsOff<true>> = WithIntervals {
     description: Description {
         name: "irqoff",
         help: "kernel events: times with interrupts off",
-        views: &["cpu", "slowest"],
+        views: &["cpu", "slowest", "interval"],
         takes: Takes::CPUS,
         in_all: true,
     },
     analysis: InterruptsOff,
+    intervals: InterruptsOff,
 };
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums {
+struct Sums<const ALL: bool> {
     cpus: FxHashMap<u32, Durations>,
-    longest: Longest<u32>,
+    longest: Longest<u32, ALL>,
 }
 
-impl Sums {
+impl<const ALL: bool> Sums<ALL> {
     fn see(&mut self, begin: Nanos, (end, cpu): (Nanos, u32)) {
         let length = end.0.saturating_sub(begin.0);
         self.cpus.entry(cpu).or_default().see(length);
@@ -50,23 +51,23 @@ impl Sums {
 
 /// The sums and open spans after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct Partial<const ALL: bool> {
     off: Pairs<Nanos, (Nanos, u32)>,
-    sums: Sums,
+    sums: Sums<ALL>,
 }
 
-impl Analysis for InterruptsOff {
-    type Partial = Partial;
+impl<const ALL: bool> Analysis for InterruptsOff<ALL> {
+    type Partial = Partial<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&[(Kind::IrqDisable, &[]), (Kind::IrqEnable, &[])]).without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let (key, end) = (u64::from(event.cpu), (event.time, event.cpu));
         match event.kind {
@@ -80,7 +81,7 @@ impl Analysis for InterruptsOff {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
         let Partial { off, sums } = &mut earlier;
         add_all(&mut sums.cpus, later.sums.cpus);
         sums.longest.add(later.sums.longest);
@@ -88,24 +89,28 @@ impl Analysis for InterruptsOff {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Partial { off, mut sums } = whole;
         sums.cpus.retain(|cpu, _| of.selection.wants_cpu(*cpu));
         let mut all = Durations::default();
         sums.cpus.values().for_each(|durations| all.add(durations.clone()));
         let (unmatched, unfinished) = off.left();
-        let summary = vec![
+        let mut summary = vec![
             ("count", all.count.into()),
             ("total_ns", all.total.into()),
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.selection.view.as_str() {
-            "slowest" => slowest(&sums.longest, of),
-            _ => by_cpu(sums.cpus),
+        let (shape, (columns, rows)) = match of.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(&sums.longest, of)),
+            "slowest" => {
+                summary.extend(sums.longest.note());
+                (Shape::Counters, slowest(&sums.longest, of))
+            }
+            _ => (Shape::Counters, by_cpu(sums.cpus)),
         };
-        Table::new("irqoff", Shape::Counters, summary, columns, rows)
+        Table::new("irqoff", shape, summary, columns, rows)
     }
 }
 
@@ -124,7 +129,17 @@ fn by_cpu(cpus: FxHashMap<u32, Durations>) -> Rows {
     (columns, cpus.into_iter().map(row).collect())
 }
 
-fn slowest(longest: &Longest<u32>, of: &FinishContext<'_>) -> Rows {
+fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, of: &FinishContext<'_>) -> Rows {
+    let mut columns = interval_columns().to_vec();
+    columns.push(Column::integer("cpu", Unit::None));
+    let wanted = all.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu));
+    let row = |&(length, begin, cpu): &(u64, Nanos, u32)| {
+        vec![begin.0.into(), length.into(), u64::from(cpu).into()]
+    };
+    (columns, wanted.map(row).collect())
+}
+
+fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>) -> Rows {
     let columns = vec![
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),

@@ -7,7 +7,7 @@
 //! instruction = [ "rep" | "repne" | "lock" ] MNEMONIC [ operand { "," operand } ]
 //! ```
 
-use hodo_model::{ExpressionError, Marker, Pattern, Prefix};
+use hodo_model::{ExpressionError, Marker, Pattern, Prefix, function_name};
 use iced_x86::Mnemonic;
 
 /// A parsed marker with unresolved names.
@@ -161,11 +161,20 @@ fn nearest(name: &str) -> Vec<String> {
 }
 
 /// Returns at most `most` names that are most similar to a name, with an edit distance of at most a third of its
-/// length.
+/// length. Names of functions may be written in part: without parameters, or the last part of a path.
 pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) -> Vec<String> {
-    let limit = (name.chars().count() / 3).max(1);
-    let near =
-        |known: String| Some((strsim::levenshtein(name, &known), known)).filter(|(far, _)| *far <= limit);
+    let length = name.chars().count();
+    let limit = (length / 3).max(1);
+    let far = |known: &str| {
+        let is_near = known.chars().count().abs_diff(length) <= limit;
+        // Exchanged letters count once.
+        is_near.then(|| strsim::osa_distance(name, known)).filter(|far| *far <= limit)
+    };
+    let near = |known: String| {
+        let parts = [&*known, function_name::without_parameters(&known), function_name::last_part(&known)];
+        let far = parts.into_iter().filter_map(far).min()?;
+        Some((far, known))
+    };
     let mut near: Vec<_> = all.filter_map(near).collect();
     near.sort();
     near.dedup();
@@ -175,6 +184,17 @@ pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn misspelt_names_are_near() {
+        let all = ["app::Store::lookup(int)", "app::Store::insert(int, int)", "main", "look"];
+        let near = |name| nearest_of(name, all.iter().map(|name| (*name).to_owned()), 3);
+        assert_eq!(near("lokup"), ["app::Store::lookup(int)"]);
+        assert_eq!(near("lookpu"), ["app::Store::lookup(int)", "look"]);
+        assert_eq!(near("app::Store::lokup"), ["app::Store::lookup(int)"]);
+        assert_eq!(near("mian"), ["main"]);
+        assert!(near("something").is_empty());
+    }
 
     fn pattern(mnemonic: &str, operands: &[&str]) -> Pattern {
         let operands = operands.iter().map(|&operand| operand.to_owned()).collect();

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
+    WithIntervals,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -22,18 +22,19 @@ use crate::{
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Lost;
+pub struct Lost<const ALL: bool>;
 
 /// The report.
-pub const LOST: Simple<Lost> = Simple {
+pub const LOST: WithIntervals<Lost<false>, Lost<true>> = WithIntervals {
     description: Description {
         name: "lost",
         help: "software events: events and packets lost by the tracer, by stream and time",
-        views: &["stream", "longest"],
+        views: &["stream", "longest", "interval"],
         takes: Takes::NOTHING,
         in_all: true,
     },
     analysis: Lost,
+    intervals: Lost,
 };
 
 /// The losses of a stream.
@@ -57,13 +58,13 @@ type Gap = (String, u64, u64);
 
 /// The losses after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct Partial<const ALL: bool> {
     streams: BTreeMap<String, Totals>,
-    longest: Longest<Gap>,
+    longest: Longest<Gap, ALL>,
 }
 
-impl Analysis for Lost {
-    type Partial = Partial;
+impl<const ALL: bool> Analysis for Lost<ALL> {
+    type Partial = Partial<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -75,11 +76,11 @@ impl Analysis for Lost {
         .without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let number = |field| event.integer(field).unwrap_or(0) as u64;
         if event.kind != Kind::Lost {
@@ -97,7 +98,7 @@ impl Analysis for Lost {
         partial.longest.see(length, Nanos(begin), (stream.into_owned(), events, packets));
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
         for (stream, figures) in later.streams {
             earlier.streams.entry(stream).or_default().add(figures);
         }
@@ -109,16 +110,20 @@ impl Analysis for Lost {
         true
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let sum = |which: fn(&Totals) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
-        let summary = vec![
+        let mut summary = vec![
             ("streams_with_loss", (whole.streams.len() as u64).into()),
             ("gaps", sum(|figures| figures.gaps.count)),
             ("duration_ns", of.span.1.0.saturating_sub(of.span.0.0).into()),
         ];
         let (shape, columns, rows) = match of.selection.view.as_str() {
-            "longest" => (Shape::Intervals, longest_columns(), longest(&whole)),
+            "interval" => (Shape::Intervals, longest_columns(), longest(&whole)),
+            "longest" => {
+                summary.extend(whole.longest.note());
+                (Shape::Intervals, longest_columns(), longest(&whole))
+            }
             _ => (Shape::Counters, stream_columns(), by_stream(whole, of)),
         };
         Table::new("lost", shape, summary, columns, rows)
@@ -137,7 +142,7 @@ fn stream_columns() -> Vec<Column> {
     ]
 }
 
-fn by_stream(whole: Partial, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
+fn by_stream<const ALL: bool>(whole: Partial<ALL>, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
     let length = of.span.1.0.saturating_sub(of.span.0.0);
     let row = |(stream, figures): (String, Totals)| {
         let Totals { events, packets, gaps } = figures;
@@ -166,7 +171,7 @@ fn longest_columns() -> Vec<Column> {
     ]
 }
 
-fn longest(whole: &Partial) -> Vec<Vec<Value>> {
+fn longest<const ALL: bool>(whole: &Partial<ALL>) -> Vec<Vec<Value>> {
     let row = |(length, begin, (stream, events, packets)): &(u64, Nanos, Gap)| {
         let end = begin.0.saturating_add(*length);
         vec![

@@ -15,14 +15,14 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first, share},
+    columns::{duration_cells, duration_columns, interval_columns, most_first, share},
     durations::{Add, Durations, Longest},
     pairs::Pairs,
 };
 
-/// The analysis.
+/// The analysis; with `ALL`, of each period.
 #[derive(Clone, Debug, Default)]
-pub struct Periods {
+pub struct Periods<const ALL: bool = false> {
     /// The definition of a period. Merging does not need it.
     pub period: Option<Period>,
 }
@@ -36,14 +36,18 @@ impl Report for PeriodsReport {
         &Description {
             name: "periods",
             help: "software events: times between any two kinds of events",
-            views: &["group", "slowest"],
+            views: &["group", "slowest", "interval"],
             takes: Takes { cpus: true, period: true, ..Takes::NOTHING },
             in_all: false,
         }
     }
 
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        maker.analysis(Periods { period: parameters.period.clone() })
+        let period = parameters.period.clone();
+        match parameters.selection.view.as_str() {
+            "interval" => maker.analysis(Periods::<true> { period }),
+            _ => maker.analysis(Periods::<false> { period }),
+        }
     }
 }
 
@@ -55,19 +59,19 @@ type Long = (String, String, u32);
 
 /// The sums and open periods after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct Partial<const ALL: bool> {
     pairs: Pairs<Begun, Nanos, String>,
-    sums: Sums,
+    sums: Sums<ALL>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums {
+struct Sums<const ALL: bool> {
     /// By group, then by CPU.
     groups: BTreeMap<String, BTreeMap<u32, Durations>>,
-    longest: Longest<Long>,
+    longest: Longest<Long, ALL>,
 }
 
-impl Sums {
+impl<const ALL: bool> Sums<ALL> {
     fn see(&mut self, key: &str, (begin, group, cpu): Begun, end: Nanos) {
         let length = end.0.saturating_sub(begin.0);
         self.groups.entry(group.clone()).or_default().entry(cpu).or_default().see(length);
@@ -75,8 +79,8 @@ impl Sums {
     }
 }
 
-impl Analysis for Periods {
-    type Partial = Partial;
+impl<const ALL: bool> Analysis for Periods<ALL> {
+    type Partial = Partial<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -89,11 +93,11 @@ impl Analysis for Periods {
         .with_period(self.period.as_ref())
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial {
+    fn begin(&self, start: &Start<'_>) -> Partial<ALL> {
         Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
         let Partial { pairs, sums } = partial;
@@ -109,7 +113,7 @@ impl Analysis for Periods {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
         let Partial { pairs, sums } = &mut earlier;
         for (group, cpus) in later.sums.groups {
             let own = sums.groups.entry(group).or_default();
@@ -120,7 +124,7 @@ impl Analysis for Periods {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let (unmatched, unfinished) = whole.pairs.left();
         let mut groups: BTreeMap<String, Durations> = BTreeMap::new();
@@ -129,17 +133,21 @@ impl Analysis for Periods {
             wanted.for_each(|(_, durations)| groups.entry(group.clone()).or_default().add(durations));
         }
         let sum = |which: fn(&Durations) -> u64| Value::from(groups.values().map(which).sum::<u64>());
-        let summary = vec![
+        let mut summary = vec![
             ("periods", sum(|durations| durations.count)),
             ("total_ns", sum(|durations| durations.total)),
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.selection.view.as_str() {
-            "slowest" => slowest(&whole.sums.longest, of),
-            _ => by_group(groups),
+        let (shape, (columns, rows)) = match of.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(&whole.sums.longest, of)),
+            "slowest" => {
+                summary.extend(whole.sums.longest.note());
+                (Shape::Counters, slowest(&whole.sums.longest, of))
+            }
+            _ => (Shape::Counters, by_group(groups)),
         };
-        Table::new("periods", Shape::Counters, summary, columns, rows)
+        Table::new("periods", shape, summary, columns, rows)
     }
 }
 
@@ -157,7 +165,29 @@ fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>
     (columns, most_first(groups.into_iter().map(row)))
 }
 
-fn slowest(longest: &Longest<Long>, of: &FinishContext<'_>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn intervals<const ALL: bool>(
+    all: &Longest<Long, ALL>,
+    of: &FinishContext<'_>,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let mut columns = interval_columns().to_vec();
+    columns.extend([Column::name("group"), Column::text("match"), Column::integer("cpu", Unit::None)]);
+    let wanted = all.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
+    let row = |(length, begin, (group, key, cpu)): &(u64, Nanos, Long)| {
+        vec![
+            begin.0.into(),
+            (*length).into(),
+            group.as_str().into(),
+            key.as_str().into(),
+            u64::from(*cpu).into(),
+        ]
+    };
+    (columns, wanted.map(row).collect())
+}
+
+fn slowest<const ALL: bool>(
+    longest: &Longest<Long, ALL>,
+    of: &FinishContext<'_>,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
         Column::name("group"),
         Column::text("match"),

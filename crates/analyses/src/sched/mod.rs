@@ -8,8 +8,8 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
+    WithIntervals,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
     only,
 };
@@ -17,27 +17,28 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first},
+    columns::{duration_cells, duration_columns, interval_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
     pairs::Pairs,
     per_thread_sums::PerThreadSums,
     thread_states::{REPORTING, could_go_on},
 };
 
-/// The analysis.
+/// The analysis; with `ALL`, of each wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Scheduling;
+pub struct Scheduling<const ALL: bool>;
 
 /// The report.
-pub const SCHEDULING: Simple<Scheduling> = Simple {
+pub const SCHEDULING: WithIntervals<Scheduling<false>, Scheduling<true>> = WithIntervals {
     description: Description {
         name: "sched",
         help: "kernel events: how long woken threads waited for a CPU; preemptions and migrations",
-        views: &["thread", "cpu", "slowest"],
+        views: &["thread", "cpu", "slowest", "interval"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,
     },
     analysis: Scheduling,
+    intervals: Scheduling,
 };
 
 /// The events of a thread on a CPU.
@@ -62,12 +63,12 @@ impl Add for Totals {
 type In = (Nanos, Thread, u32);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums {
+struct Sums<const ALL: bool> {
     figures: PerThreadSums<(), Totals>,
-    longest: Longest<(Thread, u32)>,
+    longest: Longest<(Thread, u32), ALL>,
 }
 
-impl Sums {
+impl<const ALL: bool> Sums<ALL> {
     fn of(&mut self, thread: Thread, cpu: u32) -> &mut Totals {
         self.figures.of(thread, cpu, ())
     }
@@ -81,13 +82,13 @@ impl Sums {
 
 /// The sums and pending wake-ups after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct Partial<const ALL: bool> {
     /// By tid.
     woken: Pairs<Nanos, In>,
-    sums: Sums,
+    sums: Sums<ALL>,
 }
 
-impl Partial {
+impl<const ALL: bool> Partial<ALL> {
     fn switch(&mut self, event: &KernelEvent<'_>, prev: Thread, next: Thread) {
         let cpu = event.cpu;
         let state = event.integer(field::switch::PREV_STATE);
@@ -106,8 +107,8 @@ impl Partial {
     }
 }
 
-impl Analysis for Scheduling {
-    type Partial = Partial;
+impl<const ALL: bool> Analysis for Scheduling<ALL> {
+    type Partial = Partial<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -125,11 +126,11 @@ impl Analysis for Scheduling {
         .with_reporting(&REPORTING)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let tid = |field| event.integer(field).filter(|&tid| tid != 0);
         if let Some((prev, next)) = event.switch() {
@@ -154,7 +155,7 @@ impl Analysis for Scheduling {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, threads: &Threads) -> Partial<ALL> {
         let Partial { woken, sums } = &mut earlier;
         sums.figures.add(later.sums.figures, threads);
         sums.longest.add(later.sums.longest);
@@ -162,24 +163,28 @@ impl Analysis for Scheduling {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Sums { figures, longest } = whole.sums;
         let sum = |field: fn(&Totals) -> u64| {
             Value::from(figures.wanted(of).map(|(.., totals)| field(totals)).sum::<u64>())
         };
-        let summary = vec![
+        let mut summary = vec![
             ("wakeups", sum(|totals| totals.latencies.count)),
             ("switches", sum(|totals| totals.switches)),
             ("preemptions", sum(|totals| totals.preemptions)),
             ("migrations", sum(|totals| totals.migrations)),
         ];
-        let (columns, rows) = match of.selection.view.as_str() {
-            "slowest" => slowest(of.threads, &longest, of),
-            "cpu" => by_cpu(figures.wanted(of)),
-            _ => by_thread(of.threads, figures.wanted(of)),
+        let (shape, (columns, rows)) = match of.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(of.threads, &longest, of)),
+            "slowest" => {
+                summary.extend(longest.note());
+                (Shape::Counters, slowest(of.threads, &longest, of))
+            }
+            "cpu" => (Shape::Counters, by_cpu(figures.wanted(of))),
+            _ => (Shape::Counters, by_thread(of.threads, figures.wanted(of))),
         };
-        Table::new("sched", Shape::Counters, summary, columns, rows)
+        Table::new("sched", shape, summary, columns, rows)
     }
 }
 
@@ -232,9 +237,33 @@ fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>) -> (Vec<Column>, Vec<Ve
     (columns(&[Column::integer("cpu", Unit::None)]), cpus.into_iter().map(row).collect())
 }
 
-fn slowest(
+fn intervals<const ALL: bool>(
     threads: &Threads,
-    longest: &Longest<(Thread, u32)>,
+    all: &Longest<(Thread, u32), ALL>,
+    of: &FinishContext<'_>,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let mut columns = interval_columns().to_vec();
+    columns.extend([
+        Column::name("comm"),
+        Column::integer("tid", Unit::None),
+        Column::integer("pid", Unit::None).secondary(),
+        Column::integer("cpu", Unit::None),
+    ]);
+    let wanted = all
+        .iter()
+        .filter(|(.., (thread, cpu))| threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu));
+    let row = |&(length, Nanos(begin), (thread, cpu)): &(u64, Nanos, (Thread, u32))| {
+        let mut row: Vec<Value> = vec![begin.into(), length.into()];
+        row.extend(threads.cells(thread));
+        row.push(u64::from(cpu).into());
+        row
+    };
+    (columns, wanted.map(row).collect())
+}
+
+fn slowest<const ALL: bool>(
+    threads: &Threads,
+    longest: &Longest<(Thread, u32), ALL>,
     of: &FinishContext<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![

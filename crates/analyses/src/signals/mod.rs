@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
+    WithIntervals,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first},
+    columns::{duration_cells, duration_columns, interval_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
 };
 
@@ -26,20 +26,21 @@ mod taken;
 
 use taken::{Blocks, Taken};
 
-/// The analysis.
+/// The analysis; with `ALL`, of each wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Signals;
+pub struct Signals<const ALL: bool>;
 
 /// The report.
-pub const SIGNALS: Simple<Signals> = Simple {
+pub const SIGNALS: WithIntervals<Signals<false>, Signals<true>> = WithIntervals {
     description: Description {
         name: "signals",
         help: "kernel events: sent signals, and the time until they were delivered",
-        views: &["signal", "thread", "slowest"],
+        views: &["signal", "thread", "slowest", "interval"],
         takes: Takes::THREADS,
         in_all: true,
     },
     analysis: Signals,
+    intervals: Signals,
 };
 
 /// The signals of one number and thread.
@@ -68,12 +69,12 @@ fn key(tid: u32, number: u32) -> u64 {
 
 /// Counters by thread and number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums {
+struct Sums<const ALL: bool> {
     figures: FxHashMap<u64, Totals>,
-    longest: Longest<u64>,
+    longest: Longest<u64, ALL>,
 }
 
-impl Sums {
+impl<const ALL: bool> Sums<ALL> {
     fn taken(&mut self, key: u64) {
         self.figures.entry(key).or_default().taken += 1;
     }
@@ -87,13 +88,13 @@ impl Sums {
 
 /// The signals after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct Partial<const ALL: bool> {
     blocks: Blocks,
-    sums: Sums,
+    sums: Sums<ALL>,
 }
 
-impl Analysis for Signals {
-    type Partial = Partial;
+impl<const ALL: bool> Analysis for Signals<ALL> {
+    type Partial = Partial<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -107,11 +108,11 @@ impl Analysis for Signals {
         )
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let Partial { blocks, sums } = partial;
         let number = |field| event.integer(field).map(|number| number as u32);
@@ -140,14 +141,14 @@ impl Analysis for Signals {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
         add_all(&mut earlier.sums.figures, later.sums.figures);
         earlier.sums.longest.add(later.sums.longest);
         earlier.blocks.add(later.blocks, &mut earlier.sums);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Partial { blocks, mut sums } = whole;
         let threads = of.threads;
@@ -155,18 +156,22 @@ impl Analysis for Signals {
         let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
         sums.figures.retain(|&key, _| threads.wanted(thread(key), of.selection));
         let sum = |which: fn(&Totals) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
-        let summary = vec![
+        let mut summary = vec![
             ("sent", sum(|figures| figures.sent)),
             ("taken", sum(|figures| figures.taken)),
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.selection.view.as_str() {
-            "slowest" => slowest(threads, &sums.longest, of),
-            "thread" => by_thread(threads, sums),
-            _ => by_signal(sums),
+        let (shape, (columns, rows)) = match of.selection.view.as_str() {
+            "interval" => (Shape::Intervals, intervals(threads, &sums.longest, of)),
+            "slowest" => {
+                summary.extend(sums.longest.note());
+                (Shape::Counters, slowest(threads, &sums.longest, of))
+            }
+            "thread" => (Shape::Counters, by_thread(threads, sums)),
+            _ => (Shape::Counters, by_signal(sums)),
         };
-        Table::new("signals", Shape::Counters, summary, columns, rows)
+        Table::new("signals", shape, summary, columns, rows)
     }
 }
 
@@ -201,7 +206,7 @@ fn cells(figures: &Totals) -> Vec<Value> {
     cells
 }
 
-fn by_signal(sums: Sums) -> Rows {
+fn by_signal<const ALL: bool>(sums: Sums<ALL>) -> Rows {
     let mut signals: BTreeMap<u32, Totals> = BTreeMap::new();
     for (key, figures) in sums.figures {
         signals.entry(key as u32).or_default().add(figures);
@@ -214,7 +219,7 @@ fn by_signal(sums: Sums) -> Rows {
     (columns, most_first(signals.into_iter().map(row)))
 }
 
-fn by_thread(threads: &Threads, sums: Sums) -> Rows {
+fn by_thread<const ALL: bool>(threads: &Threads, sums: Sums<ALL>) -> Rows {
     let row = |(key, figures): (u64, Totals)| {
         let who = threads.cells(Thread::new((key >> 32) as i64, 0));
         let row = who.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
@@ -230,7 +235,26 @@ fn by_thread(threads: &Threads, sums: Sums) -> Rows {
     (columns, most_first(sums.figures.into_iter().map(row)))
 }
 
-fn slowest(threads: &Threads, longest: &Longest<u64>, of: &FinishContext<'_>) -> Rows {
+fn intervals<const ALL: bool>(threads: &Threads, all: &Longest<u64, ALL>, of: &FinishContext<'_>) -> Rows {
+    let mut columns = interval_columns().to_vec();
+    columns.extend([
+        Column::name("comm"),
+        Column::integer("tid", Unit::None),
+        Column::integer("pid", Unit::None).secondary(),
+        Column::name("signal"),
+        Column::integer("number", Unit::None).secondary(),
+    ]);
+    let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
+    let wanted = all.iter().filter(|(.., key)| threads.wanted(thread(*key), of.selection));
+    let row = |&(length, begin, key): &(u64, Nanos, u64)| {
+        let mut row: Vec<Value> = vec![begin.0.into(), length.into()];
+        row.extend(threads.cells(thread(key)).into_iter().chain(signal(key)));
+        row
+    };
+    (columns, wanted.map(row).collect())
+}
+
+fn slowest<const ALL: bool>(threads: &Threads, longest: &Longest<u64, ALL>, of: &FinishContext<'_>) -> Rows {
     let columns = vec![
         Column::name("signal"),
         Column::integer("number", Unit::None),

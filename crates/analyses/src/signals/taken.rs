@@ -53,7 +53,7 @@ impl Block {
     }
 
     /// Applies a switch: its previous thread received the signals that were delivered on the CPU.
-    fn switch(&mut self, cpu: u32, tid: u32, sums: &mut Sums) {
+    fn switch<const ALL: bool>(&mut self, cpu: u32, tid: u32, sums: &mut Sums<ALL>) {
         let mut is_any = false;
         for waiting in &mut self.waiting {
             if let &mut Waiting::Taken(taken) = waiting
@@ -69,7 +69,7 @@ impl Block {
     }
 
     /// Folds the deferred events whose threads are known now.
-    fn advance(&mut self, sums: &mut Sums) {
+    fn advance<const ALL: bool>(&mut self, sums: &mut Sums<ALL>) {
         let known = self.waiting.iter().take_while(|waiting| !matches!(waiting, Waiting::Taken(_))).count();
         for waiting in self.waiting.drain(..known) {
             match waiting {
@@ -105,14 +105,14 @@ impl Blocks {
     }
 
     /// Adds a switch.
-    pub(super) fn switch(&mut self, cpu: u32, tid: u32, sums: &mut Sums) {
+    pub(super) fn switch<const ALL: bool>(&mut self, cpu: u32, tid: u32, sums: &mut Sums<ALL>) {
         let last = self.last();
         last.left.entry(cpu).or_insert(tid);
         last.switch(cpu, tid, sums);
     }
 
     /// Adds the history of the next task.
-    pub(super) fn add(&mut self, later: Blocks, sums: &mut Sums) {
+    pub(super) fn add<const ALL: bool>(&mut self, later: Blocks, sums: &mut Sums<ALL>) {
         for block in later.0 {
             let mut left: Vec<_> = block.left.iter().map(|(&cpu, &tid)| (cpu, tid)).collect();
             left.sort_unstable();
@@ -125,7 +125,7 @@ impl Blocks {
     }
 
     /// Merges neighbouring blocks without deferred events between them.
-    fn join(&mut self, sums: &mut Sums) {
+    fn join<const ALL: bool>(&mut self, sums: &mut Sums<ALL>) {
         let blocks = std::mem::take(&mut self.0);
         for block in blocks {
             match self.0.last_mut().filter(|last| last.waiting.is_empty()) {
@@ -143,7 +143,11 @@ impl Blocks {
     }
 
     /// Ends the trace: returns the numbers of signals received but not sent, and sent but not received.
-    pub(super) fn finish(mut self, running: impl Fn(u32) -> Option<u32>, sums: &mut Sums) -> (u64, u64) {
+    pub(super) fn finish<const ALL: bool>(
+        mut self,
+        running: impl Fn(u32) -> Option<u32>,
+        sums: &mut Sums<ALL>,
+    ) -> (u64, u64) {
         let waits = |waiting: &Waiting| match waiting {
             Waiting::Taken(taken) => Some(taken.cpu),
             _ => None,

@@ -87,7 +87,8 @@ impl Analysis for Slowest {
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let WithLongest { calls, longest } = whole.complete();
-        let summary = summary(calls.wanted(of).map(|(.., calls)| calls), &whole);
+        let mut summary = summary(calls.wanted(of).map(|(.., calls)| calls), &whole);
+        summary.extend(longest.note());
         table(summary, slowest(longest, of))
     }
 }

@@ -62,10 +62,8 @@ impl Gathered {
     ) -> Result<bool, Failure> {
         // With --nth, the selected calls already have their function as root.
         let root = command.root().filter(|_| command.nth.is_none());
-        if let Some(root) = &root {
-            function::is_somewhere(root, experiment)?;
-        }
-        let selection = Selection { root: root.clone(), ..selection(input) };
+        let root = root.map(|root| function::root(&root, experiment)).transpose()?;
+        let selection = Selection { root, ..selection(input) };
         let parameters = Parameters { selection, ..Parameters::default() };
         let Some(tables) = run(input, experiment, named(&["paths".to_owned()]), parameters, begin)? else {
             return Ok(false);
@@ -140,8 +138,8 @@ pub fn run(
     Ok((!progress.is_interrupted()).then_some(outcome.tables))
 }
 
-/// Returns the instructions that functions with these names executed inline, according to debugging information. With
-/// a root, counts only while the root runs.
+/// Returns the instructions that functions with these names executed inline, those of functions inlined into them included,
+/// according to debugging information. With a root, counts only while the root runs.
 pub fn inlined(
     input: &Input,
     root: Option<Root>,
@@ -163,11 +161,14 @@ pub fn inlined(
     if input::request(input, None, Vec::new(), Parameters::default(), &experiment).is_err() {
         return Ok(found);
     }
-    let parameters = Parameters { selection: selection(input), ..Parameters::default() };
+    let selection = Selection { view: "inlined".to_owned(), ..selection(input) };
+    let parameters = Parameters { selection, alone: true, ..Parameters::default() };
     let tables = run(input, &experiment, named(&["lines".to_owned()]), parameters, begin)?;
     for table in tables.iter().flatten() {
         let at = |name: &str| table.columns().iter().position(|column| column.name == name);
-        let (Some(function), Some(instructions)) = (at("function"), at("instructions")) else { continue };
+        let (Some(function), Some(instructions)) = (at("function"), at("total_instructions")) else {
+            continue;
+        };
         for row in table.rows() {
             if let (Value::Text(name), Value::Integer(count)) = (&row[function], &row[instructions])
                 && names.contains(name)

@@ -6,7 +6,7 @@ pub mod gather;
 
 use std::process::ExitCode;
 
-use hodo_compare::{Comparison, Inlined, Latencies, Options, Sides, latencies, paths};
+use hodo_compare::{Comparison, Growth, Inlined, Latencies, Options, Sides, latencies, paths, statistics};
 use hodo_model::{Loss, Table};
 use hodo_views::Reader;
 
@@ -41,8 +41,11 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     let lossless = tables.first().is_none_or(|table| table.loss.is_empty());
     output::draw_all(tables, &command.output)?;
     let mut exit = if command.input.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS };
-    for message in too_much(command, comparison.as_ref(), &latencies) {
-        eprintln!("hodo: {message}");
+    let Some(allowed) = command.fail_over else { return Ok(exit) };
+    let Verdict { failures, notes } = too_much(allowed, comparison.as_ref(), &latencies);
+    notes.into_iter().chain(too_few(&sides)).for_each(|note| tell!("{note}"));
+    for failure in failures {
+        tell!("{failure}");
         exit = LOSS.into();
     }
     Ok(exit)
@@ -139,24 +142,57 @@ fn shown(comparison: &Comparison, command: &Diff) -> Vec<Table> {
     }
 }
 
-/// Returns messages on growth above `--fail-over`.
-fn too_much(command: &Diff, comparison: Option<&Comparison>, latencies: &[Latencies]) -> Vec<String> {
-    let Some(allowed) = command.fail_over else { return Vec::new() };
-    let over = |growth: &f64| *growth > allowed;
-    let percent = |share: f64| format!("{:+.2} %", share * 100.0);
+/// What `--fail-over` says.
+#[derive(Default)]
+struct Verdict {
+    /// Growth above the limit.
+    failures: Vec<String>,
+    /// Growth above the limit that may be chance.
+    notes: Vec<String>,
+}
+
+impl Verdict {
+    fn add(&mut self, what: &str, growth: Option<Growth>, limit: &str, worst: &str) {
+        let Some(growth) = growth else { return };
+        let grown = percent(growth.share);
+        match growth.p.filter(|_| !growth.is_significant()) {
+            None => self.failures.push(format!("{what} {grown}, and {limit}; most by {worst}")),
+            Some(p) => self.notes.push(format!(
+                "{what} {grown}, but recordings of one side differ as much (p = {p:.2}): this does not fail"
+            )),
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:+.2} %", share * 100.0)
+}
+
+/// Compares growth with the limit of `--fail-over`.
+fn too_much(allowed: f64, comparison: Option<&Comparison>, latencies: &[Latencies]) -> Verdict {
     let limit = format!("--fail-over allows {:.2} %", allowed * 100.0);
-    let mut messages = Vec::new();
+    let mut verdict = Verdict::default();
     if let Some(comparison) = comparison {
         let worst = comparison.worst(WORST).join(", ");
-        if let Some(growth) = comparison.growth().filter(over) {
-            messages.push(format!("instructions {}, and {limit}; most by {worst}", percent(growth)));
-        }
-        if let Some(growth) = comparison.growth_of_time().filter(over) {
-            messages.push(format!("time {}, and {limit}; most by {worst}", percent(growth)));
-        }
+        let over = |growth: &Growth| growth.share > allowed;
+        verdict.add("instructions", comparison.growth().filter(over), &limit, &worst);
+        verdict.add("time", comparison.growth_of_time().filter(over), &limit, &worst);
     }
-    for (name, growth) in latencies.iter().flat_map(|found| &found.grown).filter(|(_, growth)| over(growth)) {
-        messages.push(format!("median of {name} {}, and {limit}", percent(*growth)));
+    let grown = latencies.iter().flat_map(|found| &found.grown);
+    for (name, growth) in grown.filter(|(_, growth)| *growth > allowed) {
+        verdict.failures.push(format!("median of {name} {}, and {limit}", percent(*growth)));
     }
-    messages
+    verdict
+}
+
+/// Says that groups are too small for any difference to be certain.
+fn too_few(sides: &Sides<Vec<Input>>) -> Option<String> {
+    let (a, b) = (sides.a.len(), sides.b.len());
+    let least = statistics::least_p(a, b);
+    let few = a > 1 && b > 1 && least >= statistics::SIGNIFICANT;
+    few.then(|| {
+        format!(
+            "{a} and {b} recordings can't give less than p = {least:.2}, so no difference fails that recordings of one side have too; record four or more on each side"
+        )
+    })
 }

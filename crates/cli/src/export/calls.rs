@@ -8,7 +8,7 @@ use hodo_engine::{CHUNKS_IN_ORDER, CallSink, FlowTrace, Losses};
 use hodo_exports::{BeginTimeline, Calls, Track};
 use hodo_model::{Cause, FunctionId, Loss, Names};
 
-use super::emit_left_out;
+use super::{emit_left_out, emit_nothing};
 use crate::{
     arguments::Export,
     failure::{Failure, written},
@@ -39,12 +39,15 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
             },
         );
         let Some(exported) = read? else { return Ok(input::interrupted()) };
-        let (losses, left_out) = match exported {
+        let Ended { losses, left_out, is_empty } = match exported {
             Ok(exported) => exported,
             Err(error) => return written(Err(error)).map(|()| ExitCode::SUCCESS),
         };
         out.finish()?;
         emit_left_out(command, left_out);
+        if is_empty {
+            emit_nothing(command, "call");
+        }
         let code = input::exit_code(&command.input, losses.is_empty());
         input::report_losses(losses);
         Ok(code)
@@ -62,10 +65,20 @@ struct Sink<'x, 'f, 'o> {
     result: io::Result<()>,
 }
 
+/// What is not in a file.
+struct Ended {
+    losses: Losses,
+    /// The number of calls that are left out as too short.
+    left_out: u64,
+    /// Whether it has no calls.
+    is_empty: bool,
+}
+
 impl Sink<'_, '_, '_> {
-    /// Ends the file. Returns the losses, and the number of calls that are left out as too short.
-    fn finish(self, mut losses: Losses) -> io::Result<(Losses, u64)> {
+    /// Ends the file.
+    fn finish(self, mut losses: Losses) -> io::Result<Ended> {
         self.result?;
+        let is_empty = self.names.is_empty();
         let left_out = self.calls.left_out;
         if self.calls.untimed > 0 {
             losses.add(Loss {
@@ -81,7 +94,7 @@ impl Sink<'_, '_, '_> {
         self.calls.into_timeline().finish(&list)?;
         let mut losses = Losses::default();
         list.into_iter().for_each(|loss| losses.add(loss));
-        Ok((losses, left_out))
+        Ok(Ended { losses, left_out, is_empty })
     }
 
     fn switch(&mut self, context: u32) -> io::Result<()> {

@@ -9,7 +9,7 @@ use hodo_model::{
     table::{Cell, Cells, RecordBatch, cells},
 };
 
-use super::emit_left_out;
+use super::{emit_left_out, emit_nothing};
 use crate::{
     arguments::Export,
     events,
@@ -75,10 +75,13 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let left_out = writer.left_out;
+    let (left_out, is_empty) = (writer.left_out, writer.names.is_empty());
     written(writer.finish(&losses))?;
     out.finish()?;
     emit_left_out(command, left_out);
+    if is_empty {
+        emit_nothing(command, "interval");
+    }
     written(hodo_views::write_loss(&losses, &hodo_views::Options::default(), &mut io::stderr()))?;
     Ok(input::exit_code_of(&command.input, &experiment, lossless))
 }

@@ -44,10 +44,11 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
         return trace(command, *version);
     }
     let export = EXPORTS.iter().find(|export| export.name == command.to);
-    let is_of_module = export.is_some_and(|export| matches!(export.content, Content::Branches(_)));
+    let is_of_module =
+        export.is_some_and(|export| matches!(export.content, Content::Branches(_) | Content::Lines(_)));
     if command.module.is_some() && !is_of_module {
         return Err(Failure::usage(format!(
-            "--module is for profiles of one module, but {} holds all",
+            "--module is for lines, and for profiles of one module, but {} holds all",
             command.to
         )));
     }
@@ -56,6 +57,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
         Content::Timeline(begin) | Content::Calls(begin) if flow => calls::export(command, begin),
         Content::Timeline(begin) => intervals::export(command, begin),
         Content::Paths(begin) => profile::paths(command, begin),
+        Content::Sources(write) => profile::sources(command, write),
         Content::Lines(begin) => profile::lines(command, begin),
         Content::Branches(write) => profile::branches(command, write),
         Content::Calls(_) => {
@@ -81,10 +83,15 @@ fn trace(command: &Export, version: Version) -> Result<ExitCode, Failure> {
     events::open(&command.input, |traces| write(command, version, traces))
 }
 
+/// Says that the file is empty, because what was selected of the input is.
+fn emit_nothing(command: &Export, what: &str) {
+    tell!("nothing found: what was selected has no {what}, so {} is empty", command.output.display());
+}
+
 /// Reports how much is not in the file because it is short.
 fn emit_left_out(command: &Export, count: u64) {
     if count > 0 && !command.input.quiet {
-        eprintln!("hodo: left out as shorter than --min: {count}");
+        tell!("left out as shorter than --min: {count}");
     }
 }
 
@@ -110,8 +117,11 @@ fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<
     }
     readable(folder.path()).and_then(|()| fs::rename(folder.path(), target)).map_err(failed)?;
     let _ = folder.keep();
+    if exported.events == 0 {
+        emit_nothing(command, "event");
+    }
     for (conversion, count) in exported.conversions.iter().filter(|_| !command.input.quiet) {
-        eprintln!("hodo: {count} × {conversion}");
+        tell!("{count} × {conversion}");
     }
     let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
     input::report_losses(exported.losses);

@@ -1,13 +1,21 @@
 //! Call paths with their costs, source lines with their executions, and branches.
 
-use std::{io, path::Path, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    io,
+    path::Path,
+    process::ExitCode,
+};
 
 use hodo_engine::Needs;
 use hodo_exports::{
-    BeginLines, BeginPaths, BranchProfiles, Output, WriteBranches, differential, line_rows, path_rows,
+    BeginLines, BeginPaths, BranchProfiles, Output, SourceProfile, WriteBranches, WriteSources, differential,
+    line_rows, path_rows,
 };
 use hodo_model::{Loss, Parameters, Table};
 
+use super::emit_nothing;
 use crate::{
     arguments::{Export, Input},
     failure::{Failure, INTERRUPTED, written},
@@ -22,41 +30,118 @@ use crate::{
 const CALL_PATHS: &str = "tree";
 /// The report of source lines.
 const LINES: &str = "lines";
+/// The view of it with the lines of each function.
+const BY_FUNCTION: &str = "function";
 /// The report of branches.
 const BRANCHES: &str = "branches";
 /// The format that holds two profiles.
 const DIFFERENTIAL: &str = "folded";
+/// Number of missing source files that a message names.
+const SHOWN: usize = 3;
 
 pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Failure> {
     if let Some(before) = &command.before {
         return difference(command, before);
     }
-    export(command, CALL_PATHS, |table, out| {
+    let Some(Made { tables, code }) = make(command, &command.input, &[(CALL_PATHS, "")])? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let table = &tables[0];
+    write_file(command, &table.loss, |out| {
         let mut paths = begin(out)?;
         for batch in table.batches() {
             let known = path_rows(batch, |row| paths.row(row))?;
             assert!(known, "the report of call paths has their columns");
         }
         paths.finish(&table.loss)
-    })
+    })?;
+    if table.is_empty() {
+        emit_nothing(command, "call path");
+    }
+    Ok(code)
 }
 
-pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Failure> {
-    export(command, LINES, |table, out| {
-        let mut lines = begin(out)?;
+/// Writes the costs of source lines, and of the calls between functions.
+pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode, Failure> {
+    let parts = [(CALL_PATHS, ""), (LINES, BY_FUNCTION), (BRANCHES, "")];
+    let Some(Made { tables, code }) = make(command, &command.input, &parts)? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let mut profile = SourceProfile::default();
+    let adders = [SourceProfile::add_paths, SourceProfile::add_lines, SourceProfile::add_branches];
+    for (table, add) in tables.iter().zip(adders) {
         for batch in table.batches() {
-            let known = line_rows(batch, |file, line, executions| lines.line(file, line, executions))?;
-            assert!(known, "the report of lines has their columns");
+            assert!(add(&mut profile, batch), "the report `{}` has its columns", table.name());
         }
+    }
+    // All reports of one pass have the same losses.
+    let losses = &tables[0].loss;
+    write_file(command, losses, |out| write(&profile, losses, out))?;
+    if tables[0].is_empty() {
+        emit_nothing(command, "call path");
+    }
+    Ok(code)
+}
+
+/// Writes the lines of all modules or of one, without those of source files that are not there: their readers need these.
+pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Failure> {
+    let Some(Made { tables, code }) = make(command, &command.input, &[(LINES, "")])? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let table = &tables[0];
+    let mut modules: BTreeSet<String> = BTreeSet::new();
+    let mut files: BTreeMap<String, bool> = BTreeMap::new();
+    let mut rows: Vec<(String, u64, u64)> = Vec::new();
+    for batch in table.batches() {
+        let row = |module: &str, file: &str, line: u64, executions: u64| {
+            if !modules.contains(module) {
+                modules.insert(module.to_owned());
+            }
+            if command.module.as_ref().is_some_and(|chosen| chosen != module) {
+                return Ok(());
+            }
+            let is_there = match files.get(file) {
+                Some(is_there) => *is_there,
+                None => *files.entry(file.to_owned()).or_insert(Path::new(file).is_file()),
+            };
+            if is_there {
+                rows.push((file.to_owned(), line, executions));
+            }
+            Ok::<(), Infallible>(())
+        };
+        assert!(line_rows(batch, row) == Ok(true), "the report of lines has their columns");
+    }
+    if let Some(module) = command.module.as_ref().filter(|module| !modules.contains(*module)) {
+        let ran: Vec<&str> = modules.iter().map(String::as_str).collect();
+        return Err(Failure::usage(format!(
+            "no line of a module `{module}` ran; those with lines are {}",
+            ran.join(", ")
+        )));
+    }
+    write_file(command, &table.loss, |out| {
+        let mut lines = begin(out)?;
+        rows.iter().try_for_each(|(file, line, executions)| lines.line(file, *line, *executions))?;
         lines.finish(&table.loss)
-    })
+    })?;
+    let missing: Vec<&str> =
+        files.iter().filter(|(_, is_there)| !**is_there).map(|(file, _)| file.as_str()).collect();
+    if !missing.is_empty() && !command.input.quiet {
+        let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+        let more = if missing.len() > SHOWN { ", …" } else { "" };
+        tell!("left out, as these source files are not here: {} ({shown}{more})", missing.len());
+    }
+    if rows.is_empty() {
+        emit_nothing(command, "line of a source file that is here");
+    }
+    Ok(code)
 }
 
 /// Writes the branches of one module: the one that is chosen, or that with most executed code.
 pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCode, Failure> {
-    let Some(Made { table, code }) = make(command, &command.input, BRANCHES)? else {
+    let Some(Made { tables, code }) = make(command, &command.input, &[(BRANCHES, "")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    let table = &tables[0];
     let mut profiles = BranchProfiles::default();
     for batch in table.batches() {
         assert!(profiles.add(batch), "the report of branches has their columns");
@@ -66,14 +151,16 @@ pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCod
         (Some(module), _) => module.as_str(),
         (None, Some(module)) => module,
         (None, None) => {
-            return Err(Failure::usage("no instruction is known, so there is no module to write"));
+            return Err(Failure::usage(
+                "nothing found: what was selected has no instruction, so there is no module to write",
+            ));
         }
     };
     let profile = profiles.get(module).ok_or_else(|| {
         Failure::usage(format!("no module `{module}` ran; those that did are {}", names.join(", ")))
     })?;
     if !command.input.quiet && command.module.is_none() && names.len() > 1 {
-        eprintln!("hodo: profile of {module}; --module writes that of another: {}", names[1..].join(", "));
+        tell!("profile of {module}; --module writes that of another: {}", names[1..].join(", "));
     }
     write_file(command, &table.loss, |out| write(profile, &table.loss, out))?;
     Ok(code)
@@ -88,27 +175,19 @@ fn difference(command: &Export, before: &Path) -> Result<ExitCode, Failure> {
         )));
     }
     let input = Input { files: vec![before.to_owned()], ..command.input.clone() };
-    let Some(before) = make(command, &input, CALL_PATHS)? else { return Ok(ExitCode::from(INTERRUPTED)) };
-    let Some(after) = make(command, &command.input, CALL_PATHS)? else {
+    let paths = [(CALL_PATHS, "")];
+    let Some(before) = make(command, &input, &paths)? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let Some(after) = make(command, &command.input, &paths)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    let losses = [&before.table.loss[..], &after.table.loss].concat();
-    write_file(command, &losses, |out| differential(before.table.batches(), after.table.batches(), out))?;
+    let [old, new] = [&before.tables[0], &after.tables[0]];
+    let losses = [&old.loss[..], &new.loss].concat();
+    write_file(command, &losses, |out| differential(old.batches(), new.batches(), out))?;
+    if old.is_empty() && new.is_empty() {
+        emit_nothing(command, "call path");
+    }
     // An error on either side is one of the command.
     Ok(if before.code == ExitCode::SUCCESS { after.code } else { before.code })
-}
-
-/// Makes the table of a report, and writes the file with `write`.
-fn export(
-    command: &Export,
-    report: &str,
-    write: impl FnOnce(&Table, Output<'_>) -> io::Result<()>,
-) -> Result<ExitCode, Failure> {
-    let Some(Made { table, code }) = make(command, &command.input, report)? else {
-        return Ok(ExitCode::from(INTERRUPTED));
-    };
-    write_file(command, &table.loss, |out| write(&table, out))?;
-    Ok(code)
 }
 
 /// Writes the file, and prints what is missing from it.
@@ -123,14 +202,17 @@ fn write_file(
     written(hodo_views::write_loss(losses, &hodo_views::Options::default(), &mut io::stderr()))
 }
 
-/// A table, and the exit code for what is missing from it.
+/// Tables of one pass, and the exit code for what is missing from them.
 struct Made {
-    table: Table,
+    tables: Vec<Table>,
     code: ExitCode,
 }
 
-/// Makes the table of a report of control flow. Returns `None` after Ctrl-C.
-fn make(command: &Export, input: &Input, report: &str) -> Result<Option<Made>, Failure> {
+/// A report, and its view; the usual one if empty.
+type Part = (&'static str, &'static str);
+
+/// Makes the tables of reports of control flow. Returns `None` after Ctrl-C.
+fn make(command: &Export, input: &Input, parts: &[Part]) -> Result<Option<Made>, Failure> {
     if command.min.is_some() {
         return Err(Failure::usage(format!(
             "--min is for slices of a timeline, but {} contains sums of the whole run",
@@ -139,8 +221,8 @@ fn make(command: &Export, input: &Input, report: &str) -> Result<Option<Made>, F
     }
     let selection = Selection::new(input, Some(&command.filter))?;
     selection.refuse_events()?;
-    let parameters =
-        Parameters { selection: selection.of_tables(None), alone: true, ..Parameters::default() };
+    let alone = parts.len() == 1;
+    let parameters = Parameters { selection: selection.of_tables(None), alone, ..Parameters::default() };
     let experiment = input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
     if !experiment.contents.flow {
         return Err(Failure::usage(format!(
@@ -148,16 +230,22 @@ fn make(command: &Export, input: &Input, report: &str) -> Result<Option<Made>, F
             command.to
         )));
     }
-    let reports = report::named(&[report.to_owned()]);
-    let request = input::request(input, Some(&command.filter), reports, parameters, &experiment)?;
+    if experiment.with(|traces| traces.flows.len()) > 1 {
+        return Err(Failure::usage(format!(
+            "{} contains one recording of control flow; name only one",
+            command.to
+        )));
+    }
+    let reports = report::named(&parts.iter().map(|(report, _)| (*report).to_owned()).collect::<Vec<_>>());
+    let mut request = input::request(input, Some(&command.filter), reports, parameters, &experiment)?;
+    request.views = parts.iter().map(|(_, view)| *view).collect();
     let progress = Progress::new(experiment.work(&request), input.quiet);
-    let mut outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
     progress.finish();
     if progress.is_interrupted() {
         return Ok(None);
     }
     let code = input::exit_code_of(input, &experiment, outcome.is_lossless());
-    let table = outcome.tables.swap_remove(0);
     experiment.with(input::report_nothing_decoded);
-    Ok(Some(Made { table, code }))
+    Ok(Some(Made { tables: outcome.tables, code }))
 }

@@ -4,7 +4,7 @@ use hodo_engine::{
     Experiment, Request,
     latency::{Named, may_be_written, nearest_of},
 };
-use hodo_model::{Parameters, Table, Value};
+use hodo_model::{Intervals, Parameters, Table, Value};
 
 use super::question::Question;
 use crate::failure::Failure;
@@ -29,6 +29,12 @@ pub fn notes(
                     markers.iter().map(|marker| ran.instead_of(marker)).collect::<Result<_, _>>()?;
                 notes.push(format!("the marker of {side} never occurs: {}", why.join("; ")));
             }
+        }
+    }
+    if let (Question::Known(Intervals::Syscalls(name)), true) = (question, is_zero("count")) {
+        let ran = Ran { experiment, request }.names("syscalls", "call")?;
+        if !ran.contains(name) {
+            notes.push(never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), "syscalls"));
         }
     }
     if is_zero("count") {

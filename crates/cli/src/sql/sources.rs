@@ -10,11 +10,11 @@ use hodo_engine::{
     events::{Chunks, EventReading, EventTable, event_tables},
     reports,
 };
-use hodo_model::{Column, Parameters, Table, Value, table::cells};
+use hodo_model::{Column, Parameters, Root, Table, Value, table::cells};
 use hodo_sql::Source;
 
 use super::Sql;
-use crate::{events, failure::Failure, input, progress::Progress, selection::Selection, timeline};
+use crate::{events, failure::Failure, function, input, progress::Progress, selection::Selection, timeline};
 
 /// A span in which a table has few rows, to learn its columns.
 const FIRST: &str = "0%-0.001%";
@@ -41,6 +41,8 @@ pub(super) fn all(
         stop: Arc::clone(stop),
         quiet: command.input.quiet,
     });
+    let root = command.root.root().filter(|_| experiment.contents.flow);
+    let root = root.map(|root| function::root(&root, experiment)).transpose()?;
     let mut sources: Vec<Arc<dyn Source>> = Vec::new();
     let period = command.period.period()?;
     for report in reports().iter().map(|report| &**report) {
@@ -51,7 +53,7 @@ pub(super) fn all(
         let views = if about.views.is_empty() { &[""][..] } else { about.views };
         for (place, view) in views.iter().enumerate() {
             let name = if place == 0 { about.name.to_owned() } else { format!("{}_{view}", about.name) };
-            let request = request(experiment, command, report, view)?;
+            let request = request(experiment, command, (report, view), root.as_ref())?;
             if fits(experiment, &request) {
                 let (columns, rows) = (OnceLock::new(), Mutex::new(None));
                 sources.push(Arc::new(OfReport {
@@ -97,12 +99,12 @@ fn fits(experiment: &Experiment, request: &Request) -> bool {
 fn request(
     experiment: &Experiment,
     command: &Sql,
-    report: &'static dyn AnyReport,
-    view: &'static str,
+    (report, view): (&'static dyn AnyReport, &'static str),
+    root: Option<&Root>,
 ) -> Result<Request, Failure> {
     let selection = Selection::new(&command.input, Some(&command.filter))?;
     let takes = report.description().takes;
-    let root = if takes.root { command.root.root() } else { None };
+    let root = root.cloned().filter(|_| takes.root);
     let selection = hodo_model::Selection { root, ..selection.of_tables(Some(view)) };
     let parameters = Parameters {
         selection,

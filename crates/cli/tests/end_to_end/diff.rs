@@ -188,6 +188,52 @@ fn inlined_functions_are_said_to_be_inlined() {
     assert!(row(&self::rows(&back), "twice")["matched"].as_str().unwrap().starts_with("inlined in A: "));
 }
 
+/// What was inlined into an inlined function belongs to it.
+#[test]
+fn inlined_functions_have_what_is_inlined_into_them() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let source = folder.write(
+        "nested.c",
+        b"static inline __attribute__((always_inline)) int inner(int x)\n{\n    int s = 0;\n    \
+        for (int i = 0; i < 20; i++)\n        s = (s ^ x) * 3 + i;\n    return s;\n}\n\n\
+        static INLINED int outer(int x)\n{\n    return inner(x) + (x ^ 5);\n}\n\n\
+        int main(int n, char **v)\n{\n    volatile int sum = 0;\n    for (int i = 0; i < 500; i++)\n        \
+        sum += outer(i + n);\n    return sum == 1;\n}\n",
+    );
+    let recording = |name: &str, attribute: &str| {
+        let (program, inlined) = (folder.file(name), format!("-DINLINED={attribute}"));
+        let compiled = Command::new("cc").args(["-O1", "-g", &inlined, "-o", &program, &source]).status();
+        assert!(compiled.is_ok_and(|status| status.success()));
+        let out = folder.file(&format!("{name}.data"));
+        hodo(&["record", "-q", "--engine", "emulate", "-o", &out, "--", &program]).fine();
+        out
+    };
+    let called = recording("called", "__attribute__((noinline))");
+    let inlined = recording("inlined", "inline __attribute__((always_inline))");
+    let script = hodo(&["script", "--insns", "--fields", "sym", &inlined]).fine().stdout;
+    let of = |function: &str| {
+        let is_inlined = |line: &&str| {
+            line.rsplit_once(" < ")
+                .is_some_and(|(frames, _)| frames.split(" < ").any(|frame| frame == function))
+        };
+        script.lines().filter(is_inlined).count() as u64
+    };
+    assert!(of("outer") > of("inner") && of("inner") > 500 * 20, "{} and {}", of("outer"), of("inner"));
+    let json = diff(&["--per", "main", "--format", "json", &called, &inlined]).fine().json();
+    let said = row(&rows(&json), "outer")["matched"].as_str().unwrap().replace(',', "");
+    assert_eq!(said, format!("inlined in B: {} instructions", of("outer")));
+    let listed = table("lines", &["--by", "inlined"], &inlined).1;
+    for name in ["inner", "outer"] {
+        assert_eq!(row(&listed, name)["total_instructions"], of(name), "{listed:?}");
+    }
+    assert_eq!(row(&listed, "inner")["self_instructions"], of("inner"));
+    let own = row(&listed, "outer")["self_instructions"].as_u64().unwrap();
+    assert_eq!(own + of("inner"), of("outer"));
+}
+
 #[test]
 fn groups_and_spans_of_time() {
     if !can_record() {
@@ -210,6 +256,9 @@ fn groups_and_spans_of_time() {
         fib["delta_time_ns"].as_f64().unwrap() > 0.0 && fib["p_adjusted"].as_f64().unwrap() <= 1.0,
         "{fib}"
     );
+    // Two and three recordings can't show more than chance, unless each side runs the same every time.
+    let failed = diff(&[&groups[..], &["--fail-over", "5%"]].concat());
+    assert!(failed.stderr.contains("2 and 3 recordings can't give less than p = 0.20"), "{failed:?}");
     let single =
         diff(&["--format", "json", &folder.file("old-1.data"), &folder.file("new-1.data")]).fine().json();
     assert_eq!(row(&rows(&single), "fib")["delta_instructions"], fib["delta_instructions"]);

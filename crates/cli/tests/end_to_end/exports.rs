@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     profiles::{record_source, table},
-    recorded::can_record,
+    recorded::{can_record, record},
     run::{Folder, hodo},
 };
 
@@ -170,8 +170,10 @@ fn other_tools_read_the_profile() {
     assert_eq!(first(total), summary["instructions"].as_u64());
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     for line in printed.lines() {
-        let Some((costs, name)) = line.split_once("???:") else { continue };
-        let (name, _) = name.rsplit_once(" [").expect("a module");
+        // A cost, its share, file and function, and the module; not of lines of other files.
+        let Some((costs, name)) = line.split_once("%) ") else { continue };
+        let name = name.rsplit_once(" [").map_or(name, |(name, _)| name);
+        let Some((_, name)) = name.rsplit_once(':') else { continue };
         *found.entry(name.to_owned()).or_default() += first(costs).expect("a number");
     }
     found.retain(|_, instructions| *instructions > 0);
@@ -192,6 +194,161 @@ fn other_tools_read_the_profile() {
     assert_eq!(found, expected);
 }
 
+/// Sums the costs of lines in a callgrind file by file and line, and returns calls by callee: the line, and their number.
+#[allow(clippy::type_complexity, reason = "two maps of a test")]
+fn lines_of_callgrind(text: &str) -> (BTreeMap<String, u64>, BTreeMap<String, Vec<(String, u64)>>) {
+    let (mut names, mut lines, mut calls): (
+        BTreeMap<String, String>,
+        BTreeMap<String, u64>,
+        BTreeMap<_, Vec<_>>,
+    ) = Default::default();
+    let (mut file, mut callee, mut count) = (String::new(), String::new(), None);
+    for line in text.lines() {
+        let mut name = |kind: &str, value: &str| {
+            let (number, rest) = value.split_once(')').expect("a number");
+            let key = format!("{kind}{number}");
+            match rest.trim() {
+                "" => names[&key].clone(),
+                name => names.entry(key).or_insert(name.to_owned()).clone(),
+            }
+        };
+        match line.split_once('=') {
+            Some(("fl" | "fi" | "fe", value)) => file = name("file", value),
+            Some(("cfi", value)) => drop(name("file", value)),
+            Some(("fn", value)) => drop(name("function", value)),
+            Some(("cfn", value)) => callee = name("function", value),
+            Some(("calls", value)) => {
+                count = value.split(' ').next().and_then(|count| count.parse::<u64>().ok())
+            }
+            Some(_) => {}
+            None => {
+                let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
+                let [at, instructions, _] = numbers[..] else { continue };
+                let place = format!("{file}:{at}");
+                match count.take() {
+                    Some(count) => calls.entry(callee.clone()).or_default().push((place, count)),
+                    None => *lines.entry(place).or_default() += instructions,
+                }
+            }
+        }
+    }
+    (lines, calls)
+}
+
+#[test]
+fn callgrind_files_have_sources_and_lines() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let header = folder.write(
+        "inlined.h",
+        b"static inline __attribute__((always_inline)) int add(int a, int b)\n{\n    return a + b;\n}\n",
+    );
+    let source = folder.write(
+        "lines.c",
+        b"#include \"inlined.h\"\n__attribute__((noinline)) int work(int n)\n{\n    volatile int s = 0;\n    \
+        for (int i = 0; i < n; i++)\n        s = add(s, i);\n    return s;\n}\n\nint main(void)\n{\n    \
+        int t = 0;\n    for (int i = 0; i < 7; i++)\n        t += work(i);\n    return t == 1;\n}\n",
+    );
+    let program = folder.file("lines");
+    let compiled = Command::new("cc").args(["-O1", "-g", "-o", &program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()));
+    let (recording, ran) = record(&folder, &[], &[&program]);
+    ran.fine();
+    let file = export(&folder, "callgrind", &[], &recording);
+    let (lines, calls) = lines_of_callgrind(&std::fs::read_to_string(&file).unwrap());
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for row in table("lines", &[], &recording).1 {
+        if let Some(line) = row["line"].as_str() {
+            *expected.entry(line.to_owned()).or_default() += row["instructions"].as_u64().unwrap();
+        }
+    }
+    let own: BTreeMap<String, u64> = lines.into_iter().filter(|(line, _)| !line.ends_with(":0")).collect();
+    assert_eq!(own, expected);
+    assert!(own.keys().any(|line| line.starts_with(&header)), "{own:?}");
+    assert_eq!(calls["work"], [(format!("{source}:14"), 7)]);
+    // callgrind_annotate shows the costs beside the source.
+    let mut annotate = Command::new("callgrind_annotate");
+    let printed = output(annotate.args(["--threshold=100", "--auto=yes", "--show=Ir", &file]));
+    assert!(printed.contains(&format!("-- Auto-annotated source: {source}")), "{printed}");
+    let call = printed.lines().find(|line| line.contains("t += work(i);")).expect("the line of the call");
+    assert!(call.trim_start().starts_with(|digit: char| digit.is_ascii_digit()), "{call}");
+}
+
+/// Lines of modules that were chosen, and only of source files that are there: genhtml stops at others.
+#[test]
+fn lcov_has_the_sources_that_are_there() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let kept = folder.write("kept.c", b"int kept(void)\n{\n    return 1;\n}\n");
+    let gone = folder.write("gone.c", b"int kept(void);\nint main(void)\n{\n    return kept() - 1;\n}\n");
+    let (library, program) = (folder.file("libkept.so"), folder.file("gone"));
+    let cc = |arguments: &[&str]| {
+        let compiled = Command::new("cc").args(["-O0", "-g"]).args(arguments).status();
+        assert!(compiled.is_ok_and(|status| status.success()), "{arguments:?}");
+    };
+    cc(&["-shared", "-fPIC", "-o", &library, &kept]);
+    cc(&["-o", &program, &gone, &library, &format!("-Wl,-rpath,{}", folder.path().display())]);
+    let (recording, ran) = record(&folder, &[], &[&program]);
+    ran.fine();
+    let sources = |options: &[&str]| {
+        let out = folder.file("lines.info");
+        let ran = hodo(&[&["export", "--to", "lcov", "-o", &out], options, &[&recording]].concat()).fine();
+        let text = std::fs::read_to_string(&out).unwrap();
+        let files: Vec<String> =
+            text.lines().filter_map(|line| line.strip_prefix("SF:")).map(str::to_owned).collect();
+        (files, ran.stderr)
+    };
+    let both = sources(&[]).0;
+    assert!(both.contains(&kept) && both.contains(&gone), "{both:?}");
+    assert_eq!(sources(&["--module", "libkept.so"]).0, [&*kept]);
+    std::fs::remove_file(&gone).unwrap();
+    let (rest, said) = sources(&[]);
+    assert!(rest.contains(&kept) && !rest.contains(&gone), "{rest:?}");
+    assert!(said.contains("source files are not here: "), "{said}");
+    let (pages, info) = (folder.file("pages"), folder.file("lines.info"));
+    output(Command::new("genhtml").args(["--quiet", "--output-directory", &pages, &info]));
+    let (none, said) = sources(&["--module", "gone"]);
+    assert!(none.is_empty() && said.contains("nothing found: "), "{said}");
+    let wrong = hodo(&["export", "--to", "lcov", "--module", "nix", "-o", &info, &recording]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("libkept.so"), "{wrong:?}");
+}
+
+#[test]
+fn an_empty_selection_is_said() {
+    let folder = Folder::new();
+    let fixture = |name: &str| format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (kernel, flow, symfs) =
+        (&fixture("ctf/lttng2.13-kernel"), &fixture("perf/tiny.data"), &fixture("perf/symfs"));
+    let cases: [(&str, &[&str], &str); 4] = [
+        ("ctf", &["--where", "prev_tid == 999999"], kernel),
+        ("ctf", &["--event", "no_such_*"], kernel),
+        ("perfetto", &["--min", "5000s"], kernel),
+        ("chrome", &["--time", "0%-0.0001%"], kernel),
+    ];
+    for (number, (to, options, input)) in cases.into_iter().enumerate() {
+        let out = folder.file(&number.to_string());
+        let ran = hodo(&[&["export", "--to", to, "-o", &out], options, &[input]].concat());
+        assert!(ran.stderr.contains("nothing found"), "{to} {options:?}: {ran:?}");
+    }
+    for to in ["folded", "callgrind", "pprof", "lcov", "llvm", "speedscope"] {
+        let out = folder.file(to);
+        // Nothing of it can be decoded without its code.
+        let ran = hodo(&["export", "--to", to, "-o", &out, flow]);
+        assert!(ran.stderr.contains("nothing found"), "{to}: {ran:?}");
+        let ran = hodo(&["export", "--to", to, "-o", &out, "--symfs", symfs, flow]);
+        let is_of_lines = to == "lcov";
+        assert_eq!(ran.stderr.contains("nothing found"), is_of_lines, "{to}: {ran:?}");
+    }
+    // One file is of one recording.
+    let out = folder.file("both");
+    let both = hodo(&["export", "--to", "folded", "-o", &out, flow, flow]);
+    assert!(both.code == 2 && both.stderr.contains("one recording"), "{both:?}");
+}
+
 #[test]
 fn genhtml_shows_the_executions_of_lines() {
     if !can_record() {
@@ -208,7 +365,7 @@ fn genhtml_shows_the_executions_of_lines() {
     assert!(expected.len() > 3, "{expected:?}");
     let (file, pages) = (export(&folder, "lcov", &[], &recording), folder.file("pages"));
     let mut genhtml = Command::new("genhtml");
-    output(genhtml.args(["--quiet", "--ignore-errors", "source", "--output-directory", &pages, &file]));
+    output(genhtml.args(["--quiet", "--output-directory", &pages, &file]));
     let find = |entry: &Path| output(Command::new("find").arg(entry).args(["-name", "fib.c.gcov.html"]));
     let page = std::fs::read_to_string(find(Path::new(&pages)).trim()).expect("a page of the program");
     // A line's anchor, then its number of executions before the source.

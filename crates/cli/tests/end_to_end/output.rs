@@ -115,6 +115,72 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
+/// A pipe that nobody reads, and a device without space.
+fn nowhere() -> [(&'static str, Stdio); 2] {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    [("closed", writer.into()), ("full", File::options().write(true).open("/dev/full").unwrap().into())]
+}
+
+/// Commands that write results, messages, or both. None of them panics, wherever its output leads.
+#[test]
+fn outputs_that_are_closed_or_full_end_a_command_as_they_end_cat() {
+    let folder = Folder::new();
+    let fixture = |name: &str| format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (kernel, user) = (&fixture("ctf/lttng2.13-kernel"), &fixture("ctf/ust2.16-ctf2"));
+    let flow = &fixture("perf/tiny.data");
+    let (store, exported) = (&folder.file("store"), &folder.file("exported"));
+    // Whether it writes results, and messages.
+    let commands: &[(&[&str], bool, bool)] = &[
+        (&["explain", kernel], true, false),
+        (&["explain", "--list"], true, false),
+        (&["latency", "--functions", flow], true, true),
+        (&["latency", "--syscall", "no_such_call", kernel], true, true),
+        (&["latency", "--pair", "list"], true, false),
+        (&["sync", kernel, user], true, true),
+        (&["report", "all", kernel], true, false),
+        (&["report", "functions", flow], true, true),
+        (&["info", flow], true, false),
+        (&["script", "--calls", flow], true, true),
+        (&["sql", kernel, "select nothing"], false, true),
+        (&["plan", "--analysis", "cpu", kernel], true, false),
+        (&["index", "--store", store, kernel], true, false),
+        (&["export", "--to", "folded", "-o", exported, flow], false, true),
+        (&["completions", "bash"], true, false),
+        (&["help", "--json"], true, false),
+        (&["--help"], true, false),
+        (&["nonsense"], false, true),
+    ];
+    for (words, writes, tells) in commands {
+        let usual = hodo(words);
+        assert!(!writes || !usual.stdout.is_empty(), "{words:?}: {usual:?}");
+        assert!(!tells || !usual.stderr.is_empty(), "{words:?}: {usual:?}");
+        let failed = |is_lost: bool| if is_lost && usual.code == 0 { 3 } else { usual.code };
+        for (how, end) in nowhere() {
+            let ran = wait(command(words).stdout(end).spawn().unwrap()).expect("it ends");
+            assert_eq!(ran.code, failed(*writes && how == "full"), "{words:?}, output {how}: {ran:?}");
+            assert_eq!(
+                ran.stderr.contains("can't write the output"),
+                *writes && how == "full",
+                "{words:?}, output {how}: {ran:?}"
+            );
+        }
+        for (how, end) in nowhere() {
+            let ran = wait(command(words).stderr(end).spawn().unwrap()).expect("it ends");
+            assert_eq!(ran.code, failed(*tells && how == "full"), "{words:?}, messages {how}: {ran:?}");
+            assert_eq!(ran.stdout, usual.stdout, "{words:?}, messages {how}");
+        }
+        for ((how, out), (_, err)) in nowhere().into_iter().zip(nowhere()) {
+            let ran = wait(command(words).stdout(out).stderr(err).spawn().unwrap()).expect("it ends");
+            assert_eq!(
+                ran.code,
+                failed(how == "full" && (*writes || *tells)),
+                "{words:?}, both {how}: {ran:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn limits_count_lines_and_rows() {
     let folder = Folder::new();

@@ -75,7 +75,7 @@ fn a_root_that_is_not_there_is_said() {
     for (arguments, expected) in [
         (
             &["paths", "--function", "fibb"][..],
-            "no function `fibb` in the programs of the recording; similar: fib",
+            "no function `fibb` in the programs of the recording; did you mean fib?",
         ),
         (&["paths", "--syscall", "mmap"], "--engine machine"),
         (&["paths", "--syscall", "mmap", "--function", "fib"], "cannot be used with"),

@@ -24,7 +24,7 @@ pub fn function(flow: &FlowTrace<'_>, name: &str) -> Result<FunctionId, Refusal>
             });
             let more = if several.len() > SHOWN { "\n  …" } else { "" };
             Err(Refusal(format!(
-                "{} functions are called `{name}`; write NAME@FILE, or 0xADDRESS@FILE:{}{more}",
+                "{} functions are called `{name}`; write more of the name, NAME@FILE, or 0xADDRESS@FILE:{}{more}",
                 several.len(),
                 lines.collect::<String>()
             )))

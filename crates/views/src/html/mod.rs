@@ -6,7 +6,7 @@ use hodo_model::table::metadata::{ColumnMetadata, TableMetadata};
 
 use crate::{
     BELOW_EACH_OTHER, End, Options, Output, Reader, View,
-    cell::{is_text, show, show_figure, thousands, words},
+    cell::{figure_name, is_text, show, show_figure, thousands, words},
     loss,
     rows::{Rows, keep},
     tree::{Guides, depth_column},
@@ -30,7 +30,7 @@ const TEXT: &str = " style=\"text-align:left;white-space:pre-wrap\"";
 fn draw(rows: &Rows, end: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<()> {
     writeln!(out, "<div><strong>{}</strong>", escaped(rows.schema.table_name()))?;
     let figures = end.summary.iter().map(|(name, value)| {
-        format!("{}: <b>{}</b>", escaped(&words(name).join(" ")), escaped(&show_figure(name, value)))
+        format!("{}: <b>{}</b>", escaped(&figure_name(name, value)), escaped(&show_figure(name, value)))
     });
     let figures = figures.collect::<Vec<_>>().join(" · ");
     if !figures.is_empty() {
@@ -60,7 +60,7 @@ fn table(rows: &Rows) -> String {
     for (_, field) in &columns {
         let style = if is_text(field) { TEXT } else { NUMBER };
         html += &format!("<th{style} title=\"{}\">", escaped(field.name()));
-        html += &format!("{}</th>", escaped(&words(field.name()).join(" ")));
+        html += &format!("{}</th>", escaped(&words(field.name(), field.unit()).join(" ")));
     }
     html += "</tr></thead><tbody>\n";
     let guides = Guides::of(rows);

@@ -6,7 +6,7 @@ use hodo_model::table::metadata::{ColumnMetadata, TableMetadata};
 
 use crate::{
     BELOW_EACH_OTHER, End, Options, Output, Reader, View,
-    cell::{is_text, show, show_figure, thousands, words},
+    cell::{figure_name, is_text, show, show_figure, thousands, words},
     loss,
     rows::{Rows, keep},
     tree::{Guides, depth_column},
@@ -24,7 +24,7 @@ pub(crate) const VIEW: View = View {
 fn draw(rows: &Rows, end: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<()> {
     writeln!(out, "### {}\n", plain(rows.schema.table_name()))?;
     for (name, value) in end.summary {
-        let line = format!("- {}: {}", plain(&words(name).join(" ")), plain(&show_figure(name, value)));
+        let line = format!("- {}: {}", plain(&figure_name(name, value)), plain(&show_figure(name, value)));
         writeln!(out, "{}", line.trim_end())?;
     }
     if !rows.is_empty() {
@@ -50,7 +50,7 @@ fn table(rows: &Rows) -> String {
     let guided = columns.iter().find(|(_, field)| is_text(field)).map(|(index, _)| *index);
     let mut text = String::new();
     for (_, field) in &columns {
-        text += &format!("| {} ", plain(&words(field.name()).join(" ")));
+        text += &format!("| {} ", plain(&words(field.name(), field.unit()).join(" ")));
     }
     text += "|\n";
     columns.iter().for_each(|(_, field)| text += if is_text(field) { "| :-- " } else { "| --: " });

@@ -9,7 +9,7 @@ mod rows;
 
 use crate::{
     BELOW_EACH_OTHER, End, Options, Output, Reader, View,
-    cell::{show_figure, styled, thousands, words, wrap},
+    cell::{figure_name, show_figure, styled, thousands, wrap},
     rows::{Rows, keep},
     write_loss,
 };
@@ -26,13 +26,12 @@ pub(crate) const VIEW: View = View {
 fn draw(rows: &Rows, end: &End<'_>, options: &Options, out: Output<'_>) -> io::Result<()> {
     let bold = styled(options, Style::new().bold());
     writeln!(out, "{bold}{}{bold:#}", rows.schema.table_name())?;
-    let name_of = |name: &str| words(name).join(" ");
-    let longest = end.summary.iter().map(|(name, _)| name_of(name).len()).max().unwrap_or(0);
+    let longest = end.summary.iter().map(|(name, value)| figure_name(name, value).len()).max().unwrap_or(0);
     for (name, value) in end.summary {
-        let value = show_figure(name, value);
+        let (name, value) = (figure_name(name, value), show_figure(name, value));
         let indent = longest + 4;
         let lines = wrap(&value, options.width.map(|width| width.saturating_sub(indent)));
-        let line = format!("  {:longest$}  {}", name_of(name), lines.join(&format!("\n{:indent$}", "")));
+        let line = format!("  {:longest$}  {}", name, lines.join(&format!("\n{:indent$}", "")));
         writeln!(out, "{}", line.trim_end())?;
     }
     if !rows.is_empty() {

@@ -103,7 +103,7 @@ fn align<'c>(
 impl<'t> Drawn<'t> {
     fn new(index: usize, place: usize, field: &'t Field) -> Drawn<'t> {
         let name = field.name();
-        let heading = words(name);
+        let heading = words(name, field.unit());
         let width = heading.iter().map(|word| word.len()).max().unwrap_or(0);
         let (unit, is_text, is_secondary) = (field.unit(), is_text(field), field.is_secondary());
         Drawn { name, unit, is_text, is_secondary, index, place, heading, width }

@@ -1,0 +1,143 @@
+//! The costs of source lines, and of the calls between functions.
+
+use std::collections::BTreeMap;
+
+use hodo_model::table::{Cell, Cells, RecordBatch, cells};
+
+use crate::paths::{Functions, path_rows};
+
+/// A file and a line; the line is 0 if both are unknown.
+pub(crate) type Place = (String, u64);
+
+/// Instructions, and nanoseconds.
+pub(crate) type Cost = [u64; 2];
+
+/// The calls from one function to another: their number and cost.
+#[derive(Debug, Default)]
+pub(crate) struct CallsBetween {
+    pub(crate) count: u64,
+    pub(crate) cost: Cost,
+}
+
+/// What is known of a function besides its calls.
+#[derive(Debug, Default)]
+pub(crate) struct FunctionSource {
+    /// The address and the place of its first instruction that ran.
+    pub(crate) first: Option<(u64, Place)>,
+    /// Costs of its own instructions by line.
+    pub(crate) lines: BTreeMap<Place, Cost>,
+}
+
+/// The costs of functions by source line, and of the calls between functions.
+#[derive(Debug, Default)]
+pub struct SourceProfile {
+    pub(crate) functions: Functions,
+    /// By the number of the function.
+    pub(crate) sources: Vec<FunctionSource>,
+    /// By the numbers of the caller and the callee.
+    pub(crate) calls: BTreeMap<(usize, usize), CallsBetween>,
+    /// By the caller's and the callee's numbers, and the address of the callee's instruction: how often the caller's lines
+    /// branched there.
+    branches: BTreeMap<(usize, usize, u64), BTreeMap<Place, u64>>,
+}
+
+/// Adds a cost.
+pub(crate) fn add(sum: &mut Cost, cost: Cost) {
+    sum.iter_mut().zip(cost).for_each(|(sum, cost)| *sum = sum.saturating_add(cost));
+}
+
+impl SourceProfile {
+    /// Adds the rows of a batch of call paths. Returns whether it is one: it has the columns.
+    pub fn add_paths(&mut self, batch: &RecordBatch) -> bool {
+        let known = path_rows(batch, |row| {
+            let function = self.functions.add(row);
+            if let [.., caller, _] = self.functions.path[..] {
+                let calls = self.calls.entry((caller, function)).or_default();
+                calls.count = calls.count.saturating_add(row.entries);
+                add(&mut calls.cost, row.total);
+            }
+            Ok::<(), std::convert::Infallible>(())
+        });
+        self.grow();
+        known.is_ok_and(|known| known)
+    }
+
+    /// Adds the rows of a batch of lines by function. Returns whether it is one.
+    pub fn add_lines(&mut self, batch: &RecordBatch) -> bool {
+        let names = ["instructions", "time_ns", "line", "address", "function", "module"];
+        let Some([instructions, time, line, address, function, module]) = columns(batch, names) else {
+            return false;
+        };
+        for row in 0..batch.num_rows() {
+            let function = self.functions.number(text(&module, row), text(&function, row));
+            self.grow();
+            let source = &mut self.sources[function];
+            let (place, address) = (place(&line, row), integer(&address, row));
+            if source.first.as_ref().is_none_or(|(first, _)| address < *first) {
+                source.first = Some((address, place.clone()));
+            }
+            let cost = [integer(&instructions, row), integer(&time, row)];
+            add(source.lines.entry(place).or_default(), cost);
+        }
+        true
+    }
+
+    /// Adds the rows of a batch of branches. Returns whether it is one.
+    pub fn add_branches(&mut self, batch: &RecordBatch) -> bool {
+        let names = ["kind", "executions", "to", "function", "module", "to_function", "to_module", "line"];
+        let Some([kind, executions, to, function, module, to_function, to_module, line]) =
+            columns(batch, names)
+        else {
+            return false;
+        };
+        for row in (0..batch.num_rows()).filter(|&row| text(&kind, row) == "taken") {
+            let from = self.functions.number(text(&module, row), text(&function, row));
+            let callee = self.functions.number(text(&to_module, row), text(&to_function, row));
+            let sites = self.branches.entry((from, callee, integer(&to, row))).or_default();
+            let count = sites.entry(place(&line, row)).or_default();
+            *count = count.saturating_add(integer(&executions, row));
+        }
+        self.grow();
+        true
+    }
+
+    fn grow(&mut self) {
+        self.sources.resize_with(self.functions.list.len(), FunctionSource::default);
+    }
+
+    /// Returns the line of a caller that branched to the begin of a callee most often.
+    pub(crate) fn site(&self, caller: usize, callee: usize) -> Option<&Place> {
+        let (begin, _) = self.sources[callee].first.as_ref()?;
+        let sites = self.branches.get(&(caller, callee, *begin))?;
+        // Of equals the first.
+        let most = sites.iter().rev().max_by_key(|(_, count)| **count);
+        most.map(|(place, _)| place)
+    }
+}
+
+fn columns<'b, const N: usize>(batch: &'b RecordBatch, names: [&str; N]) -> Option<[Cells<'b>; N]> {
+    let schema = batch.schema();
+    let mut all: Vec<Option<Cells<'b>>> = cells(batch).into_iter().map(Some).collect();
+    let found = names.map(|name| all[schema.index_of(name).ok()?].take());
+    let found: Option<Vec<Cells<'b>>> = found.into_iter().collect();
+    found?.try_into().ok()
+}
+
+fn integer(cells: &Cells<'_>, row: usize) -> u64 {
+    match cells.cell(row) {
+        Cell::Integer(integer) => integer,
+        _ => 0,
+    }
+}
+
+fn text<'c>(cells: &'c Cells<'_>, row: usize) -> &'c str {
+    match cells.cell(row) {
+        Cell::Text(text) if !text.is_empty() => text,
+        _ => "-",
+    }
+}
+
+fn place(cells: &Cells<'_>, row: usize) -> Place {
+    let place = text(cells, row).rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
+    place.map_or_else(Place::default, |(file, line)| (file.to_owned(), line))
+}

@@ -1,0 +1,117 @@
+//! Functions that SQLite lacks: the aggregates `median(x)` and `percentile(x, p)`, and `regexp`.
+
+use regex::{Regex, RegexBuilder};
+use rusqlite::{
+    Connection, Error, Result,
+    functions::{Aggregate, Context, FunctionFlags},
+    types::ValueRef,
+};
+
+/// Most bytes of a compiled regular expression.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// The smallest value that at least a share of the values do not exceed (nearest rank). Nulls do not count.
+struct Percentile {
+    /// The share, if it is no argument.
+    fixed: Option<f64>,
+}
+
+/// Values, and the share.
+type Seen = (Vec<Number>, f64);
+
+/// Converts the second argument of `percentile`: up to 1 it is a share, as in PostgreSQL and DuckDB, and above a percentage.
+fn share(argument: f64) -> Result<f64> {
+    match argument {
+        0.0..=1.0 => Ok(argument),
+        1.0..=100.0 => Ok(argument / 100.0),
+        _ => Err(Error::UserFunctionError(
+            "a percentile is a share from 0 to 1, or a percentage above 1 up to 100".into(),
+        )),
+    }
+}
+
+/// A number of SQLite.
+#[derive(Clone, Copy, Debug)]
+enum Number {
+    Integer(i64),
+    Real(f64),
+}
+
+impl Number {
+    fn real(self) -> f64 {
+        match self {
+            Number::Integer(integer) => integer as f64,
+            Number::Real(real) => real,
+        }
+    }
+
+    fn compare(&self, other: &Number) -> std::cmp::Ordering {
+        match (self, other) {
+            (Number::Integer(one), Number::Integer(other)) => one.cmp(other),
+            _ => self.real().total_cmp(&other.real()),
+        }
+    }
+}
+
+impl Aggregate<Seen, rusqlite::types::Value> for Percentile {
+    fn init(&self, _: &mut Context<'_>) -> Result<Seen> {
+        Ok((Vec::new(), self.fixed.unwrap_or_default()))
+    }
+
+    fn step(&self, context: &mut Context<'_>, (values, of): &mut Seen) -> Result<()> {
+        match context.get::<rusqlite::types::Value>(0)? {
+            rusqlite::types::Value::Integer(integer) => values.push(Number::Integer(integer)),
+            rusqlite::types::Value::Real(real) => values.push(Number::Real(real)),
+            rusqlite::types::Value::Null => {}
+            _ => return Err(Error::UserFunctionError("percentile of a text: it needs numbers".into())),
+        }
+        if self.fixed.is_none() {
+            *of = share(context.get(1)?)?;
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, seen: Option<Seen>) -> Result<rusqlite::types::Value> {
+        let (mut values, of) = seen.unwrap_or_default();
+        let rank = (of * values.len() as f64).ceil() as usize;
+        let place = rank.max(1) - 1;
+        if place >= values.len() {
+            return Ok(rusqlite::types::Value::Null);
+        }
+        let (_, value, _) = values.select_nth_unstable_by(place, Number::compare);
+        Ok(match value {
+            Number::Integer(integer) => (*integer).into(),
+            Number::Real(real) => (*real).into(),
+        })
+    }
+}
+
+/// `text regexp pattern`, which SQLite calls as `regexp(pattern, text)`: whether the pattern matches a part of the text.
+fn regexp(context: &Context<'_>) -> Result<Option<bool>> {
+    let text = match context.get_raw(1) {
+        ValueRef::Null => return Ok(None),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        ValueRef::Integer(integer) => integer.to_string(),
+        ValueRef::Real(real) => real.to_string(),
+        ValueRef::Blob(_) => return Err(Error::UserFunctionError("regexp of bytes: it needs a text".into())),
+    };
+    if let ValueRef::Null = context.get_raw(0) {
+        return Ok(None);
+    }
+    // A constant pattern is compiled once.
+    let pattern = context.get_or_create_aux(0, |pattern| -> Result<Regex, String> {
+        let pattern = pattern.as_str().map_err(|error| error.to_string())?;
+        let built =
+            RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
+        built.map_err(|error| format!("regexp: {error}"))
+    })?;
+    Ok(Some(pattern.is_match(&text)))
+}
+
+/// Registers the functions.
+pub(crate) fn register(connection: &Connection) -> Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function(c"regexp", 2, flags, |context| regexp(context))?;
+    connection.create_aggregate_function(c"median", 1, flags, Percentile { fixed: Some(0.5) })?;
+    connection.create_aggregate_function(c"percentile", 2, flags, Percentile { fixed: None })
+}
