@@ -1,16 +1,16 @@
-//! `sched`: how long did threads wait for a CPU after their wake-up, and how often did they migrate, and were they
-//! preempted?
+//! `sched`: how long did threads wait for a CPU, after their wake-up and after a preemption, and how often did they
+//! migrate?
 //!
-//! The latency of a wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread to the next
-//! `sched_switch` to it. It counts for the CPU on which the thread then runs. If an event before that switch contains
-//! the thread, it runs already, a switch is missing, and the latency is unknown. A switch is a preemption if the
-//! previous thread is runnable: its state is 0 or has the kernel's preemption flag (256).
+//! A wait lasts from the first `sched_wakeup` or `sched_wakeup_new` of a thread that does not wait yet, or from a
+//! `sched_switch` away from it while it could go on, to the next `sched_switch` to it. It counts for the CPU on which the
+//! thread then runs. If an event before that switch contains the thread, it runs already, a switch is missing, and the
+//! wait is unknown. A switch is a preemption if the previous thread is runnable, be it that it yielded.
 
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
     Value,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    kernel::{KernelEvent, Kind, PrevState, Thread, Threads, field},
     only,
 };
 use rustc_hash::FxHashMap;
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{duration_cells, duration_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
-    pairs::Pairs,
+    pairs::Requests,
     per_thread_sums::PerThreadSums,
-    thread_states::{REPORTING, could_go_on},
+    thread_states::REPORTING,
 };
 
 /// The analysis.
@@ -32,7 +32,7 @@ pub struct Scheduling;
 pub const SCHEDULING: Simple<Scheduling> = Simple {
     description: Description {
         name: "sched",
-        help: "kernel events: how long woken threads waited for a CPU; preemptions and migrations",
+        help: "kernel events: how long threads waited for a CPU, after wake-ups and preemptions; migrations",
         views: &["thread", "cpu", "slowest"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,
@@ -43,7 +43,10 @@ pub const SCHEDULING: Simple<Scheduling> = Simple {
 /// The events of a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals {
+    /// Waits after wake-ups.
     latencies: Durations,
+    /// The number of waits after preemptions, and their sum in nanoseconds.
+    after_preemption: (u64, u64),
     switches: u64,
     preemptions: u64,
     migrations: u64,
@@ -52,9 +55,39 @@ struct Totals {
 impl Add for Totals {
     fn add(&mut self, later: Totals) {
         self.latencies.add(later.latencies);
+        self.after_preemption.0 += later.after_preemption.0;
+        self.after_preemption.1 = self.after_preemption.1.saturating_add(later.after_preemption.1);
         self.switches += later.switches;
         self.preemptions += later.preemptions;
         self.migrations += later.migrations;
+    }
+}
+
+impl Totals {
+    /// The time of all waits.
+    fn queued(&self) -> u64 {
+        self.latencies.total.saturating_add(self.after_preemption.1)
+    }
+
+    /// The number of all waits.
+    fn waits(&self) -> u64 {
+        self.latencies.count + self.after_preemption.0
+    }
+}
+
+/// What a wait follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum After {
+    Wakeup,
+    Preemption,
+}
+
+impl After {
+    fn name(self) -> &'static str {
+        match self {
+            After::Wakeup => "wakeup",
+            After::Preemption => "preemption",
+        }
     }
 }
 
@@ -64,7 +97,7 @@ type In = (Nanos, Thread, u32);
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
     figures: PerThreadSums<(), Totals>,
-    longest: Longest<(Thread, u32)>,
+    longest: Longest<(Thread, u32, After)>,
 }
 
 impl Sums {
@@ -72,36 +105,50 @@ impl Sums {
         self.figures.of(thread, cpu, ())
     }
 
-    fn woken(&mut self, begin: Nanos, (end, thread, cpu): In) {
+    /// Adds a wait that ended with a switch to the thread; its end is unknown if there was none.
+    fn waited(&mut self, (begin, after): (Nanos, After), end: Option<In>) {
+        let Some((end, thread, cpu)) = end else { return };
         let length = end.0.saturating_sub(begin.0);
-        self.of(thread, cpu).latencies.see(length);
-        self.longest.see(length, begin, (thread, cpu));
+        let totals = self.of(thread, cpu);
+        match after {
+            After::Wakeup => totals.latencies.see(length),
+            After::Preemption => {
+                let (count, sum) = &mut totals.after_preemption;
+                (*count, *sum) = (*count + 1, sum.saturating_add(length));
+            }
+        }
+        self.longest.see(length, begin, (thread, cpu, after));
     }
 }
 
-/// The sums and pending wake-ups after some events.
+/// The sums and pending waits after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    /// By tid.
-    woken: Pairs<Nanos, In>,
+    /// By tid. A wait ends with a switch to the thread, or at an unknown time, if the thread is known not to wait.
+    waits: Requests<(Nanos, After), Option<In>>,
     sums: Sums,
 }
 
 impl Partial {
+    /// A thread comes to a CPU, or does not wait any more.
+    fn ends(&mut self, tid: u32, end: Option<In>) {
+        if let Some((begin, end)) = self.waits.begin(tid.into(), end) {
+            self.sums.waited(begin, end);
+        }
+    }
+
     fn switch(&mut self, event: &KernelEvent<'_>, prev: Thread, next: Thread) {
         let cpu = event.cpu;
-        let state = event.integer(field::switch::PREV_STATE);
-        if state.is_some_and(could_go_on) && !prev.is_idle() {
-            self.sums.of(prev, cpu).preemptions += 1;
-        }
         if let Some(tid) = prev.tid().filter(|&tid| tid != 0) {
-            self.woken.forget(tid.into());
+            self.ends(tid, None);
+            if event.prev_state() == PrevState::Runnable {
+                self.sums.of(prev, cpu).preemptions += 1;
+                self.waits.ask(tid.into(), (event.time, After::Preemption));
+            }
         }
         if let Some(tid) = next.tid().filter(|&tid| tid != 0) {
             self.sums.of(next, cpu).switches += 1;
-            if let Some((begin, end)) = self.woken.end(tid.into(), (event.time, next, cpu)) {
-                self.sums.woken(begin, end);
-            }
+            self.ends(tid, Some((event.time, next, cpu)));
         }
     }
 }
@@ -138,12 +185,13 @@ impl Analysis for Scheduling {
         }
         if let Some(runs) = event.reported().and_then(|thread| thread.tid()).filter(|&tid| tid != 0) {
             // If it still waited for a CPU, the switch to it is missing.
-            partial.woken.forget(runs.into());
+            partial.ends(runs, None);
         }
         match event.kind {
             Kind::SchedWakeup => {
                 let tid = tid(field::wakeup::TID);
-                tid.into_iter().for_each(|tid| partial.woken.begin(u64::from(tid as u32), event.time));
+                let begin = (event.time, After::Wakeup);
+                tid.into_iter().for_each(|tid| partial.waits.ask(u64::from(tid as u32), begin));
             }
             Kind::SchedMigrate => {
                 if let Some(tid) = tid(field::migrate::TID) {
@@ -155,29 +203,35 @@ impl Analysis for Scheduling {
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
-        let Partial { woken, sums } = &mut earlier;
+        let Partial { waits, sums } = &mut earlier;
         sums.figures.add(later.sums.figures, threads);
         sums.longest.add(later.sums.longest);
-        woken.add(later.woken, |begin, end| sums.woken(begin, end));
+        waits.add(later.waits, |begin, end| sums.waited(begin, end));
         earlier
     }
 
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
-        let Sums { figures, longest } = whole.sums;
+        let Partial { waits, mut sums } = only(partials);
+        waits.finish(|begin, end| sums.waited(begin, end));
+        let Sums { figures, longest } = sums;
         let sum = |field: fn(&Totals) -> u64| {
             Value::from(figures.wanted(of).map(|(.., totals)| field(totals)).sum::<u64>())
         };
+        let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
         let summary = vec![
-            ("wakeups", sum(|totals| totals.latencies.count)),
+            ("waits", known(sum(Totals::waits))),
+            ("queued_ns", known(sum(Totals::queued))),
+            ("preempted_ns", sum(|totals| totals.after_preemption.1)),
+            ("wakeups", known(sum(|totals| totals.latencies.count))),
             ("switches", sum(|totals| totals.switches)),
             ("preemptions", sum(|totals| totals.preemptions)),
             ("migrations", sum(|totals| totals.migrations)),
         ];
+        let are_known = of.wakeups.are_known();
         let (columns, rows) = match of.selection.view.as_str() {
             "slowest" => slowest(of.threads, &longest, of),
-            "cpu" => by_cpu(figures.wanted(of)),
-            _ => by_thread(of.threads, figures.wanted(of)),
+            "cpu" => by_cpu(figures.wanted(of), are_known),
+            _ => by_thread(of.threads, figures.wanted(of), are_known),
         };
         Table::new("sched", Shape::Counters, summary, columns, rows)
     }
@@ -185,19 +239,23 @@ impl Analysis for Scheduling {
 
 fn columns(of: &[Column]) -> Vec<Column> {
     let mut columns = of.to_vec();
-    let counts = ["wakeups", "switches", "preemptions", "migrations"];
-    columns.push(Column::integer(counts[0], Unit::Count));
+    columns.push(Column::integer("waits", Unit::Count).secondary());
+    columns.extend(["queued_ns", "preempted_ns"].map(|name| Column::integer(name, Unit::Nanoseconds)));
+    columns.push(Column::integer("wakeups", Unit::Count));
     let [total, more @ ..] = duration_columns();
     columns.extend([total.secondary()]);
     columns.extend(more);
-    columns.push(Column::integer(counts[1], Unit::Count));
-    columns.extend(counts[2..].iter().map(|name| Column::integer(name, Unit::Count).secondary()));
+    columns.push(Column::integer("switches", Unit::Count));
+    columns.extend(["preemptions", "migrations"].map(|name| Column::integer(name, Unit::Count).secondary()));
     columns
 }
 
-fn cells(figures: &Totals) -> Vec<Value> {
-    let mut cells = vec![figures.latencies.count.into()];
-    cells.extend(duration_cells(&figures.latencies));
+/// The cells of a row. Without wake-ups, what needs them is unknown, and not 0.
+fn cells(figures: &Totals, are_known: bool) -> Vec<Value> {
+    let known = |value: Value| if are_known { value } else { Value::Null };
+    let mut cells = vec![known(figures.waits().into()), known(figures.queued().into())];
+    cells.extend([figures.after_preemption.1.into(), known(figures.latencies.count.into())]);
+    cells.extend(duration_cells(&figures.latencies).map(known));
     cells.extend([figures.switches.into(), figures.preemptions.into(), figures.migrations.into()]);
     cells
 }
@@ -207,12 +265,13 @@ type Wanted<'f> = (Thread, u32, &'f (), &'f Totals);
 fn by_thread<'f>(
     threads: &Threads,
     figures: impl Iterator<Item = Wanted<'f>>,
+    are_known: bool,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut sums: FxHashMap<Thread, Totals> = FxHashMap::default();
     add_all(&mut sums, figures.map(|(thread, .., figures)| (thread, figures.clone())));
     let row = |(thread, sum): (Thread, Totals)| {
-        let row = threads.cells(thread).into_iter().chain(cells(&sum)).collect();
-        (sum.latencies.total, thread, row)
+        let row = threads.cells(thread).into_iter().chain(cells(&sum, are_known)).collect();
+        (sum.queued(), thread, row)
     };
     let who = [
         Column::name("comm"),
@@ -222,19 +281,20 @@ fn by_thread<'f>(
     (columns(&who), most_first(sums.into_iter().map(row)))
 }
 
-fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>, are_known: bool) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut cpus: std::collections::BTreeMap<u32, Totals> = std::collections::BTreeMap::new();
     for (_, cpu, _, figures) in figures {
         cpus.entry(cpu).or_default().add(figures.clone());
     }
-    let row =
-        |(cpu, figures): (u32, Totals)| [u64::from(cpu).into()].into_iter().chain(cells(&figures)).collect();
+    let row = |(cpu, figures): (u32, Totals)| {
+        [u64::from(cpu).into()].into_iter().chain(cells(&figures, are_known)).collect()
+    };
     (columns(&[Column::integer("cpu", Unit::None)]), cpus.into_iter().map(row).collect())
 }
 
 fn slowest(
     threads: &Threads,
-    longest: &Longest<(Thread, u32)>,
+    longest: &Longest<(Thread, u32, After)>,
     of: &FinishContext<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
@@ -244,13 +304,14 @@ fn slowest(
         Column::integer("latency_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
+        Column::name("after"),
     ];
-    let wanted = longest
-        .iter()
-        .filter(|(.., (thread, cpu))| threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu));
-    let row = |&(length, Nanos(begin), (thread, cpu)): &(u64, Nanos, (Thread, u32))| {
+    let wanted = longest.iter().filter(|(.., (thread, cpu, _))| {
+        threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
+    });
+    let row = |&(length, Nanos(begin), (thread, cpu, after)): &(u64, Nanos, (Thread, u32, After))| {
         let mut row = threads.cells(thread).to_vec();
-        row.extend([length.into(), begin.into(), u64::from(cpu).into()]);
+        row.extend([length.into(), begin.into(), u64::from(cpu).into(), after.name().into()]);
         row
     };
     (columns, wanted.map(row).collect())

@@ -10,6 +10,7 @@
 
 pub(crate) mod description;
 mod file;
+pub(crate) mod flags;
 pub(crate) mod format;
 mod names;
 mod page;
