@@ -239,12 +239,13 @@ impl Analysis for Scheduling {
 
 fn columns(of: &[Column]) -> Vec<Column> {
     let mut columns = of.to_vec();
-    columns.push(Column::integer("waits", Unit::Count).secondary());
-    columns.extend(["queued_ns", "preempted_ns"].map(|name| Column::integer(name, Unit::Nanoseconds)));
+    // The first count is that of the durations: what compares tables relies on it.
     columns.push(Column::integer("wakeups", Unit::Count));
     let [total, more @ ..] = duration_columns();
     columns.extend([total.secondary()]);
     columns.extend(more);
+    columns.push(Column::integer("waits", Unit::Count).secondary());
+    columns.extend(["queued_ns", "preempted_ns"].map(|name| Column::integer(name, Unit::Nanoseconds)));
     columns.push(Column::integer("switches", Unit::Count));
     columns.extend(["preemptions", "migrations"].map(|name| Column::integer(name, Unit::Count).secondary()));
     columns
@@ -253,9 +254,10 @@ fn columns(of: &[Column]) -> Vec<Column> {
 /// The cells of a row. Without wake-ups, what needs them is unknown, and not 0.
 fn cells(figures: &Totals, are_known: bool) -> Vec<Value> {
     let known = |value: Value| if are_known { value } else { Value::Null };
-    let mut cells = vec![known(figures.waits().into()), known(figures.queued().into())];
-    cells.extend([figures.after_preemption.1.into(), known(figures.latencies.count.into())]);
+    let mut cells = vec![known(figures.latencies.count.into())];
     cells.extend(duration_cells(&figures.latencies).map(known));
+    cells.extend([known(figures.waits().into()), known(figures.queued().into())]);
+    cells.push(figures.after_preemption.1.into());
     cells.extend([figures.switches.into(), figures.preemptions.into(), figures.migrations.into()]);
     cells
 }

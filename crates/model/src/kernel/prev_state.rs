@@ -15,7 +15,7 @@
 //!
 //! Two series of kernels printed codes that their own format does not describe. Linux 4.14 recorded the number of the bit
 //! (`efb40f588b43`): numbers with several bits (3, 5, 6, 7) are recognised; 8 is not, so an idle kernel thread counts as
-//! stopped there. 4.15 to 4.20 recorded the next higher bit until `3054426dc68e`; those without that fix are recognised
+//! stopped there. 4.15 and later recorded the next higher bit until `3054426dc68e`; those without that fix are recognised
 //! by their idle threads, see [`StateCodes::shifted`].
 //!
 //! Sources: `include/linux/sched.h` and `include/trace/events/sched.h` of Linux 2.6.32 to 6.18; lttng-modules'
