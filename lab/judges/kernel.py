@@ -62,6 +62,8 @@ class Trace:
         # Intervals in which a CPU ran a thread; the thread before the first switch is filled in later.
         self.intervals = []
         self.switch_time = {}
+        # The first switch that names each thread.
+        self.named = {}
         self.now = {}
         self.priority = {}
         self.switched = defaultdict(int)
@@ -104,9 +106,14 @@ class Trace:
         self.state = {}
         self.in_call = {}
         self.spent = []
-        self.lasted = []
-        self.length = defaultdict(int)
-        self.since = {}
+        # The first event of each thread; threads that ran since before the trace; lifetimes that are over.
+        self.born = {}
+        self.older = set()
+        self.lifetime = defaultdict(int)
+        # CPU, begin and end of each wait, and whether the end is known; the CPUs that have a queue.
+        self.waits = []
+        self.queues = set()
+        self.first_switch = {}
 
     def running(self, cpu):
         if cpu not in self.now:
@@ -142,7 +149,7 @@ def see(trace, time, cpu, name, field, tid=None):
     if name == "sched_switch":
         switch(trace, time, cpu, field)
     elif name in ("sched_wakeup", "sched_wakeup_new"):
-        trace.woken[int(field("tid"))] = time
+        trace.woken.setdefault(int(field("tid")), (time, "wakeup"))
         if trace.state.get(int(field("tid")), ("",))[0] not in ("running", "runnable"):
             states.become(trace, int(field("tid")), ("runnable", int(field("target_cpu"))), time)
     elif name == "sched_migrate_task":
@@ -222,7 +229,11 @@ def switch(trace, time, cpu, field):
         if other in of:
             into[key] = of.pop(other)
     since = trace.switch_time.get(cpu, trace.begin)
-    if trace.came.get(cpu, prev) == prev:
+    # A thread that another CPU's switch named before was not here since the begin.
+    is_late = cpu not in trace.came and trace.named.get(prev, time) < time
+    trace.named.setdefault(prev, time)
+    trace.named.setdefault(next_, time)
+    if trace.came.get(cpu, prev) == prev and not is_late:
         trace.intervals.append((cpu, prev, since, time))
     else:
         trace.unknown_time[cpu] += time - since
@@ -233,11 +244,14 @@ def switch(trace, time, cpu, field):
     trace.priority[next_] = int(field("next_prio"))
     state = int(field("prev_state"))
     if prev != ("idle", cpu):
-        trace.preempted[prev, cpu] += state == 0 or bool(state & 256)
+        is_runnable = state == 0 or bool(state & 256)
+        trace.preempted[prev, cpu] += is_runnable
         trace.woken.pop(prev, None)
+        if is_runnable:
+            trace.woken[prev] = time, "preemption"
     if next_ in trace.woken:
-        begin = trace.woken.pop(next_)
-        trace.woken_for.append((next_, cpu, time - begin, begin))
+        begin, after = trace.woken.pop(next_)
+        trace.woken_for.append((next_, cpu, time - begin, begin, after))
 
 
 def belongs(trace, tid, pid):
@@ -383,22 +397,31 @@ def irq_tables(trace):
 
 def sched_tables(trace):
     def rows(place, tell):
-        lengths, switches, preempted, migrated = defaultdict(list), defaultdict(int), defaultdict(int), defaultdict(int)
-        for thread, cpu, length, _ in trace.woken_for:
-            lengths[place(thread, cpu)].append(length)
+        lengths, preemptions = defaultdict(list), defaultdict(list)
+        switches, preempted, migrated = defaultdict(int), defaultdict(int), defaultdict(int)
+        for thread, cpu, length, _, after in trace.woken_for:
+            (lengths if after == "wakeup" else preemptions)[place(thread, cpu)].append(length)
         for counts, into in ((trace.switched, switches), (trace.preempted, preempted), (trace.migrated, migrated)):
             for (thread, cpu), count in counts.items():
                 if not isinstance(thread, tuple) and count:
                     into[place(thread, cpu)] += count
         every = set(lengths) | set(switches) | set(preempted) | set(migrated)
         return [
-            tell(of) | {"wakeups": len(lengths[of])} | figures(lengths[of])
+            tell(of) | {
+                "waits": len(lengths[of]) + len(preemptions[of]),
+                "queued_ns": sum(lengths[of]) + sum(preemptions[of]),
+                "preempted_ns": sum(preemptions[of]),
+                "wakeups": len(lengths[of]),
+            } | figures(lengths[of])
             | {"switches": switches[of], "preemptions": preempted[of], "migrations": migrated[of]}
             for of in every
         ]
 
-    slowest = sorted(trace.woken_for, key=lambda one: (-one[2], one[3], one[0], one[1]))[:100]
-    slowest = [person(trace, one[0]) | {"latency_ns": one[2], "begin_ns": one[3], "cpu": one[1]} for one in slowest]
+    slowest = sorted(trace.woken_for, key=lambda one: (-one[2], one[3], one[0], one[1], one[4] == "preemption"))[:100]
+    slowest = [
+        person(trace, one[0]) | {"latency_ns": one[2], "begin_ns": one[3], "cpu": one[1], "after": one[4]}
+        for one in slowest
+    ]
     return {
         "thread": rows(lambda thread, _: thread, lambda thread: person(trace, thread)),
         "cpu": rows(lambda _, cpu: cpu, lambda cpu: {"cpu": cpu}),

@@ -5,12 +5,17 @@ import kernel
 
 def change_states(trace, time, cpu, prev, next_, state):
     came = trace.came.get(cpu)
-    is_whole = came is None or came == kernel.idle(prev, cpu)
+    is_late = came is None and trace.named.get(prev, time) < time
+    is_whole = came == kernel.idle(prev, cpu) or came is None and not is_late
     if trace.runs.get(cpu, prev) != prev:
         # A switch is missing.
         stops(trace, time, cpu, trace.runs[cpu])
     trace.runs[cpu] = next_
     call = trace.in_call.pop(cpu, ...)
+    if came is None:
+        trace.first_switch[cpu] = time
+        if prev and not is_late:
+            is_older(trace, time, cpu, prev)
     if prev:
         if call is not ...:
             trace.in_call["thread", prev] = call
@@ -30,6 +35,15 @@ def change_states(trace, time, cpu, prev, next_, state):
             become(trace, prev, now, time)
     if next_:
         become(trace, next_, ("running", cpu), time)
+
+
+def is_older(trace, time, cpu, tid):
+    """A thread ran on a CPU before the first switch there. If its first event was a wake-up there, it did not wait."""
+    state = trace.state.get(tid)
+    if state and state[:2] == ("runnable", cpu) and state[2] == trace.born.get(tid) and tid not in trace.older:
+        del trace.state[tid]
+    trace.born.setdefault(tid, time)
+    trace.older.add(tid)
 
 
 def runs(trace, time, cpu, tid):
@@ -55,40 +69,42 @@ def stops(trace, time, cpu, tid):
 
 
 def become(trace, tid, now, time):
-    """Ends the state of a thread; begins a new one unless `now` is None."""
+    """Ends the state of a thread; begins a new one unless `now` is None: then the thread has ended."""
     before = trace.state.pop(tid, None)
+    trace.born.setdefault(tid, time)
     if before:
         kind, of, since = before
         # Running times are computed from the switches of each CPU.
         if kind != "running":
             trace.spent.append((tid, kind, of, since, time))
         if kind == "runnable":
-            lasts(trace, of, time)
-            trace.length[of] -= 1
+            trace.waits.append((of, since, time, True))
     if now:
         if now[0] in ("runnable", "running"):
-            lasts(trace, now[1], time)
-        trace.length[now[1]] += now[0] == "runnable"
+            trace.queues.add(now[1])
         trace.state[tid] = (*now, time)
+    else:
+        dies(trace, tid, time)
+
+
+def dies(trace, tid, time):
+    begin = trace.begin if tid in trace.older else trace.born[tid]
+    trace.lifetime[tid] += time - begin
+    trace.older.discard(tid)
+    del trace.born[tid]
 
 
 def forget(trace, tid, time):
     """Marks the state of a thread as unknown."""
     state = trace.state.pop(tid, None)
     if state and state[0] == "runnable":
-        lasts(trace, state[1], time)
-        trace.length[state[1]] -= 1
-
-
-def lasts(trace, cpu, time):
-    """Records that the queue of a CPU had its present length since the last change."""
-    since = trace.since.get(cpu, time)
-    trace.since[cpu] = time
-    if since < time and trace.length[cpu]:
-        trace.lasted.append((cpu, trace.length[cpu], since, time))
+        trace.waits.append((state[1], state[2], time, False))
 
 
 def state_tables(trace):
+    lifetime = trace.lifetime.copy()
+    for tid, born in trace.born.items():
+        lifetime[tid] += trace.end - (trace.begin if tid in trace.older else born)
     spent = trace.spent + [(tid, *state, trace.end) for tid, state in trace.state.items() if state[0] != "running"]
     ends = [(cpu, trace.came[cpu], begin, trace.end) for cpu, begin in trace.switch_time.items()]
     ran = [(cpu, kernel.who(thread), since, until) for cpu, thread, since, until in trace.intervals + ends]
@@ -104,6 +120,7 @@ def state_tables(trace):
             "interruptible_ns": total(rows, "interruptible", "idle"),
             "uninterruptible_ns": total(rows, "uninterruptible"),
             "stopped_ns": total(rows, "stopped"),
+            "lifetime_ns": lifetime[tid],
         } for tid, rows in kernel.grouped(spent, lambda row: row[0]).items()
     ]
     waits = [row for row in spent if row[1] != "running"]
@@ -125,16 +142,26 @@ def state_tables(trace):
 
 
 def queue_tables(trace):
-    for cpu in list(trace.since):
-        lasts(trace, cpu, trace.end)
+    waits = trace.waits + [(of[1], of[2], trace.end, True) for of in trace.state.values() if of[0] == "runnable"]
     rows = []
-    for cpu in sorted(trace.since):
-        lasted = [row for row in trace.lasted if row[0] == cpu]
-        most = max((row[1] for row in lasted), default=0)
+    for cpu in sorted(trace.queues):
+        own = [wait for wait in waits if wait[0] == cpu]
+        lost = [wait for wait in own if not wait[3]]
+        # A wait whose end is unknown has no length. After the first switch of the CPU it counts until it was noticed.
+        first = trace.first_switch.get(cpu, trace.end)
+        counted = [wait for wait in own if wait[3] or wait[2] > first]
+        changes = sorted([(wait[1], 1) for wait in counted] + [(wait[2], -1) for wait in counted])
+        most, at, length = 0, None, 0
+        for index, (time, by) in enumerate(changes):
+            length += by
+            lasts = index + 1 < len(changes) and changes[index + 1][0] > time
+            if lasts and length > most:
+                most, at = length, time
         rows.append({
             "cpu": cpu,
             "max": most,
-            "at_ns": next((row[2] for row in lasted if row[1] == most), None),
-            "waited_ns": sum(row[1] * (row[3] - row[2]) for row in lasted),
+            "at_ns": at,
+            "waited_ns": sum(wait[2] - wait[1] for wait in own if wait[3]),
+            "unknown_ns": sum(wait[2] - wait[1] for wait in lost),
         })
     return {"cpu": rows}

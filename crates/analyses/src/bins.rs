@@ -68,6 +68,21 @@ impl<K: Hash + Eq + Copy> Bins<K> {
         }
     }
 
+    /// Subtracts 1 from a key's value in a span of time that was added before; the largest values stay.
+    pub(crate) fn take_out(&mut self, key: K, (from, to): (Nanos, Nanos)) {
+        let width = width(self.level);
+        if from >= to {
+            return;
+        }
+        for index in from.0 / width..=(to.0 - 1) / width {
+            let begin = index * width;
+            let length = to.0.min(begin.saturating_add(width)) - from.0.max(begin);
+            if let Some(bin) = self.bins.get_mut(&(index, key)) {
+                bin.area = bin.area.saturating_sub(length);
+            }
+        }
+    }
+
     /// Extends the span, and widens the bins if there are too many.
     fn cover(&mut self, from: u64, to: u64) {
         let (first, last) = self.span.map_or((from, to), |(first, last)| (first.min(from), last.max(to)));

@@ -32,6 +32,11 @@ impl<R> SettlingRows<R> {
         }
     }
 
+    /// The number of rows that are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Adds the rows of a later neighbour.
     pub(crate) fn add(&mut self, later: SettlingRows<R>, known: impl Fn(R) -> R) {
         self.left_out += later.left_out;

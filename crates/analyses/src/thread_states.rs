@@ -7,7 +7,10 @@
 //!     └────── wake-up ─────── Blocked
 //! ```
 //!
-//! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there until then.
+//! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there until then:
+//! if it was woken meanwhile, it did not wait, as wake-ups of a running thread change nothing. Only that switch shows it,
+//! so such a wait is taken back then. If a switch on another CPU named the thread before, it came later, by a switch that is
+//! missing.
 //! If the previous thread of a switch is not the next thread of the switch before it, a switch is missing, and the
 //! state of both threads is unknown. The same holds for an event that contains another thread (see `running`): that one
 //! runs from there on, and how long its last state was is unknown.
@@ -19,7 +22,7 @@
 use std::hash::{Hash, Hasher};
 
 use hodo_clock::Nanos;
-use hodo_model::kernel::{Cpus, KernelEvent, Kind, field};
+use hodo_model::kernel::{Cpus, KernelEvent, Kind, PrevState, field};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -75,27 +78,26 @@ impl Hash for State {
     }
 }
 
-/// `TASK_REPORT_MAX`: the `prev_state` of a preempted thread.
-pub(crate) const PREEMPTED: i64 = 256;
-
-/// Returns whether the previous thread of a switch is still runnable.
-pub(crate) fn could_go_on(state: i64) -> bool {
-    state == 0 || state & PREEMPTED != 0
+/// What follows when a thread leaves its CPU.
+enum After {
+    State(State),
+    Ended,
+    Unknown,
 }
 
-/// Whether the previous thread of a switch has ended.
-pub(crate) fn has_ended(state: i64) -> bool {
-    wait(state).is_none()
-}
-
-/// Returns the kind of a wait by `prev_state`; `None` if the thread has ended.
-fn wait(state: i64) -> Option<Wait> {
-    match state & 0xff {
-        state if state & 0x30 != 0 => None,
-        state if state & 0x4c != 0 => Some(Wait::Stopped),
-        state if state & 0x80 != 0 => Some(Wait::Idle),
-        state if state & 0x02 != 0 => Some(Wait::Uninterruptible),
-        _ => Some(Wait::Interruptible),
+impl After {
+    /// By the `prev_state` of the switch on a CPU; the thread is in this system call.
+    fn of(state: PrevState, cpu: u32, call: Option<u32>) -> After {
+        let wait = match state {
+            PrevState::Runnable => return After::State(State::Runnable(cpu)),
+            PrevState::Ended => return After::Ended,
+            PrevState::Unknown => return After::Unknown,
+            PrevState::Interruptible => Wait::Interruptible,
+            PrevState::Uninterruptible => Wait::Uninterruptible,
+            PrevState::Idle => Wait::Idle,
+            PrevState::Stopped => Wait::Stopped,
+        };
+        After::State(State::Blocked(wait, call))
     }
 }
 
@@ -108,7 +110,7 @@ pub(crate) enum Step {
         cpu: u32,
         prev: u32,
         next: u32,
-        state: i64,
+        state: PrevState,
         call: Call,
     },
     /// An event contains the thread that runs on a CPU.
@@ -159,14 +161,21 @@ pub trait Observer: Default {
         let _ = (tid, cpu, since, until);
     }
 
-    /// Called when a thread has ended, or the trace has, with the time of the first event that named it.
-    fn lived(&mut self, tid: u32, from: Nanos, until: Nanos) {
+    /// Called when a thread has ended, or the trace has, with the time of the first event that named it; `None` if it ran
+    /// since before the trace.
+    fn lived(&mut self, tid: u32, from: Option<Nanos>, until: Nanos) {
         let _ = (tid, from, until);
     }
 
-    /// Called when a thread's state becomes unknown; the length of its last state is unknown too.
-    fn lose(&mut self, state: State, time: Nanos) {
-        let _ = (state, time);
+    /// Called when a thread's state, which began at a time, has ended at an unknown one: its length is unknown too.
+    fn lose(&mut self, before: (Nanos, State), time: Nanos) {
+        let _ = (before, time);
+    }
+
+    /// Called at the first switch on a CPU. If the thread that leaves was taken for one that waits for this CPU, with the
+    /// time since which it was: it ran instead.
+    fn begin(&mut self, cpu: u32, taken_back: Option<Nanos>, time: Nanos) {
+        let _ = (cpu, taken_back, time);
     }
 }
 
@@ -174,8 +183,12 @@ pub trait Observer: Default {
 struct Task {
     state: Option<(Nanos, State)>,
     call: Option<u32>,
-    /// The first time at which it had a state.
+    /// The time of the first event that named it.
     born: Option<Nanos>,
+    /// Whether it ran on a CPU before the first switch there.
+    is_older: bool,
+    /// The time of the first switch from it or to it.
+    switched: Option<Nanos>,
 }
 
 /// The state of each thread.
@@ -204,8 +217,8 @@ impl Task {
         observer.change(tid, before, state, time);
         let born = *self.born.get_or_insert(time);
         if state.is_none() {
-            self.born = None;
-            observer.lived(tid, born, time);
+            observer.lived(tid, Some(born).filter(|_| !self.is_older), time);
+            (self.born, self.is_older) = (None, false);
         }
     }
 
@@ -215,9 +228,23 @@ impl Task {
 
     /// Sets the state to unknown.
     fn lose(&mut self, time: Nanos, observer: &mut impl Observer) {
-        if let Some((_, state)) = self.state.take() {
-            observer.lose(state, time);
+        if let Some(before) = self.state.take() {
+            observer.lose(before, time);
         }
+    }
+
+    /// Records that it ran on a CPU before the first switch there. Returns since when it was taken for one that waits for
+    /// that CPU, if that was its first state.
+    fn is_older(&mut self, cpu: u32, time: Nanos) -> Option<Nanos> {
+        let first = self.born.filter(|_| !self.is_older);
+        let taken_back =
+            self.state.filter(|&(since, state)| state == State::Runnable(cpu) && first == Some(since));
+        if taken_back.is_some() {
+            self.state = None;
+        }
+        self.born.get_or_insert(time);
+        self.is_older = true;
+        taken_back.map(|(since, _)| since)
     }
 }
 
@@ -262,16 +289,27 @@ impl<O: Observer> ThreadStateMachine<O> {
         }
     }
 
+    /// The first switch on a CPU. Returns since when the thread that leaves ran there, as [`Self::leave`] needs it.
+    fn first(&mut self, cpu: u32, prev: u32, time: Nanos) -> Option<Option<Nanos>> {
+        let task = (prev != 0).then(|| self.tasks.entry(prev).or_default());
+        let came = task.filter(|task| task.switched.is_none_or(|before| before >= time));
+        let ran = prev == 0 || came.is_some();
+        let taken_back = came.and_then(|task| task.is_older(cpu, time));
+        self.observer.begin(cpu, taken_back, time);
+        ran.then_some(None)
+    }
+
     /// Applies a switch away from a thread. `came` is the time since which it ran there, or the begin of the trace;
-    /// `None` if the last switch was to another thread. `now` makes the new state from the open system call.
+    /// `None` if the last switch was to another thread.
     fn leave(
         &mut self,
         (tid, cpu, time): (u32, u32, Nanos),
         came: Option<Option<Nanos>>,
         call: Call,
-        now: impl Fn(Option<u32>) -> Option<State>,
+        state: PrevState,
     ) {
         let task = self.tasks.entry(tid).or_default();
+        task.switched.get_or_insert(time);
         task.call = call.unwrap_or(task.call);
         if let Some(since) = came {
             self.observer.ran(tid, cpu, since, time);
@@ -283,7 +321,14 @@ impl<O: Observer> ThreadStateMachine<O> {
         if task.state() != Some(State::Running(cpu)) {
             task.lose(time, &mut self.observer);
         }
-        task.to(tid, now(task.call), time, &mut self.observer);
+        match After::of(state, cpu, task.call) {
+            After::State(state) => task.to(tid, Some(state), time, &mut self.observer),
+            After::Ended => task.to(tid, None, time, &mut self.observer),
+            After::Unknown => {
+                task.born.get_or_insert(time);
+                task.state = None;
+            }
+        }
     }
 }
 
@@ -295,21 +340,19 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
                 let before = on.now.replace((next, time));
                 let other = on.runs.replace(next).filter(|&tid| tid != prev);
                 let call = call.or(on.call.take());
-                let came = match before {
-                    None => Some(None),
-                    Some((tid, since)) => (tid == prev).then_some(Some(since)),
-                };
                 if let Some(other) = other {
                     self.lose_on(cpu, other, time);
                 }
+                let came = match before {
+                    None => self.first(cpu, prev, time),
+                    Some((tid, since)) => (tid == prev).then_some(Some(since)),
+                };
                 if prev != 0 {
-                    self.leave((prev, cpu, time), came, call, |call| match could_go_on(state) {
-                        true => Some(State::Runnable(cpu)),
-                        false => wait(state).map(|wait| State::Blocked(wait, call)),
-                    });
+                    self.leave((prev, cpu, time), came, call, state);
                 }
                 if next != 0 {
                     let task = self.tasks.entry(next).or_default();
+                    task.switched.get_or_insert(time);
                     task.to(next, Some(State::Running(cpu)), time, &mut self.observer);
                 }
             }
@@ -363,7 +406,7 @@ impl<O: Observer> StateDelta<O> {
             Kind::SchedSwitch => {
                 let tids = tid(field::switch::PREV_TID).zip(tid(field::switch::NEXT_TID));
                 let Some((prev, next)) = tids else { return };
-                let state = event.integer(field::switch::PREV_STATE).unwrap_or(0);
+                let state = event.prev_state();
                 let call = self.calls.remove(cpu).flatten();
                 self.steps.see(Step::Switch { time, cpu, prev, next, state, call });
             }

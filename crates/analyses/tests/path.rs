@@ -1,12 +1,19 @@
 //! Critical paths and states of small traces, in which it is plain to see who waits for whom, and tasks of boards.
 
 use hodo_analyses::{
-    critical_path::CRITICAL_PATH, queue::Queue, sched::SCHEDULING, states::States, tasks, waits::WAITS,
+    cpu::CpuUse,
+    critical_path::CRITICAL_PATH,
+    queue::{Changes, Queue},
+    sched::SCHEDULING,
+    states::States,
+    tasks,
+    waits::WAITS,
+    wakers::{Each, Wakers},
 };
 use hodo_clock::Nanos;
 use hodo_model::{
     AnyAnalysis, NoSources, Selection, Start, Table, Value,
-    kernel::{Kind, Records, VOCABULARY},
+    kernel::{Kind, PrevState, Records, VOCABULARY, Wakeups},
     pass::{Pass, Scratch},
 };
 
@@ -62,9 +69,19 @@ fn table_of(
     tid: u32,
     window: Option<(Nanos, Nanos)>,
 ) -> Table {
+    table_with(analysis, events, Wakeups::Wakeup, (view, &[tid], window))
+}
+
+/// The table of a view for some threads, in a window.
+fn table_with(
+    analysis: &dyn AnyAnalysis,
+    events: &[Event<'_>],
+    wakeups: Wakeups,
+    (view, tids, window): (&str, &[u32], Option<(Nanos, Nanos)>),
+) -> Table {
     let pass = Pass::new(&[analysis]);
     let names = ["futex".to_owned(), "read".to_owned()];
-    let mut states = pass.begin(&Start { names: &names, is_first: true });
+    let mut states = pass.begin(&Start { names: &names, is_first: true, wakeups });
     for &(time, cpu, tid, kind, fields) in events {
         let mut records = Records::default();
         records.push(Nanos(time), (cpu, tid), kind, 0);
@@ -78,7 +95,7 @@ fn table_of(
         pass.fold(&mut states, &mut [records], &[(0, 0..1)], &mut Scratch::default());
     }
     let span = (Nanos(events[0].0), Nanos(events[events.len() - 1].0));
-    let selection = Selection { view: view.to_owned(), tids: vec![tid], window, ..Selection::default() };
+    let selection = Selection { view: view.to_owned(), tids: tids.to_vec(), window, ..Selection::default() };
     pass.finish(states, &names, span, &[&selection], &NoSources, 1).remove(0)
 }
 
@@ -334,11 +351,132 @@ fn a_thread_that_an_event_contains_does_not_wait_for_a_cpu() {
     let row =
         |analysis: &dyn AnyAnalysis, tid: u32| table(analysis, &with(tid), "thread", 5).rows().remove(0);
     let times = |tid| row(&States, tid)[3..].to_vec();
-    // Running, waiting for a CPU, waiting for something else (3 ways), unknown.
-    assert_eq!(times(5), [20u64, 0, 10, 0, 0, 70].map(Value::from));
-    assert_eq!(times(0), [20u64, 70, 10, 0, 0, 0].map(Value::from));
+    // Running, waiting for a CPU, waiting for something else (3 ways), unknown, all.
+    assert_eq!(times(5), [20u64, 0, 10, 0, 0, 70, 100].map(Value::from));
+    assert_eq!(times(0), [20u64, 70, 10, 0, 0, 0, 100].map(Value::from));
     let wakeups = |tid| table(&SCHEDULING.analysis, &with(tid), "thread", 5).figure("wakeups").cloned();
     assert_eq!((wakeups(5), wakeups(0)), (Some(0u64.into()), Some(1u64.into())));
-    let waited = |tid| table(&Queue, &with(tid), "cpu", 0).rows()[0].last().cloned();
-    assert_eq!((waited(5), waited(0)), (Some(10u64.into()), Some(70u64.into())));
+    // Waited, and waited until an unknown time.
+    let waited = |tid| table(&Queue, &with(tid), "cpu", 0).rows()[0][4..].to_vec();
+    assert_eq!(
+        (waited(5), waited(0)),
+        ([0u64, 10].map(Value::from).into(), [70u64, 0].map(Value::from).into())
+    );
+}
+
+#[test]
+fn a_thread_that_runs_before_the_first_switch_does_not_wait() {
+    let events = [
+        switch!(0, 1, 0, PREEMPTED, 9),
+        // 5 runs on CPU 0, and is about to sleep when it is woken: it runs on. 6 waits.
+        event!(10, 1, SchedWakeup, [(0, 5), (1, 0)]),
+        event!(20, 1, SchedWakeup, [(0, 6), (1, 0)]),
+        switch!(30, 0, 5, SLEEPS, 6),
+        switch!(60, 0, 6, SLEEPS, 0),
+        switch!(70, 1, 9, SLEEPS, 0),
+    ];
+    let times = |tid| table(&States, &events, "thread", tid).rows().remove(0)[3..].to_vec();
+    assert_eq!(times(5), [30u64, 0, 40, 0, 0, 0, 70].map(Value::from));
+    assert_eq!(times(6), [30u64, 10, 10, 0, 0, 0, 50].map(Value::from));
+    let queue = table(&Queue, &events, "cpu", 0);
+    let figures = ["waited_ns", "max", "unknown_ns"].map(|name| queue.figure(name).cloned());
+    assert_eq!(figures, [10u64, 1, 0].map(|value| Some(value.into())));
+    let changes = table(&Changes, &events, "change", 0).rows();
+    let of_0 =
+        changes.into_iter().filter(|row| row[1] == 0u64.into()).map(|row| [row[0].clone(), row[2].clone()]);
+    let expected = [(10u64, 0u64), (20, 1), (30, 0)].map(|(at, length)| [Value::from(at), length.into()]);
+    assert_eq!(of_0.collect::<Vec<_>>(), expected);
+}
+
+/// 5 ran on CPU 0 first, so it came to CPU 1 by a switch that is missing, as the tracer began later there.
+#[test]
+fn a_thread_that_came_from_another_cpu_did_not_run_from_the_begin() {
+    let events = [
+        switch!(10, 0, 5, SLEEPS, 0),
+        event!(20, 0, SchedWakeup, [(0, 5), (1, 0)]),
+        event!(21, 0, SchedMigrate, [(0, 5), (2, 1)]),
+        switch!(50, 1, 5, SLEEPS, 6),
+        switch!(60, 1, 6, SLEEPS, 0),
+    ];
+    // From 10 it sleeps, from 20 it waits for CPU 0, from 21 it waits or runs.
+    let times = table(&States, &events, "thread", 5).rows().remove(0)[3..].to_vec();
+    assert_eq!(times, [0u64, 1, 20, 0, 0, 29, 50].map(Value::from));
+    let queue = table(&Queue, &events, "cpu", 0);
+    let figures = ["waited_ns", "unknown_ns"].map(|name| queue.figure(name).cloned());
+    assert_eq!(figures, [1u64, 29].map(|value| Some(value.into())));
+    let cpus = table_with(&CpuUse, &events, Wakeups::Wakeup, ("cpu", &[], None));
+    let figures = ["busy_ns", "unknown_ns", "switches_missing"].map(|name| cpus.figure(name).cloned());
+    assert_eq!(figures, [10u64, 40, 1].map(|value| Some(value.into())));
+}
+
+#[test]
+fn a_thread_waits_after_a_preemption_too() {
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 5),
+        switch!(10, 0, 5, PREEMPTED, 6),
+        // 5 waits already.
+        event!(15, 0, SchedWakeup, [(0, 5), (1, 0)]),
+        switch!(30, 0, 6, SLEEPS, 5),
+        switch!(40, 0, 5, SLEEPS, 0),
+        event!(50, 0, SchedWakeup, [(0, 5), (1, 0)]),
+        switch!(53, 0, 0, PREEMPTED, 5),
+    ];
+    let sched = table(&SCHEDULING.analysis, &events, "thread", 5);
+    let figures = ["waits", "queued_ns", "preempted_ns", "wakeups"].map(|name| sched.figure(name).cloned());
+    assert_eq!(figures, [2u64, 23, 20, 1].map(|value| Some(value.into())));
+    let slowest = table(&SCHEDULING.analysis, &events, "slowest", 5).rows();
+    let cells = slowest.iter().map(|row| [row[3].clone(), row[6].clone()]);
+    let expected =
+        [(20u64, "preemption"), (3, "wakeup")].map(|(length, after)| [length.into(), after.into()]);
+    assert_eq!(cells.collect::<Vec<[Value; 2]>>(), expected);
+    assert_eq!(table(&States, &events, "thread", 5).figure("runnable_ns"), Some(&23u64.into()));
+}
+
+#[test]
+fn a_state_without_a_meaning_is_unknown() {
+    let unknown = PrevState::Unknown.number();
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 5),
+        (10, 0, None, Kind::SchedSwitch, &[(1, 5), (2, unknown), (4, 0)][..]),
+        event!(25, 0, SchedWakeup, [(0, 5), (1, 0)]),
+        switch!(30, 0, 0, PREEMPTED, 5),
+        switch!(40, 0, 5, SLEEPS, 0),
+    ];
+    let times = table(&States, &events, "thread", 5).rows().remove(0)[3..].to_vec();
+    assert_eq!(times, [20u64, 5, 0, 0, 0, 15, 40].map(Value::from));
+    let path = path(&events, 5);
+    assert!(
+        path.iter().any(|piece| piece.contains("the code of its state has no known meaning")),
+        "{path:?}"
+    );
+}
+
+/// Wake-ups are not recorded: what needs them is unknown, and not 0.
+#[test]
+fn without_wakeups_nothing_is_zero() {
+    let events = [
+        switch!(0, 0, 0, PREEMPTED, 5),
+        switch!(10, 0, 5, PREEMPTED, 6),
+        switch!(20, 0, 6, SLEEPS, 5),
+        switch!(30, 0, 5, SLEEPS, 0),
+    ];
+    let table = |analysis: &dyn AnyAnalysis, view: &str| {
+        table_with(analysis, &events, Wakeups::Missing, (view, &[], None))
+    };
+    let sched = table(&SCHEDULING.analysis, "thread");
+    for name in ["waits", "queued_ns", "wakeups"] {
+        assert_eq!(sched.figure(name), Some(&Value::Null), "{name}");
+    }
+    assert_eq!(sched.figure("preempted_ns"), Some(&10u64.into()));
+    for (table, names) in [
+        (table(&Queue, "cpu"), &["waited_ns", "mean", "max"][..]),
+        (table(&Wakers, "pair"), &["wakeups", "pairs"]),
+        (table(&Each, "wakeup"), &["wakeups"]),
+    ] {
+        for name in names {
+            assert_eq!(table.figure(name), Some(&Value::Null), "{name}");
+        }
+        assert!(table.rows().iter().all(|row| row[1..].iter().all(|cell| *cell == Value::Null)));
+    }
+    assert!(sched.rows().iter().all(|row| row.contains(&Value::Null)));
 }

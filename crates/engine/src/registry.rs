@@ -79,7 +79,7 @@ pub fn empty_table(report: &dyn AnyReport, view: &str) -> Table {
         return analysis.finish(Vec::new(), &of);
     }
     let pass = Pass::new(&[analysis]);
-    let states = pass.begin(&Start { names: &[], is_first: true });
+    let states = pass.begin(&Start { is_first: true, ..Start::default() });
     let mut tables = pass.finish(states, &[], Default::default(), &[&selection], &NoSources, 1);
     tables.pop().expect("one table for one analysis")
 }

@@ -11,6 +11,7 @@ use hodo_analyses::{
     cpu::{CpuUse, OverTime},
     critical_path::CRITICAL_PATH,
     io,
+    queue::Queue,
     states::{Intervals, States},
 };
 use hodo_engine::{
@@ -225,7 +226,7 @@ fn fixtures() -> Vec<PathBuf> {
 
 #[test]
 fn tables_of_one_trace_agree() {
-    let mut busy = 0;
+    let (mut busy, mut whole) = (0, 0);
     for fixture in fixtures() {
         let files = Files::default();
         let Ok(traces) = EventTraces::open(&files, &fixture, 1, |_, _| ()) else { continue };
@@ -235,19 +236,20 @@ fn tables_of_one_trace_agree() {
             analyse(&traces, &[analysis], &selection, &reading, |_| true).swap_remove(0)
         };
         let by_cpu = table(&CpuUse, "cpu");
-        let agreed = law::agreement(
-            &by_cpu,
-            &table(&States, "thread"),
-            &table(&OverTime, "time"),
-            &table(&Intervals, "interval"),
-            &Selection::default(),
-        );
+        let (states, intervals) = (table(&States, "thread"), table(&Intervals, "interval"));
+        let none = Selection::default();
+        let agreed = law::agreement(&by_cpu, &states, &table(&OverTime, "time"), &intervals, &none);
         agreed.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         busy += by_cpu.rows().len();
+        let waits = law::same_waits(&table(&Queue, "cpu"), &table(&Queue, "time"), &states, &intervals);
+        waits.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
+        let lives = law::whole_lives(&states, &intervals);
+        whole += lives.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         let io = law::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
         io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         let path = law::are_seamless(&table(&CRITICAL_PATH.analysis, "piece"));
         path.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
     }
     assert!(busy > 8, "{busy} CPUs");
+    assert!(whole > 100, "{whole} threads");
 }

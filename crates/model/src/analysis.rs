@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     AnyAnalysis, AnyPartial, CountInterest, Counts, FlowEvent, FunctionRun, Heading, Names, Numbering,
     Period, Root, Run, Sources, Table, TableBuilder,
-    kernel::{KernelEvent, Kind, Threads},
+    kernel::{KernelEvent, Kind, Threads, Wakeups},
 };
 
 /// What an analysis receives at once: an event, a piece of control flow, or counts.
@@ -115,6 +115,8 @@ pub struct Start<'a> {
     pub names: &'a [String],
     /// Whether the task starts at the beginning of the trace.
     pub is_first: bool,
+    /// The events from which wake-ups are known.
+    pub wakeups: Wakeups,
 }
 
 /// The view, threads, processes and CPUs that a table covers.
@@ -171,6 +173,8 @@ pub struct FinishContext<'a> {
     pub names: &'a [String],
     /// Times of the first and the last event of any kind.
     pub span: (Nanos, Nanos),
+    /// The events from which wake-ups are known.
+    pub wakeups: Wakeups,
     /// The view and filters of the table.
     pub selection: &'a Selection,
     /// Thread names, and the thread behind a placeholder in a partial.
@@ -195,6 +199,7 @@ impl<'a> FinishContext<'a> {
         FinishContext {
             names: &[],
             span: Default::default(),
+            wakeups: Wakeups::default(),
             selection,
             threads,
             base: None,

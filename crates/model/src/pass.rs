@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AnyAnalysis, AnyPartial, FinishContext, Interest, Period, Selection, Sources, Start, Table, TableBuilder,
-    kernel::{Chosen, Kind, Records, Threads, VOCABULARY},
+    kernel::{Chosen, Kind, Records, Threads, VOCABULARY, Wakeups},
 };
 
 /// Analyses that run together.
@@ -63,6 +63,7 @@ impl Kinds {
 /// The thread state and the partials after some events.
 pub struct States {
     threads: Threads,
+    wakeups: Wakeups,
     partials: Vec<AnyPartial>,
 }
 
@@ -70,6 +71,7 @@ pub struct States {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Packed {
     threads: Threads,
+    wakeups: Wakeups,
     partials: Vec<Vec<u8>>,
 }
 
@@ -90,6 +92,11 @@ impl States {
     /// Thread names and running threads.
     pub fn threads(&self) -> &Threads {
         &self.threads
+    }
+
+    /// The events from which wake-ups are known.
+    pub fn wakeups(&self) -> Wakeups {
+        self.wakeups
     }
 }
 
@@ -127,6 +134,11 @@ impl<'a> Pass<'a> {
         Pass { analyses, asked: asked.len(), lists, by_kind }
     }
 
+    /// The requested analyses, in the order of their tables.
+    pub fn asked(&self) -> &[&'a dyn AnyAnalysis] {
+        &self.analyses[..self.asked]
+    }
+
     /// The events that the pass reads, and the positions of the fields.
     pub fn interest(&self) -> Vec<(Kind, &'static [usize])> {
         self.analyses.iter().flat_map(|analysis| interest(*analysis)).collect()
@@ -153,7 +165,7 @@ impl<'a> Pass<'a> {
     /// The initial states of a chunk.
     pub fn begin(&self, start: &Start<'_>) -> States {
         let partials = self.analyses.iter().map(|analysis| analysis.begin(start)).collect();
-        States { threads: Threads::default(), partials }
+        States { threads: Threads::default(), wakeups: start.wakeups, partials }
     }
 
     /// Adds a batch of events. `runs` are consecutive ranges of records of some streams, in order of time.
@@ -201,6 +213,7 @@ impl<'a> Pass<'a> {
         let merged = pairs.map(|((one, other), analysis)| analysis.merge(one, other, &earlier.threads));
         earlier.partials = merged.collect();
         earlier.threads.add(later.threads);
+        earlier.wakeups = earlier.wakeups.max(later.wakeups);
         earlier
     }
 
@@ -233,7 +246,7 @@ impl<'a> Pass<'a> {
     ) -> Vec<Table> {
         let all = Selection::default();
         let context = FinishContext::without_events(&all, &whole.threads, sources);
-        let of = FinishContext { names, span, ..context };
+        let of = FinishContext { names, span, wakeups: whole.wakeups, ..context };
         let families = self.families(whole.partials);
         let workers = workers.min(families.len());
         let families = Mutex::new(families.into_iter());
@@ -297,7 +310,7 @@ impl<'a> Pass<'a> {
     pub fn pack(&self, states: &States) -> Packed {
         let pairs = self.analyses.iter().zip(&states.partials);
         let partials = pairs.map(|(analysis, partial)| analysis.pack(partial)).collect();
-        Packed { threads: states.threads.clone(), partials }
+        Packed { threads: states.threads.clone(), wakeups: states.wakeups, partials }
     }
 
     /// Deserializes states.
@@ -308,6 +321,6 @@ impl<'a> Pass<'a> {
         let bytes = |place: usize| packed.partials.get(place).map_or(&[][..], Vec::as_slice);
         let one = |(place, analysis): (usize, &&dyn AnyAnalysis)| analysis.unpack(bytes(place)).ok_or(place);
         let partials = self.analyses.iter().enumerate().map(one).collect::<Result<_, _>>()?;
-        Ok(States { threads: packed.threads, partials })
+        Ok(States { threads: packed.threads, wakeups: packed.wakeups, partials })
     }
 }

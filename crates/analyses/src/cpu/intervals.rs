@@ -73,7 +73,10 @@ impl Analysis for Intervals {
 
     fn settle(&self, partial: &mut Partial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let from = std::mem::replace(&mut partial.until, until);
-        let before = partial.slices.before_first(of.span.0).filter(|slice| (from..until).contains(&slice.to));
+        let before = partial
+            .slices
+            .before_first(of.span.0, of.threads)
+            .filter(|slice| (from..until).contains(&slice.to));
         let mut settled = partial.rows.settle(until);
         settled.extend(before.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         partial.rows.settled += add_rows(settled, of, rows);
@@ -82,7 +85,7 @@ impl Analysis for Intervals {
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let mut rest = whole.rows.rest();
-        let before = whole.slices.before_first(of.span.0).filter(|slice| slice.to >= whole.until);
+        let before = whole.slices.before_first(of.span.0, of.threads).filter(|slice| slice.to >= whole.until);
         let ends = before.chain(whole.slices.after_last(of.span.1));
         rest.extend(ends.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         let mut rows = self.heading().expect("its rows may leave").builder();

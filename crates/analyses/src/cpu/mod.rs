@@ -3,7 +3,8 @@
 //! A thread runs on a CPU from the `sched_switch` that names it as next to the following switch there. Before the first
 //! switch on a CPU, its previous thread runs; after the last switch, its next thread runs to the end of the trace.
 //! Thread 0 is the idle thread. Interrupts count to the thread that they interrupt. If the previous thread of a switch
-//! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
+//! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown; so is the
+//! one before the first switch on a CPU, if a switch on another CPU names it before.
 
 mod intervals;
 mod over_time;
@@ -130,7 +131,7 @@ impl Analysis for CpuUse {
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let FinishContext { span, threads, .. } = *of;
-        let ends: Vec<TimeSlice> = whole.slices.ends(span).collect();
+        let ends: Vec<TimeSlice> = whole.slices.ends(span, threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
         let mut cpus: BTreeMap<u32, OnCpu> = BTreeMap::new();
         for (thread, cpu, (), used) in
@@ -141,7 +142,8 @@ impl Analysis for CpuUse {
                 on.entry(thread).or_default().add(*used);
             }
         }
-        let missing = whole.slices.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
+        let missing =
+            whole.slices.missing(span.0, threads).filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
         table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &of.selection.view)
     }
 }

@@ -64,11 +64,14 @@ impl Analysis for OverTime {
 
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let ends: Vec<TimeSlice> = whole.slices.ends(of.span).collect();
+        let ends: Vec<TimeSlice> = whole.slices.ends(of.span, of.threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
         let Partial { bins, slices } = whole;
-        let missing: Vec<Missing> =
-            slices.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).map(|(_, own)| own).collect();
+        let missing: Vec<Missing> = slices
+            .missing(of.span.0, of.threads)
+            .filter(|(cpu, _)| of.selection.wants_cpu(*cpu))
+            .map(|(_, own)| own)
+            .collect();
         let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();

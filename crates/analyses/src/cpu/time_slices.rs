@@ -1,7 +1,10 @@
 //! The thread slices of each CPU, from switch to switch.
+//!
+//! The thread that leaves at the first switch on a CPU ran there since the begin of the trace, unless a switch on another
+//! CPU names it before: then it came later, by a switch that is missing, as the tracer began later on this CPU.
 
 use hodo_clock::Nanos;
-use hodo_model::kernel::{Cpus, KernelEvent, Thread};
+use hodo_model::kernel::{Cpus, KernelEvent, Thread, Threads};
 use serde::{Deserialize, Serialize};
 
 /// A thread slice: one thread on one CPU from one time to another. The thread is unknown where a switch is missing.
@@ -89,17 +92,23 @@ impl TimeSlices {
     }
 
     /// Returns the slices before the first switch of each CPU and after its last one, within a span of time.
-    pub(super) fn ends(&self, (begin, end): (Nanos, Nanos)) -> impl Iterator<Item = TimeSlice> {
-        self.before_first(begin).chain(self.after_last(end))
+    pub(super) fn ends<'s>(
+        &'s self,
+        (begin, end): (Nanos, Nanos),
+        threads: &'s Threads,
+    ) -> impl Iterator<Item = TimeSlice> + use<'s> {
+        self.before_first(begin, threads).chain(self.after_last(end))
     }
 
     /// Returns the slices before the first switch of each CPU.
-    pub(super) fn before_first(&self, begin: Nanos) -> impl Iterator<Item = TimeSlice> {
-        let of = move |(cpu, &Switches { first: (to, thread), .. }): (u32, &Switches)| TimeSlice {
-            cpu,
-            thread: Some(thread),
-            from: begin,
-            to,
+    pub(super) fn before_first<'s>(
+        &'s self,
+        begin: Nanos,
+        threads: &'s Threads,
+    ) -> impl Iterator<Item = TimeSlice> + use<'s> {
+        let of = move |(cpu, &Switches { first: (to, thread), .. }): (u32, &Switches)| {
+            let thread = Some(thread).filter(|thread| !threads.switched_before(*thread, to));
+            TimeSlice { cpu, thread, from: begin, to }
         };
         self.0.all().map(of)
     }
@@ -115,8 +124,18 @@ impl TimeSlices {
         self.0.all().map(of)
     }
 
-    /// Missing switches of each CPU.
-    pub(super) fn missing(&self) -> impl Iterator<Item = (u32, Missing)> {
-        self.0.all().map(|(cpu, switches)| (cpu, switches.missing))
+    /// Missing switches of each CPU, in a trace that begins at this time.
+    pub(super) fn missing<'s>(
+        &'s self,
+        begin: Nanos,
+        threads: &'s Threads,
+    ) -> impl Iterator<Item = (u32, Missing)> + use<'s> {
+        self.before_first(begin, threads).zip(self.0.all()).map(|(before, (cpu, switches))| {
+            let mut missing = switches.missing;
+            if before.thread.is_none() {
+                missing.add(Missing { switches: 1, time: before.length() });
+            }
+            (cpu, missing)
+        })
     }
 }

@@ -179,7 +179,7 @@ impl Delta {
             Kind::SchedSwitch => {
                 let tids = integer(field::switch::PREV_TID).zip(integer(field::switch::NEXT_TID));
                 let Some((prev, next)) = tids else { return };
-                let state = event.integer(field::switch::PREV_STATE).unwrap_or(0);
+                let state = event.prev_state();
                 let inside = self.inside.remove(&cpu).unwrap_or_default();
                 Step::Switch { time, cpu, prev, next, state, inside }
             }

@@ -33,6 +33,8 @@ pub(crate) enum Why {
     Before,
     /// An event is missing.
     Lost,
+    /// The code of its state has no known meaning.
+    State,
     /// The thread ran again, but no wake-up was recorded.
     NoWakeup,
     /// An interrupt woke it, and the trace does not tell which.
@@ -53,6 +55,7 @@ impl Why {
         match self {
             Why::Before => "before the thread's first event",
             Why::Lost => "events are missing",
+            Why::State => "the code of its state has no known meaning",
             Why::NoWakeup => "its wake-up is not recorded",
             Why::Interrupt => "woken by an interrupt that is not recorded",
             Why::NotWoken => "not woken before the end",
@@ -203,6 +206,13 @@ impl History {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Whether the thread may have run since the trace began: at most it was woken since, which changes nothing then.
+    pub(crate) fn may_run_since_begin(&self) -> bool {
+        self.len() <= 2
+            && self.last().is_none_or(|change| matches!(change.to, To::Woken(..)))
+            && self.first().is_none_or(|change| change.time == Nanos(0))
     }
 
     /// What the thread does just before a time: the last stretch that began earlier.

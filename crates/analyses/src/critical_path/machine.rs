@@ -6,6 +6,7 @@
 //! ```
 
 use hodo_clock::Nanos;
+use hodo_model::kernel::PrevState;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +14,7 @@ use super::{
     board::Boards,
     history::{Author, By, Errand, History, Key, Occupants, Source, To, Via, Why, Work},
 };
-use crate::{
-    deferred_ops::Machine,
-    thread_states::{could_go_on, has_ended},
-};
+use crate::deferred_ops::Machine;
 
 /// What is known of the running thread of a CPU: the system call that it is in, and whether it had a page fault since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +50,7 @@ pub(crate) enum Step {
         cpu: Key,
         prev: u32,
         next: u32,
-        state: i64,
+        state: PrevState,
         inside: Inside,
     },
     /// An event contains the thread that runs on a CPU.
@@ -204,9 +202,11 @@ impl Histories {
         }
     }
 
-    fn switch(&mut self, time: Nanos, cpu: Key, (prev, next): (u32, u32), state: i64, inside: Inside) {
+    fn switch(&mut self, time: Nanos, cpu: Key, (prev, next): (u32, u32), state: PrevState, inside: Inside) {
         let next_thread = Key { id: next, ..cpu };
         let resumed = self.tasks.get(&next_thread).map(|task| task.inside);
+        let previous = self.tasks.get(&Key { id: prev, ..cpu }).filter(|_| prev != 0);
+        let is_from_elsewhere = previous.is_some_and(|task| !task.history.may_run_since_begin());
         let on = self.cpus.entry(cpu).or_default();
         on.seen = Some(next);
         let inside = inside.or(on.inside);
@@ -214,7 +214,12 @@ impl Histories {
         on.interrupts.clear();
         let before = on.now.replace(next);
         match before {
-            None => on.occupants.push(Nanos(0), prev),
+            None => {
+                on.occupants.push(Nanos(0), prev);
+                if is_from_elsewhere {
+                    on.occupants.lose();
+                }
+            }
             Some(tid) if tid != prev => on.occupants.lose(),
             Some(_) => {}
         }
@@ -272,7 +277,7 @@ impl Histories {
         (since, time): (Nanos, Nanos),
         cpu: Key,
         (tid, is_first): (u32, bool),
-        state: i64,
+        state: PrevState,
         inside: Inside,
     ) {
         let task = self.tasks.entry(Key { id: tid, ..cpu }).or_default();
@@ -280,20 +285,18 @@ impl Histories {
         let history = &mut task.history;
         // Before the first switch of a CPU, the thread ran there since the trace began: what woke it meanwhile changed
         // nothing.
-        let is_new = history.len() <= 2
-            && history.last().is_none_or(|change| matches!(change.to, To::Woken(..)))
-            && history.first().is_none_or(|change| change.time == Nanos(0));
-        if is_first && is_new {
+        if is_first && history.may_run_since_begin() {
             *history = History::default();
             history.push(Nanos(0), To::Running(cpu.id));
         }
         if history.last().is_none_or(|change| change.to != To::Running(cpu.id)) {
             history.push_unknown(since);
         }
-        let to = match () {
-            () if could_go_on(state) => To::Ready(cpu.id),
-            () if has_ended(state) => To::Ended,
-            () => To::Blocked(inside.via()),
+        let to = match state {
+            PrevState::Runnable => To::Ready(cpu.id),
+            PrevState::Ended => To::Ended,
+            PrevState::Unknown => To::Unknown(Why::State),
+            _ => To::Blocked(inside.via()),
         };
         history.push(time, to);
     }

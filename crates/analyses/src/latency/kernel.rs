@@ -199,7 +199,7 @@ impl Analysis for States {
     type Partial = StateDelta<Spells>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(&thread_states::INTEREST)
+        Interest::events(&thread_states::INTEREST).with_reporting(&thread_states::REPORTING)
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {

@@ -8,6 +8,7 @@ use hodo_model::{
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use super::length::{Length, Span};
 use crate::{
     settling::SettlingRows,
     thread_states::{self, Observer, State, StateDelta},
@@ -17,21 +18,15 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Changes;
 
-/// A run queue.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct OfCpu {
-    length: u64,
-    /// The time of the last change.
-    since: Nanos,
-    /// The length before that time, if it has a row.
-    before: Option<u64>,
-}
+/// Most rows that are kept because a CPU had no switch yet.
+const MOST_KEPT: usize = 1 << 16;
 
-impl OfCpu {
-    /// The row of the last change: several at one time count as one, or as none if they cancel each other out.
-    fn row(&self) -> Option<(Nanos, u64)> {
-        (self.before != Some(self.length)).then_some((self.since, self.length))
-    }
+/// A run queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct OfCpu {
+    length: Length,
+    /// The length in its last row.
+    last: Option<u64>,
 }
 
 /// The queues of all CPUs, and the CPU and length of each change.
@@ -42,30 +37,49 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// The length of a queue that changes at `time`.
-    fn at(&mut self, cpu: u32, time: Nanos) -> &mut u64 {
-        let queue = self.cpus.entry(cpu).or_insert(OfCpu { since: time, ..OfCpu::default() });
-        if time > queue.since {
-            if let Some((since, length)) = queue.row() {
-                self.rows.see(since, (cpu, length));
-                queue.before = Some(length);
+    /// Applies a change to the length of a CPU's queue. `change` passes on the spans that are settled by it: several
+    /// changes at one time are one row, or none if they cancel each other out.
+    fn at(&mut self, cpu: u32, time: Nanos, change: impl FnOnce(&mut Length, &mut dyn FnMut(Span))) {
+        let new = || OfCpu { length: Length::new(time), last: None };
+        let (queue, rows) = (self.cpus.entry(cpu).or_insert_with(new), &mut self.rows);
+        let last = &mut queue.last;
+        change(&mut queue.length, &mut |Span { from, length, .. }| {
+            if last.replace(length) != Some(length) {
+                rows.see(from, (cpu, length));
             }
-            queue.since = time;
+        });
+    }
+
+    fn change_by(&mut self, cpu: u32, time: Nanos, by: i64) {
+        self.at(cpu, time, |length, settled| length.change(time, by, settled));
+    }
+
+    /// Passes on the changes before the first switches of CPUs. With many, that is not waited for: few CPUs of a trace
+    /// have no switch, and a single wrong length is better than a table that is cut short.
+    fn settle_early(&mut self) {
+        let cpus: Vec<(u32, Nanos)> =
+            self.cpus.iter().map(|(cpu, queue)| (*cpu, queue.length.now().0)).collect();
+        for (cpu, since) in cpus {
+            self.at(cpu, since, |length, settled| length.settle(settled));
         }
-        &mut queue.length
     }
 
     /// Takes the changes before `until`, or all of them.
     fn take(&mut self, until: Option<Nanos>) -> Vec<(Nanos, (u32, u64))> {
+        let kept: usize = self.cpus.values().map(|queue| queue.length.kept()).sum();
+        if until.is_none() || self.rows.len() + kept > MOST_KEPT {
+            self.settle_early();
+        }
         for (&cpu, queue) in &mut self.cpus {
-            let row = queue.row().filter(|(since, _)| until.is_none_or(|until| *since < until));
-            if let Some((since, length)) = row {
+            let (since, length) = queue.length.now();
+            let is_settled = queue.length.unsettled().is_none() && until.is_none_or(|until| since < until);
+            if is_settled && queue.last.replace(length) != Some(length) {
                 self.rows.see(since, (cpu, length));
-                queue.before = Some(length);
             }
         }
+        let unsettled = self.cpus.values().filter_map(|queue| queue.length.unsettled()).min();
         match until {
-            Some(until) => self.rows.settle(until),
+            Some(until) => self.rows.settle(unsettled.map_or(until, |unsettled| unsettled.min(until))),
             None => self.rows.rest(),
         }
     }
@@ -74,17 +88,28 @@ impl Queues {
 impl Observer for Queues {
     fn change(&mut self, _: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos) {
         if let Some((_, State::Runnable(cpu))) = before {
-            *self.at(cpu, time) -= 1;
+            self.change_by(cpu, time, -1);
         }
         match now {
-            Some(State::Runnable(cpu)) => *self.at(cpu, time) += 1,
-            Some(State::Running(cpu)) => drop(self.at(cpu, time)),
+            Some(State::Runnable(cpu)) => self.change_by(cpu, time, 1),
+            Some(State::Running(cpu)) => self.change_by(cpu, time, 0),
             _ => {}
         }
     }
 
-    fn lose(&mut self, state: State, time: Nanos) {
-        self.change(0, Some((time, state)), None, time);
+    fn lose(&mut self, (since, state): (Nanos, State), time: Nanos) {
+        if let State::Runnable(cpu) = state {
+            self.at(cpu, time, |length, settled| _ = length.take_back(since, time, settled));
+        }
+    }
+
+    fn begin(&mut self, cpu: u32, taken_back: Option<Nanos>, time: Nanos) {
+        self.at(cpu, time, |length, settled| {
+            if let Some(since) = taken_back {
+                length.take_back(since, time, settled);
+            }
+            length.settle(settled);
+        });
     }
 }
 

@@ -3,8 +3,12 @@
 //! The run queue of a CPU consists of the threads that are runnable there (see `states`), without the running one. Its
 //! length is averaged over the trace; the longest is the maximum that lasted for any time. A thread that has waited
 //! since before the trace counts from the first event that names it.
+//!
+//! The time waited is that in the state runnable of `states`. Where a switch is missing, the end of a wait is unknown:
+//! it counts in the length until an event shows that it has ended, and its time is `unknown`.
 
 mod changes;
+mod length;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +29,7 @@ use crate::{
 };
 
 pub use changes::Changes;
+use length::{Length, Span};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +59,14 @@ impl Report for QueueReport {
 }
 
 /// A run queue.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct OfCpu {
-    length: u64,
-    since: Nanos,
+    length: Length,
     sum: Bin,
     /// The time at which it first had its maximum length.
     longest: Nanos,
+    /// The time of waits whose end is unknown.
+    unknown: u64,
 }
 
 /// The queues of all CPUs.
@@ -71,36 +77,73 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Adds the time up to `time`, at which the length changes.
-    fn until(&mut self, cpu: u32, time: Nanos) -> &mut u64 {
-        let queue = self.cpus.get_or(cpu, || OfCpu { since: time, ..OfCpu::default() });
-        let lasted = time.0.saturating_sub(queue.since.0);
-        if lasted > 0 && queue.length > 0 {
-            if queue.length > queue.sum.most {
-                queue.longest = queue.since;
+    /// Applies a change to the length of a CPU's queue. `change` passes on the spans that are settled by it.
+    fn at<R>(
+        &mut self,
+        cpu: u32,
+        time: Nanos,
+        change: impl FnOnce(&mut Length, &mut dyn FnMut(Span)) -> R,
+    ) -> (R, &mut OfCpu, &mut Bins<u32>) {
+        let new = || OfCpu { length: Length::new(time), sum: Bin::default(), longest: Nanos(0), unknown: 0 };
+        let (queue, bins) = (self.cpus.get_or(cpu, new), &mut self.bins);
+        let (sum, longest) = (&mut queue.sum, &mut queue.longest);
+        let result = change(&mut queue.length, &mut |Span { from, to, length }| {
+            if length > 0 {
+                *longest = if length > sum.most { from } else { *longest };
+                sum.add(Bin { area: length.saturating_mul(to.0 - from.0), most: length });
+                bins.see(cpu, (from, to), length);
             }
-            queue.sum.add(Bin { area: queue.length.saturating_mul(lasted), most: queue.length });
-            self.bins.see(cpu, (queue.since, time), queue.length);
+        });
+        (result, queue, bins)
+    }
+
+    fn change_by(&mut self, cpu: u32, time: Nanos, by: i64) {
+        self.at(cpu, time, |length, settled| length.change(time, by, settled));
+    }
+
+    /// Ends the trace.
+    fn end(&mut self, time: Nanos) {
+        let cpus: Vec<u32> = self.cpus.all().map(|(cpu, _)| cpu).collect();
+        for cpu in cpus {
+            self.at(cpu, time, |length, settled| {
+                length.change(time, 0, settled);
+                length.settle(settled);
+            });
         }
-        queue.since = time;
-        &mut queue.length
     }
 }
 
 impl Observer for Queues {
     fn change(&mut self, _: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos) {
         if let Some((_, State::Runnable(cpu))) = before {
-            *self.until(cpu, time) -= 1;
+            self.change_by(cpu, time, -1);
         }
         match now {
-            Some(State::Runnable(cpu)) => *self.until(cpu, time) += 1,
-            Some(State::Running(cpu)) => drop(self.until(cpu, time)),
+            Some(State::Runnable(cpu)) => self.change_by(cpu, time, 1),
+            Some(State::Running(cpu)) => self.change_by(cpu, time, 0),
             _ => {}
         }
     }
 
-    fn lose(&mut self, state: State, time: Nanos) {
-        self.change(0, Some((time, state)), None, time);
+    fn lose(&mut self, (since, state): (Nanos, State), time: Nanos) {
+        let State::Runnable(cpu) = state else { return };
+        let (is_early, queue, bins) =
+            self.at(cpu, time, |length, settled| length.take_back(since, time, settled));
+        let lasted = time.0.saturating_sub(since.0);
+        queue.unknown = queue.unknown.saturating_add(lasted);
+        if !is_early {
+            queue.sum.area = queue.sum.area.saturating_sub(lasted);
+            bins.take_out(cpu, (since, time));
+        }
+    }
+
+    fn begin(&mut self, cpu: u32, taken_back: Option<Nanos>, time: Nanos) {
+        self.at(cpu, time, |length, settled| {
+            if let Some(since) = taken_back {
+                length.take_back(since, time, settled);
+            }
+            length.settle(settled);
+        });
     }
 }
 
@@ -126,24 +169,32 @@ impl Analysis for Queue {
     }
 
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
-        let Queues { cpus, bins } = whole.finish(of.span.1);
+        let mut queues = only(partials).finish(of.span.1);
+        queues.end(of.span.1);
+        let Queues { cpus, bins } = queues;
         let mut cpus: Vec<(u32, OfCpu)> =
             cpus.into_all().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
         cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
         let span = of.span.1.0.saturating_sub(of.span.0.0);
-        let waited = cpus.iter().map(|(_, queue)| queue.sum.area).sum::<u64>();
+        let sum = |field: fn(&OfCpu) -> u64| cpus.iter().map(|(_, queue)| field(queue)).sum::<u64>();
+        let waited = sum(|queue| queue.sum.area);
+        // Without wake-ups, only the waits after preemptions are known: any sum of them is too small.
+        let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
         let mut summary = vec![
             ("cpus", (cpus.len() as u64).into()),
-            ("waited_ns", waited.into()),
-            ("mean", share(waited, span)),
-            ("max", cpus.iter().map(|(_, queue)| queue.sum.most).max().unwrap_or(0).into()),
+            ("waited_ns", known(waited.into())),
+            ("mean", known(share(waited, span))),
+            ("max", known(cpus.iter().map(|(_, queue)| queue.sum.most).max().unwrap_or(0).into())),
+            ("unknown_ns", sum(|queue| queue.unknown).into()),
         ];
         let is_over_time = of.selection.view == "time";
         if is_over_time {
             summary.push(("width_ns", bins.width().into()));
         }
-        let (columns, rows) = if is_over_time { over_time(bins, of) } else { by_cpu(cpus, span) };
+        let (columns, mut rows) = if is_over_time { over_time(bins, of) } else { by_cpu(cpus, span) };
+        if !of.wakeups.are_known() {
+            rows.iter_mut().for_each(|row| row[1..].fill(Value::Null));
+        }
         Table::new("queue", Shape::Counters, summary, columns, rows)
     }
 }
@@ -157,10 +208,14 @@ fn by_cpu(cpus: Vec<(u32, OfCpu)>, span: u64) -> Rows {
         Column::integer("max", Unit::Count),
         Column::integer("at_ns", Unit::Nanoseconds),
         Column::integer("waited_ns", Unit::Nanoseconds),
+        Column::integer("unknown_ns", Unit::Nanoseconds).secondary(),
     ];
-    let row = |(cpu, OfCpu { sum, longest, .. }): (u32, OfCpu)| {
+    let row = |(cpu, OfCpu { sum, longest, unknown, .. }): (u32, OfCpu)| {
         let longest = if sum.most == 0 { Value::Null } else { longest.0.into() };
-        vec![u64::from(cpu).into(), share(sum.area, span), sum.most.into(), longest, sum.area.into()]
+        let waited = [sum.area, unknown].map(Value::from);
+        let mut row = vec![u64::from(cpu).into(), share(sum.area, span), sum.most.into(), longest];
+        row.extend(waited);
+        row
     };
     (columns, cpus.into_iter().map(row).collect())
 }

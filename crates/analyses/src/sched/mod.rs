@@ -1,16 +1,16 @@
-//! `sched`: how long did threads wait for a CPU after their wake-up, and how often did they migrate, and were they
-//! preempted?
+//! `sched`: how long did threads wait for a CPU, after their wake-up and after a preemption, and how often did they
+//! migrate?
 //!
-//! The latency of a wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread to the next
-//! `sched_switch` to it. It counts for the CPU on which the thread then runs. If an event before that switch contains
-//! the thread, it runs already, a switch is missing, and the latency is unknown. A switch is a preemption if the
-//! previous thread is runnable: its state is 0 or has the kernel's preemption flag (256).
+//! A wait lasts from the first `sched_wakeup` or `sched_wakeup_new` of a thread that does not wait yet, or from a
+//! `sched_switch` away from it while it could go on, to the next `sched_switch` to it. It counts for the CPU on which the
+//! thread then runs. If an event before that switch contains the thread, it runs already, a switch is missing, and the
+//! wait is unknown. A switch is a preemption if the previous thread is runnable, be it that it yielded.
 
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
     WithIntervals,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    kernel::{KernelEvent, Kind, PrevState, Thread, Threads, field},
     only,
 };
 use rustc_hash::FxHashMap;
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::{duration_cells, duration_columns, interval_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
-    pairs::Pairs,
+    pairs::Requests,
     per_thread_sums::PerThreadSums,
-    thread_states::{REPORTING, could_go_on},
+    thread_states::REPORTING,
 };
 
 /// The analysis; with `ALL`, of each wait.
@@ -32,7 +32,7 @@ pub struct Scheduling<const ALL: bool>;
 pub const SCHEDULING: WithIntervals<Scheduling<false>, Scheduling<true>> = WithIntervals {
     description: Description {
         name: "sched",
-        help: "kernel events: how long woken threads waited for a CPU; preemptions and migrations",
+        help: "kernel events: how long threads waited for a CPU, after wake-ups and preemptions; migrations",
         views: &["thread", "cpu", "slowest", "interval"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,
@@ -44,7 +44,10 @@ pub const SCHEDULING: WithIntervals<Scheduling<false>, Scheduling<true>> = WithI
 /// The events of a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals {
+    /// Waits after wake-ups.
     latencies: Durations,
+    /// The number of waits after preemptions, and their sum in nanoseconds.
+    after_preemption: (u64, u64),
     switches: u64,
     preemptions: u64,
     migrations: u64,
@@ -53,9 +56,39 @@ struct Totals {
 impl Add for Totals {
     fn add(&mut self, later: Totals) {
         self.latencies.add(later.latencies);
+        self.after_preemption.0 += later.after_preemption.0;
+        self.after_preemption.1 = self.after_preemption.1.saturating_add(later.after_preemption.1);
         self.switches += later.switches;
         self.preemptions += later.preemptions;
         self.migrations += later.migrations;
+    }
+}
+
+impl Totals {
+    /// The time of all waits.
+    fn queued(&self) -> u64 {
+        self.latencies.total.saturating_add(self.after_preemption.1)
+    }
+
+    /// The number of all waits.
+    fn waits(&self) -> u64 {
+        self.latencies.count + self.after_preemption.0
+    }
+}
+
+/// What a wait follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum After {
+    Wakeup,
+    Preemption,
+}
+
+impl After {
+    fn name(self) -> &'static str {
+        match self {
+            After::Wakeup => "wakeup",
+            After::Preemption => "preemption",
+        }
     }
 }
 
@@ -65,7 +98,7 @@ type In = (Nanos, Thread, u32);
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums<const ALL: bool> {
     figures: PerThreadSums<(), Totals>,
-    longest: Longest<(Thread, u32), ALL>,
+    longest: Longest<(Thread, u32, After), ALL>,
 }
 
 impl<const ALL: bool> Sums<ALL> {
@@ -73,36 +106,50 @@ impl<const ALL: bool> Sums<ALL> {
         self.figures.of(thread, cpu, ())
     }
 
-    fn woken(&mut self, begin: Nanos, (end, thread, cpu): In) {
+    /// Adds a wait that ended with a switch to the thread; its end is unknown if there was none.
+    fn waited(&mut self, (begin, after): (Nanos, After), end: Option<In>) {
+        let Some((end, thread, cpu)) = end else { return };
         let length = end.0.saturating_sub(begin.0);
-        self.of(thread, cpu).latencies.see(length);
-        self.longest.see(length, begin, (thread, cpu));
+        let totals = self.of(thread, cpu);
+        match after {
+            After::Wakeup => totals.latencies.see(length),
+            After::Preemption => {
+                let (count, sum) = &mut totals.after_preemption;
+                (*count, *sum) = (*count + 1, sum.saturating_add(length));
+            }
+        }
+        self.longest.see(length, begin, (thread, cpu, after));
     }
 }
 
-/// The sums and pending wake-ups after some events.
+/// The sums and pending waits after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial<const ALL: bool> {
-    /// By tid.
-    woken: Pairs<Nanos, In>,
+    /// By tid. A wait ends with a switch to the thread, or at an unknown time, if the thread is known not to wait.
+    waits: Requests<(Nanos, After), Option<In>>,
     sums: Sums<ALL>,
 }
 
 impl<const ALL: bool> Partial<ALL> {
+    /// A thread comes to a CPU, or does not wait any more.
+    fn ends(&mut self, tid: u32, end: Option<In>) {
+        if let Some((begin, end)) = self.waits.begin(tid.into(), end) {
+            self.sums.waited(begin, end);
+        }
+    }
+
     fn switch(&mut self, event: &KernelEvent<'_>, prev: Thread, next: Thread) {
         let cpu = event.cpu;
-        let state = event.integer(field::switch::PREV_STATE);
-        if state.is_some_and(could_go_on) && !prev.is_idle() {
-            self.sums.of(prev, cpu).preemptions += 1;
-        }
         if let Some(tid) = prev.tid().filter(|&tid| tid != 0) {
-            self.woken.forget(tid.into());
+            self.ends(tid, None);
+            if event.prev_state() == PrevState::Runnable {
+                self.sums.of(prev, cpu).preemptions += 1;
+                self.waits.ask(tid.into(), (event.time, After::Preemption));
+            }
         }
         if let Some(tid) = next.tid().filter(|&tid| tid != 0) {
             self.sums.of(next, cpu).switches += 1;
-            if let Some((begin, end)) = self.woken.end(tid.into(), (event.time, next, cpu)) {
-                self.sums.woken(begin, end);
-            }
+            self.ends(tid, Some((event.time, next, cpu)));
         }
     }
 }
@@ -139,12 +186,13 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         }
         if let Some(runs) = event.reported().and_then(|thread| thread.tid()).filter(|&tid| tid != 0) {
             // If it still waited for a CPU, the switch to it is missing.
-            partial.woken.forget(runs.into());
+            partial.ends(runs, None);
         }
         match event.kind {
             Kind::SchedWakeup => {
                 let tid = tid(field::wakeup::TID);
-                tid.into_iter().for_each(|tid| partial.woken.begin(u64::from(tid as u32), event.time));
+                let begin = (event.time, After::Wakeup);
+                tid.into_iter().for_each(|tid| partial.waits.ask(u64::from(tid as u32), begin));
             }
             Kind::SchedMigrate => {
                 if let Some(tid) = tid(field::migrate::TID) {
@@ -156,33 +204,39 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
     }
 
     fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, threads: &Threads) -> Partial<ALL> {
-        let Partial { woken, sums } = &mut earlier;
+        let Partial { waits, sums } = &mut earlier;
         sums.figures.add(later.sums.figures, threads);
         sums.longest.add(later.sums.longest);
-        woken.add(later.woken, |begin, end| sums.woken(begin, end));
+        waits.add(later.waits, |begin, end| sums.waited(begin, end));
         earlier
     }
 
     fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
-        let Sums { figures, longest } = whole.sums;
+        let Partial { waits, mut sums } = only(partials);
+        waits.finish(|begin, end| sums.waited(begin, end));
+        let Sums { figures, longest } = sums;
         let sum = |field: fn(&Totals) -> u64| {
             Value::from(figures.wanted(of).map(|(.., totals)| field(totals)).sum::<u64>())
         };
+        let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
         let mut summary = vec![
-            ("wakeups", sum(|totals| totals.latencies.count)),
+            ("waits", known(sum(Totals::waits))),
+            ("queued_ns", known(sum(Totals::queued))),
+            ("preempted_ns", sum(|totals| totals.after_preemption.1)),
+            ("wakeups", known(sum(|totals| totals.latencies.count))),
             ("switches", sum(|totals| totals.switches)),
             ("preemptions", sum(|totals| totals.preemptions)),
             ("migrations", sum(|totals| totals.migrations)),
         ];
+        let are_known = of.wakeups.are_known();
         let (shape, (columns, rows)) = match of.selection.view.as_str() {
             "interval" => (Shape::Intervals, intervals(of.threads, &longest, of)),
             "slowest" => {
                 summary.extend(longest.note());
                 (Shape::Counters, slowest(of.threads, &longest, of))
             }
-            "cpu" => (Shape::Counters, by_cpu(figures.wanted(of))),
-            _ => (Shape::Counters, by_thread(of.threads, figures.wanted(of))),
+            "cpu" => (Shape::Counters, by_cpu(figures.wanted(of), are_known)),
+            _ => (Shape::Counters, by_thread(of.threads, figures.wanted(of), are_known)),
         };
         Table::new("sched", shape, summary, columns, rows)
     }
@@ -190,19 +244,25 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
 
 fn columns(of: &[Column]) -> Vec<Column> {
     let mut columns = of.to_vec();
-    let counts = ["wakeups", "switches", "preemptions", "migrations"];
-    columns.push(Column::integer(counts[0], Unit::Count));
+    // The first count is that of the durations: what compares tables relies on it.
+    columns.push(Column::integer("wakeups", Unit::Count));
     let [total, more @ ..] = duration_columns();
     columns.extend([total.secondary()]);
     columns.extend(more);
-    columns.push(Column::integer(counts[1], Unit::Count));
-    columns.extend(counts[2..].iter().map(|name| Column::integer(name, Unit::Count).secondary()));
+    columns.push(Column::integer("waits", Unit::Count).secondary());
+    columns.extend(["queued_ns", "preempted_ns"].map(|name| Column::integer(name, Unit::Nanoseconds)));
+    columns.push(Column::integer("switches", Unit::Count));
+    columns.extend(["preemptions", "migrations"].map(|name| Column::integer(name, Unit::Count).secondary()));
     columns
 }
 
-fn cells(figures: &Totals) -> Vec<Value> {
-    let mut cells = vec![figures.latencies.count.into()];
-    cells.extend(duration_cells(&figures.latencies));
+/// The cells of a row. Without wake-ups, what needs them is unknown, and not 0.
+fn cells(figures: &Totals, are_known: bool) -> Vec<Value> {
+    let known = |value: Value| if are_known { value } else { Value::Null };
+    let mut cells = vec![known(figures.latencies.count.into())];
+    cells.extend(duration_cells(&figures.latencies).map(known));
+    cells.extend([known(figures.waits().into()), known(figures.queued().into())]);
+    cells.push(figures.after_preemption.1.into());
     cells.extend([figures.switches.into(), figures.preemptions.into(), figures.migrations.into()]);
     cells
 }
@@ -212,12 +272,13 @@ type Wanted<'f> = (Thread, u32, &'f (), &'f Totals);
 fn by_thread<'f>(
     threads: &Threads,
     figures: impl Iterator<Item = Wanted<'f>>,
+    are_known: bool,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut sums: FxHashMap<Thread, Totals> = FxHashMap::default();
     add_all(&mut sums, figures.map(|(thread, .., figures)| (thread, figures.clone())));
     let row = |(thread, sum): (Thread, Totals)| {
-        let row = threads.cells(thread).into_iter().chain(cells(&sum)).collect();
-        (sum.latencies.total, thread, row)
+        let row = threads.cells(thread).into_iter().chain(cells(&sum, are_known)).collect();
+        (sum.queued(), thread, row)
     };
     let who = [
         Column::name("comm"),
@@ -227,19 +288,20 @@ fn by_thread<'f>(
     (columns(&who), most_first(sums.into_iter().map(row)))
 }
 
-fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>, are_known: bool) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut cpus: std::collections::BTreeMap<u32, Totals> = std::collections::BTreeMap::new();
     for (_, cpu, _, figures) in figures {
         cpus.entry(cpu).or_default().add(figures.clone());
     }
-    let row =
-        |(cpu, figures): (u32, Totals)| [u64::from(cpu).into()].into_iter().chain(cells(&figures)).collect();
+    let row = |(cpu, figures): (u32, Totals)| {
+        [u64::from(cpu).into()].into_iter().chain(cells(&figures, are_known)).collect()
+    };
     (columns(&[Column::integer("cpu", Unit::None)]), cpus.into_iter().map(row).collect())
 }
 
 fn intervals<const ALL: bool>(
     threads: &Threads,
-    all: &Longest<(Thread, u32), ALL>,
+    all: &Longest<(Thread, u32, After), ALL>,
     of: &FinishContext<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut columns = interval_columns().to_vec();
@@ -248,14 +310,15 @@ fn intervals<const ALL: bool>(
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
         Column::integer("cpu", Unit::None),
+        Column::name("after"),
     ]);
-    let wanted = all
-        .iter()
-        .filter(|(.., (thread, cpu))| threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu));
-    let row = |&(length, Nanos(begin), (thread, cpu)): &(u64, Nanos, (Thread, u32))| {
+    let wanted = all.iter().filter(|(.., (thread, cpu, _))| {
+        threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
+    });
+    let row = |&(length, Nanos(begin), (thread, cpu, after)): &(u64, Nanos, (Thread, u32, After))| {
         let mut row: Vec<Value> = vec![begin.into(), length.into()];
         row.extend(threads.cells(thread));
-        row.push(u64::from(cpu).into());
+        row.extend([u64::from(cpu).into(), after.name().into()]);
         row
     };
     (columns, wanted.map(row).collect())
@@ -263,7 +326,7 @@ fn intervals<const ALL: bool>(
 
 fn slowest<const ALL: bool>(
     threads: &Threads,
-    longest: &Longest<(Thread, u32), ALL>,
+    longest: &Longest<(Thread, u32, After), ALL>,
     of: &FinishContext<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
@@ -273,13 +336,14 @@ fn slowest<const ALL: bool>(
         Column::integer("latency_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
+        Column::name("after"),
     ];
-    let wanted = longest
-        .iter()
-        .filter(|(.., (thread, cpu))| threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu));
-    let row = |&(length, Nanos(begin), (thread, cpu)): &(u64, Nanos, (Thread, u32))| {
+    let wanted = longest.iter().filter(|(.., (thread, cpu, _))| {
+        threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
+    });
+    let row = |&(length, Nanos(begin), (thread, cpu, after)): &(u64, Nanos, (Thread, u32, After))| {
         let mut row = threads.cells(thread).to_vec();
-        row.extend([length.into(), begin.into(), u64::from(cpu).into()]);
+        row.extend([length.into(), begin.into(), u64::from(cpu).into(), after.name().into()]);
         row
     };
     (columns, wanted.map(row).collect())

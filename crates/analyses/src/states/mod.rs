@@ -3,8 +3,8 @@
 //! A thread is runnable from its wake-up, or from a switch away from it while it could continue, to the switch to it.
 //! After any other switch away from it, it is blocked until its wake-up, in its open system call if it has one. The
 //! last state of a thread lasts to the end of the trace. A thread has no state before the first event that names it,
-//! except for the thread that runs before the first switch on a CPU. The running times are those of `cpu`. Where switches
-//! are missing, the state is unknown until the next one.
+//! except for the thread that runs before the first switch on a CPU. The running times are those of `cpu`, the runnable
+//! ones those of `queue`. Where switches are missing, the state is unknown until the next one.
 
 use std::fmt::Debug;
 
@@ -103,6 +103,8 @@ pub struct Times<L: Lengths> {
     first: Vec<(u32, State, Nanos)>,
     /// For how long each thread existed since the first event that names it.
     lived: FxHashMap<u32, u64>,
+    /// Threads that ran since before the trace, and the time until which they existed.
+    older: Vec<(u32, Nanos)>,
 }
 
 impl<L: Lengths> Observer for Times<L> {
@@ -120,8 +122,11 @@ impl<L: Lengths> Observer for Times<L> {
         }
     }
 
-    fn lived(&mut self, tid: u32, from: Nanos, until: Nanos) {
-        *self.lived.entry(tid).or_default() += until.0.saturating_sub(from.0);
+    fn lived(&mut self, tid: u32, from: Option<Nanos>, until: Nanos) {
+        match from {
+            Some(from) => *self.lived.entry(tid).or_default() += until.0.saturating_sub(from.0),
+            None => self.older.push((tid, until)),
+        }
     }
 }
 
@@ -145,7 +150,9 @@ impl<L: Lengths> Times<L> {
         let (begin, _) = of.span;
         for (tid, state, until) in std::mem::take(&mut self.first) {
             self.see(tid, state, begin, until);
-            self.lived(tid, begin, until);
+        }
+        for (tid, until) in std::mem::take(&mut self.older) {
+            self.lived(tid, Some(begin), until);
         }
         let unknown = self.unknown();
         let wanted = |tid: u32, state: State| {
@@ -162,6 +169,7 @@ impl<L: Lengths> Times<L> {
         }
         for (tid, sums) in &mut sums {
             sums[UNKNOWN] = unknown.get(tid).copied().unwrap_or(0);
+            sums[LIFETIME] = self.lived.get(tid).copied().unwrap_or(0);
         }
         (self, sums)
     }
@@ -260,9 +268,18 @@ fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
 /// The columns of time in states.
-const PLACES: [&str; 6] =
-    ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns", "unknown_ns"];
+const PLACES: [&str; 7] = [
+    "running_ns",
+    "runnable_ns",
+    "interruptible_ns",
+    "uninterruptible_ns",
+    "stopped_ns",
+    "unknown_ns",
+    "lifetime_ns",
+];
 const UNKNOWN: usize = 5;
+/// The sum of the others.
+const LIFETIME: usize = 6;
 
 /// Returns the column to which a state counts.
 fn place(state: State) -> usize {
@@ -287,6 +304,7 @@ fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
 fn by_thread(threads: &Threads, sums: Sums) -> Rows {
     let mut columns = who();
     columns.extend(PLACES.map(|name| Column::integer(name, Unit::Nanoseconds)));
+    columns.last_mut().into_iter().for_each(|lifetime| lifetime.secondary = true);
     let rows = sums.into_iter().map(|(tid, sums)| {
         let mut row = cells(threads, tid);
         row.extend(sums.map(Value::from));

@@ -8,7 +8,7 @@ mod wakeups;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -156,9 +156,10 @@ impl Analysis for Wakers {
             &mut pairs,
             partial.wakeups.into_wanted(of).map(|(waker, _, tid, wakeups)| ((waker, tid), wakeups)),
         );
+        let known = |value: u64| if of.wakeups.are_known() { value.into() } else { Value::Null };
         let summary = vec![
-            ("wakeups", pairs.values().map(|wakeups| wakeups.count).sum::<u64>().into()),
-            ("pairs", (pairs.len() as u64).into()),
+            ("wakeups", known(pairs.values().map(|wakeups| wakeups.count).sum::<u64>())),
+            ("pairs", known(pairs.len() as u64)),
         ];
         let mut columns = vec![
             Column::name("waker"),

@@ -68,7 +68,8 @@ impl Analysis for Wakeups {
         let mut whole = only(partials);
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = whole.settled + add_rows(whole.rest(), of, &mut rows);
-        rows.finish(vec![("wakeups", count.into()), ("left_out", whole.left_out.into())])
+        let count = if of.wakeups.are_known() { count.into() } else { Value::Null };
+        rows.finish(vec![("wakeups", count), ("left_out", whole.left_out.into())])
     }
 }
 

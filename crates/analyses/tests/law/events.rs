@@ -6,12 +6,13 @@ use hodo_analyses::{
     cpu::{CpuUse, OverTime},
     critical_path::CRITICAL_PATH,
     io::{Files, Users},
+    queue::Queue,
     states::{Intervals, States},
 };
 use hodo_clock::Nanos;
 use hodo_model::{
     AnyAnalysis, Selection,
-    kernel::{ALL, Kind, Records, VOCABULARY, Words},
+    kernel::{ALL, Kind, PrevState, Records, VOCABULARY, Words},
     pass::Pass,
 };
 use proptest::{
@@ -38,6 +39,10 @@ fn plan() -> impl Strategy<Value = Plan> {
 /// Names of system calls.
 const NAMES: [&str; 11] =
     ["read", "write", "openat", "close", "dup2", "execve", "fcntl", "pipe2", "sendfile64", "futex", "msync"];
+
+/// States of threads that leave their CPU.
+const STATES: [PrevState; 4] =
+    [PrevState::Runnable, PrevState::Interruptible, PrevState::Ended, PrevState::Unknown];
 
 /// `O_CLOEXEC`.
 const CLOSE_ON_EXEC: i64 = 0o2_000_000;
@@ -72,7 +77,7 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
             running[cpu as usize] = next;
             records.text(format!("t{prev}").as_bytes());
             records.integer(prev);
-            records.integer([0, 1, 256, 2][c as usize]);
+            records.integer(STATES[c as usize].number());
             records.text(format!("t{next}").as_bytes());
             records.integer(next);
             records.integer(20 + c);
@@ -150,7 +155,8 @@ pub(crate) fn are_same(
     same.map_err(|error| error.to_string())
 }
 
-fn agree(events: &mut [Records], selection: &Selection) -> Result<(), String> {
+/// Checks that tables have the same sums. `is_whole`: no switch is missing, so no thread runs twice or after its end.
+fn agree(events: &mut [Records], selection: &Selection, is_whole: bool) -> Result<(), String> {
     let mut table = |analysis: &dyn AnyAnalysis, view: &str| {
         let pass = Pass::new(&[analysis]);
         let states = tables::fold(&pass, events, &[], true);
@@ -159,10 +165,20 @@ fn agree(events: &mut [Records], selection: &Selection) -> Result<(), String> {
     };
     let by_cpu = table(&CpuUse, "cpu");
     let states = table(&States, "thread");
-    tables::agreement(&by_cpu, &states, &table(&OverTime, "time"), &table(&Intervals, "interval"), selection)
+    let intervals = table(&Intervals, "interval");
+    tables::agreement(&by_cpu, &states, &table(&OverTime, "time"), &intervals, selection)?;
+    if !selection.tids.is_empty() {
+        return Ok(());
+    }
+    tables::same_waits(&table(&Queue, "cpu"), &table(&Queue, "time"), &states, &intervals)?;
+    if !selection.cpus.is_empty() || !is_whole {
+        return Ok(());
+    }
+    tables::whole_lives(&states, &intervals).map(|_| ())
 }
 
-/// The running times of threads agree in `cpu`, over time, and in `states`; and each CPU is busy, idle or unknown.
+/// The running times of threads agree in `cpu`, over time, and in `states`, and the waiting times in `queue` and `states`;
+/// each CPU is busy, idle or unknown, and each thread in a state or unknown, all the time.
 #[test]
 fn cpu_and_states_agree() {
     let choices = [
@@ -174,7 +190,7 @@ fn cpu_and_states_agree() {
     let run = runner.run(&plan(), |plan| {
         let mut events = events(&plan);
         for selection in &choices {
-            agree(&mut events, selection).map_err(TestCaseError::fail)?;
+            agree(&mut events, selection, plan.1).map_err(TestCaseError::fail)?;
         }
         Ok(())
     });

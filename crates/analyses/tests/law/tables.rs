@@ -9,7 +9,7 @@ use hodo_model::{
 
 /// The state of a chunk.
 pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
-    let mut states = pass.begin(&Start { names, is_first });
+    let mut states = pass.begin(&Start { names, is_first, ..Start::default() });
     let runs: Vec<_> = (0..).zip(&*events).map(|(stream, records)| (stream, 0..records.len())).collect();
     pass.fold(&mut states, events, &runs, &mut Scratch::default());
     travelled(pass, &states)
@@ -108,7 +108,7 @@ fn streamed(
         };
         pass.settle(states.insert(merged), until, &of, [&mut rows]);
     }
-    let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true }));
+    let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true, ..Start::default() }));
     let last = table(pass, &last, events, names, &selection).remove(0);
     last.rows().iter().for_each(|row| rows.row(row.iter().map(Value::cell)));
     rows.finish(last.summary)
@@ -159,6 +159,76 @@ pub(crate) fn agreement(
         Some(row) => Err(format!("{:?}: not {duration} ns in all", by_cpu.rows()[row])),
         None => Ok(()),
     }
+}
+
+/// The values of a column of integers.
+fn column(table: &Table, name: &str) -> Vec<u64> {
+    let place = table.columns().iter().position(|known| known.name == name).expect("a column");
+    table.rows().iter().map(|row| integer(&row[place])).collect()
+}
+
+/// Checks that threads waited for CPUs as long as the queues of the CPUs say, in all tables of both.
+///
+/// # Errors
+/// The differing values.
+pub(crate) fn same_waits(
+    queue: &Table,
+    over_time: &Table,
+    states: &Table,
+    intervals: &Table,
+) -> Result<(), String> {
+    let runnable = figure(states, "runnable_ns");
+    let in_state: u64 = intervals
+        .rows()
+        .iter()
+        .zip(column(intervals, "duration_ns"))
+        .filter(|(row, _)| row.contains(&"runnable".into()))
+        .map(|(_, duration)| duration)
+        .sum();
+    let sums = [
+        ("states by thread", column(states, "runnable_ns").iter().sum()),
+        ("states by interval", in_state),
+        ("queue", figure(queue, "waited_ns")),
+        ("queue by cpu", column(queue, "waited_ns").iter().sum()),
+        ("queue over time", column(over_time, "waited_ns").iter().sum()),
+    ];
+    match sums.into_iter().find(|(_, other)| *other != runnable) {
+        Some((name, other)) => Err(format!("{name} has {other} ns, states {runnable} ns")),
+        None => Ok(()),
+    }
+}
+
+/// Checks that the states of each thread last together as long as the thread is known to exist. Where switches are
+/// missing, a thread may run on two CPUs at once; such threads are left out. Returns the number of the others.
+///
+/// # Errors
+/// The thread, and its times.
+pub(crate) fn whole_lives(states: &Table, intervals: &Table) -> Result<usize, String> {
+    const STATES: [&str; 6] =
+        ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns", "unknown_ns"];
+    let mut times: Vec<(u64, u64, u64)> = Vec::new();
+    let begins = column(intervals, "begin_ns").into_iter().zip(column(intervals, "duration_ns"));
+    times.extend(
+        column(intervals, "tid").into_iter().zip(begins).map(|(tid, (begin, length))| (tid, begin, length)),
+    );
+    times.sort_unstable();
+    let overlap = |pair: &[(u64, u64, u64)]| pair[0].0 == pair[1].0 && pair[0].1 + pair[0].2 > pair[1].1;
+    let twice: Vec<u64> = times.windows(2).filter(|pair| overlap(pair)).map(|pair| pair[0].0).collect();
+    let parts = STATES.map(|name| column(states, name));
+    let mut whole = 0;
+    for (row, (tid, lifetime)) in
+        column(states, "tid").into_iter().zip(column(states, "lifetime_ns")).enumerate()
+    {
+        let sum: u64 = parts.iter().map(|part| part[row]).sum();
+        if twice.contains(&tid) {
+            continue;
+        }
+        if sum != lifetime {
+            return Err(format!("the states of {tid} last {sum} ns, its life {lifetime} ns"));
+        }
+        whole += 1;
+    }
+    Ok(whole)
 }
 
 fn figure(table: &Table, name: &str) -> u64 {

@@ -7,6 +7,7 @@
 //! Events that no analysis requests are skipped: they only extend the time span of the trace.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
@@ -19,7 +20,7 @@ use hodo_formats::events::{
 use hodo_model::{
     AnyAnalysis, Cause, Loss, NoSources, Selection, Start, Table, Value,
     event::{Compound, FieldSink, Meaning, Name},
-    kernel::{ALL, CONTEXT, Kind, LABEL, Records, VOCABULARY, Words},
+    kernel::{ALL, CONTEXT, Kind, LABEL, Records, STATE, StateCodes, VOCABULARY, Wakeups, Words, field},
     pass::{self, Pass, States},
     vocabulary,
 };
@@ -31,7 +32,7 @@ use super::{
     periods::Edges,
     slices::{Slice, plan},
     sources::Sources,
-    text,
+    survey, text,
 };
 use crate::{Losses, parallel::in_order};
 
@@ -85,8 +86,10 @@ pub(crate) fn fold_all(
     mut merged: impl FnMut(&mut Folded, &[String], u64) -> bool + Send,
 ) -> (Folded, Vec<String>) {
     let binding = Binding::new(traces, pass);
-    let start =
-        |is_first| Folded::new(pass.begin(&Start { names: &binding.names, is_first }), Totals::default());
+    let start = |is_first| {
+        let start = Start { names: &binding.names, is_first, wakeups: binding.wakeups };
+        Folded::new(pass.begin(&start), Totals::default())
+    };
     let fold = |room: &mut Scratch, folded: Folded, slice: &Slice| {
         fold(traces, pass, &binding, reading, slice, room, folded)
     };
@@ -135,18 +138,26 @@ pub(crate) fn tables(
     }
     let span = span.unwrap_or_default();
     let loss = losses.into_list();
-    let tables = pass.finish(whole.states, names, span, selections, &NoSources, threads).into_iter().map(
-        |mut table| {
-            table.summary.extend([
-                ("begin_ns", Value::from(span.0.0)),
-                ("end_ns", span.1.0.into()),
-                ("events_lost", lost.0.into()),
-                ("packets_lost", lost.1.into()),
-            ]);
-            table.with_loss(loss.clone())
-        },
-    );
+    let remark = whole.states.wakeups().remark();
+    let made = pass.finish(whole.states, names, span, selections, &NoSources, threads);
+    let tables = made.into_iter().zip(pass.asked()).map(|(mut table, &analysis)| {
+        table
+            .summary
+            .extend(remark.filter(|_| reads_wakeups(analysis)).map(|from| ("wakeups_from", from.into())));
+        table.summary.extend([
+            ("begin_ns", Value::from(span.0.0)),
+            ("end_ns", span.1.0.into()),
+            ("events_lost", lost.0.into()),
+            ("packets_lost", lost.1.into()),
+        ]);
+        table.with_loss(loss.clone())
+    });
     tables.collect()
+}
+
+/// Returns whether an analysis reads wake-ups.
+pub(crate) fn reads_wakeups(analysis: &dyn AnyAnalysis) -> bool {
+    pass::interest(analysis).iter().any(|(kind, _)| *kind == Kind::SchedWakeup)
 }
 
 fn untimed(count: u64) -> Loss {
@@ -224,6 +235,8 @@ pub(super) struct Binding {
     names: Vec<String>,
     /// By trace and stream.
     pub(super) streams: Vec<Vec<StreamBinding>>,
+    /// The events from which wake-ups are known, of all traces together.
+    wakeups: Wakeups,
     /// Whether an analysis requests records of lost events.
     pub(super) wants_lost: bool,
     /// The begin and end events of periods, if an analysis requests them.
@@ -280,6 +293,8 @@ enum Place {
     /// Absent: not requested, or the event has no such field.
     Absent,
     Field(FieldPath),
+    /// Why a thread left its CPU.
+    State(FieldPath, Arc<StateCodes>),
     /// The name of an enumeration's value.
     Label(FieldPath),
     /// All fields, as text.
@@ -299,13 +314,14 @@ impl Binding {
             None => reporting.contains(&words.kind).then_some(Wanted { words, fields: &[], reporting: true }),
         };
         let words: Vec<Wanted<'_>> = VOCABULARY.iter().filter_map(wanted).collect();
+        let scheduling = Scheduling::of_all(traces, &asked);
         let mut names: Vec<String> = Vec::new();
-        for trace in &traces.traces {
+        for (trace, scheduling) in traces.traces.iter().zip(&scheduling) {
             let of_streams = trace.streams.iter().map(|stream| (stream.class, trace.stream_class(stream)));
             let of_streams: BTreeMap<u64, &StreamClass> = of_streams.collect();
             let classes = of_streams.into_values().flat_map(|class| &class.events);
             let matched = |class: &EventClass| {
-                let called = vocabulary::names(&class.name);
+                let called = scheduling.names(class);
                 words.iter().find_map(|wanted| wanted.words.matches(&called))
             };
             for (class, name) in classes.filter_map(|class| Some((class, matched(class)?))) {
@@ -318,15 +334,16 @@ impl Binding {
         names.sort_unstable();
         names.dedup();
         let joins = pass.joins_calls();
-        let of_trace = |trace: &Trace<'_>| {
+        let of_trace = |(trace, scheduling): (&Trace<'_>, &Scheduling)| {
             let mut classes: BTreeMap<u64, StreamBinding> = BTreeMap::new();
             let of_stream = |(number, stream): (u32, &Stream<'_>)| {
-                let new = || StreamBinding::new(trace, stream, (&words, joins), &names);
+                let new = || StreamBinding::new(trace, stream, (&words, joins), &names, scheduling);
                 StreamBinding { number, ..classes.entry(stream.class).or_insert_with(new).clone() }
             };
             (0..).zip(&trace.streams).map(of_stream).collect()
         };
-        let mut streams: Vec<Vec<StreamBinding>> = traces.traces.iter().map(of_trace).collect();
+        let mut streams: Vec<Vec<StreamBinding>> =
+            traces.traces.iter().zip(&scheduling).map(of_trace).collect();
         if let Some(edges) = &edges {
             for (trace, streams) in streams.iter_mut().enumerate() {
                 for (index, stream) in streams.iter_mut().enumerate() {
@@ -335,12 +352,51 @@ impl Binding {
                 }
             }
         }
-        Binding { names, streams, wants_lost: asked.contains_key(&Kind::Lost), edges }
+        let wakeups = scheduling.iter().filter_map(|scheduling| scheduling.wakeups).max().unwrap_or_default();
+        Binding { names, streams, wakeups, wants_lost: asked.contains_key(&Kind::Lost), edges }
+    }
+}
+
+/// What a trace records of the scheduler, as far as the analyses need it.
+struct Scheduling {
+    wakeups: Option<Wakeups>,
+    codes: Arc<StateCodes>,
+}
+
+impl Scheduling {
+    fn of_all(traces: &EventTraces<'_>, asked: &HashMap<Kind, Vec<usize>>) -> Vec<Scheduling> {
+        let wants_states =
+            asked.get(&Kind::SchedSwitch).is_some_and(|fields| fields.contains(&field::switch::PREV_STATE));
+        let wakeups = match asked.contains_key(&Kind::SchedWakeup) {
+            true => survey::wakeups(traces),
+            false => vec![None; traces.traces.len()],
+        };
+        let codes =
+            |trace| if wants_states { survey::state_codes(traces, trace) } else { StateCodes::default() };
+        wakeups
+            .into_iter()
+            .enumerate()
+            .map(|(trace, wakeups)| Scheduling { wakeups, codes: Arc::new(codes(trace)) })
+            .collect()
+    }
+
+    /// The names that select an event, where `sched_waking` counts as `sched_wakeup` if that is not recorded.
+    fn names<'e>(&self, class: &'e EventClass) -> [Cow<'e, str>; 3] {
+        let names = vocabulary::names(&class.name);
+        match self.wakeups {
+            Some(Wakeups::Waking) if names[2] == "sched_waking" => vocabulary::names("sched_wakeup"),
+            _ => names,
+        }
     }
 }
 
 /// Resolves a field by its word: see [`Words::fields`].
-fn field(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, word: &str) -> Option<FieldPath> {
+pub(super) fn path(
+    trace: &Trace<'_>,
+    stream: &Stream<'_>,
+    class: &EventClass,
+    word: &str,
+) -> Option<FieldPath> {
     word.split('|').find_map(|name| match name.strip_prefix(CONTEXT) {
         Some(name) => trace.find_context(stream, class, &[name]),
         None => {
@@ -366,7 +422,8 @@ pub(super) fn cpu(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<u32> {
     integer(path, event).and_then(|cpu| u32::try_from(cpu).ok())
 }
 
-fn integer(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<i64> {
+/// Returns the value of an integer field.
+pub(super) fn integer(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<i64> {
     let mut number = Number(None);
     event.emit_field(path, &mut number).ok()?;
     number.0
@@ -388,11 +445,12 @@ impl StreamBinding {
         stream: &Stream<'_>,
         (wanted, joins): (&[Wanted<'_>], bool),
         names: &[String],
+        scheduling: &Scheduling,
     ) -> StreamBinding {
         let events = &trace.stream_class(stream).events;
         let cpu = |event: &EventClass| path_of_cpu(trace, stream, event);
         let class = |class: &EventClass| {
-            let called = vocabulary::names(&class.name);
+            let called = scheduling.names(class);
             let (&Wanted { words, fields, reporting }, name) =
                 wanted.iter().find_map(|wanted| Some((wanted, wanted.words.matches(&called)?)))?;
             let tid = path_of("tid", trace, stream, class).filter(|path| !path.is_of_packet());
@@ -408,10 +466,14 @@ impl StreamBinding {
                 _ if !fields.contains(&place) => Place::Absent,
                 ALL => Place::All,
                 word if word.starts_with(LABEL) => {
-                    let path = field(trace, stream, class, &word[LABEL.len()..]);
+                    let path = path(trace, stream, class, &word[LABEL.len()..]);
                     path.map_or(Place::Absent, Place::Label)
                 }
-                word => field(trace, stream, class, word).map_or(Place::Absent, Place::Field),
+                word if word.starts_with(STATE) => {
+                    let path = path(trace, stream, class, &word[STATE.len()..]);
+                    path.map_or(Place::Absent, |path| Place::State(path, Arc::clone(&scheduling.codes)))
+                }
+                word => path(trace, stream, class, word).map_or(Place::Absent, Place::Field),
             };
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
             let cpu = cpu(class).filter(|path| !path.is_of_packet());
@@ -494,6 +556,11 @@ impl ClassBinding {
                 Place::Absent => {}
                 Place::Field(path) => {
                     readable &= event.emit_field(path, &mut Filler { records, depth: 0 }).is_ok();
+                }
+                Place::State(path, codes) => {
+                    let mut code = Number(None);
+                    readable &= event.emit_field(path, &mut code).is_ok();
+                    code.0.into_iter().for_each(|code| records.integer(codes.state(code).number()));
                 }
                 Place::Label(path) => {
                     readable &= event.emit_field(path, &mut Labeller(&mut *records)).is_ok();

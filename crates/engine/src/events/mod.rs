@@ -25,6 +25,7 @@ mod periods;
 mod runs;
 mod slices;
 mod sources;
+mod survey;
 mod table;
 mod text;
 mod write;
@@ -45,7 +46,7 @@ pub(crate) use counts::{Counting, MOST_BINS, fold_counts};
 pub use export::{ExportError, Exported, export};
 pub use filter::Wanted;
 pub use fold::analyse;
-pub(crate) use fold::{Folded, Totals, fold_all, tables};
+pub(crate) use fold::{Folded, Totals, fold_all, reads_wakeups, tables};
 pub use hodo_formats::perf::samples::Contents;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
@@ -210,7 +211,7 @@ impl<'f> EventTraces<'f> {
             if let Some(read) = reader(input.bytes) {
                 let format =
                     |error| OpenError { file: path.to_owned(), reason: OpenErrorReason::Format(error) };
-                return Ok(EventTraces { traces: read(&input).map_err(format)?, maps: Some(files.maps()) });
+                return Ok(EventTraces::noted(read(&input).map_err(format)?, files));
             }
         }
         let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
@@ -218,7 +219,17 @@ impl<'f> EventTraces<'f> {
             folders = below(path)?;
         }
         let traces = folders::read(files, path, folders, (frequency, threads), progress)?;
-        Ok(EventTraces { traces, maps: Some(files.maps()) })
+        Ok(EventTraces::noted(traces, files))
+    }
+
+    /// Adds notes about what no trace format knows.
+    fn noted(mut traces: Vec<Trace<'f>>, files: &'f Files) -> EventTraces<'f> {
+        for trace in &mut traces {
+            let note = survey::note(trace);
+            let named = note.map(|note| (trace.name.clone(), note));
+            trace.notes.extend(named);
+        }
+        EventTraces { traces, maps: Some(files.maps()) }
     }
 
     /// Returns whether a trace has timestamps of a clock that its metadata does not describe.

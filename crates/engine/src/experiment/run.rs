@@ -3,7 +3,7 @@
 use hodo_model::{
     AnyAnalysis, AnyPartial, Cause, FinishContext, FlowInterest, Intervals, Loss, NoSources, Selection,
     Table,
-    kernel::{Threads, VOCABULARY},
+    kernel::{Threads, VOCABULARY, Wakeups},
     pass::{Pass, interest},
     vocabulary,
 };
@@ -15,7 +15,8 @@ use super::{
 use crate::{
     FlowPartial, FlowTrace, Losses, Reading, Window,
     events::{
-        Counting, EventReading, Folded, MOST_BINS, Run, fold_all, fold_counts, no_such_period, plan, tables,
+        Counting, EventReading, Folded, MOST_BINS, Run, fold_all, fold_counts, no_such_period, plan,
+        reads_wakeups, tables,
     },
 };
 
@@ -312,18 +313,37 @@ pub(super) fn finish_events(state: State, analyses: &Analyses, threads: usize) -
     };
     let mut made: Vec<Table> = analyses.counts.iter().zip(state.counts).map(count).collect();
     let of_events = analyses.of_events();
+    let wakeups = state.events.as_ref().map(|events| events.folded.states.wakeups());
     if let Some(OfEvents { folded, names, losses }) = state.events {
         let selections: Vec<&Selection> =
             analyses.events.iter().map(|requested| &requested.selection).collect();
         made.extend(tables(&Pass::new(&of_events), folded, &names, &selections, losses, threads));
     }
-    let notes = match (of_events.as_slice(), made.as_slice()) {
+    let mut notes = match (of_events.as_slice(), made.as_slice()) {
         ([analysis], [table]) if table.is_empty() => {
             vec![format!("{}: nothing found; this report reads {}", table.name(), needed(*analysis))]
         }
         _ => Vec::new(),
     };
+    notes.extend(wakeups.and_then(|wakeups| wakeups_note(wakeups, analyses)));
     Outcome { tables: made, notes }
+}
+
+/// Returns a note if the tables do not rest on the usual wake-ups.
+fn wakeups_note(wakeups: Wakeups, analyses: &Analyses) -> Option<String> {
+    let names = analyses.events.iter().filter(|requested| reads_wakeups(requested.analysis()));
+    let names: Vec<&str> = names.map(|requested| requested.name).collect();
+    let why = match wakeups {
+        _ if names.is_empty() => return None,
+        Wakeups::Wakeup => return None,
+        Wakeups::Waking => {
+            "sched_wakeup is not recorded; sched_waking counts in its place, so a wait for a CPU begins a little earlier, with the begin of the wake-up"
+        }
+        Wakeups::Missing => {
+            "neither sched_wakeup nor sched_waking is recorded; when a thread could run again after it waited is unknown, and that time counts to the wait"
+        }
+    };
+    Some(format!("{}: {why}", names.join(", ")))
 }
 
 /// Returns the names of the events that an analysis reads, without those of the state dump.

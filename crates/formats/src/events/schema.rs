@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::CycleClock;
-use hodo_model::event::Meaning;
+use hodo_model::{event::Meaning, kernel::StateCodes};
 
 use super::{bits::Layout, foreign::ForeignField};
 
@@ -32,6 +32,8 @@ pub struct TraceClass {
     pub streams: BTreeMap<u64, StreamClass>,
     /// Number of slots for integers that other fields depend on.
     pub slots: u32,
+    /// The codes of `prev_state` of `sched_switch`, if a format describes them.
+    pub state_codes: Option<StateCodes>,
     /// Whether the metadata has no clock, so that one is implied for fields named `timestamp`.
     pub has_implied_clock: bool,
     /// Assumptions about missing metadata and ignored metadata, for people.

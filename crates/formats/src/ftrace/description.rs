@@ -4,8 +4,9 @@
 //! "EVENT FORMATS", "KALLSYMS INFORMATION", "TRACE_PRINTK INFORMATION".
 
 use hodo_bytes::Eof;
+use hodo_model::kernel::StateCodes;
 
-use super::cursor::Cursor;
+use super::{cursor::Cursor, flags::state_codes};
 use crate::{
     error::{Error, ErrorKind},
     events::schema::ByteOrder,
@@ -101,6 +102,15 @@ impl<'a> Description<'a> {
     pub(crate) fn read_texts(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         self.texts = sized(cursor)?;
         Ok(())
+    }
+}
+
+impl Description<'_> {
+    /// The codes of `prev_state` that the format of `sched_switch` describes.
+    pub(crate) fn state_codes(&self) -> Option<StateCodes> {
+        let is_switch = |text: &&[u8]| text.starts_with(b"name: sched_switch\n");
+        let texts = self.formats.iter().map(|(_, text)| *text);
+        texts.filter(is_switch).find_map(state_codes)
     }
 }
 

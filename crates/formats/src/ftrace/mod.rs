@@ -11,6 +11,7 @@
 mod cursor;
 pub(crate) mod description;
 mod file;
+pub(crate) mod flags;
 pub(crate) mod format;
 mod names;
 mod page;

@@ -106,6 +106,7 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
         clocks: vec![clock],
         streams: BTreeMap::from([(0, events)]),
         slots: SLOTS,
+        state_codes: file.description.state_codes(),
         ..TraceClass::default()
     };
     let mut loss = Vec::new();

@@ -203,8 +203,10 @@ impl<'a> Reader<'a> {
         let Some(attr) = self.events.of_sample(record).filter(|_| self.index.is_none()) else {
             return Ok(());
         };
-        let switch =
-            self.sched_switch.filter(|format| attr.kind == TYPE_TRACEPOINT && attr.config == format.id);
+        let switch = self
+            .sched_switch
+            .as_ref()
+            .filter(|format| attr.kind == TYPE_TRACEPOINT && attr.config == format.id);
         if switch.is_none() && !attr.has(super::layout::sample::AUX) {
             return Ok(());
         }

@@ -270,6 +270,7 @@ fn trace_class(reader: &Reader<'_>) -> TraceClass {
         clocks: vec![clock],
         streams: BTreeMap::from([(0, stream)]),
         slots: SLOTS,
+        state_codes: description.state_codes(),
         ..TraceClass::default()
     }
 }

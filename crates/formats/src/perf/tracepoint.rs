@@ -3,20 +3,23 @@
 //! The formats section is the beginning of a trace.dat, without the symbols and kernel strings.
 
 use hodo_bytes::Eof;
+use hodo_model::kernel::{PrevState, StateCodes};
 
 use crate::ftrace::{
     Cursor,
     description::{Description, MARK},
+    flags::state_codes,
     format::EventFormat,
 };
 
 /// The layout of a `sched_switch` record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SchedSwitch {
     /// The tracepoint's id: `perf_event_attr.config` of its events.
     pub(super) id: u64,
     previous: Field,
     previous_state: Field,
+    codes: StateCodes,
     next: Field,
 }
 
@@ -71,6 +74,7 @@ impl SchedSwitch {
             id: format.id,
             previous: field("prev_pid")?,
             previous_state: field("prev_state")?,
+            codes: state_codes(text).unwrap_or_else(StateCodes::of_any_kernel),
             next: field("next_pid")?,
         })
     }
@@ -79,8 +83,7 @@ impl SchedSwitch {
     pub(super) fn read(&self, raw: &[u8]) -> Option<Switched> {
         Some(Switched {
             previous: self.previous.read(raw)? as u32,
-            // TASK_RUNNING is 0. A state bit above those of sleep means "preempted" (TASK_REPORT_MAX).
-            preempted: self.previous_state.read(raw)? & 0xff == 0,
+            preempted: self.codes.state(self.previous_state.read(raw)? as i64) == PrevState::Runnable,
             next: self.next.read(raw)? as u32,
         })
     }

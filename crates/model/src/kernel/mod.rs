@@ -9,12 +9,16 @@
 //! record.
 
 mod cpus;
+mod prev_state;
 mod records;
 mod threads;
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 pub use cpus::Cpus;
+pub use prev_state::{PrevState, StateCodes};
 pub use records::{Chosen, Field, KernelEvent, Record, Records};
 pub use threads::{Thread, Threads};
 
@@ -23,7 +27,7 @@ pub use threads::{Thread, Threads};
 pub enum Kind {
     /// A CPU switches to another thread.
     SchedSwitch,
-    /// A thread became runnable.
+    /// A thread became runnable. In a trace without `sched_wakeup`, `sched_waking` counts as this; see [`Wakeups`].
     SchedWakeup,
     /// A thread is about to become runnable; unlike [`Kind::SchedWakeup`], always on the CPU of the waker.
     SchedWaking,
@@ -108,6 +112,34 @@ pub enum Kind {
     PeriodEnd,
 }
 
+/// The events from which wake-ups are known. Of several traces, the one that knows least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Wakeups {
+    /// `sched_wakeup`.
+    #[default]
+    Wakeup,
+    /// `sched_waking`, as `perf sched record` writes it: a thread waits for a CPU from the begin of its wake-up.
+    Waking,
+    /// Neither is recorded: when a thread that waited became runnable is unknown.
+    Missing,
+}
+
+impl Wakeups {
+    /// Whether wake-ups are recorded.
+    pub fn are_known(self) -> bool {
+        self != Wakeups::Missing
+    }
+
+    /// What tables and notes say, unless wake-ups are the usual ones.
+    pub fn remark(self) -> Option<&'static str> {
+        match self {
+            Wakeups::Wakeup => None,
+            Wakeups::Waking => Some("sched_waking"),
+            Wakeups::Missing => Some("not recorded: neither sched_wakeup nor sched_waking"),
+        }
+    }
+}
+
 /// The names of a kind of event and of its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
@@ -117,7 +149,7 @@ pub struct Words {
     pub names: &'static [&'static str],
     /// Field names, by position in the record. `fd|fildes` is the first that exists, `args.0` an array element,
     /// `(context) pid` a context field, `(label) next` the name of an enumeration's value, and [`ALL`] the text of
-    /// all fields.
+    /// all fields, `(state) prev_state` a [`PrevState`].
     pub fields: &'static [&'static str],
 }
 
@@ -125,6 +157,8 @@ pub struct Words {
 pub const CONTEXT: &str = "(context) ";
 /// The prefix of an enumeration whose value is read as its name.
 pub const LABEL: &str = "(label) ";
+/// The prefix of a field that is read as the [number](PrevState::number) of a [`PrevState`].
+pub const STATE: &str = "(state) ";
 /// The name for all fields of an event, as text.
 pub const ALL: &str = "*";
 
@@ -297,7 +331,7 @@ pub const VOCABULARY: &[Words] = &[
         fields: &[
             "prev_comm",
             "prev_tid",
-            "prev_state",
+            "(state) prev_state",
             "next_comm",
             "next_tid",
             "next_prio",

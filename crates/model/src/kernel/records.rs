@@ -4,7 +4,7 @@ use std::{ops::Deref, sync::Arc};
 
 use hodo_clock::Nanos;
 
-use super::{Kind, Thread, field::switch};
+use super::{Kind, PrevState, Thread, field::switch};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,5 +251,11 @@ impl<'a> KernelEvent<'a> {
         let thread = |field| Some(Thread::new(self.integer(field)?, self.cpu));
         let is_switch = self.kind == Kind::SchedSwitch;
         thread(switch::PREV_TID).filter(|_| is_switch).zip(thread(switch::NEXT_TID))
+    }
+
+    /// Why the previous thread of a switch left its CPU.
+    #[inline]
+    pub fn prev_state(&self) -> PrevState {
+        self.integer(switch::PREV_STATE).map_or(PrevState::Unknown, PrevState::of)
     }
 }

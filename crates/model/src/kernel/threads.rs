@@ -4,6 +4,7 @@
 //! until states are merged: then it is the thread that ran there last. The placeholder at the beginning of the trace
 //! is resolved at the end, from the CPU's first switch.
 
+use hodo_clock::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,20 @@ fn padded(name: &[u8]) -> Option<[u8; COMM]> {
 struct Facts {
     comm: Option<String>,
     pid: Option<u32>,
+    /// The time of the first switch from it or to it.
+    first_switch: Option<Nanos>,
+}
+
+impl Facts {
+    /// Sets the name, if an event contains one. Returns whether it is new.
+    #[inline]
+    fn is_renamed(&mut self, comm: Option<&[u8]>) -> bool {
+        let new = comm.filter(|comm| self.comm.as_ref().is_none_or(|known| known.as_bytes() != *comm));
+        if let Some(comm) = new {
+            self.comm = Some(String::from_utf8_lossy(comm).into_owned());
+        }
+        new.is_some()
+    }
 }
 
 /// The state of a CPU.
@@ -132,10 +147,10 @@ impl Threads {
         let Some((prev, next)) = event.switch() else { return };
         let comm = event.text(field::switch::PREV_COMM);
         if !self.is_called(event.cpu, prev, comm) {
-            self.called(prev, comm);
+            self.switched(prev, comm, event.time);
         }
         let comm = event.text(field::switch::NEXT_COMM);
-        self.called(next, comm);
+        self.switched(next, comm, event.time);
         // perf records -1 for a thread that has ended.
         let pid = event.integer(field::switch::PREV_PID).filter(|&pid| pid > 0 && !prev.is_idle());
         if let Some(pid) = pid {
@@ -163,14 +178,18 @@ impl Threads {
         facts.pid = pid.map(|pid| pid as u32).or(facts.pid);
     }
 
+    /// Adds a switch from a thread or to it, which names it.
+    #[inline]
+    fn switched(&mut self, thread: Thread, comm: Option<&[u8]>, time: Nanos) {
+        let facts = self.facts.entry(thread).or_default();
+        facts.first_switch.get_or_insert(time);
+        self.names += u64::from(facts.is_renamed(comm));
+    }
+
     #[inline]
     fn called(&mut self, thread: Thread, comm: Option<&[u8]>) {
-        let Some(comm) = comm else { return };
         let facts = self.facts.entry(thread).or_default();
-        if facts.comm.as_ref().is_none_or(|known| known.as_bytes() != comm) {
-            facts.comm = Some(String::from_utf8_lossy(comm).into_owned());
-            self.names += 1;
-        }
+        self.names += u64::from(facts.is_renamed(comm));
     }
 
     /// Records that `thread` runs on a CPU, as an event reports, before that event is processed. It differs from the
@@ -205,7 +224,14 @@ impl Threads {
             let own = self.facts.entry(thread).or_default();
             own.comm = facts.comm.or(own.comm.take());
             own.pid = facts.pid.or(own.pid);
+            own.first_switch = own.first_switch.or(facts.first_switch);
         }
+    }
+
+    /// Whether a switch before this time names a thread. Then the thread was not on another CPU all the time.
+    pub fn switched_before(&self, thread: Thread, time: Nanos) -> bool {
+        let first = self.facts.get(&thread).and_then(|facts| facts.first_switch);
+        first.is_some_and(|first| first < time)
     }
 
     /// Resolves a placeholder thread from the CPU's first `sched_switch`.

@@ -1,0 +1,158 @@
+//! What a trace records of the scheduler: the events that are its wake-ups, and the codes of its switches.
+//!
+//! ```text
+//! classes ──► can it hold sched_wakeup? ──packets of all streams in turn, up to the first one──► Wakeups
+//! print format, else names, else the kernel's release ──► StateCodes ──an idle CPU's switch──► right, or shifted
+//! ```
+//!
+//! Both are read before the first event is folded, as every chunk needs them. The search ends at the first event that
+//! decides; it reads a whole trace only if that has a class `sched_wakeup` without events.
+
+use hodo_formats::events::{
+    Cursor, Item, Parts, Stream, Trace,
+    schema::{EventClass, FieldClass},
+};
+use hodo_model::{
+    kernel::{StateCodes, Wakeups},
+    vocabulary,
+};
+
+use super::{
+    EventTraces,
+    fold::{integer, path},
+};
+
+/// Environment entries with the kernel's release: of LTTng, of `perf data convert --to-ctf`, of perf.data.
+const RELEASES: [&str; 3] = ["kernel_release", "release", "kernel"];
+/// The environment entry with the kernel's `uname`: system, host, release.
+const UNAME: &str = "system";
+
+/// Returns the events from which the wake-ups of each trace are known; `None` for traces without a scheduler.
+pub(super) fn wakeups(traces: &EventTraces<'_>) -> Vec<Option<Wakeups>> {
+    (0..traces.traces.len()).map(|trace| of_trace(traces, trace)).collect()
+}
+
+fn is_called(class: &EventClass, word: &str) -> bool {
+    vocabulary::word(&class.name) == word
+}
+
+fn of_trace(traces: &EventTraces<'_>, index: usize) -> Option<Wakeups> {
+    const WORDS: [&str; 4] = ["sched_wakeup", "sched_waking", "sched_switch", "sched_wakeup_new"];
+    let trace = &traces.traces[index];
+    let classes = || trace.streams.iter().flat_map(|stream| &trace.stream_class(stream).events);
+    let [wakeup, waking, switch, new] = WORDS.map(|word| classes().any(|class| is_called(class, word)));
+    match (wakeup, waking) {
+        (false, false) => return (switch || new).then_some(Wakeups::Missing),
+        (false, true) => return Some(Wakeups::Waking),
+        (true, _) => {}
+    }
+    let mut best = Wakeups::Missing;
+    let has = |class: &EventClass| is_called(class, WORDS[0]) || is_called(class, WORDS[1]);
+    search(traces, index, &has, &mut |_, cursor, parts| {
+        let is_wakeup = is_called(cursor.event(parts).class(), WORDS[0]);
+        best = best.min(if is_wakeup { Wakeups::Wakeup } else { Wakeups::Waking });
+        is_wakeup
+    });
+    Some(best)
+}
+
+/// Passes events of some classes to `see`, packet by packet of all streams in turn, until it returns `true`.
+fn search(
+    traces: &EventTraces<'_>,
+    index: usize,
+    has: &dyn Fn(&EventClass) -> bool,
+    see: &mut dyn FnMut(&Stream<'_>, &Cursor<'_, '_>, Parts) -> bool,
+) {
+    let trace = &traces.traces[index];
+    let wanted: Vec<Vec<bool>> = trace
+        .streams
+        .iter()
+        .map(|stream| trace.stream_class(stream).events.iter().map(has).collect())
+        .collect();
+    let most = trace.streams.iter().map(|stream| stream.packets.len()).max().unwrap_or(0);
+    for packet in 0..most {
+        for (number, stream) in trace.streams.iter().enumerate() {
+            let wanted = &wanted[number];
+            if packet >= stream.packets.len() || !wanted.contains(&true) {
+                continue;
+            }
+            let mut cursor = Cursor::new(trace, stream, packet..packet + 1);
+            while let Some((_, item)) = cursor.next_where(|_, class, _| wanted[class as usize]) {
+                if let Item::Event(parts) = item
+                    && see(stream, &cursor, parts)
+                {
+                    return;
+                }
+            }
+            traces.release(index, number, packet..packet + 1);
+        }
+    }
+}
+
+/// Returns the codes of `prev_state` in a trace.
+pub(super) fn state_codes(traces: &EventTraces<'_>, index: usize) -> StateCodes {
+    let trace = &traces.traces[index];
+    let codes = trace.class.state_codes.clone().or_else(|| of_names(trace));
+    let codes = codes.or_else(|| StateCodes::of_release(release(trace)?));
+    let codes = codes.unwrap_or_else(StateCodes::of_any_kernel);
+    if codes.may_be_shifted() && may_be_wrong(trace) && is_shifted(traces, index) {
+        codes.shifted()
+    } else {
+        codes
+    }
+}
+
+/// Returns a sentence if a trace has codes that can't all be understood.
+pub(super) fn note(trace: &Trace<'_>) -> Option<String> {
+    let classes = trace.class.streams.values().flat_map(|stream| &stream.events);
+    let has_states = classes
+        .filter(|class| is_called(class, "sched_switch"))
+        .flat_map(|class| class.payload.iter().flat_map(|payload| &payload.members))
+        .any(|member| member.name == STATE);
+    let is_known = trace.class.state_codes.is_some() || of_names(trace).is_some();
+    (has_states && !is_known && release(trace).and_then(StateCodes::of_release).is_none()).then(|| {
+        "the kernel's release is not recorded: codes of prev_state that differ between kernels are unknown".to_owned()
+    })
+}
+
+/// The field, in every tracer's words.
+const STATE: &str = "prev_state";
+
+/// The codes by an enumeration in place of the number.
+fn of_names(trace: &Trace<'_>) -> Option<StateCodes> {
+    let classes = trace.class.streams.values().flat_map(|stream| &stream.events);
+    let switches = classes.filter(|class| is_called(class, "sched_switch"));
+    let members = switches.flat_map(|class| class.payload.iter().flat_map(|payload| &payload.members));
+    let labels = members.filter(|member| member.name == STATE).find_map(|member| match &member.class {
+        FieldClass::Integer(integer) => Some(&integer.meaning.labels),
+        _ => None,
+    })?;
+    let names = labels.iter().filter_map(|label| Some((label.name.as_str(), *label.ranges.first()?.start())));
+    StateCodes::of_names(names)
+}
+
+/// The kernel's release.
+fn release<'t>(trace: &'t Trace<'_>) -> Option<&'t str> {
+    let own = RELEASES.iter().find_map(|name| trace.class.environment_text(name));
+    own.or_else(|| trace.class.environment_text(UNAME)?.split_whitespace().nth(2))
+}
+
+/// Whether the kernel may be one that recorded the next higher bit: see [`StateCodes::shifted`].
+fn may_be_wrong(trace: &Trace<'_>) -> bool {
+    release(trace).is_none_or(|release| release.starts_with("4."))
+}
+
+/// Whether the first switch away from an idle CPU has a code that only those kernels record.
+fn is_shifted(traces: &EventTraces<'_>, index: usize) -> bool {
+    let trace = &traces.traces[index];
+    let mut found = false;
+    let has = |class: &EventClass| is_called(class, "sched_switch");
+    search(traces, index, &has, &mut |stream, cursor, parts| {
+        let event = cursor.event(parts);
+        let value = |word| integer(&path(trace, stream, event.class(), word)?, &event);
+        let is_idle = value("prev_tid") == Some(0);
+        found = is_idle && value(STATE) == Some(1);
+        is_idle
+    });
+    found
+}
