@@ -392,14 +392,20 @@ impl Decoder<'_> {
             return Ok(());
         }
         let found = self.find(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
-        if let Some((address, length)) = found {
-            self.walk_to(address + length, context);
+        let mut walked = Ok(());
+        match found {
+            Some((address, length)) => self.walk_to(address + length, context),
+            None if self.is_on() => {
+                let (walk, graph, sink) = self.parts(context);
+                walked = match walk.next_decision(graph, sink) {
+                    Err(trouble @ Trouble::Code(_)) => Err(trouble),
+                    _ => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::PtWrite }),
+                };
+            }
+            None => {}
         }
         context.sink.event(Event::PtWrite { ip: found.map(|(address, _)| address), payload });
-        if found.is_none() && self.is_on() {
-            return Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::PtWrite });
-        }
-        Ok(())
+        walked
     }
 
     /// Walks over the instruction at the current position if it `ran`.

@@ -176,9 +176,9 @@ impl Decoder<'_> {
             {
                 Waiting::behind(tnt)
             }
-            // The FUP of an event.
-            Ok(Some(Packet::Fup(_))) => Waiting::Nothing,
-            _ => Waiting::Unknown,
+            Ok(Some(Packet::Tnt8(_) | Packet::Tnt64(_) | Packet::Tip(_)) | None) | Err(_) => Waiting::Unknown,
+            // Any other forced all out.
+            Ok(Some(_)) => Waiting::Nothing,
         }
     }
 
