@@ -313,11 +313,11 @@ impl<'t> Decoder<'t> {
         tnt: Tnt,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        if self.state != State::On && !self.confirm_on(Some(tnt))? {
-            return Ok(());
-        }
         if self.announced.waits {
             self.announced.end(context.sink);
+        }
+        if self.state != State::On && !self.confirm_on(Some(tnt))? {
+            return Ok(());
         }
         if let Some(at) = self.left_from {
             return Err(Trouble::Contradiction { at, expected: Expected::Transfer });

@@ -195,7 +195,11 @@ impl Decoder<'_> {
     pub(super) fn confirm_on(&mut self, tnt: Option<Tnt>) -> Result<bool, Trouble> {
         match self.state {
             State::Lost | State::Overflowed => {
-                self.waiting = tnt.map_or(self.waiting, Waiting::behind);
+                if let Some(tnt) = tnt {
+                    self.waiting = Waiting::behind(tnt);
+                    // The transfer of the last FUP was lost.
+                    self.left_from = None;
+                }
                 Ok(false)
             }
             State::Off => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
