@@ -7,7 +7,7 @@
 //!         (raw buffer, or files removed)                 packet on that ended it, up to the next gap
 //! ```
 //!
-//! Every second raw buffer has event trace, power events and PEBS records, with interrupts at random places.
+//! Half of the raw buffers have event trace, PTWRITE, power events and PEBS records, with interrupts at random places.
 
 mod check;
 mod code;
