@@ -1,5 +1,6 @@
-//! Any program, run and traced, decoded with a part of its code withheld: what is shown after a gap is what ran from the
-//! packet on that ended it, up to the next gap, and none of it is doubtful.
+//! Any program, run and traced, with or without event trace, PTWRITE, power events and blocks of values, decoded with a
+//! part of its code withheld: what is shown after a gap is what ran from the packet on that ended it, up to the next
+//! gap, and none of it is doubtful; no interrupt and no PTWRITE is invented. Damage changes nothing before it.
 
 #![no_main]
 
@@ -15,7 +16,10 @@ use libfuzzer_sys::{
     arbitrary::{self, Arbitrary},
     fuzz_target,
 };
-use walker::{Code, End, Hole, SLOTS, decode_with_holes, goes_on_where_packets_say, walker};
+use walker::{
+    Code, Damage, End, Hole, SLOTS, Walker, damage_changes_nothing_before, decode_with_holes, events_took_place,
+    goes_on_where_packets_say, walker,
+};
 
 /// Instructions at most.
 const STEPS: usize = 2000;
@@ -33,6 +37,9 @@ struct Input {
     cyc_threshold: Option<u8>,
     /// One step in so many loses packets.
     loss: u8,
+    events: bool,
+    /// Where bytes are changed, how many are removed, and which are inserted.
+    damage: Option<(u16, u8, [u8; 3], u8)>,
 }
 
 /// What a slot ends with; direct jumps and calls go forward only.
@@ -40,7 +47,7 @@ fn end(slot: u64, (kind, target, _): (u8, u8, u8)) -> End {
     let anywhere = u64::from(target) % SLOTS;
     let forward = slot + 1 + u64::from(target) % (SLOTS - slot - 1).max(1);
     let is_last = slot + 1 == SLOTS;
-    match kind % 9 {
+    match kind % 11 {
         0..=3 if is_last => End::Return,
         0 => End::RunOn,
         1 => End::Conditional(anywhere),
@@ -50,6 +57,8 @@ fn end(slot: u64, (kind, target, _): (u8, u8, u8)) -> End {
         5 => End::IndirectJump,
         6 => End::IndirectCall,
         7 => End::Return,
+        8 => End::InterruptReturn,
+        9 => End::PtWrite,
         _ => End::SystemCall,
     }
 }
@@ -72,9 +81,19 @@ fuzz_target!(|input: Input| {
     };
     let settings = Settings { return_compression: input.return_compression, timing };
     let loss = if input.loss < 10 { 0 } else { u64::from(input.loss) };
-    let ran = walker(&code, &input.choices, settings, loss).run(usize::from(input.steps) % STEPS);
+    let walker = Walker { events: input.events, ..walker(&code, &input.choices, settings, loss) };
+    let ran = walker.run(usize::from(input.steps) % STEPS);
     let config = Config { no_return_compression: !input.return_compression, ..Config::default() };
     let seen = decode_with_holes(&code, &holes, &ran.trace, &config);
     assert_eq!(goes_on_where_packets_say(&seen, &ran.truth, &ran.written), Ok(()));
+    assert_eq!(events_took_place(&seen, &ran), Ok(()));
     assert!(seen.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", seen.gaps);
+    if let Some((place, removed, inserted, count)) = input.damage {
+        let damage = Damage {
+            place: usize::from(place) % ran.trace.len(),
+            removed: usize::from(removed % 4),
+            inserted: inserted[..usize::from(count % 4)].to_vec(),
+        };
+        assert_eq!(damage_changes_nothing_before(&code, &holes, &ran.trace, &damage, &config), Ok(()));
+    }
 });

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use hodo_engine::{
     CHUNKS_IN_ORDER,
-    script::{self, CallFormat, MarkFormat, Marks},
+    script::{self, CallFormat, InstructionFormat, MarkFormat, Marks},
 };
 
 use crate::{
@@ -28,10 +28,12 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     }
     Selection::new(&command.input, Some(&command.filter))?.refuse_events()?;
     let json = command.output.format == "jsonl";
-    if (json && (command.packets || command.insns || command.sideband))
+    if (json && (command.packets || command.sideband))
         || !["text", "jsonl"].contains(&command.output.format.as_str())
     {
-        return Err(Failure::usage("a script is written as text; calls and events also as jsonl"));
+        return Err(Failure::usage(
+            "a script is written as text; instructions, calls and events also as jsonl",
+        ));
     }
     if command.packets && (command.input.time.is_some() || command.input.call.is_some()) {
         return Err(Failure::usage(
@@ -59,8 +61,9 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
                     let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
                     script::marks(experiment, marks, format, reading, limit, &mut out, &mut keep_going)
                 } else if command.insns {
-                    let (fields, out) = (&command.fields, &mut out);
-                    script::instructions(experiment, fields, reading, limit, out, &mut keep_going)
+                    let format = if json { InstructionFormat::JsonLines } else { InstructionFormat::Text };
+                    let (lines, out) = ((&command.fields[..], format), &mut out);
+                    script::instructions(experiment, lines, reading, limit, out, &mut keep_going)
                 } else {
                     let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
                     script::calls(experiment, format, reading, limit, &mut out, keep_going)

@@ -333,13 +333,14 @@ impl<'f> FlowTrace<'f> {
         ticks.fold(span, |span, tick| span.map(|(from, to)| (from.min(tick), to.max(tick))))
     }
 
-    /// Describes why the flow could not be followed, and from which byte of the file the flow before the gap is
-    /// doubtful.
+    /// Describes why the flow could not be followed, at which byte of the file, and from which byte on the flow before
+    /// the gap is doubtful.
     pub(crate) fn describe_gap(&self, gap: &Gap) -> String {
         let reason = self.describe(&gap.trouble);
+        let at = gap.from;
         match gap.doubtful_since {
-            Some(byte) => format!("{reason}, doubtful since byte {byte}"),
-            None => reason,
+            Some(byte) => format!("{reason}, at byte {at}, doubtful since byte {byte}"),
+            None => format!("{reason}, at byte {at}"),
         }
     }
 

@@ -10,7 +10,7 @@ use hodo_analyses::{
 use hodo_clock::{Nanos, Tsc};
 use hodo_engine::{
     ChunkSize, FileSearchPaths, Files, FlowTrace, Input, KernelFiles, Options, Reading, Window, profile,
-    script::{self, CallFormat, Field, MarkFormat, Marks},
+    script::{self, CallFormat, Field, InstructionFormat, MarkFormat, Marks},
 };
 use hodo_intel_pt::packet::{Decoder, PSB, Packet, find_psb};
 use hodo_model::{Cause, Every, FastFlow, Plain, Table, Value};
@@ -73,7 +73,14 @@ const WHOLE: Reading<'_> = Reading {
 fn listing(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<(Option<Nanos>, String)> {
     let mut text = Vec::new();
     let fields = [Field::Time, Field::Sym];
-    let outcome = script::instructions(experiment, &fields, reading, None, &mut text, &mut |_| true);
+    let outcome = script::instructions(
+        experiment,
+        (&fields, InstructionFormat::Text),
+        reading,
+        None,
+        &mut text,
+        &mut |_| true,
+    );
     outcome.written.unwrap();
     let text = String::from_utf8(text).unwrap();
     let line = |line: &str| {
@@ -202,7 +209,14 @@ fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
     let mut text = Vec::new();
     script::calls(experiment, CallFormat::Text, reading, None, &mut text, |_| true);
     let fields = [Field::Time, Field::Span, Field::Ip];
-    script::instructions(experiment, &fields, reading, None, &mut text, &mut |_| true);
+    script::instructions(
+        experiment,
+        (&fields, InstructionFormat::Text),
+        reading,
+        None,
+        &mut text,
+        &mut |_| true,
+    );
     script::marks(experiment, Marks::Rest, MarkFormat::Text, reading, None, &mut text, &mut |_| true);
     reported.push(String::from_utf8(text).unwrap());
     reported
@@ -248,7 +262,14 @@ fn what_has_no_time_is_a_loss() {
         let reading = Reading { window: Some(Window { from: Tsc(0), to: Tsc(u64::MAX) }), ..WHOLE };
         let detail = format!("no packet tells the time of {untimed} instructions");
         let mut text = Vec::new();
-        let listed = script::instructions(experiment, &[Field::Ip], reading, None, &mut text, &mut |_| true);
+        let listed = script::instructions(
+            experiment,
+            (&[Field::Ip], InstructionFormat::Text),
+            reading,
+            None,
+            &mut text,
+            &mut |_| true,
+        );
         let functions = table(experiment, &Functions, reading).loss;
         for losses in [listed.losses.into_list(), functions] {
             let untimed: Vec<_> = losses.iter().filter(|loss| loss.cause == Cause::Untimed).collect();

@@ -50,6 +50,8 @@ struct Seen {
     packets: usize,
     /// Gaps: the number of instructions before each, the number of packets up to its end, and its kind.
     gaps: Vec<(usize, usize, String, bool)>,
+    /// Asynchronous transfers.
+    transfers: Vec<(u64, u64)>,
 }
 
 #[derive(Default)]
@@ -78,9 +80,14 @@ impl Sink for Recorder {
     }
 
     fn event(&mut self, event: Event) {
-        if let (Event::Gap(gap), Some(seen)) = (event, self.segments.last_mut()) {
-            let doubtful = gap.doubtful_since.is_some();
-            seen.gaps.push((seen.instructions.len(), seen.packets, gap.trouble.to_string(), doubtful));
+        let Some(seen) = self.segments.last_mut() else { return };
+        match event {
+            Event::Gap(gap) => {
+                let doubtful = gap.doubtful_since.is_some();
+                seen.gaps.push((seen.instructions.len(), seen.packets, gap.trouble.to_string(), doubtful));
+            }
+            Event::Asynchronous { from, to, .. } => seen.transfers.push((from, to)),
+            _ => {}
         }
     }
 }
@@ -99,6 +106,10 @@ fn violation(truth: &Segment, seen: &Seen) -> Option<String> {
     // The packet that ended a gap follows the instructions that ran before the next packet.
     let resumed =
         |packets: usize| truth.before.get(packets).map_or(truth.instructions.len(), |&at| at as usize);
+    let mut transfers = truth.transfers.iter();
+    if let Some((from, to)) = seen.transfers.iter().find(|one| !transfers.any(|other| other == *one)) {
+        return Some(format!("an interrupt at {from:x}, to {to:x} is shown that did not happen"));
+    }
     let (mut shown, mut ran, mut why) = (0, 0, "");
     let end = (seen.instructions.len(), usize::MAX, String::new(), false);
     for (until, packets, trouble, doubtful) in seen.gaps.iter().chain([&end]) {

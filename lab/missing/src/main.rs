@@ -6,9 +6,12 @@
 //!     └─► a part of the code ─► our reader ─────┴─► law: what is shown after a gap is what ran from the
 //!         (raw buffer, or files removed)                 packet on that ended it, up to the next gap
 //! ```
+//!
+//! Half of the raw buffers have event trace, PTWRITE, power events and PEBS records, with interrupts at random places.
 
 mod check;
 mod code;
+mod events;
 mod table;
 #[cfg(test)]
 mod tests;

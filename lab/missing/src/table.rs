@@ -18,7 +18,7 @@ impl Table {
     pub(crate) fn add(&mut self, name: &str, trial: &Trial) {
         if self.trials == 0 {
             println!(
-                "{:14} {:28} {:>11} {:>11} {:>11} {:>8} {:>8}",
+                "{:14} {:36} {:>11} {:>11} {:>11} {:>8} {:>8}",
                 "program", "withheld", "ran", "given", "shown", "share", "gaps"
             );
         }
@@ -44,5 +44,5 @@ impl Table {
 
 fn line(name: &str, what: &str, ran: u64, given: u64, shown: u64, gaps: u64) {
     let share = 100.0 * shown as f64 / given.max(1) as f64;
-    println!("{name:14} {what:28} {ran:11} {given:11} {shown:11} {share:7.2}% {gaps:8}");
+    println!("{name:14} {what:36} {ran:11} {given:11} {shown:11} {share:7.2}% {gaps:8}");
 }

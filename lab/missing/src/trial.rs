@@ -11,12 +11,14 @@ use fastrand::Rng;
 use hodo_engine::{FileSearchPaths, Files, FlowTrace, Input, Options, RawInput};
 use hodo_formats::{
     perf::layout::{FEATURES_OFFSET, feature},
-    raw::Owner,
+    raw::{Code, Owner},
 };
+use hodo_intel_pt::Config;
 
 use crate::{
     check::{Shown, check},
     code::{self, Piece},
+    events,
     truth::{self, Segments},
     withhold::{WAYS, Withholding},
 };
@@ -145,13 +147,21 @@ impl Subject {
             let parts: Vec<_> = experiment.tracks[track].parts(u64::MAX).collect();
             Ok((parts.concat(), experiment.recording.config.clone(), left))
         })?;
+        let with_events = match random.bool() {
+            true => Some(events::insert(&trace, &self.tracks[track], random)?),
+            false => None,
+        };
         let file = self.folder.join("trace");
-        fs::write(&file, trace).map_err(text)?;
+        fs::write(&file, with_events.as_ref().unwrap_or(&trace)).map_err(text)?;
+        let all_code: Vec<_> = pieces.iter().map(|piece| (Owner::Traced, piece.option())).collect();
+        let truth = match &with_events {
+            Some(_) => &self.with_events(track, &file, &config, all_code)?,
+            None => &self.tracks[track],
+        };
         let code = left.iter().map(|piece| (Owner::Traced, piece.option())).collect();
         let raw = RawInput { trace: file, code, elf: Vec::new(), config };
         let (files, input) = (Files::default(), Input::Raw(raw));
         let experiment = FlowTrace::open(&files, &input, &Options::default()).map_err(text)?;
-        let truth = &self.tracks[track];
         let shown = check(&experiment, &[truth]);
         let given = |address: u64| {
             let after = left.partition_point(|piece| piece.addresses.start <= address);
@@ -159,11 +169,35 @@ impl Subject {
         };
         let all = || truth.iter().flat_map(|segment| &segment.instructions);
         Ok(Some(Trial {
-            what: way.name(),
+            what: way.name() + if with_events.is_some() { ", event trace" } else { "" },
             ran: all().count() as u64,
             given: all().filter(|&&address| given(address)).count() as u64,
             shown,
         }))
+    }
+
+    /// Reads a stream with inserted events and all of its code. It shows the instructions of the recording, without a gap.
+    fn with_events(
+        &self,
+        track: usize,
+        file: &Path,
+        config: &Config,
+        code: Vec<(Owner, Code)>,
+    ) -> Result<Segments, String> {
+        let raw = RawInput { trace: file.to_owned(), code, elf: Vec::new(), config: config.clone() };
+        let (files, input) = (Files::default(), Input::Raw(raw));
+        let experiment = FlowTrace::open(&files, &input, &Options::default()).map_err(text)?;
+        let segments = truth::read(&experiment).pop().unwrap_or_default();
+        let ran = |segments: &Segments| -> Vec<u64> {
+            segments.iter().flat_map(|segment| segment.instructions.iter().copied()).collect()
+        };
+        if let Some(gap) = segments.iter().find_map(|segment| segment.gap.as_ref()) {
+            return Err(format!("with events and all code there is a gap: {gap}"));
+        }
+        match ran(&segments) == ran(&self.tracks[track]) {
+            true => Ok(segments),
+            false => Err("with events other instructions are shown".to_owned()),
+        }
     }
 
     /// The recording with only some of its files, and without its kept code unless `keep_code`.

@@ -14,6 +14,8 @@ pub(crate) struct Segment {
     pub(crate) modules: Vec<(u32, u32)>,
     /// The number of instructions that ran before each packet.
     pub(crate) before: Vec<u32>,
+    /// Asynchronous transfers to traced code: their begin and end.
+    pub(crate) transfers: Vec<(u64, u64)>,
     /// A gap, although all code is available.
     pub(crate) gap: Option<String>,
 }
@@ -83,8 +85,11 @@ impl Sink for Collector {
     }
 
     fn event(&mut self, event: Event) {
-        if let (Event::Gap(gap), Some(segment)) = (event, self.0.last_mut()) {
-            segment.gap.get_or_insert_with(|| format!("{gap:?}"));
+        let Some(segment) = self.0.last_mut() else { return };
+        match event {
+            Event::Gap(gap) => _ = segment.gap.get_or_insert_with(|| format!("{gap:?}")),
+            Event::Asynchronous { from, to, .. } => segment.transfers.push((from, to)),
+            _ => {}
         }
     }
 }

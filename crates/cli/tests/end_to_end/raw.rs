@@ -1,6 +1,7 @@
 //! Raw buffers of Intel PT, encoded packet by packet.
 
 use hodo_intel_pt::packet::{IpPayload, Packet, Tnt};
+use serde_json::{Value, json};
 
 use crate::{
     program,
@@ -238,4 +239,52 @@ fn info_says_of_a_raw_buffer_what_is_so() {
     // Gaps in the flow are known only after decoding.
     assert!(!shown.contains("gaps"), "{shown}");
     assert!(info(&[]).contains("model is not recorded"));
+}
+
+/// `script --packets` shows the packet at the byte that a gap names.
+#[test]
+fn a_gap_has_its_byte() {
+    let folder = Folder::new();
+    // nop; jmp rax
+    let code = format!("{}@0x1000", folder.write("code.bin", &[0x90, 0xff, 0xe0]));
+    let mode = Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false };
+    let ip = IpPayload::Sext48;
+    let trace = [
+        Packet::Psb,
+        mode,
+        Packet::Fup(ip(0x1000)),
+        Packet::PsbEnd,
+        Packet::Tip(ip(0x5000)),
+        Packet::Tnt8(Tnt { bits: 0, count: 2 }),
+        Packet::Fup(ip(0x5010)),
+        Packet::Tip(ip(0x1000)),
+        // No return is at 1001.
+        Packet::Tnt8(Tnt { bits: 1, count: 1 }),
+    ];
+    let trace: Vec<u8> = trace.iter().flat_map(|packet| packet.encode().to_vec()).collect();
+    let buffer = folder.write("trace.pt", &trace);
+    let script =
+        |options: &[&str]| hodo(&[&["script", "--pt", &buffer, "--code", &code], options].concat()).fine();
+    let missing = "# gap no code is mapped at 5000, at byte 34";
+    let wrong =
+        "# gap no conditional branch at 1000, but the trace contains one, at byte 49, doubtful since byte 49";
+    assert_eq!(script(&["--insns"]).stdout, format!("1000\n1001\n{missing}\n{wrong}\n"));
+    let packets = script(&["--packets"]).stdout;
+    for (byte, packet) in [(34, "TNT NN"), (49, "TNT T")] {
+        assert!(
+            packets.lines().any(|line| line.starts_with(&format!("{byte:08x}: ")) && line.ends_with(packet))
+        );
+    }
+    let objects = script(&["--insns", "--fields", "ip,time,tid,insn", "--format", "jsonl"]).stdout;
+    let objects: Vec<Value> = objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [first, _, missing, wrong] = &objects[..] else { panic!("{objects:?}") };
+    assert_eq!(*first, json!({ "ip": 0x1000, "ts": null, "tid": 0, "insn": "nop" }));
+    assert_eq!(
+        (&missing["name"], &missing["fields"]["from"], &missing["fields"]["to"]),
+        (&json!("gap"), &json!(34), &json!(49))
+    );
+    assert_eq!(missing["fields"]["reason"], "no code is mapped at 5000");
+    assert_eq!((&wrong["fields"]["from"], &wrong["fields"]["doubtful_since"]), (&json!(49), &json!(49)));
+    let marks = script(&["--marks"]).stdout;
+    assert!(marks.contains("gap: no code is mapped at 5000, at byte 34\n"), "{marks}");
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt::Write as _, io::Write, mem, str::FromStr};
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Origin};
-use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink, Step};
+use hodo_intel_pt::flow::{Event, Executed, Gap, PacketKind, Sink, Step};
 use hodo_model::{Names, Sources};
 use hodo_symbols::{Frame, Lines as SourceLines};
 use iced_x86::{Formatter, GasFormatter};
@@ -43,6 +43,23 @@ pub enum Field {
     Srcline,
 }
 
+impl Field {
+    /// Returns the begin of its member in an object.
+    fn member(self) -> &'static str {
+        match self {
+            Field::Time => "\"ts\":",
+            Field::Span => "\"span\":",
+            Field::Cpu => "\"cpu\":",
+            Field::Pid => "\"pid\":",
+            Field::Tid => "\"tid\":",
+            Field::Ip => "\"ip\":",
+            Field::Sym => "\"sym\":",
+            Field::Insn => "\"insn\":",
+            Field::Srcline => "\"srcline\":",
+        }
+    }
+}
+
 impl FromStr for Field {
     type Err = String;
 
@@ -66,24 +83,37 @@ impl FromStr for Field {
     }
 }
 
-/// Writes the fields of every executed instruction to `out`, at most `limit` lines, with a line `# gap …` where the
-/// flow is interrupted.
+/// Output format of instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstructionFormat {
+    /// The fields, separated by spaces, and lines `# gap …`.
+    Text,
+    /// One object per line: a member for each field, or `name` and `fields` of a gap as in [`marks`](super::marks).
+    /// Addresses and times are integers, the time in nanoseconds.
+    JsonLines,
+}
+
+/// Writes the fields of every executed instruction to `out`, at most `limit` lines, with a line where the flow is
+/// interrupted: why, and at which byte of the file.
 pub fn instructions(
     experiment: &FlowTrace<'_>,
-    fields: &[Field],
+    (fields, format): (&[Field], InstructionFormat),
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Outcome {
-    let start =
-        |chunk: &Chunk| InstructionSink::new(SelectionFilter::new(experiment, chunk, reading), chunk, fields);
+    let start = |chunk: &Chunk| InstructionSink {
+        format,
+        ..InstructionSink::new(SelectionFilter::new(experiment, chunk, reading), chunk, fields)
+    };
     write_chunks(experiment, reading, limit, out, start, progress)
 }
 
 struct InstructionSink<'x, 'f> {
     filter: SelectionFilter<'x, 'f>,
     fields: &'x [Field],
+    format: InstructionFormat,
     text: Vec<u8>,
     cpu: Option<u32>,
     /// The time of the last clock packet, as text.
@@ -113,6 +143,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             cpu: filter.experiment.tracks[chunk.track].cpu,
             filter,
             fields,
+            format: InstructionFormat::Text,
             text: Vec::new(),
             time: "-".to_owned(),
             span: Span::default(),
@@ -127,6 +158,9 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     }
 
     fn line(&mut self, address: u64, executed: &Executed<'_>) {
+        if self.format == InstructionFormat::JsonLines {
+            return self.object(address, executed);
+        }
         for (index, field) in self.fields.iter().enumerate() {
             if index > 0 {
                 self.text.push(b' ');
@@ -134,6 +168,39 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             self.field(*field, address, executed);
         }
         self.text.push(b'\n');
+    }
+
+    fn object(&mut self, address: u64, executed: &Executed<'_>) {
+        self.text.push(b'{');
+        for (index, &field) in self.fields.iter().enumerate() {
+            if index > 0 {
+                self.text.push(b',');
+            }
+            self.text.extend_from_slice(field.member().as_bytes());
+            let begin = self.text.len();
+            match field {
+                Field::Ip => decimal(address, &mut self.text),
+                // Its upper bound is inserted later; it needs no escapes.
+                Field::Span => {
+                    self.text.push(b'"');
+                    self.field(field, address, executed);
+                    self.text.push(b'"');
+                }
+                _ => {
+                    self.field(field, address, executed);
+                    let value = self.text.split_off(begin);
+                    match field {
+                        Field::Sym | Field::Insn | Field::Srcline => {
+                            let value = serde_json::Value::from(String::from_utf8_lossy(&value));
+                            self.text.extend_from_slice(value.to_string().as_bytes());
+                        }
+                        _ if value == b"-" => self.text.extend_from_slice(b"null"),
+                        _ => self.text.extend_from_slice(&value),
+                    }
+                }
+            }
+        }
+        self.text.extend_from_slice(b"}\n");
     }
 
     fn field(&mut self, field: Field, address: u64, executed: &Executed<'_>) {
@@ -163,6 +230,11 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             }
             Field::Srcline => self.source_line(origin(address, executed)),
         }
+    }
+
+    /// Returns whether lines contain nothing but an address.
+    fn has_only_addresses(&self) -> bool {
+        self.fields == [Field::Ip] && self.format == InstructionFormat::Text
     }
 
     fn number(&mut self, number: Option<u64>) {
@@ -212,7 +284,11 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         let Some(clock) = self.filter.experiment.recording.config.clock else { return };
         if self.fields.contains(&Field::Time) {
             self.time.clear();
-            let _ = write!(self.time, "{}", clock.nanos(now));
+            let now = clock.nanos(now);
+            let _ = match self.format {
+                InstructionFormat::Text => write!(self.time, "{now}"),
+                InstructionFormat::JsonLines => write!(self.time, "{}", now.0),
+            };
         }
         if self.fields.contains(&Field::Span) {
             self.span.time(clock.nanos(now), &mut self.text);
@@ -222,17 +298,32 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     /// Returns whether to write lines before the first timestamp, which may have to be truncated.
     #[cold]
     fn takes_early(&mut self, instructions: u64) -> bool {
-        const INSTEAD: &str = "# gap too many instructions ran before the first time\n";
+        let instead = match self.format {
+            InstructionFormat::Text => "# gap too many instructions ran before the first time\n",
+            InstructionFormat::JsonLines => {
+                "{\"name\":\"gap\",\"fields\":{\"reason\":\"too many instructions ran before the first time\"}}\n"
+            }
+        };
         let had = self.text.len();
-        let takes = self.early.takes(instructions, &mut self.text, INSTEAD);
+        let takes = self.early.takes(instructions, &mut self.text, instead);
         if self.text.len() < had {
             self.span.forget();
         }
         takes
     }
 
-    fn gap(&mut self, reason: &str) {
-        self.text.extend_from_slice(format!("# gap {reason}\n").as_bytes());
+    fn gap(&mut self, gap: Gap) {
+        let experiment = self.filter.experiment;
+        let line = match self.format {
+            InstructionFormat::Text => format!("# gap {}\n", experiment.describe_gap(&gap)),
+            InstructionFormat::JsonLines => {
+                let reason = experiment.describe(&gap.trouble);
+                let mut gap = serde_json::to_value(Event::Gap(gap)).unwrap_or_default();
+                gap["fields"]["reason"] = reason.into();
+                format!("{gap}\n")
+            }
+        };
+        self.text.extend_from_slice(line.as_bytes());
     }
 }
 
@@ -331,7 +422,7 @@ impl Sink for InstructionSink<'_, '_> {
     /// Lines that contain only addresses are the same each time.
     #[inline]
     fn takes_paths(&self) -> bool {
-        self.fields == [Field::Ip]
+        self.has_only_addresses()
             && self.filter.open
             && self.filter.wanted
             && !self.filter.numbers_instructions()
@@ -366,7 +457,7 @@ impl Sink for InstructionSink<'_, '_> {
         {
             return;
         }
-        if self.fields == [Field::Ip] {
+        if self.has_only_addresses() {
             lines(&mut self.text, executed.block.start, executed.lengths);
         } else {
             executed.addresses().for_each(|address| self.line(address, &executed));
@@ -385,8 +476,7 @@ impl Sink for InstructionSink<'_, '_> {
             Event::Gap(gap) => {
                 self.span.gap();
                 if self.filter.open || self.takes_early(0) {
-                    let reason = self.filter.experiment.describe_gap(&gap);
-                    self.gap(&reason);
+                    self.gap(gap);
                 }
             }
             _ => {}

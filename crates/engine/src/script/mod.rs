@@ -10,7 +10,7 @@ mod sideband;
 mod span;
 
 pub use calls::{CallFormat, calls};
-pub use instructions::{Field, instructions};
+pub use instructions::{Field, InstructionFormat, instructions};
 pub use marks::{MarkFormat, Marks, marks};
 pub use packets::packets;
 pub use sideband::sideband;

@@ -212,6 +212,12 @@ impl Encoder {
         self.indirect(target, now, sink);
     }
 
+    /// Encodes the FUP of a packet beside the flow, which the caller just emitted (SDM, "FUP Packet"): PTW, EXSTOP, BEP or
+    /// CFE with IP, or MODE.Exec. [`Encoder::flush`] comes before that packet.
+    pub fn fup(&mut self, ip: u64, sink: &mut impl Sink) {
+        self.ip_packet(0x1d, ip, sink);
+    }
+
     /// Returns the width of the code, as the trace shows it.
     pub fn bits(&self) -> u64 {
         self.bits

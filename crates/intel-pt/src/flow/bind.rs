@@ -1,8 +1,9 @@
 //! Handles packets beside the flow, which are bound to other packets or instructions.
 //!
-//! A packet with its IP bit set is bound to the next FUP, which then is no asynchronous transfer. Without the bit,
-//! event-trace packets and transaction aborts are reported at the FUP of the transfer that they cause, and PTWRITE,
-//! MOV to CR3, VM entries and returns are bound to the next matching instruction.
+//! A packet with its IP bit set is bound to the next FUP, which stands alone: it is no asynchronous transfer, and a TIP
+//! after it belongs to the code there. Without the bit, event-trace packets and transaction aborts are reported at the
+//! FUP of the transfer that they cause, and PTWRITE, MOV to CR3, VM entries and returns are bound to the next matching
+//! instruction.
 
 use hodo_code::{Labels, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
@@ -18,10 +19,10 @@ use crate::{
     packet::{IpPayload, Packet},
 };
 
-/// Events pending until a FUP gives their address.
+/// Events pending until a FUP gives their address. They end at any packet that shows that it does not come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingEvents {
-    /// Whether events are pending.
+    /// Whether events, data or a cause are pending.
     pub(super) waits: bool,
     events: Vec<Event>,
     /// Whether the next FUP belongs to these events, so that it is no asynchronous transfer.
@@ -30,8 +31,8 @@ pub(super) struct PendingEvents {
     block_open: bool,
     /// Data of EVD packets that belong to the next CFE packet.
     data: Vec<EventData>,
-    /// Cause of the next asynchronous transfer.
-    pub(super) cause: Option<Cause>,
+    /// Cause of the asynchronous transfer whose FUP and TIP come next.
+    cause: Option<Cause>,
 }
 
 impl PendingEvents {
@@ -49,7 +50,52 @@ impl PendingEvents {
             }
             sink.event(event);
         }
-        (self.waits, self.block_open) = (false, false);
+        self.waits = self.cause.is_some() || !self.data.is_empty();
+        self.block_open = false;
+    }
+
+    /// Reports the pending events without an address, and forgets what announced later ones: the packets that would
+    /// belong to them do not follow.
+    pub(super) fn end(&mut self, sink: &mut impl Sink) {
+        self.cause = None;
+        self.data.clear();
+        self.flush(None, sink);
+    }
+
+    /// Ends the events at a TIP, except for the cause of the transfer that the TIP completes.
+    #[cold]
+    pub(super) fn end_at_tip(&mut self, is_transfer: bool, sink: &mut impl Sink) {
+        let cause = self.cause.take().filter(|_| is_transfer);
+        self.end(sink);
+        self.restore_cause(cause);
+    }
+
+    /// Returns the cause of the asynchronous transfer that takes place, if event trace reports it.
+    pub(super) fn take_cause(&mut self) -> Option<Cause> {
+        let cause = self.cause.take();
+        self.waits = !self.events.is_empty() || !self.data.is_empty();
+        cause
+    }
+
+    /// Sets the cause again that was taken.
+    pub(super) fn restore_cause(&mut self, cause: Option<Cause>) {
+        self.cause = cause;
+        self.waits |= cause.is_some();
+    }
+
+    /// Returns whether the next FUP begins the transfer of a CFE packet without IP.
+    fn interrupts(&self) -> bool {
+        self.cause.is_some() && !self.bound && !self.events.is_empty()
+    }
+
+    /// Binds the last event to the next FUP. An interrupt before it has no FUP.
+    fn bind(&mut self, sink: &mut impl Sink) {
+        if self.cause.take().is_some() {
+            let last = self.events.pop();
+            self.flush(None, sink);
+            last.into_iter().for_each(|event| self.push(event));
+        }
+        self.bound = true;
     }
 
     fn writes(&self) -> bool {
@@ -90,20 +136,24 @@ impl Decoder<'_> {
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         self.end_block(context.sink);
+        self.settle_erratum();
         let ip = self.last_ip.join(payload);
-        let bound = self.announced.bound || self.machine.mode_waits();
+        let interrupts = self.announced.interrupts();
+        // A MODE.Exec is bound to the FUP behind it, but between CFE and FUP to the TIP.
+        let bound = self.announced.bound || self.machine.mode_waits() && !interrupts;
+        let cause = self.announced.cause;
         match (self.state, ip) {
             (State::On | State::OnSincePsb | State::OnSinceOverflow, Some(ip)) => {
-                if bound || self.announced.waits {
+                if bound || !self.announced.events.is_empty() {
                     self.come_to(ip, payload, context);
                 }
-                let transfer = !bound || self.announced.cause.is_some();
-                self.left_from = Some(ip).filter(|_| transfer && self.is_on());
+                self.left_from = Some(ip).filter(|_| !bound);
             }
             (State::Overflowed, Some(ip)) if self.machine.missing_guest().is_none() => {
                 self.close_gap(context.sink);
                 self.walk.go(ip);
-                self.state = if bound { State::On } else { State::OnSinceOverflow };
+                self.state = if bound || interrupts { State::On } else { State::OnSinceOverflow };
+                self.left_from = Some(ip).filter(|_| interrupts);
             }
             (State::Lost | State::Overflowed, Some(ip)) if bound => self.resume_at(ip, context),
             (State::Lost | State::Overflowed, ip) => self.left_from = ip,
@@ -117,15 +167,34 @@ impl Decoder<'_> {
             }
             (State::Off, _) => {}
             (_, None) => {
-                self.announced.flush(None, context.sink);
+                self.announced.end(context.sink);
                 return Err(Trouble::NoAddress);
             }
         }
+        // A loss at the FUP does not end what the FUP belongs to.
+        self.announced.restore_cause(cause);
         if self.announced.writes() && self.is_on() {
             self.pass(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
         }
         self.announced.flush(ip, context.sink);
-        if self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
+        if bound && self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
+    }
+
+    /// Where only a packet that an erratum may have made up claims that tracing is on (BDM70, APL12), the next packet of
+    /// the flow decides: TIP.PGE turns tracing on.
+    fn settle_erratum(&mut self) {
+        let in_doubt = match self.state {
+            State::OnSincePsb => self.errata.has(Erratum::Bdm70),
+            State::OnSinceOverflow => self.errata.has(Erratum::Apl12),
+            _ => false,
+        };
+        if in_doubt {
+            let decides =
+                |packet: &Packet| is_flow(packet) || matches!(packet, Packet::Psb | Packet::Overflow);
+            let was_off = matches!(self.look_ahead(decides), Some(Packet::TipPge(_) | Packet::TraceStop));
+            // The result is valid up to the next flow packet, so the search is not repeated.
+            self.state = if was_off { State::Off } else { State::On };
+        }
     }
 
     /// Returns whether tracing is on at the FUP of a MODE.Exec, as after an overflow. While tracing is off, event
@@ -136,15 +205,13 @@ impl Decoder<'_> {
         // The result is valid up to the next flow packet, so the search is not repeated.
         self.off_since_psb = loop {
             match packets.next_packet() {
-                Ok(Some(Packet::Tnt8(_) | Packet::Tnt64(_) | Packet::Tip(_) | Packet::TipPgd(_))) => {
-                    break true;
-                }
-                Ok(Some(Packet::Psb)) => in_psb_plus = true,
-                Ok(Some(Packet::Fup(_))) if in_psb_plus => break true,
                 Ok(
-                    Some(Packet::TipPge(_) | Packet::PsbEnd | Packet::Overflow | Packet::TraceStop) | None,
+                    Some(Packet::TipPge(_) | Packet::TraceStop | Packet::PsbEnd | Packet::Overflow) | None,
                 )
                 | Err(_) => break false,
+                Ok(Some(packet)) if is_flow(&packet) => break true,
+                Ok(Some(Packet::Psb)) => in_psb_plus = true,
+                Ok(Some(Packet::Fup(_))) if in_psb_plus => break true,
                 Ok(Some(_)) => {}
             }
         };
@@ -177,9 +244,9 @@ impl Decoder<'_> {
         }
     }
 
-    /// Resumes the flow at `ip`, where execution is.
+    /// Resumes the flow at `ip`, where execution is unless bytes are damaged.
     fn resume_at<L: Labels, S: Sink>(&mut self, ip: u64, context: &mut Context<'_, '_, L, S>) {
-        if self.machine.missing_guest().is_none() && self.read(ip, context).is_ok() {
+        if !self.damaged && self.machine.missing_guest().is_none() && self.read(ip, context).is_ok() {
             self.close_gap(context.sink);
             self.walk.go(ip);
             self.state = State::On;
@@ -202,6 +269,9 @@ impl Decoder<'_> {
     ) -> Result<(), Trouble> {
         if !matches!(packet, Packet::Bbp { .. } | Packet::Bip { .. } | Packet::Bep { .. }) {
             self.end_block(context.sink);
+        }
+        if packet != Packet::TraceStop {
+            self.settle_erratum();
         }
         match packet {
             Packet::ModeExec { cs_l, cs_d, interrupt_flag } => self.machine.mode(cs_l, cs_d, interrupt_flag),
@@ -230,7 +300,10 @@ impl Decoder<'_> {
                 let cause = Cause { kind: ControlFlowKind::new(kind), vector };
                 self.control_flow(cause, ip, context);
             }
-            Packet::Evd { kind, payload } => self.announced.data.push(EventData::new(kind, payload)),
+            Packet::Evd { kind, payload } => {
+                self.announced.data.push(EventData::new(kind, payload));
+                self.announced.waits = true;
+            }
             _ => self.values(packet, context.sink),
         }
         Ok(())
@@ -270,7 +343,7 @@ impl Decoder<'_> {
     /// Binds the last event to the next FUP, or reports it if no FUP follows.
     fn bind(&mut self, ip: bool, sink: &mut impl Sink) {
         if ip {
-            self.announced.bound = true;
+            self.announced.bind(sink);
         } else {
             self.announced.flush(None, sink);
         }
@@ -287,12 +360,12 @@ impl Decoder<'_> {
         match (self.state, aborted) {
             (State::Off, _) => self.announced.flush(None, sink),
             (_, true) => {}
-            (_, false) => self.announced.bound = true,
+            (_, false) => self.announced.bind(sink),
         }
     }
 
     fn trace_stop<S: Sink>(&mut self, sink: &mut S) -> Result<(), Trouble> {
-        self.announced.flush(None, sink);
+        self.announced.end(sink);
         let was = self.state;
         match was {
             State::On => self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off }),
@@ -315,18 +388,24 @@ impl Decoder<'_> {
     ) -> Result<(), Trouble> {
         if ip {
             self.announced.push(Event::PtWrite { ip: None, payload });
-            self.announced.bound = true;
+            self.announced.bind(context.sink);
             return Ok(());
         }
         let found = self.find(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
-        if let Some((address, length)) = found {
-            self.walk_to(address + length, context);
+        let mut walked = Ok(());
+        match found {
+            Some((address, length)) => self.walk_to(address + length, context),
+            None if self.is_on() => {
+                let (walk, graph, sink) = self.parts(context);
+                walked = match walk.next_decision(graph, sink) {
+                    Err(trouble @ Trouble::Code(_)) => Err(trouble),
+                    _ => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::PtWrite }),
+                };
+            }
+            None => {}
         }
         context.sink.event(Event::PtWrite { ip: found.map(|(address, _)| address), payload });
-        if found.is_none() && self.is_on() {
-            return Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::PtWrite });
-        }
-        Ok(())
+        walked
     }
 
     /// Walks over the instruction at the current position if it `ran`.
@@ -352,7 +431,7 @@ impl Decoder<'_> {
     ) {
         if ip {
             self.announced.push(event);
-            self.announced.bound = true;
+            self.announced.bind(context.sink);
             return;
         }
         if let Some(count) = instructions.filter(|_| self.is_on()) {
@@ -365,7 +444,8 @@ impl Decoder<'_> {
         context.sink.event(event);
     }
 
-    /// CFE, with the EVD packets before it.
+    /// CFE, with the EVD packets before it. With IP, its FUP stands alone; an interrupt then has a FUP of its own before
+    /// its TIP.
     fn control_flow<L: Labels, S: Sink>(
         &mut self,
         cause: Cause,
@@ -377,9 +457,9 @@ impl Decoder<'_> {
         let instruction: fn(&Instruction) -> bool = match cause.kind {
             _ if ip => {
                 self.announced.push(Event::ControlFlow(event));
-                self.announced.bound = true;
-                // With or without a FUP of its own, execution does not continue there.
-                self.announced.cause = Some(cause).filter(|cause| cause.kind.is_asynchronous());
+                self.announced.bind(context.sink);
+                let transfers = cause.kind.is_asynchronous() && self.state != State::Off;
+                self.announced.restore_cause(Some(cause).filter(|_| transfers));
                 return;
             }
             ControlFlowKind::Iret => returns_from_interrupt,
@@ -387,10 +467,13 @@ impl Decoder<'_> {
             ControlFlowKind::VmEntry => enters_guest,
             ControlFlowKind::Shutdown | ControlFlowKind::Other(_) => |_| false,
             _ if self.state == State::Off => |_| false,
-            // The event causes an asynchronous transfer.
+            // The event causes an asynchronous transfer, whose FUP is not that of an event before.
             _ => {
+                if self.announced.bound {
+                    self.announced.flush(None, context.sink);
+                }
                 self.announced.push(Event::ControlFlow(event));
-                self.announced.cause = Some(cause);
+                self.announced.restore_cause(Some(cause));
                 return;
             }
         };
@@ -447,6 +530,19 @@ impl Decoder<'_> {
             self.lose(trouble);
         }
     }
+}
+
+/// Returns whether a packet shows whether tracing is on before it.
+fn is_flow(packet: &Packet) -> bool {
+    matches!(
+        packet,
+        Packet::Tnt8(_)
+            | Packet::Tnt64(_)
+            | Packet::Tip(_)
+            | Packet::TipPge(_)
+            | Packet::TipPgd(_)
+            | Packet::TraceStop
+    )
 }
 
 /// Returns whether an instruction returns from an interrupt or exception.

@@ -198,11 +198,11 @@ impl<'t> Decoder<'t> {
             Ok(None) => return false,
             Ok(Some(packet)) => {
                 if let Err(trouble) = self.follow(packet, context) {
-                    self.lose(trouble);
+                    self.lose_at_packet(trouble, context);
                 }
             }
             Err(error) => {
-                self.lose(Trouble::Packet(error.kind));
+                self.lose_at_packet(Trouble::Packet(error.kind), context);
                 if !self.find_packet() {
                     return false;
                 }
@@ -212,7 +212,7 @@ impl<'t> Decoder<'t> {
     }
 
     fn finish<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
-        self.announced.flush(None, context.sink);
+        self.announced.end(context.sink);
         let unbound = self.machine.take_unbound();
         self.machine.apply(unbound, context.sink);
         self.close_gap(context.sink);
@@ -313,11 +313,11 @@ impl<'t> Decoder<'t> {
         tnt: Tnt,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
+        if self.announced.waits {
+            self.announced.end(context.sink);
+        }
         if self.state != State::On && !self.confirm_on(Some(tnt))? {
             return Ok(());
-        }
-        if self.announced.waits {
-            self.announced.flush(None, context.sink);
         }
         if let Some(at) = self.left_from {
             return Err(Trouble::Contradiction { at, expected: Expected::Transfer });
@@ -383,7 +383,7 @@ impl<'t> Decoder<'t> {
             return Ok(());
         }
         if self.announced.waits {
-            self.announced.flush(None, context.sink);
+            self.announced.end_at_tip(self.left_from.is_some(), context.sink);
         }
         let to = self.last_ip.join(payload).ok_or(Trouble::NoAddress)?;
         self.tip_to(to, || payload, context)
@@ -416,7 +416,7 @@ impl<'t> Decoder<'t> {
     /// Reports an asynchronous transfer to `to`, if one is pending, and continues there.
     pub(super) fn left_asynchronously<L, S: Sink>(&mut self, to: u64, context: &mut Context<'_, '_, L, S>) {
         if let Some(from) = self.left_from.take() {
-            context.sink.event(Event::Asynchronous { from, to, cause: self.announced.cause.take() });
+            context.sink.event(Event::Asynchronous { from, to, cause: self.announced.take_cause() });
         }
         self.walk.go(to);
     }
@@ -443,7 +443,7 @@ impl<'t> Decoder<'t> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        self.announced.flush(None, context.sink);
+        self.announced.end(context.sink);
         let plausible = match self.state {
             State::On => false,
             State::OnSincePsb => self.errata.has(Erratum::Bdm70),
@@ -504,7 +504,8 @@ impl<'t> Decoder<'t> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        self.announced.flush(None, context.sink);
+        let cause = self.announced.take_cause();
+        self.announced.end(context.sink);
         let to = self.last_ip.join(payload);
         let mut from = self.left_from.take();
         if self.is_on() {
@@ -520,7 +521,7 @@ impl<'t> Decoder<'t> {
         self.arrive(context).ok();
         self.close_gap(context.sink);
         if self.state != State::Off {
-            let cause = self.announced.cause.take().filter(|_| from.is_some());
+            let cause = cause.filter(|_| from.is_some());
             context.sink.event(Event::Disabled { from, to, asynchronous: from.is_some(), cause });
         }
         self.state = State::Off;

@@ -29,7 +29,7 @@ impl Decoder<'_> {
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         let psb_at = self.packets.position() - PSB.len();
-        self.announced.flush(None, context.sink);
+        self.announced.end(context.sink);
         self.last_ip = LastIp::ZERO;
         self.walk.returns.clear();
         self.hidden_calls = None;

@@ -76,6 +76,17 @@ impl Decoder<'_> {
         Trouble::UnseenCall { at, hidden }
     }
 
+    /// Loses the flow at the current packet, with which the events end that it was to follow.
+    #[cold]
+    pub(super) fn lose_at_packet<L, S: Sink>(
+        &mut self,
+        trouble: Trouble,
+        context: &mut Context<'_, '_, L, S>,
+    ) {
+        self.lose(trouble);
+        self.announced.end(context.sink);
+    }
+
     /// Loses the flow at a TIP that does not fit, and resumes at its address.
     #[cold]
     #[inline(never)]
@@ -86,8 +97,9 @@ impl Decoder<'_> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) {
-        let trouble = self.explain(trouble, context);
+        let (trouble, cause) = (self.explain(trouble, context), self.announced.take_cause());
         self.lose(trouble);
+        self.announced.restore_cause(cause);
         // All earlier branches were followed, so none is pending, unless the packets were misread.
         let certain = !trouble.is_doubtful() || from.is_some();
         self.waiting = if certain { Waiting::Nothing } else { Waiting::Unknown };
@@ -133,7 +145,7 @@ impl Decoder<'_> {
         }
         self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
         self.left_from = None;
-        self.announced.cause = None;
+        self.announced.take_cause();
         self.waiting = if doubtful { Waiting::Unknown } else { self.pending_after() };
         self.hidden_calls = trouble.hides().or(self.hidden_calls);
         let at = self.at as u64;
@@ -164,7 +176,9 @@ impl Decoder<'_> {
             {
                 Waiting::behind(tnt)
             }
-            _ => Waiting::Unknown,
+            Ok(Some(Packet::Tnt8(_) | Packet::Tnt64(_) | Packet::Tip(_)) | None) | Err(_) => Waiting::Unknown,
+            // Any other forced all out.
+            Ok(Some(_)) => Waiting::Nothing,
         }
     }
 
@@ -181,7 +195,11 @@ impl Decoder<'_> {
     pub(super) fn confirm_on(&mut self, tnt: Option<Tnt>) -> Result<bool, Trouble> {
         match self.state {
             State::Lost | State::Overflowed => {
-                self.waiting = tnt.map_or(self.waiting, Waiting::behind);
+                if let Some(tnt) = tnt {
+                    self.waiting = Waiting::behind(tnt);
+                    // The transfer of the last FUP was lost.
+                    self.left_from = None;
+                }
                 Ok(false)
             }
             State::Off => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
@@ -199,7 +217,7 @@ impl Decoder<'_> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) {
-        self.announced.flush(None, context.sink);
+        self.announced.end_at_tip(self.left_from.is_some(), context.sink);
         let to = self.last_ip.join(payload);
         let known_guest = self.arrive(context).is_ok() && self.machine.missing_guest().is_none();
         let certain = match (self.waiting, to) {
@@ -217,7 +235,10 @@ impl Decoder<'_> {
                 self.left_asynchronously(to, context);
                 self.state = State::On;
             }
-            _ => self.left_from = None,
+            _ => {
+                self.left_from = None;
+                self.announced.take_cause();
+            }
         }
     }
 
@@ -227,7 +248,7 @@ impl Decoder<'_> {
     }
 
     /// Returns the first `wanted` packet ahead.
-    fn look_ahead(&self, wanted: impl Fn(&Packet) -> bool) -> Option<Packet> {
+    pub(super) fn look_ahead(&self, wanted: impl Fn(&Packet) -> bool) -> Option<Packet> {
         let mut packets = self.packets.clone();
         loop {
             let packet = packets.next_packet().ok()??;
@@ -241,7 +262,7 @@ impl Decoder<'_> {
     /// timing packet comes first, tracing is off, unless the FUP is missing (erratum SKD010).
     #[cold]
     pub(super) fn overflow<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
-        self.announced.flush(None, context.sink);
+        self.announced.end(context.sink);
         self.lose(Trouble::Overflow);
         self.last_ip.forget();
         self.waiting = Waiting::Nothing;

@@ -50,12 +50,12 @@ pub enum Trouble {
     },
     /// A compressed return on an empty return stack.
     EmptyReturnStack {
-        /// Address after the return.
+        /// Address of the return.
         at: u64,
     },
     /// A compressed return to a call that was not decoded, because something before it is missing.
     UnseenCall {
-        /// Address after the return.
+        /// Address of the return.
         at: u64,
         /// Why the call was not decoded.
         hidden: Hidden,

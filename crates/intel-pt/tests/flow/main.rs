@@ -13,7 +13,8 @@ use hodo_intel_pt::{
 };
 use proptest::prelude::*;
 use walker::{
-    BASE, Code, End, Hole, SLOTS, Seen, Walker, decode, decode_with_holes, goes_on_where_packets_say, walker,
+    BASE, Code, Damage, End, Hole, SLOTS, Seen, Walker, damage_changes_nothing_before, decode,
+    decode_with_holes, events_took_place, goes_on_where_packets_say, walker,
 };
 
 fn end(slot: u64) -> impl Strategy<Value = End> {
@@ -30,6 +31,8 @@ fn end(slot: u64) -> impl Strategy<Value = End> {
         1 => Just(End::CallNext),
         4 => indirect,
         1 => Just(End::SystemCall),
+        1 => Just(End::InterruptReturn),
+        1 => Just(End::PtWrite),
     ]
     .boxed()
 }
@@ -116,9 +119,11 @@ proptest! {
         mtc_period in prop::option::of(0u8..4),
         cyc_threshold in prop::option::of(0u64..3),
         tsc: bool,
+        events: bool,
     ) {
         let settings = Settings { return_compression, timing: Timing { tsc, mtc_period, cyc_threshold } };
-        let (trace, truth, interrupts) = walker(&code, &choices, settings, 0).walk(steps);
+        let ran = Walker { events, ..walker(&code, &choices, settings, 0) }.run(steps);
+        let Walker { trace, truth, interrupts, .. } = &ran;
         let config = Config {
             no_return_compression: !return_compression,
             tsc,
@@ -129,10 +134,13 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let seen = decode(&code, &trace, &config);
+        let seen = decode(&code, trace, &config);
         prop_assert_eq!(&seen.gaps, &[]);
-        prop_assert_eq!(seen.interrupts, interrupts);
-        prop_assert!(seen.addresses == truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
+        prop_assert_eq!(seen.interrupts, *interrupts);
+        prop_assert_eq!(events_took_place(&seen, &ran), Ok(()));
+        prop_assert_eq!(seen.transfers.len(), ran.transfers.len());
+        prop_assert_eq!(seen.ptwrites.len(), ran.ptwrites.len());
+        prop_assert!(seen.addresses == *truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
         // No estimated time is later than the real end.
         let end = 1000 + truth.len() as u64;
         prop_assert!(seen.times.iter().all(|(time, _)| (1000..=end).contains(time)), "{:?} {end}", seen.times);
@@ -149,7 +157,7 @@ proptest! {
     }
 
     /// Property: with any loss, the decoded instructions are those that ran, in order, and complete except for the
-    /// gaps.
+    /// gaps. The same holds for asynchronous transfers and PTWRITEs: none is invented.
     #[test]
     fn what_is_decoded_is_what_ran(
         code in code(),
@@ -160,23 +168,47 @@ proptest! {
         loss in prop_oneof![Just(0u64), 20u64..200],
         holes in holes(0..12),
         deferred: bool,
+        events: bool,
     ) {
         let timing = Timing { tsc: true, mtc_period: Some(1), cyc_threshold };
-        let Walker { trace, truth, written, .. } =
-            walker(&code, &choices, Settings { return_compression, timing }, loss).run(steps);
+        let settings = Settings { return_compression, timing };
+        let ran = Walker { events, ..walker(&code, &choices, settings, loss) }.run(steps);
+        let Walker { trace, truth, written, .. } = &ran;
         // The decoder can't distinguish the deferred TIP of a return from a compressed return.
         let deferred = deferred && !return_compression;
-        let trace = if deferred { defer_tips(&trace) } else { trace };
+        let trace = if deferred { &defer_tips(trace) } else { trace };
         let config = Config { no_return_compression: !return_compression, ..Config::default() };
-        let seen = decode_with_holes(&code, &holes, &trace, &config);
+        let seen = decode_with_holes(&code, &holes, trace, &config);
         // Deferred packets have other positions.
         if !deferred {
-            prop_assert_eq!(goes_on_where_packets_say(&seen, &truth, &written), Ok(()));
+            prop_assert_eq!(goes_on_where_packets_say(&seen, truth, written), Ok(()));
+            prop_assert_eq!(events_took_place(&seen, &ran), Ok(()));
         }
-        prop_assert!(is_part_of(&seen, &truth), "{:x?}\n{:x?}", seen.addresses, truth);
+        prop_assert!(is_part_of(&seen, truth), "{:x?}\n{:x?}", seen.addresses, truth);
         prop_assert!(seen.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", seen.gaps);
         if loss == 0 && holes.is_empty() {
             prop_assert_eq!(seen.addresses.len(), truth.len());
         }
+    }
+
+    /// Property: damage changes nothing that packets before it proved, whatever is traced beside the flow and whatever
+    /// code is missing.
+    #[test]
+    fn damage_changes_nothing_before_it(
+        code in code(),
+        choices in prop::collection::vec(any::<u32>(), 101..400),
+        steps in 1usize..3000,
+        return_compression: bool,
+        holes in holes(0..12),
+        place in any::<prop::sample::Index>(),
+        removed in 0usize..4,
+        inserted in prop::collection::vec(any::<u8>(), 0..4),
+    ) {
+        let timing = Timing { tsc: true, mtc_period: Some(1), cyc_threshold: None };
+        let settings = Settings { return_compression, timing };
+        let ran = Walker { events: true, ..walker(&code, &choices, settings, 0) }.run(steps);
+        let config = Config { no_return_compression: !return_compression, ..Config::default() };
+        let damage = Damage { place: place.index(ran.trace.len()), removed, inserted };
+        prop_assert_eq!(damage_changes_nothing_before(&code, &holes, &ran.trace, &damage, &config), Ok(()));
     }
 }

@@ -29,6 +29,9 @@ pub(crate) enum End {
     IndirectCall,
     Return,
     SystemCall,
+    /// Returns from an interrupt.
+    InterruptReturn,
+    PtWrite,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +58,8 @@ impl Code {
                 End::IndirectCall => vec![0xff, 0xd0],
                 End::Return => vec![0xc3],
                 End::SystemCall => vec![0x0f, 0x05],
+                End::InterruptReturn => vec![0x48, 0xcf],
+                End::PtWrite => vec![0xf3, 0x0f, 0xae, 0xe0],
             };
             bytes[at as usize..at as usize + machine_code.len()].copy_from_slice(&machine_code);
         }
@@ -81,6 +86,25 @@ pub(crate) struct Walker<'a> {
     pub(crate) loss: u64,
     /// Number of interrupts reported by event trace.
     pub(crate) interrupts: usize,
+    /// Whether event trace, PTWRITE, power events and blocks of values are traced.
+    pub(crate) events: bool,
+    /// The asynchronous transfers to traced code.
+    pub(crate) transfers: Vec<Transfer>,
+    /// Addresses that interrupts left and have not returned to.
+    pub(crate) interrupted: Vec<u64>,
+    /// The address of each PTWRITE that ran; its operand is its index.
+    pub(crate) ptwrites: Vec<u64>,
+}
+
+/// An asynchronous transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    /// Number of instructions that ran before it.
+    pub(crate) after: usize,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The interrupt's vector, if event trace reports it.
+    pub(crate) vector: Option<u8>,
 }
 
 impl Walker<'_> {
@@ -100,13 +124,15 @@ impl Walker<'_> {
             End::RunOn => 0,
             End::Conditional(_) => 6,
             End::Jump(_) | End::Call(_) | End::CallNext => 5,
-            End::IndirectJump | End::IndirectCall | End::SystemCall => 2,
+            End::IndirectJump | End::IndirectCall | End::SystemCall | End::InterruptReturn => 2,
+            End::PtWrite => 4,
             End::Return => 1,
         };
         (end, BASE + slot * SLOT + nops, length)
     }
 
     pub(crate) fn step(&mut self) {
+        self.announce();
         self.written.push(self.trace.len());
         if self.encoder.next_mtc() <= self.now {
             self.encoder.tick(self.now, &mut self.trace);
@@ -157,8 +183,86 @@ impl Walker<'_> {
                 self.encoder.ret(target, now, trace);
                 target
             }
-            End::CallNext | End::RunOn | End::SystemCall => next,
+            End::InterruptReturn => {
+                let target = self.interrupted.pop().filter(|_| !astray).unwrap_or(somewhere);
+                self.encoder.indirect(target, now, &mut self.trace);
+                target
+            }
+            End::CallNext | End::RunOn | End::SystemCall | End::PtWrite => next,
         }
+    }
+
+    /// Emits a packet beside the flow and, if it has one, its FUP.
+    fn beside(&mut self, packet: Packet, ip: Option<u64>) {
+        self.encoder.flush(self.now, &mut self.trace);
+        self.trace.extend_from_slice(&packet.encode());
+        if let Some(ip) = ip {
+            self.encoder.fup(ip, &mut self.trace);
+        }
+    }
+
+    /// Emits the packets that name the next instruction.
+    fn announce(&mut self) {
+        let (end, at, _) = self.slot_end();
+        if !self.events || self.ip != at {
+            return;
+        }
+        let ip = Some(self.ip).filter(|_| self.choose(2) == 0);
+        match end {
+            End::PtWrite => {
+                let payload = self.ptwrites.len() as u64;
+                self.ptwrites.push(self.ip);
+                self.beside(Packet::PtWrite { payload, wide: true, ip: ip.is_some() }, ip);
+            }
+            End::InterruptReturn => {
+                self.beside(Packet::Cfe { ip: ip.is_some(), kind: 2, vector: 0 }, ip);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something happens before the next instruction.
+    fn event(&mut self) {
+        let ip = Some(self.ip).filter(|_| self.choose(2) == 0);
+        match self.choose(7) {
+            0..=2 => self.interrupt_to_code(),
+            3 => {
+                self.beside(Packet::Mwait { hints: 1, extensions: 0 }, None);
+                self.beside(Packet::Pwre { hardware: false, state: 2, sub_state: 1 }, None);
+                self.beside(Packet::ExStop { ip: ip.is_some() }, ip);
+                self.beside(Packet::Pwrx { last: 2, deepest: 2, reason: 1 }, None);
+            }
+            4 => self.beside(Packet::ExStop { ip: ip.is_some() }, ip),
+            5 => {
+                self.beside(Packet::Bbp { short_items: false, kind: 4 }, None);
+                self.trace.extend_from_slice(&Packet::Bip { id: 1, payload: self.ip }.encode_item(false));
+                self.beside(Packet::Bep { ip: ip.is_some() }, ip);
+            }
+            _ => {
+                let interrupt_flag = ip.is_some();
+                self.beside(Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag }, Some(self.ip));
+            }
+        }
+    }
+
+    /// An interrupt with a traced handler, as event trace reports it or does not.
+    fn interrupt_to_code(&mut self) {
+        let (from, to, vector) = (self.ip, self.random_slot(), self.transfers.len() as u8);
+        let own_fup = match self.choose(4) {
+            0 => None,
+            one => Some(one == 1),
+        };
+        if let Some(ip) = own_fup {
+            if self.choose(2) == 0 {
+                self.beside(Packet::Evd { kind: 0, payload: vector.into() }, None);
+            }
+            self.beside(Packet::Cfe { ip, kind: 1, vector }, Some(from).filter(|_| ip));
+        }
+        self.encoder.interrupt_to(from, to, self.now, &mut self.trace);
+        let vector = own_fup.map(|_| vector);
+        self.transfers.push(Transfer { after: self.truth.len(), from, to, vector });
+        self.interrupted.push(from);
+        self.ip = to;
     }
 
     /// The processor's buffer overflows: the packets of some steps are lost.
@@ -195,10 +299,17 @@ impl Walker<'_> {
             if self.loss > 0 && self.choose(self.loss) == 0 {
                 self.overflow();
             }
+            if self.events && self.choose(24) == 0 {
+                self.event();
+            }
             match self.choose(64) {
                 0 => self.encoder.synchronize(Some(self.ip), self.now, &mut self.trace),
                 1 => {
                     self.interrupt();
+                    if self.events {
+                        self.beside(Packet::Cfe { ip: false, kind: 1, vector: 3 }, None);
+                        self.beside(Packet::Cfe { ip: false, kind: 2, vector: 0 }, None);
+                    }
                     self.ip = self.random_slot();
                     self.encoder.enable(self.ip, self.now, &mut self.trace);
                 }
@@ -224,6 +335,10 @@ pub(crate) fn walker<'a>(code: &'a Code, choices: &'a [u32], settings: Settings,
         stack: Vec::new(),
         loss,
         interrupts: 0,
+        events: false,
+        transfers: Vec::new(),
+        interrupted: Vec::new(),
+        ptwrites: Vec::new(),
     }
 }
 
@@ -245,6 +360,10 @@ pub(crate) struct Seen {
     /// Each time, with the number of instructions reported before it.
     pub(crate) times: Vec<(u64, usize)>,
     pub(crate) cycles: u64,
+    /// Asynchronous transfers, each after a number of addresses, with the number of gaps before it.
+    pub(crate) transfers: Vec<(Transfer, usize)>,
+    /// Operand and address of each PTWRITE.
+    pub(crate) ptwrites: Vec<(u64, Option<u64>)>,
 }
 
 impl Sink for Seen {
@@ -265,6 +384,12 @@ impl Sink for Seen {
             } => {
                 self.interrupts += 1;
             }
+            Event::Asynchronous { from, to, cause } => {
+                let after = self.addresses.len();
+                let vector = cause.map(|cause| cause.vector);
+                self.transfers.push((Transfer { after, from, to, vector }, self.gaps.len()));
+            }
+            Event::PtWrite { ip, payload } => self.ptwrites.push((payload, ip)),
             _ => {}
         }
     }
@@ -305,7 +430,7 @@ pub(crate) fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], confi
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
-    let ends = starts[1..].iter().copied().chain([trace.len()]);
+    let ends = starts.iter().skip(1).copied().chain([trace.len()]);
     let mut seen = Seen::default();
     for (start, end) in starts.iter().copied().zip(ends) {
         let span = Range { start, end };
@@ -314,13 +439,40 @@ pub(crate) fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], confi
     seen
 }
 
+/// Returns how many instructions ran before each part between two gaps.
+fn starts<'s>(seen: &'s Seen, written: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+    let starts = seen.gaps.iter().map(|gap| written.partition_point(|&bytes| bytes < gap.to as usize));
+    std::iter::once(0).chain(starts)
+}
+
+/// Checks that each asynchronous transfer took place where it is shown, and that each PTWRITE ran where it is shown.
+/// Otherwise describes the first that did not.
+pub(crate) fn events_took_place(seen: &Seen, ran: &Walker<'_>) -> Result<(), String> {
+    let starts: Vec<usize> = starts(seen, &ran.written).collect();
+    for &(transfer, gaps) in &seen.transfers {
+        let before = gaps.checked_sub(1).map_or(0, |last| seen.gap_after[last]);
+        let after = starts[gaps] + transfer.after - before;
+        let transfer = Transfer { after, ..transfer };
+        if !ran.transfers.contains(&transfer) {
+            let real: Vec<_> = ran.transfers.iter().filter(|real| real.after.abs_diff(after) < 4).collect();
+            return Err(format!("{transfer:x?} is shown, {real:x?} took place; {:?}", seen.gaps));
+        }
+    }
+    for &(payload, ip) in &seen.ptwrites {
+        let ran = ran.ptwrites.get(payload as usize);
+        if ran.is_none() || ip.is_some() && ip.as_ref() != ran {
+            return Err(format!("PTWRITE {payload} is shown at {ip:x?}, it ran at {ran:x?}"));
+        }
+    }
+    Ok(())
+}
+
 /// Checks that each part between two gaps is what ran from the packet that ended the gap. Otherwise describes the
 /// first part that differs.
 pub(crate) fn goes_on_where_packets_say(seen: &Seen, truth: &[u64], written: &[usize]) -> Result<(), String> {
-    let starts = seen.gaps.iter().map(|gap| written.partition_point(|&bytes| bytes < gap.to as usize));
     let ends = seen.gap_after.iter().copied().chain([seen.addresses.len()]);
     let mut shown = 0;
-    for (index, (start, end)) in std::iter::once(0).chain(starts).zip(ends).enumerate() {
+    for (index, (start, end)) in starts(seen, written).zip(ends).enumerate() {
         let piece = &seen.addresses[std::mem::replace(&mut shown, end)..end];
         let alike = piece.iter().zip(&truth[start..]).take_while(|(one, other)| one == other).count();
         if alike < piece.len() {
@@ -345,4 +497,52 @@ pub(crate) fn goes_on_where_packets_say(seen: &Seen, truth: &[u64], written: &[u
 /// Decodes a trace with all of its code.
 pub(crate) fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
     decode_with_holes(code, &[], trace, config)
+}
+
+/// Bytes that are changed in a trace.
+#[derive(Clone, Debug)]
+pub(crate) struct Damage {
+    pub(crate) place: usize,
+    pub(crate) removed: usize,
+    pub(crate) inserted: Vec<u8>,
+}
+
+/// A PSB+ of the encoder has fewer bytes.
+const PSB_PLUS: usize = 64;
+
+/// Checks that a damaged trace shows first what the packets before the damage prove. Otherwise describes what differs.
+pub(crate) fn damage_changes_nothing_before(
+    code: &Code,
+    holes: &[Hole],
+    trace: &[u8],
+    damage: &Damage,
+    config: &Config,
+) -> Result<(), String> {
+    let place = damage.place;
+    let mut damaged = trace.to_vec();
+    damaged.splice(place..(place + damage.removed).min(trace.len()), damage.inserted.iter().copied());
+    // A PSB+ is only as good as the whole of it.
+    let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
+    let psbs = std::iter::successors(next(0), |&start| next(start + PSB.len()));
+    let psb = psbs.take_while(|&at| at <= place).last().unwrap_or(0);
+    let whole = if place < psb + PSB_PLUS { psb } else { place };
+    let before = decode_with_holes(code, holes, &trace[..whole], config);
+    let seen = decode_with_holes(code, holes, &damaged, config);
+    let alike = seen.addresses.iter().zip(&before.addresses).take_while(|(one, other)| one == other).count();
+    if alike < before.addresses.len() {
+        return Err(format!(
+            "{alike} of {} as before byte {place}, then {:x?} for {:x?}; gaps {:?} for {:?}",
+            before.addresses.len(),
+            seen.addresses.get(alike),
+            before.addresses[alike],
+            seen.gaps.iter().take(before.gaps.len() + 1).collect::<Vec<_>>(),
+            before.gaps,
+        ));
+    }
+    // The FUP of the last PTW may be damaged.
+    let ptwrites = &before.ptwrites[..before.ptwrites.len().saturating_sub(1)];
+    if !seen.ptwrites.starts_with(ptwrites) {
+        return Err(format!("PTWRITEs before byte {place}: {:x?} for {ptwrites:x?}", seen.ptwrites));
+    }
+    Ok(())
 }

@@ -275,8 +275,10 @@ impl Walk {
                 Ok(true)
             }
             Terminator::Return if taken && !self.no_return_compression => {
-                let at = block.end;
-                let to = self.returns.pop().ok_or(Trouble::EmptyReturnStack { at })?;
+                let Some(to) = self.returns.pop() else {
+                    let length = graph.lengths(block).last().copied().unwrap_or(0);
+                    return Err(Trouble::EmptyReturnStack { at: block.end.wrapping_sub(length.into()) });
+                };
                 self.report(graph, id, sink);
                 self.ip = to.address;
                 self.block = to.block.filter(|&id| graph.is_at(id, to.address, self.at));
