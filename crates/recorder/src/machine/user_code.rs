@@ -130,10 +130,8 @@ impl View {
 
     /// The addresses at which a decoder looks for code.
     fn ranges(&self) -> Vec<Range<u64>> {
-        match self.maps.is_empty() {
-            true => vec![0..KERNEL],
-            false => self.maps.iter().map(|map| map.range.clone()).collect(),
-        }
+        let unknown = self.maps.is_empty().then_some(0..KERNEL);
+        self.maps.iter().map(|map| map.range.clone()).chain(unknown).collect()
     }
 
     /// Maps something, in the same way as a decoder does: what is no file leaves all code there.
@@ -168,7 +166,13 @@ struct Space {
 
 /// The files that are mapped, by name; a file that can't be read has no pages.
 #[derive(Default)]
-struct Files(HashMap<Vec<u8>, Option<(File, HashMap<u64, Vec<u8>>)>>);
+struct Files(HashMap<Vec<u8>, Option<Mapped>>);
+
+/// A file, and its pages that were read, by offset.
+struct Mapped {
+    file: File,
+    pages: HashMap<u64, Vec<u8>>,
+}
 
 impl Files {
     /// The page at this offset, which is shorter at the file's end.
@@ -176,9 +180,9 @@ impl Files {
         if !self.0.contains_key(name) {
             let path = Path::new(std::ffi::OsStr::from_bytes(name));
             let file = File::open(path).ok().filter(|_| path.is_absolute());
-            self.0.insert(name.to_vec(), file.map(|file| (file, HashMap::new())));
+            self.0.insert(name.to_vec(), file.map(|file| Mapped { file, pages: HashMap::new() }));
         }
-        let Some(Some((file, pages))) = self.0.get_mut(name) else { return &[] };
+        let Some(Some(Mapped { file, pages })) = self.0.get_mut(name) else { return &[] };
         pages.entry(offset).or_insert_with(|| {
             let (mut page, mut filled) = (vec![0; PAGE as usize], 0);
             while let Ok(count @ 1..) = file.read_at(&mut page[filled..], offset + filled as u64) {

@@ -24,7 +24,7 @@ impl Vcpu {
     /// Whether another processor has started this one: Linux takes a processor offline, where it halts in the kernel, and
     /// starts it anew, by INIT and SIPI.
     fn starts(&self, mode: Mode, pc: u64) -> bool {
-        let is_there = mode.bits() == 16 && pc < STARTS_BELOW && pc % PAGE == 0;
+        let is_there = mode.bits() == 16 && pc < STARTS_BELOW && pc.is_multiple_of(PAGE);
         let block = self.previous.filter(|_| is_there && self.mode.bits() == 64);
         block.is_some_and(|block| {
             let from = block.flow.pc.wrapping_add(self.shift);
