@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
+use hodo_intel_pt::branch_target;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
 };
@@ -81,12 +82,17 @@ impl Block {
     ///
     /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading its bytes there, and
     /// then ends the block before it. No instruction is a prefix of another, so a last instruction that does not decode
-    /// does not run here.
+    /// does not run here. One that is alone does not decode because it is unknown: it raises an exception, or QEMU knows
+    /// it.
     pub(crate) fn new(pc: u64, instructions: &[Read<'_>], bits: u32) -> Block {
         let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
         let last = instructions.last().and_then(|read| decode(read, bits));
         let (kind, taken, fall) = match &last {
             Some(last) => ending(last),
+            None if offsets.len() == 1 => {
+                let next = instructions.first().map_or(pc, |read| read.address + read.bytes.len() as u64);
+                (Kind::Direct, next, next)
+            }
             None => {
                 offsets.pop();
                 let end = instructions.last().map_or(pc, |read| read.address);
@@ -144,7 +150,7 @@ fn decode(read: &Read<'_>, bits: u32) -> Option<Instruction> {
 /// next instruction.
 fn ending(last: &Instruction) -> (Kind, u64, u64) {
     let next = last.next_ip();
-    let target = last.near_branch_target();
+    let target = branch_target(last);
     match last.flow_control() {
         FlowControl::UnconditionalBranch if last.is_jmp_far() => (Kind::Far, 0, next),
         FlowControl::UnconditionalBranch => (Kind::Direct, target, next),
@@ -230,6 +236,15 @@ mod tests {
         assert_eq!((block.count, block.taken), (1, 0x1ffe));
         assert_eq!(block.index_of(0x1ffe), None);
         assert!(block.may_continue_at(0x1ffe));
+    }
+
+    /// An operating system sees it as an exception (#UD) at its address.
+    #[test]
+    fn an_unknown_instruction_is_one_that_may_not_retire() {
+        // The opcode 0x0f 0x04 does not exist.
+        let block = block(0x1000, &[&[0x0f, 0x04]]);
+        assert_eq!((block.count, block.kind, block.taken), (1, Kind::Direct, 0x1002));
+        assert_eq!(block.index_of(0x1000), Some(0));
     }
 
     #[test]

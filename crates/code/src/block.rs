@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use hodo_model::{FunctionRun, Place, Transfer};
+use iced_x86::{CodeSize, Instruction, OpKind};
 
 use crate::{Label, Origin};
 
@@ -180,6 +181,21 @@ impl Provenance {
     }
 }
 
+/// Returns the linear address that a direct near branch goes to.
+///
+/// In 16-bit code the instruction pointer wraps at 64 KB, but Intel PT gives linear addresses, to which the base of CS is
+/// added (SDM, "IP Packets"). A linear address above 64 KB has a base, which is a displacement's beginning: only below
+/// that, where the base may be zero, does the address wrap.
+pub fn branch_target(instruction: &Instruction) -> u64 {
+    let (target, next) = (instruction.near_branch_target(), instruction.next_ip());
+    let has_base = instruction.code_size() == CodeSize::Code16 && next > u64::from(u16::MAX);
+    if !has_base || instruction.op0_kind() != OpKind::NearBranch16 {
+        return target;
+    }
+    let displacement = (target as u16).wrapping_sub(next as u16) as i16;
+    next.wrapping_add_signed(displacement.into())
+}
+
 impl Block {
     /// Returns what the block's last instruction does to the call stack.
     #[inline]
@@ -205,7 +221,23 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
+    use iced_x86::{Decoder, DecoderOptions};
+
     use super::*;
+
+    #[test]
+    fn a_branch_of_16_bit_code_stays_in_its_segment() {
+        let target = |bits, address, bytes: &[u8]| {
+            branch_target(&Decoder::with_ip(bits, bytes, address, DecoderOptions::NONE).decode())
+        };
+        // Trampolines that start a processor lie below 1 MB.
+        assert_eq!(target(16, 0x9_a010, &[0xeb, 0x10]), 0x9_a022);
+        assert_eq!(target(16, 0x9_a010, &[0xe8, 0xed, 0xff]), 0x9_a000);
+        assert_eq!(target(16, 0x9_fff0, &[0xe9, 0x0d, 0x00]), 0xa_0000);
+        assert_eq!(target(16, 0xfff0, &[0xe9, 0x15, 0x00]), 0x8);
+        assert_eq!(target(32, 0x40_1000, &[0xeb, 0xfe]), 0x40_1000);
+        assert_eq!(target(64, 0x40_1000, &[0xeb, 0xfe]), 0x40_1000);
+    }
 
     #[test]
     fn hops_fit_lines_of_the_cache() {

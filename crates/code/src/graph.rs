@@ -13,7 +13,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot,
-    Terminator, block::NOT_SEEN, native::Native, snapshot::Reader,
+    Terminator, block::NOT_SEEN, branch_target, native::Native, snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -402,7 +402,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
         block.target = match block.terminator {
             Terminator::Conditional | Terminator::Jump | Terminator::Call => {
-                self.reader.instruction.near_branch_target()
+                branch_target(&self.reader.instruction)
             }
             _ => block.end,
         };

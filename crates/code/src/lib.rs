@@ -18,7 +18,7 @@ mod returns;
 mod snapshot;
 mod space;
 
-pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Provenance, Terminator};
+pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Provenance, Terminator, branch_target};
 pub use branch_batches::{BranchBatch, BranchBatches};
 pub use function_run::FunctionRuns;
 pub use graph::{FarTransfer, Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};

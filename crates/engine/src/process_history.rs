@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    ops::Range,
     sync::Arc,
 };
 
@@ -16,6 +17,7 @@ use crate::{
     Modules,
     find::is_file,
     generated::{Load, is_jitdump},
+    info::Source,
 };
 
 /// The programs that ran: each process has one from its start, and another from each exec.
@@ -36,6 +38,8 @@ pub(crate) struct ProcessHistory<'f> {
     guests: BTreeMap<u64, AddressSpace<'f>>,
     /// Functions of run-time compilers that already have their range, by program and origin.
     met: HashSet<(usize, Origin)>,
+    /// Address ranges of programs that were mapped without a file last.
+    bare: HashMap<usize, Vec<Range<u64>>>,
 }
 
 /// Code that becomes known at a certain time.
@@ -140,15 +144,29 @@ impl<'f> ProcessHistory<'f> {
         let compiler = self.compiler(code.pid, modules);
         let (mut address, mut bytes) = (code.address, code.bytes);
         while !bytes.is_empty() {
-            let (origin, length) = modules.of_kept(compiler, address, found);
-            let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
-            if origin.module != modules.kept() {
+            let (mut origin, mut length) = modules.of_kept(compiler, address, found);
+            if let Some((of_file, end)) = self.patched(code.pid, address, at, modules)
+                && origin.module == modules.kept()
+            {
+                (origin, length) = (of_file, length.min(end - address));
+            } else if origin.module != modules.kept() {
                 self.meet(code.pid, address, origin, at, modules);
             }
+            let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
             let range = address..address.saturating_add(here.len() as u64);
             self.space(code.pid, at).map(range.clone(), Content { bytes: here, origin }, at);
             (address, bytes) = (range.end, rest);
         }
+    }
+
+    /// Returns the origin of the code of a file that a process maps at an address, and where that code ends: what a
+    /// debugger or a probe writes there belongs to the same function.
+    fn patched(&mut self, pid: u32, address: u64, at: u64, modules: &Modules<'f>) -> Option<(Origin, u64)> {
+        let space = self.space(pid, at);
+        let (origin, end) = (space.at(address, at)?.0.origin, space.boundary(address));
+        let is_of_file = modules.list()[origin.module as usize].source == Source::File;
+        (is_of_file && !self.bare(pid, at).iter().any(|bare| bare.contains(&address)))
+            .then_some((origin, end))
     }
 
     /// Maps kernel code contained in the recording. Its origin is what is mapped there: the image, a module, or code
@@ -196,11 +214,23 @@ impl<'f> ProcessHistory<'f> {
             }
             SidebandKind::Map(mapping) if is_jitdump(mapping.name) => {}
             // Code without a file is recorded as it ran on the emulated processor, and stays mapped.
-            SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {}
-            SidebandKind::Map(mapping) => map(self.space(pid, at), mapping, at, modules),
+            SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {
+                let (mapped, bare) = (range(mapping), self.bare(pid, at));
+                if !bare.iter().any(|bare| bare.start <= mapped.start && mapped.end <= bare.end) {
+                    bare.push(mapped);
+                }
+            }
+            SidebandKind::Map(mapping) => {
+                let mapped = range(mapping);
+                let is_left = |bare: &Range<u64>| bare.start < mapped.start || mapped.end < bare.end;
+                self.bare(pid, at).retain(is_left);
+                map(self.space(pid, at), mapping, at, modules);
+            }
             SidebandKind::Fork { parent } if parent.pid != pid => {
                 let child = self.space(parent.pid, at).fork(at);
+                let bare = self.bare(parent.pid, at).clone();
                 self.start(pid, at, child);
+                *self.bare(pid, at) = bare;
                 self.parents.insert(pid, parent.pid);
             }
             SidebandKind::Comm { exec: true, .. } => {
@@ -217,7 +247,7 @@ impl<'f> ProcessHistory<'f> {
 
     fn map_kernel(&mut self, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
         let module = modules.of(mapping);
-        let range = mapping.address..mapping.address.saturating_add(mapping.length);
+        let range = range(mapping);
         let origin = Origin { module, offset: mapping.address };
         self.kernel.map(range.clone(), Content { bytes: &[], origin }, at);
         for (address, content) in modules.kernel_code(range, module) {
@@ -269,6 +299,13 @@ impl<'f> ProcessHistory<'f> {
         }
         let index = self.by_process[&pid].last().expect("it was started").1;
         &mut self.spaces[index]
+    }
+
+    /// Returns the ranges of the current program of a process that were mapped without a file.
+    fn bare(&mut self, pid: u32, at: u64) -> &mut Vec<Range<u64>> {
+        self.space(pid, at);
+        let program = self.by_process[&pid].last().expect("it was started").1;
+        self.bare.entry(program).or_default()
     }
 
     /// Returns which thread runs on a stream from which tick on. Contexts are indexes into `threads`, to which new
@@ -387,8 +424,11 @@ fn map<'f>(space: &mut AddressSpace<'f>, mapping: &Mapping<'f>, at: u64, modules
     let file = modules.list()[module as usize].bytes;
     let offset = usize::try_from(mapping.file_offset).unwrap_or(usize::MAX).min(file.len());
     let origin = Origin { module, offset: mapping.file_offset };
-    let range = mapping.address..mapping.address.saturating_add(mapping.length);
-    space.map(range, Content { bytes: &file[offset..], origin }, at);
+    space.map(range(mapping), Content { bytes: &file[offset..], origin }, at);
+}
+
+fn range(mapping: &Mapping<'_>) -> Range<u64> {
+    mapping.address..mapping.address.saturating_add(mapping.length)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{
     mem,
+    ops::Range,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +19,10 @@ use hodo_intel_pt::{
 use hodo_model::{Cause, Loss};
 
 use crate::{
-    Chunk, FlowTrace, Losses, Modules, Reading, flow_trace::tsc_after, parallel::parts_in_order,
+    Chunk, FlowTrace, Losses, Modules, Reading,
+    flow_trace::tsc_after,
+    parallel::parts_in_order,
+    self_check::{PathAccounts, SelfCheck},
     trace_stream::Run,
 };
 
@@ -75,7 +79,7 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     let mut order = chunks.iter().peekable();
     let mut losses = experiment.losses_in(reading.window);
     let mut done = 0;
-    let work = |(programs, memos, memory): &mut (Vec<_>, Memos, M),
+    let work = |(programs, memos, paths, memory): &mut (Vec<_>, Memos, PathAccounts, M),
                 chunk: &Chunk,
                 hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
         let mut losses = Losses::default();
@@ -85,7 +89,7 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
                 hand_over((part, None));
             }
         };
-        decode(experiment, chunk, reading, (programs, memos), &mut losses, &mut sink, &mut give);
+        decode(experiment, chunk, reading, (programs, memos, paths), &mut losses, &mut sink, &mut give);
         let (rest, learned) = finish(sink);
         *memory = learned;
         (rest, Some(losses))
@@ -94,7 +98,7 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
         chunks,
         Chunk::bytes,
         reading.threads,
-        || (experiment.programs(), Memos::default(), M::default()),
+        || (experiment.programs(), Memos::default(), PathAccounts::default(), M::default()),
         work,
         |(result, of_chunk)| {
             let chunk = *order.peek().expect("a result for each chunk");
@@ -155,7 +159,7 @@ fn decode<'x, 'f, S: TrackSink>(
     experiment: &'x FlowTrace<'f>,
     chunk: &Chunk,
     reading: Reading<'x>,
-    (programs, memos): (&mut [Program<'x, Modules<'f>>], &mut Memos),
+    (programs, memos, paths): (&mut [Program<'x, Modules<'f>>], &mut Memos, &mut PathAccounts),
     losses: &mut Losses,
     sink: &mut S,
     give: &mut impl FnMut(&mut S),
@@ -191,6 +195,14 @@ fn decode<'x, 'f, S: TrackSink>(
             give: &mut *give,
             reading,
             ran: false,
+            has_gap: false,
+            check: SelfCheck::new(
+                &experiment.recording,
+                track,
+                (chunk.run, start..end),
+                S::TAKES_BLOCKS,
+                paths,
+            ),
         };
         if let Some(bytes) = gap {
             located.skip_to_psb(bytes, tsc_after(&run.bytes(start..end)));
@@ -202,12 +214,15 @@ fn decode<'x, 'f, S: TrackSink>(
             false => decoder.decode(programs, &mut located),
         }
         located.lose_untimed(end - start);
+        located.lose_wrong(start..end, [0, (end - start) as usize].map(|at| tsc_after(bytes.get(at..)?)));
         experiment.decoded.end(located.ran);
         sink.end_segment();
     }
     if let Some(bytes) = skipped {
         sink.begin_segment();
-        Located { experiment, chunk, start: 0, losses, sink: &mut *sink, give, reading, ran: false }
+        let check = SelfCheck::of_nothing(paths);
+        let (start, ran, has_gap) = (0, false, false);
+        Located { experiment, chunk, start, losses, sink: &mut *sink, give, reading, ran, has_gap, check }
             .skip_to_psb(bytes, None);
         sink.end_segment();
     }
@@ -236,6 +251,9 @@ struct Located<'x, 'f, S, G> {
     reading: Reading<'x>,
     /// Whether any instruction ran.
     ran: bool,
+    /// Whether there was a gap in which instructions may have run unseen.
+    has_gap: bool,
+    check: SelfCheck<'x>,
 }
 
 impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
@@ -262,9 +280,21 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
 
     /// Adds a gap to the losses, if it is in the window.
     fn lose(&mut self, gap: &Gap) {
+        self.has_gap |= gap.trouble != Trouble::Overflow;
+        let detail = self.experiment.describe(&gap.trouble);
+        self.lose_within((gap.from..gap.to, [gap.since, gap.until]), cause(&gap.trouble), detail);
+    }
+
+    /// Adds a loss between two places and times, if it is in the window.
+    fn lose_within(
+        &mut self,
+        (bytes, [since, until]): (Range<u64>, [Option<Tsc>; 2]),
+        cause: Cause,
+        detail: String,
+    ) {
         let is_outside = self.reading.window.is_some_and(|window| {
-            gap.since.is_some_and(|since| since >= window.to)
-                || gap.until.or(gap.since).is_some_and(|until| until < window.from)
+            since.is_some_and(|since| since >= window.to)
+                || until.or(since).is_some_and(|until| until < window.from)
         });
         if is_outside {
             return;
@@ -272,15 +302,18 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
         let track = &self.experiment.tracks[self.chunk.track];
         let clock = self.experiment.recording.config.clock;
         let nanos = |tsc: Option<Tsc>| tsc.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
-        let (since, until) = (nanos(gap.since), nanos(gap.until));
-        self.losses.add(Loss {
-            stream: track.name.clone(),
-            cause: cause(&gap.trouble),
-            bytes: gap.from..gap.to,
-            time: since.or(until).zip(until.or(since)),
-            count: 1,
-            detail: self.experiment.describe(&gap.trouble),
-        });
+        let (since, until) = (nanos(since), nanos(until));
+        let time = since.or(until).zip(until.or(since));
+        self.losses.add(Loss { stream: track.name.clone(), cause, bytes, time, count: 1, detail });
+    }
+
+    /// Adds a segment to the losses if other instructions were decoded than the recording says ran. `span` is the
+    /// segment's.
+    fn lose_wrong(&mut self, span: Range<u64>, times: [Option<Tsc>; 2]) {
+        let Some(difference) = self.check.difference(self.has_gap) else { return };
+        let run: &Run<'_> = &self.experiment.tracks[self.chunk.track].runs[self.chunk.run];
+        let bytes = run.file_offset(span.start)..run.file_offset(span.end);
+        self.lose_within((bytes, times), Cause::Mismatch, difference.to_owned());
     }
 }
 
@@ -312,6 +345,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         self.ran = true;
+        self.check.executed(&executed);
         self.sink.executed(executed);
     }
 
@@ -328,6 +362,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
         until: Option<Tsc>,
     ) {
         self.ran = true;
+        self.check.count(FunctionRun::instructions(function_runs));
         self.sink.function_runs(function_runs, graph, until);
     }
 
@@ -343,16 +378,25 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
         // The path runs now. When it runs again, this costs nothing.
         self.ran = true;
-        self.sink.learn(state, steps, graph)
+        let learned = self.sink.learn(state, steps, graph);
+        if let Some((path, _)) = learned {
+            self.check.learn(path, steps, graph);
+        }
+        learned
     }
 
     fn join(&mut self, first: u32, second: u32) -> Option<u32> {
-        self.sink.join(first, second)
+        let joined = self.sink.join(first, second);
+        if let Some(path) = joined {
+            self.check.join(path, first, second);
+        }
+        joined
     }
 
     #[inline]
     fn path(&mut self, path: u32) {
         (self.give)(self.sink);
+        self.check.path(path);
         self.sink.path(path);
     }
 
@@ -361,6 +405,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     fn forget(&mut self) {
+        self.check.forget();
         self.sink.forget();
     }
 

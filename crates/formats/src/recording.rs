@@ -280,6 +280,9 @@ pub struct EmulatedNotes {
     /// Exact counts of each virtual processor, for whole-machine recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuTruth>,
+    /// What ran before places in the traces of virtual processors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checkpoints: Vec<CpuCheckpoints>,
     /// Programs that ran outside the emulator, with the reason.
     pub untraced: Vec<Untraced>,
     /// The snapshots that the trace consists of, and why each was taken, in order of time.
@@ -332,6 +335,26 @@ pub struct CpuTruth {
     /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witnessed: Option<bool>,
+}
+
+/// What ran on one virtual processor while its trace was on, before places in the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuCheckpoints {
+    /// The virtual processor.
+    pub cpu: u32,
+    /// The places in order: each PSB, and the end.
+    pub places: Vec<Checkpoint>,
+}
+
+/// What ran before a place in a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The place: the number of trace bytes of the processor before it.
+    pub position: u64,
+    /// Instructions retired.
+    pub instructions: u64,
+    /// Sum of their addresses, modulo 2^64.
+    pub sum: u64,
 }
 
 /// A program that the emulator could not trace.

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     streams::Streams,
-    system::{Error, check},
+    system::{Error, check, stay_on_first_cpu},
 };
 
 /// The recorder's request.
@@ -74,6 +74,8 @@ pub(crate) fn start(request: &Request, root: &str, streams: &mut Streams) -> Res
             unsafe { libc::_exit(127) }
         }
         child => {
+            // A CPU that starts is not recorded completely until this process has noticed it.
+            stay_on_first_cpu();
             streams.started();
             Ok(child as i32)
         }

@@ -32,7 +32,11 @@ const DATA_TAIL: usize = 1032;
 const HAS_TIME_ZERO: u64 = 1 << 4;
 
 /// The rings of all CPUs.
-pub(crate) struct Rings(Vec<Ring>);
+pub(crate) struct Rings {
+    all: Vec<Ring>,
+    /// Becomes readable when the kernel announces a device. None if the kernel can't announce them.
+    devices: Option<OwnedFd>,
+}
 
 struct Ring {
     event: OwnedFd,
@@ -57,18 +61,62 @@ impl Rings {
         }
         let clock = rings[0].clock();
         fs::write(format!("{spool}/clock"), clock).map_err(Error::of("clock"))?;
-        Ok(Rings(rings))
+        Ok(Rings { all: rings, devices: devices().ok() })
     }
 
     /// The events that become readable when a ring must be emptied.
     pub(crate) fn events(&self) -> impl Iterator<Item = RawFd> {
-        self.0.iter().map(|ring| ring.event.as_raw_fd())
+        self.all
+            .iter()
+            .map(|ring| ring.event.as_raw_fd())
+            .chain(self.devices.as_ref().map(AsRawFd::as_raw_fd))
     }
 
     /// Empties all rings into the spool.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
-        self.0.iter_mut().try_for_each(Ring::drain).map_err(Error::of("sideband"))
+        while let Some(cpu) = self.devices.as_ref().and_then(started) {
+            if let Some(ring) = self.all.get_mut(cpu) {
+                ring.open_again(cpu).map_err(Error::of("perf ring"))?;
+            }
+        }
+        self.all.iter_mut().try_for_each(Ring::drain).map_err(Error::of("sideband"))
     }
+}
+
+/// Opens a socket that receives the kernel's announcements of devices.
+fn devices() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is involved.
+    let fd = check(i64::from(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_KOBJECT_UEVENT) }))?;
+    // SAFETY: it was just opened, and this is its only owner.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    // SAFETY: all-zero bytes are a valid address.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    (address.nl_family, address.nl_groups) = (libc::AF_NETLINK as u16, 1);
+    let length = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the pointer and the length describe `address`.
+    check(i64::from(unsafe { libc::bind(fd as RawFd, (&raw const address).cast(), length) }))?;
+    Ok(socket)
+}
+
+/// The next CPU that has started, in the announcements that have arrived.
+fn started(devices: &OwnedFd) -> Option<usize> {
+    let mut message = [0; 4096];
+    loop {
+        // SAFETY: the pointer and the length describe `message`.
+        let read = unsafe { libc::recv(devices.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0) };
+        let text = message.get(..usize::try_from(read).ok()?)?;
+        if let Some(cpu) = started_in(text) {
+            return Some(cpu);
+        }
+    }
+}
+
+/// The CPU that an announcement says has started: `online@/devices/system/cpu/cpu1`, and a NUL.
+fn started_in(announcement: &[u8]) -> Option<usize> {
+    let first = announcement.split(|&byte| byte == 0).next()?;
+    let number = first.strip_prefix(b"online@/devices/system/cpu/cpu")?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 fn open(cpu: i32) -> io::Result<OwnedFd> {
@@ -107,6 +155,17 @@ impl Ring {
         format!("{shift} {multiplier} {} {}\n", self.word::<u64>(TIME_ZERO), u8::from(valid))
     }
 
+    /// Opens the event of a CPU that was offline: the kernel has detached the one before.
+    fn open_again(&mut self, cpu: usize) -> io::Result<()> {
+        self.drain()?;
+        let event = open(cpu as i32)?;
+        let page = map(event.as_raw_fd(), PAGE + RING)?;
+        // SAFETY: it was mapped with this length, and nothing else refers to it.
+        unsafe { libc::munmap(self.page.cast(), PAGE + RING) };
+        (self.event, self.page) = (event, page);
+        Ok(())
+    }
+
     fn drain(&mut self) -> io::Result<()> {
         let head = self.pointer(DATA_HEAD).load(Ordering::Acquire);
         let tail = self.pointer(DATA_TAIL).load(Ordering::Relaxed);
@@ -143,4 +202,18 @@ pub(crate) fn list_threads(spool: &str) -> Result<(), Error> {
         }
     }
     fs::write(format!("{spool}/threads"), list).map_err(Error::of("threads"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_that_starts_is_announced() {
+        let text = b"online@/devices/system/cpu/cpu1\0ACTION=online\0SEQNUM=1703\0";
+        assert_eq!(started_in(text), Some(1));
+        for other in [&b"offline@/devices/system/cpu/cpu1\0"[..], b"add@/devices/virtual/bdi/0:41\0", b""] {
+            assert_eq!(started_in(other), None);
+        }
+    }
 }

@@ -125,6 +125,16 @@ pub(crate) fn power_off() -> ! {
     }
 }
 
+/// Keeps this process on the first CPU, which never goes offline. Without effect if that fails.
+pub(crate) fn stay_on_first_cpu() {
+    // SAFETY: all-zero bytes are an empty set, and the pointer and the length describe it.
+    unsafe {
+        let mut first: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut first);
+        libc::sched_setaffinity(0, size_of_val(&first), &raw const first);
+    }
+}
+
 /// Maps a file for reading and writing.
 pub(crate) fn map(fd: i32, length: usize) -> io::Result<*mut u8> {
     // SAFETY: the kernel chooses free addresses.

@@ -7,7 +7,11 @@ use std::{
 
 use hodo_intel_pt::encoder::Sink;
 
-use super::{ring::Ring, spool::Piece, truth::Account};
+use super::{
+    ring::Ring,
+    spool::{Checkpoint, Piece},
+    truth::Account,
+};
 
 /// Bytes per write.
 const SIZE: usize = 1 << 20;
@@ -26,6 +30,8 @@ pub(crate) struct Buffer {
     file: File,
     /// Keeps the last bytes instead of writing all.
     ring: Option<Ring>,
+    /// What was traced before each PSB, if all bytes are written.
+    checkpoints: Vec<Checkpoint>,
     failed: Option<String>,
 }
 
@@ -53,6 +59,7 @@ impl Buffer {
             psb_period,
             file,
             ring: ring.map(Ring::new),
+            checkpoints: Vec::new(),
             failed: None,
         }
     }
@@ -102,9 +109,17 @@ impl Buffer {
     /// A PSB comes next; `before` is what was traced until then.
     pub(crate) fn psb(&mut self, before: Account) {
         let position = self.position();
-        if let Some(ring) = &mut self.ring {
-            ring.psb(position, before);
+        match &mut self.ring {
+            Some(ring) => ring.psb(position, before),
+            None => self.checkpoints.push(Checkpoint::new(position, before)),
         }
+    }
+
+    /// What was traced before each PSB and before the end; nothing if older bytes were overwritten.
+    pub(crate) fn checkpoints(&self, traced: Account) -> Vec<Checkpoint> {
+        let mut checkpoints = self.checkpoints.clone();
+        checkpoints.extend(self.ring.is_none().then(|| Checkpoint::new(self.position(), traced)));
+        checkpoints
     }
 
     /// Writes the last bytes, if only these are kept. `traced` is what was traced until now, at `time`.

@@ -43,6 +43,8 @@ struct Page {
     known: [u64; PAGE as usize / 64],
     /// Tick of its last change; 0 if it never changed.
     changed: u64,
+    /// The latest tick from which on a note describes some of it; 0 if its first notes hold from the beginning.
+    found: u64,
 }
 
 /// The known code of the machine, and the files that record it.
@@ -66,6 +68,9 @@ pub(crate) struct Seen<'a> {
     pub(crate) space: &'static Space,
     pub(crate) pc: u64,
     pub(crate) bytes: &'a [u8],
+    /// The time of the vCPU's last TSC packet, if code that is new has to be there since then: what a decoder finds in a
+    /// file before that may be something else. `None` if a decoder looks for it in no file.
+    pub(crate) since: Option<u64>,
     pub(crate) clock: extern "C" fn() -> i64,
 }
 
@@ -75,6 +80,8 @@ pub(crate) struct Sight {
     pub(crate) was: Was,
     /// The tick of the last change on its pages; 0 if they never changed.
     pub(crate) changed: u64,
+    /// The latest tick from which on a note describes some of its pages, see [`Seen::since`].
+    pub(crate) found: u64,
 }
 
 /// See [`Sight`].
@@ -155,8 +162,10 @@ impl Memory {
             // Before the clock is read: a vCPU that still finds the old number has read its own clock earlier.
             seen.space.epoch.fetch_add(1, Ordering::SeqCst);
         }
-        let time = (seen.clock)() as u64;
-        inner.keep(seen, changed.then_some(time));
+        // Nothing else ran at this address since that packet, unless its pages have changed.
+        let since = seen.since.filter(|&since| !changed && sight.changed < since);
+        let time = since.unwrap_or_else(|| (seen.clock)() as u64);
+        inner.keep(seen, time, changed);
         let length = seen.bytes.len() as u64;
         let note =
             CodeNote { cpu: seen.index, changed, time, space: seen.space.key, address: seen.pc, length };
@@ -183,13 +192,14 @@ impl Inner {
     }
 
     fn compare(&self, seen: &Seen<'_>) -> Sight {
-        let mut sight = Sight { was: Was::Known, changed: 0 };
+        let mut sight = Sight { was: Was::Known, changed: 0, found: 0 };
         for (address, piece) in pieces(seen.pc, seen.bytes) {
             let Some(page) = self.pages.get(&(seen.space.key, address / PAGE)) else {
                 sight.was = Was::Fresh;
                 continue;
             };
             sight.changed = page.changed.max(sight.changed);
+            sight.found = page.found.max(sight.found);
             let start = (address % PAGE) as usize;
             for (offset, &byte) in (start..).zip(piece) {
                 if page.known[offset / 64] >> (offset % 64) & 1 == 0 {
@@ -202,15 +212,20 @@ impl Inner {
         sight
     }
 
-    fn keep(&mut self, seen: &Seen<'_>, changed: Option<u64>) {
+    fn keep(&mut self, seen: &Seen<'_>, time: u64, changed: bool) {
         for (address, piece) in pieces(seen.pc, seen.bytes) {
             let page = self.pages.entry((seen.space.key, address / PAGE)).or_insert_with(|| {
-                Box::new(Page { bytes: [0; PAGE as usize], known: [0; PAGE as usize / 64], changed: 0 })
+                let (bytes, known) = ([0; PAGE as usize], [0; PAGE as usize / 64]);
+                Box::new(Page { bytes, known, changed: 0, found: 0 })
             });
             let start = (address % PAGE) as usize;
             page.bytes[start..start + piece.len()].copy_from_slice(piece);
             (start..start + piece.len()).for_each(|offset| page.known[offset / 64] |= 1 << (offset % 64));
-            page.changed = changed.unwrap_or(page.changed);
+            match (changed, seen.since) {
+                (true, _) => page.changed = time,
+                (false, Some(_)) => page.found = page.found.max(time),
+                (false, None) => {}
+            }
         }
     }
 }
@@ -236,10 +251,12 @@ mod tests {
     fn code_is_known_fresh_or_changed() {
         let file = || tempfile().unwrap();
         let memory = Memory::new(file(), file(), file());
-        let see = |space, pc, bytes: &[u8]| memory.see(&Seen { index: 0, space, pc, bytes, clock: noon });
+        let see = |space, pc, bytes: &[u8]| {
+            memory.see(&Seen { index: 0, space, pc, bytes, since: None, clock: noon })
+        };
         let (kernel, user) = (memory.kernel(), memory.space(0x5007));
         let before = kernel.place(0xffe);
-        let sight = |was, changed| Sight { was, changed };
+        let sight = |was, changed| Sight { was, changed, found: 0 };
         assert_eq!(see(kernel, 0xffe, b"abcd"), sight(Was::Fresh, 0));
         assert_eq!(see(kernel, 0xfff, b"bc"), sight(Was::Known, 0));
         assert_eq!(see(kernel, 0x1000, b"cde"), sight(Was::Fresh, 0));
@@ -251,6 +268,33 @@ mod tests {
         assert_eq!(see(kernel, 0xffe, b"ab"), sight(Was::Known, 0));
         assert_ne!(kernel.place(0xffe), before);
         assert_eq!(memory.space(0x5000).key, user.key);
+    }
+
+    /// A debugger may have written what runs for the first time: the decoder must not read the file instead.
+    #[test]
+    fn new_code_is_there_since_the_last_time_that_the_trace_shows() {
+        let path = std::env::temp_dir().join(format!("hodo-since-{}", std::process::id()));
+        let memory = Memory::new(File::create(&path).unwrap(), tempfile().unwrap(), tempfile().unwrap());
+        let user = memory.space(0x5000);
+        let see = |pc, bytes: &[u8], since| {
+            memory.see(&Seen { index: 0, space: user, pc, bytes, since: Some(since), clock: noon })
+        };
+        let sight = |was, changed, found| Sight { was, changed, found };
+        assert_eq!(see(0x1000, b"ab", 7), sight(Was::Fresh, 0, 0));
+        // Another processor, whose last time is earlier, has to show a later one.
+        assert_eq!(see(0x1000, b"ab", 3), sight(Was::Known, 0, 7));
+        assert_eq!(see(0x1000, b"AB", 9), sight(Was::Other, 12, 7));
+        // Part of it was changed after the last time.
+        assert_eq!(see(0x1000, b"ABc", 10), sight(Was::Fresh, 12, 7));
+        assert_eq!(see(0x1003, b"d", 14), sight(Was::Fresh, 12, 12));
+        assert_eq!(memory.finish(), None);
+        let mut file = std::io::BufReader::new(File::open(&path).unwrap());
+        std::fs::remove_file(path).unwrap();
+        let mut times = Vec::new();
+        while let Some((note, _)) = super::super::spool::next_code(&mut file).unwrap() {
+            times.push(note.time);
+        }
+        assert_eq!(times, [7, 12, 12, 14]);
     }
 
     fn tempfile() -> std::io::Result<File> {

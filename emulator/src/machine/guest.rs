@@ -20,8 +20,8 @@ pub(crate) struct Mode {
 }
 
 impl Mode {
-    /// 64-bit code of the machine itself.
-    pub(crate) const HOST: Mode = Mode { bits: 64, in_guest: false };
+    /// The mode of a processor that starts: 16-bit code.
+    pub(crate) const START: Mode = Mode { bits: 16, in_guest: false };
     /// No mode: what runs after a VMRUN is unknown until it runs.
     pub(crate) const UNKNOWN: Mode = Mode { bits: 0, in_guest: false };
 

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use hodo_intel_pt::encoder::Encoder;
+use hodo_intel_pt::{branch_target, encoder::Encoder};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
 use super::{
@@ -72,12 +72,12 @@ unsafe impl Sync for Vcpus {}
 static VCPU: Vcpus = Vcpus([const { UnsafeCell::new(None) }; VCPUS]);
 
 thread_local! {
-    /// The address of `CPUX86State` of the thread's vCPU, once it has run VMRUN: only then can it be in another mode than
-    /// that of 64-bit code.
+    /// The address of `CPUX86State` of the thread's vCPU, once it has run a block. Not updated while a vCPU is recorded:
+    /// it stays the same.
     static STATE_OF_VCPU: Cell<*const u64> = const { Cell::new(std::ptr::null()) };
 }
 
-/// The mode and CR3 of the thread's vCPU; `None` if it never ran VMRUN.
+/// The mode and CR3 of the thread's vCPU; `None` if it has run nothing yet.
 fn present() -> Option<(Mode, u64)> {
     let env = STATE_OF_VCPU.get();
     // SAFETY: QEMU keeps the state for as long as it runs, and only this thread changes it.
@@ -95,7 +95,7 @@ unsafe fn linear_pc(env: *const u64, mode: Mode) -> u64 {
     let word = |index| unsafe { env.add(index).read() };
     match mode.bits() {
         64 => word(qemu::ENV_RIP),
-        _ => word(qemu::ENV_RIP).wrapping_add(word(qemu::ENV_CS_BASE)),
+        _ => word(qemu::ENV_RIP).wrapping_add(word(qemu::ENV_CS_BASE)) & u64::from(u32::MAX),
     }
 }
 
@@ -155,7 +155,7 @@ extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
     if reads.is_empty() {
         return;
     }
-    let mode = present().map_or(Mode::HOST, |(mode, _)| mode);
+    let mode = present().map_or(Mode::START, |(mode, _)| mode);
     let block = Box::leak(Box::new(Block::new(&reads, mode)));
     (api.on_block)(tb, entered, NO_REGISTERS, (&raw const *block).cast_mut().cast());
     let pc = reads[0].address;
@@ -188,8 +188,11 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
     // SAFETY: the callback is for this vCPU.
     let Some(slot) = (unsafe { vcpu(index) }) else { return };
     let state = STATE.load(Ordering::Relaxed);
-    if slot.is_none() && (state != RECORDING || !is_time()) {
-        return;
+    if slot.is_none() {
+        STATE_OF_VCPU.set(env);
+        if state != RECORDING || !is_time() {
+            return;
+        }
     }
     // SAFETY: `env` is the address of `CPUX86State`, see `entered`.
     let (pc, cr3) = unsafe { (linear_pc(env, block.mode), env.add(qemu::ENV_CR3).read()) };
@@ -206,7 +209,7 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
             }
         }
         None => {
-            if let Some(vcpu) = begin(shared, index, cr3) {
+            if let Some(vcpu) = begin(shared, index, cr3, block.mode) {
                 slot.insert(vcpu).enter(block, pc, cr3, &shared.memory);
             }
         }
@@ -227,7 +230,7 @@ fn is_time() -> bool {
 
 /// Begins to record a vCPU.
 #[cold]
-fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
+fn begin(shared: &'static Shared, index: u32, cr3: u64, mode: Mode) -> Option<Vcpu> {
     let path = spool::trace_path(&shared.spool, index);
     let file = File::create(&path).map_err(|error| eprintln!("hodo: {}: {error}", path.display())).ok()?;
     let now = (shared.api.ticks)() as u64;
@@ -249,6 +252,7 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
         overflow: shared.settings.overflow.clone(),
         begun: (shared.api.scoreboard_find)(shared.board, index).cast(),
         cr3,
+        mode,
     };
     Some(Vcpu::new(start, &shared.memory))
 }
@@ -285,7 +289,7 @@ impl Witnessed {
         Witnessed {
             offset: read.address - block,
             mode,
-            to_itself: insn.near_branch_target() == read.address,
+            to_itself: branch_target(&insn) == read.address,
             raises: insn.flow_control() == FlowControl::Interrupt,
         }
     }
@@ -318,7 +322,6 @@ extern "C" fn entering(index: c_uint, _: *mut c_void) {
 }
 
 extern "C" fn enter_guest(index: c_uint, _: *mut c_void, env: *const u64) {
-    STATE_OF_VCPU.set(env);
     // SAFETY: `env` is as in `entered`.
     let vmcb = unsafe { env.add(qemu::ENV_RAX).read() };
     // A guest's own VMRUN exits.
@@ -469,6 +472,7 @@ extern "C" fn exit(_: *mut c_void) {
                 account: vcpu.account,
                 traced,
                 pieces,
+                checkpoints: vcpu.checkpoints(),
                 witness: shared.settings.witness.then_some(vcpu.witness.account),
                 counters: vcpu.counters.clone(),
             });

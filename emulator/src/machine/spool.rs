@@ -120,17 +120,19 @@ impl SpaceNote {
 /// The system's error.
 pub fn read_code(spool: &Path) -> io::Result<Vec<(CodeNote, Vec<u8>)>> {
     let mut file = BufReader::new(File::open(spool.join(CODE))?);
-    let mut notes = Vec::new();
-    while let Some([who, time, space, address, length]) = words::<{ CodeNote::WORDS }>(&mut file)? {
-        let mut bytes = Vec::new();
-        file.by_ref().take(length).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 != length {
-            break;
-        }
-        let cpu = (who >> 1) as u32;
-        notes.push((CodeNote { cpu, changed: who & 1 != 0, time, space, address, length }, bytes));
-    }
-    Ok(notes)
+    std::iter::from_fn(|| next_code(&mut file).transpose()).collect()
+}
+
+/// Reads the next code and its bytes; `None` at the end, or if the rest is truncated.
+pub(crate) fn next_code(file: &mut impl Read) -> io::Result<Option<(CodeNote, Vec<u8>)>> {
+    let Some([who, time, space, address, length]) = words::<{ CodeNote::WORDS }>(file)? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    let cpu = (who >> 1) as u32;
+    let note = CodeNote { cpu, changed: who & 1 != 0, time, space, address, length };
+    Ok(Some((note, bytes)).filter(|(_, bytes)| bytes.len() as u64 == length))
 }
 
 /// Reads the address spaces of a spool, in order of time for each vCPU.
@@ -199,10 +201,30 @@ pub struct Cpu {
     pub traced: Account,
     /// The pieces of its file.
     pub pieces: Vec<Piece>,
+    /// What was traced before each PSB and before the end of its file; nothing if the file consists of snapshots.
+    #[serde(default)]
+    pub checkpoints: Vec<Checkpoint>,
     /// Like `account`, but counted one by one, if requested.
     pub witness: Option<Account>,
     /// Further counters.
     pub counters: Counters,
+}
+
+/// What was traced before a place in a vCPU's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The place, in bytes.
+    pub position: u64,
+    /// The instructions before it.
+    pub instructions: u64,
+    /// The sum of their addresses.
+    pub sum: u64,
+}
+
+impl Checkpoint {
+    pub(crate) fn new(position: u64, before: Account) -> Checkpoint {
+        Checkpoint { position, instructions: before.instructions, sum: before.sum }
+    }
 }
 
 /// A piece of a trace: all of it, or a snapshot of its last part.

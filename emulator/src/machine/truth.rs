@@ -1,7 +1,8 @@
 //! What really ran: the number of instructions, and a digest of their addresses in order.
 //!
 //! The digest of a sequence of addresses is `digest = digest * FACTOR + address` for each, in 64 bits. It is linear in
-//! the address of a block, so a whole block is added at once.
+//! the address of a block, so a whole block is added at once. So is the sum of the addresses, which decoders compute
+//! faster.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,9 @@ pub struct Account {
     pub instructions: u64,
     /// The digest of their addresses, in order.
     pub digest: u64,
+    /// The sum of their addresses.
+    #[serde(default)]
+    pub sum: u64,
 }
 
 impl Account {
@@ -23,19 +27,22 @@ impl Account {
     pub fn retire(&mut self, address: u64) {
         self.instructions += 1;
         self.digest = self.digest.wrapping_mul(FACTOR).wrapping_add(address);
+        self.sum = self.sum.wrapping_add(address);
     }
 
     /// The account of what was added since an earlier state.
     pub(crate) fn since(&self, earlier: Account) -> Account {
         let instructions = self.instructions - earlier.instructions;
         let before = earlier.digest.wrapping_mul(power(instructions));
-        Account { instructions, digest: self.digest.wrapping_sub(before) }
+        let sum = self.sum.wrapping_sub(earlier.sum);
+        Account { instructions, digest: self.digest.wrapping_sub(before), sum }
     }
 
     /// Adds instructions that ran after these.
     pub(crate) fn append(&mut self, later: Account) {
         self.instructions += later.instructions;
         self.digest = self.digest.wrapping_mul(power(later.instructions)).wrapping_add(later.digest);
+        self.sum = self.sum.wrapping_add(later.sum);
     }
 
     /// Adds all instructions of a block at `pc`.
@@ -45,6 +52,7 @@ impl Account {
         self.digest = (self.digest.wrapping_mul(block.power))
             .wrapping_add(pc.wrapping_mul(block.slope))
             .wrapping_add(block.constant);
+        self.sum = self.sum.wrapping_add(pc.wrapping_mul(block.instructions)).wrapping_add(block.offsets);
     }
 }
 
@@ -68,17 +76,20 @@ pub(crate) struct Digest {
     power: u64,
     slope: u64,
     constant: u64,
+    /// The sum of the instructions' distances from the block's start.
+    offsets: u64,
 }
 
 impl Digest {
     /// The digest of instructions at these offsets from the block's start.
     pub(crate) fn of(offsets: impl Iterator<Item = u64>) -> Digest {
-        let empty = Digest { instructions: 0, power: 1, slope: 0, constant: 0 };
+        let empty = Digest { instructions: 0, power: 1, slope: 0, constant: 0, offsets: 0 };
         offsets.fold(empty, |digest, offset| Digest {
             instructions: digest.instructions + 1,
             power: digest.power.wrapping_mul(FACTOR),
             slope: digest.slope.wrapping_mul(FACTOR).wrapping_add(1),
             constant: digest.constant.wrapping_mul(FACTOR).wrapping_add(offset),
+            offsets: digest.offsets.wrapping_add(offset),
         })
     }
 }

@@ -6,6 +6,7 @@
 //! ```
 
 mod guests;
+mod modes;
 mod snapshot;
 
 use std::{ops::Range, sync::atomic::Ordering};
@@ -66,6 +67,8 @@ pub(crate) struct Vcpu {
     begun: *const u64,
     /// The mode of the last block.
     mode: Mode,
+    /// The mode of `previous`, while it is retired.
+    retiring: Mode,
     /// The VMCB of the guest that a VMRUN enters.
     entering: Option<u64>,
     /// The VMCB of the running guest.
@@ -111,6 +114,7 @@ pub(crate) struct Start {
     pub(crate) overflow: Option<Range<u64>>,
     pub(crate) begun: *const u64,
     pub(crate) cr3: u64,
+    pub(crate) mode: Mode,
 }
 
 impl Vcpu {
@@ -137,7 +141,8 @@ impl Vcpu {
             previous: None,
             shift: 0,
             begun,
-            mode: Mode::HOST,
+            mode: start.mode,
+            retiring: start.mode,
             entering: None,
             guest: None,
             cr3,
@@ -159,6 +164,7 @@ impl Vcpu {
             counters: Counters { start: now, ..Counters::default() },
         };
         memory.switched(index, now, cr3);
+        vcpu.encoder.expect_bits(start.mode.bits().into());
         // The PSB+ contains it.
         vcpu.encoder.set_cr3(cr3, now, &mut Vec::new());
         vcpu.synchronize(None);
@@ -202,11 +208,12 @@ impl Vcpu {
             self.divided = last.is_some_and(|last| filter.divides(pc, last.wrapping_add(self.shift)));
         }
         if self.tracing != self.holds(pc) {
-            self.set_tracing(pc);
+            self.set_tracing(pc, block.mode);
         }
         if self.buffer.is_due() {
             self.make_room(pc);
         }
+        self.retiring = block.mode;
         self.previous = Some(block);
     }
 
@@ -279,7 +286,7 @@ impl Vcpu {
     fn walk_to(&mut self, address: u64) {
         match (self.tracing, self.holds(address)) {
             (true, false) => self.leave(address),
-            (false, true) => self.set_tracing(address),
+            (false, true) => self.set_tracing(address, self.retiring),
             _ => {}
         }
     }
@@ -515,7 +522,9 @@ impl Vcpu {
     #[cold]
     fn learn(&mut self, block: &Block, pc: u64, space: &'static Space, memory: &Memory) {
         let place = space.place(pc);
-        let seen = memory.see(&Seen { index: self.index, space, pc, bytes: &block.bytes, clock: self.ticks });
+        let since = (pc & KERNEL == 0 && self.guest.is_none()).then_some(self.stamped);
+        let bytes = &block.bytes;
+        let seen = memory.see(&Seen { index: self.index, space, pc, bytes, since, clock: self.ticks });
         self.counters.changes += u64::from(seen.was == Was::Other);
         if pc & KERNEL == 0 {
             let code = pc..pc + block.bytes.len() as u64;
@@ -523,7 +532,7 @@ impl Vcpu {
             self.places.iter().for_each(|places| places.look(self.cr3 & CR3_PAGE, code.clone(), page));
         }
         // The new code must not appear to run before it was there, nor the old code after that.
-        if seen.changed >= self.stamped {
+        if seen.changed >= self.stamped || seen.found > self.stamped {
             if self.tracing {
                 self.encoder.interrupt(pc, self.now, &mut self.buffer);
                 self.tracing = false;
@@ -539,9 +548,9 @@ impl Vcpu {
         block.known_at[self.index as usize].store(place, Ordering::Relaxed);
     }
 
-    /// Resumes tracing at `pc`, or stops it, as the settings require.
+    /// Resumes tracing at `pc`, in code of this mode, or stops it, as the settings require.
     #[cold]
-    fn set_tracing(&mut self, pc: u64) {
+    fn set_tracing(&mut self, pc: u64, mode: Mode) {
         if self.tracing {
             // Control came here without a far transfer or an interrupt.
             self.encoder.interrupt(pc, self.now, &mut self.buffer);
@@ -551,6 +560,7 @@ impl Vcpu {
             if self.unstamped {
                 self.stamp();
             }
+            self.encoder.expect_bits(mode.bits().into());
             self.encoder.enable(pc, self.now, &mut self.buffer);
         }
     }

@@ -23,6 +23,7 @@ use workbench::{
     command::{self, each_line},
     machine,
     setup::{self, Need},
+    workloads,
 };
 
 use crate::{machine_log, machine_perf};
@@ -69,6 +70,24 @@ const WORKLOADS: &[Workload] = &[
         name: "interpreter",
         script: "perl -e 'for $i (1..300000) { $h{$i % 1000} .= chr($i % 256) } print length(join(\"\", values %h)), \"\\n\"'",
     },
+    // Code of processes that a debugger or the kernel writes.
+    Workload { name: "ptrace", script: "$PROGRAMS/debugged" },
+    Workload { name: "uprobes", script: "$PROGRAMS/probed" },
+    Workload { name: "32-bit", script: "$PROGRAMS/bits32" },
+    // A processor that starts runs 16-, 32- and 64-bit code.
+    Workload {
+        name: "hotplug",
+        // Which threads run on it right after it has started is not recorded: those of the command stay elsewhere.
+        script: "for i in 1 2 3; do taskset -c 0 sh -c 'cd /sys/devices/system/cpu/cpu1; echo 0 > online; ls -l /usr/bin > \
+                 /dev/null; echo 1 > online; ls -l /usr/bin | wc -l'; ls -l /usr/bin | gzip | wc -c; done",
+    },
+];
+
+/// The programs that workloads run, in the folder `PROGRAMS`: their sources, and options for the compiler.
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    ("debugged.c", &[]),
+    ("probed.c", &[]),
+    ("bits32.c", &["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-stack-protector"]),
 ];
 
 /// The workload that perf decodes too. It calls no code of the kernel in user space (vDSO): perf would take its own
@@ -88,6 +107,9 @@ pub(super) fn run(names: &[String]) -> Outcome {
     _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     let harness = compile(&folder)?;
+    for (source, options) in PROGRAMS {
+        workloads::compile(source, options, &folder)?;
+    }
     let (mut total, mut wrong) = (0, 0);
     let wanted = |one: &&Workload| names.is_empty() || names.iter().any(|name| name == one.name);
     for workload in WORKLOADS.iter().chain([&FOR_PERF]).filter(wanted) {
@@ -151,7 +173,7 @@ const LARGEST_FILE: &str = "--fsize=6000000000";
 fn record(workload: &Workload, folder: &Path, log: bool) -> Outcome<PathBuf> {
     let recording = folder.join(workload.name).with_extension("data");
     let mut hodo = Command::new("prlimit");
-    hodo.arg(LARGEST_FILE).arg(command::hodo()).env("HODO_KEEP_SPOOL", "1");
+    hodo.arg(LARGEST_FILE).arg(command::hodo()).env("HODO_KEEP_SPOOL", "1").env("PROGRAMS", folder);
     if log {
         hodo.env("HODO_QEMU_LOG", "1");
     }

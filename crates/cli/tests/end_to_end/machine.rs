@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
 
-use crate::run::{Folder, Ran, command, hodo, wait};
+use crate::{
+    recorded::compile,
+    run::{Folder, Ran, command, hodo, wait},
+};
 
 /// The factor of a digest (`CpuTruth` of `hodo-formats`).
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -58,6 +61,41 @@ fn a_machine_is_read_as_it_ran() {
     let truth = truth(&recording);
     assert!(truth.values().map(|(instructions, _)| instructions).sum::<u64>() > 100_000, "{truth:?}");
     assert_eq!(listed(&recording), truth);
+}
+
+/// Code that a debugger and the kernel (uprobes) write over that of files, and 32-bit code.
+#[test]
+fn what_ran_is_decoded_where_files_have_other_code() {
+    let folder = Folder::new();
+    let bits32 = ["-m32", "-O1", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-stack-protector"];
+    let programs = [("debugged.c", &["-O1"][..]), ("probed.c", &["-O1"]), ("bits32.c", &bits32)];
+    let script = programs.map(|(source, flags)| compile(&folder, source, flags)).join(" && ");
+    let Some((recording, ran)) = record(&folder, &["--witness"], &script) else { return };
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "20 stops, 0\nprobed: 315\n32 bits\n"), "{ran:?}");
+    assert!(!ran.stderr.contains("counted one by one"), "{ran:?}");
+    assert_eq!(listed(&recording), truth(&recording));
+    // Each report compares the number of instructions, and finds no loss.
+    let report = hodo(&["report", "functions", "--top", "100000", &recording]).fine();
+    assert_eq!(report.stderr, "", "{report:?}");
+    // What is written belongs to the file's function.
+    assert!(
+        report.stdout.lines().any(|line| line.contains("replaced") && line.contains("debugged")),
+        "{report:?}"
+    );
+    assert!(report.stdout.lines().any(|line| line.contains("step") && line.contains("bits32")), "{report:?}");
+}
+
+/// A processor that goes offline starts again in 16-bit code.
+#[test]
+fn a_processor_may_start_while_the_machine_is_recorded() {
+    let folder = Folder::new();
+    let script = "cd /sys/devices/system/cpu/cpu1 && echo 0 > online && echo 1 > online && cat online";
+    // Which threads run on the processor right after it has started is not recorded: those of the command stay elsewhere.
+    let command = ["taskset", "-c", "0", "sh", "-c", script];
+    let Some((recording, ran)) = record_command(&folder, &["--witness"], &command) else { return };
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "1\n"), "{ran:?}");
+    assert!(!ran.stderr.contains("counted one by one") && !ran.stderr.contains("lost the flow"), "{ran:?}");
+    assert_eq!(listed(&recording), truth(&recording));
 }
 
 #[test]

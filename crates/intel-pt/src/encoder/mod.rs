@@ -223,6 +223,14 @@ impl Encoder {
         self.bits
     }
 
+    /// The code has this width where tracing is enabled next: that TIP.PGE is preceded by MODE.Exec if the width has
+    /// changed. Must not be called while tracing is on.
+    pub fn expect_bits(&mut self, bits: u64) {
+        if bits != self.bits {
+            (self.bits, self.mode_known) = (bits, 0);
+        }
+    }
+
     fn set_bits(&mut self, bits: u64, sink: &mut impl Sink) {
         if bits != self.bits {
             self.bits = bits;

@@ -23,7 +23,10 @@ use hodo_formats::{
         ring::{RingRecord, ring_records},
         write::{Setup, Source, Writer},
     },
-    recording::{CpuTruth, EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind, Snapshot, Thread},
+    recording::{
+        Checkpoint, CpuCheckpoints, CpuTruth, EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind,
+        Snapshot, Thread,
+    },
 };
 use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
@@ -160,7 +163,8 @@ impl Collected {
         let records = self.records(&spool::read_stacks(spool)?)?;
         let sources = self.machine.cpus.iter().map(|cpu| Source::Cpu(cpu.cpu)).collect();
         let mut writer = Writer::new(out, setup, sources)?;
-        self.beginning(&records).iter().try_for_each(|event| writer.sideband(event))?;
+        let beginning = self.beginning(&records);
+        beginning.iter().try_for_each(|event| writer.sideband(event))?;
         records.iter().try_for_each(|record| writer.copy(record))?;
         writer.finished_round()?;
         for (index, cpu) in self.machine.cpus.iter().enumerate() {
@@ -172,7 +176,7 @@ impl Collected {
         let pieces = code::pieces(
             spool::read_code(spool)?,
             &spool::read_spaces(spool)?,
-            &records,
+            (&beginning, &records),
             &self.clock,
             self.begin(),
         );
@@ -317,6 +321,10 @@ impl Collected {
             digest: cpu.traced.digest,
             witnessed: cpu.witness.map(|witness| witness == cpu.account),
         });
+        let checkpoints = self.machine.cpus.iter().map(|cpu| CpuCheckpoints {
+            cpu: cpu.cpu,
+            places: cpu.checkpoints.iter().map(checkpoint).collect(),
+        });
         let (shift, multiplier, _) = self.clock.words();
         let frequency = (1_000_000_000u128 << shift) / u128::from(multiplier);
         let notes = EmulatedNotes {
@@ -324,11 +332,16 @@ impl Collected {
             frequency: frequency as u64,
             counts_time,
             cpus: cpus.collect(),
+            checkpoints: checkpoints.filter(|cpu| !cpu.places.is_empty()).collect(),
             snapshots,
             ..EmulatedNotes::default()
         };
         HodoscopeSection { notes, code: code.collect(), kallsyms: self.kallsyms.len() as u64 }
     }
+}
+
+fn checkpoint(&spool::Checkpoint { position, instructions, sum }: &spool::Checkpoint) -> Checkpoint {
+    Checkpoint { position, instructions, sum }
 }
 
 /// Moves each switch of a CPU from the time of the kernel's record to the change of the stack that follows, which must

@@ -12,6 +12,7 @@ mod guest;
 mod initramfs;
 mod lttng;
 mod tracers;
+mod user_code;
 
 use std::{
     ffi::OsString,

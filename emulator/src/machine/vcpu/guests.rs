@@ -31,14 +31,7 @@ impl Vcpu {
                 }
             }
             (None, Some(address)) if !mode.in_guest => self.exit_guest(address, pc, cr3, memory),
-            (None, _) => {
-                self.mode = mode;
-                self.resolve(pc);
-                // Usually a far transfer, which has shown it.
-                if self.encoder.bits() != u64::from(mode.bits()) {
-                    self.transfer(pc, pc);
-                }
-            }
+            (None, _) => self.change_width(mode, pc),
         }
         self.mode = mode;
     }

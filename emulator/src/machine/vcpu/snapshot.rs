@@ -1,7 +1,7 @@
 //! Snapshots and the end of a vCPU's trace.
 
 use super::{Moment, Piece, Vcpu};
-use crate::machine::{block::Block, truth::Account};
+use crate::machine::{block::Block, spool::Checkpoint, truth::Account};
 
 impl Vcpu {
     /// The block whose end is not traced yet; `None` after an interrupt.
@@ -71,6 +71,11 @@ impl Vcpu {
         }
         self.counters.bytes = self.buffer.position();
         self.counters.failed = self.buffer.failed();
+    }
+
+    /// What was traced before each PSB, and before the end.
+    pub(crate) fn checkpoints(&self) -> Vec<Checkpoint> {
+        self.buffer.checkpoints(self.traced)
     }
 
     /// The pieces of the trace that were written, and what was traced in them.

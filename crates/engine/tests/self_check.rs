@@ -1,0 +1,169 @@
+//! What an emulated processor says it ran is compared with what is decoded, however a recording is cut and read.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Cursor},
+    path::Path,
+};
+
+use hodo_analyses::profile::{Functions, Profile, Report};
+use hodo_clock::{Nanos, PerfClock, Tsc};
+use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Reading, Window, profile, script};
+use hodo_formats::{
+    perf::{
+        layout::{CodeEntry, HodoscopeSection, intel_pt_config},
+        write::{Setup, Source, Writer},
+    },
+    recording::{Checkpoint, CpuCheckpoints, EmulatedNotes, Sideband, SidebandKind, Thread},
+};
+use hodo_intel_pt::encoder::{Encoder, Settings, Timing};
+use hodo_model::Loss;
+
+const START: u64 = 0x1000;
+const THREAD: Thread = Thread { pid: 7, tid: 7 };
+const CPU: u32 = 3;
+/// Four segments of this many rounds.
+const ROUNDS: u64 = 3000;
+const SEGMENTS: u64 = 4;
+
+/// 1000: call 1009; 1005: test eax, eax; 1007: jne 1000; 1009: nop; 100a: ret.
+const CODE: [u8; 11] = [0xe8, 4, 0, 0, 0, 0x85, 0xc0, 0x75, 0xf7, 0x90, 0xc3];
+/// What runs in a round.
+const ROUND: [u64; 5] = [0x1000, 0x1009, 0x100a, 0x1005, 0x1007];
+
+/// The trace, and what ran before each PSB and the end.
+fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
+    let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
+    let mut encoder = Encoder::new(Settings { return_compression: true, timing }, 1000);
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    let place = |segment: u64, bytes: &[u8]| Checkpoint {
+        position: bytes.len() as u64,
+        instructions: segment * ROUNDS * ROUND.len() as u64,
+        sum: segment * ROUNDS * ROUND.iter().sum::<u64>(),
+    };
+    for segment in 0..SEGMENTS {
+        let now = 1000 * (segment + 1);
+        encoder.flush(now, &mut bytes);
+        places.push(place(segment, &bytes));
+        let next = (segment > 0).then_some(START);
+        encoder.synchronize(next, now, &mut bytes);
+        if next.is_none() {
+            encoder.enable(START, now, &mut bytes);
+        }
+        for _ in 0..ROUNDS {
+            encoder.call(START + 5);
+            encoder.ret(START + 5, now, &mut bytes);
+            encoder.branch(true, now, &mut bytes);
+        }
+    }
+    encoder.interrupt(START, 9000, &mut bytes);
+    places.push(place(SEGMENTS, &bytes));
+    (bytes, places)
+}
+
+/// Writes a recording with these checkpoints of the trace.
+fn write(path: &Path, places: Vec<Checkpoint>) {
+    let setup = Setup {
+        config: intel_pt_config::TSC,
+        clock: PerfClock::new(10, 1024, 0).unwrap(),
+        tsc_ctc_ratio: (40, 1),
+        max_nonturbo_ratio: 10,
+        snapshot: false,
+        filter: "",
+        event: "intel_pt//",
+        command: &[],
+        version: "test",
+        host: "",
+    };
+    let out = BufWriter::new(File::create(path).unwrap());
+    let mut writer = Writer::new(out, setup, vec![Source::Cpu(CPU)]).unwrap();
+    let kind = SidebandKind::SwitchIn;
+    let said = Sideband { time: Some(Nanos(500)), cpu: Some(CPU), thread: THREAD, guest: None, kind };
+    writer.sideband(&said).unwrap();
+    let trace = trace().0;
+    writer.trace(0, Nanos(9000), trace.len() as u64, &trace[..]).unwrap();
+    let length = CODE.len() as u64;
+    let code = CodeEntry { pid: THREAD.pid, guest: None, time_ns: 0, found_ns: None, address: START, length };
+    let checkpoints = vec![CpuCheckpoints { cpu: CPU, places }];
+    let notes = EmulatedNotes { engine: "test".into(), checkpoints, ..EmulatedNotes::default() };
+    let section = HodoscopeSection { notes, code: vec![code], kallsyms: 0 };
+    writer.finish(&section, Cursor::new(CODE)).unwrap();
+}
+
+/// Returns the details of the losses of several reports, the listing of instructions last.
+fn losses(places: Vec<Checkpoint>, chunk_size: u64, memo: bool, window: Option<Window>) -> [Vec<String>; 4] {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    write(&path, places);
+    let (files, input) = (Files::default(), Input::File(path));
+    let experiment = FlowTrace::open(&files, &input, &Options::default()).unwrap();
+    let chunk_size = ChunkSize::Bytes(chunk_size);
+    let reading = Reading { threads: 2, chunk_size, window, numbers: None, spans: None, memo };
+    let details =
+        |losses: &[Loss]| losses.iter().map(|loss| format!("{} × {}", loss.count, loss.detail)).collect();
+    let tree = Profile { report: Report::Tree, every: None };
+    let functions = profile(&experiment, &Functions, reading, |_| true);
+    let tree = profile(&experiment, &tree, reading, |_| true);
+    let text = script::CallFormat::Text;
+    let calls = script::calls(&experiment, text, reading, None, &mut Vec::new(), |_| true);
+    let fields = [script::Field::Ip];
+    let listing = script::instructions(&experiment, &fields, reading, None, &mut Vec::new(), &mut |_| true);
+    let [calls, listing] = [calls, listing].map(|outcome| outcome.losses.into_list());
+    [&functions.loss, &tree.loss, &calls, &listing].map(|losses| details(losses))
+}
+
+const NOTHING: Vec<String> = Vec::new();
+
+/// Whole, and cut so that chunks begin in the middle of segments.
+const CHUNKS: [u64; 3] = [u64::MAX, 700, 64];
+
+fn each_reading(places: &[Checkpoint], window: Option<Window>, check: impl Fn([Vec<String>; 4])) {
+    for chunk_size in CHUNKS {
+        for memo in [false, true] {
+            check(losses(places.to_vec(), chunk_size, memo, window));
+        }
+    }
+}
+
+#[test]
+fn what_ran_is_decoded_without_loss() {
+    each_reading(&trace().1, None, |losses| assert_eq!(losses, [NOTHING; 4]));
+}
+
+#[test]
+fn a_difference_is_a_loss_in_every_report() {
+    let (_, mut places) = trace();
+    // An instruction more in the second segment, and one less in the third.
+    places[2].instructions += 1;
+    let less = "1 × fewer instructions were decoded than the emulated processor ran".to_owned();
+    let more = "1 × more instructions were decoded than the emulated processor ran".to_owned();
+    each_reading(&places, None, |losses| {
+        losses.iter().for_each(|of_report| assert_eq!(*of_report, [less.clone(), more.clone()]));
+    });
+    // The window ends before the third segment.
+    let window = Some(Window { from: Tsc(0), to: Tsc(2500) });
+    each_reading(&places, window, |losses| {
+        losses.iter().for_each(|of_report| assert_eq!(of_report.as_slice(), std::slice::from_ref(&less)));
+    });
+}
+
+#[test]
+fn other_instructions_are_a_loss_where_addresses_are_shown() {
+    let (_, mut places) = trace();
+    places[1].sum += 1;
+    let other = "2 × other instructions were decoded than the emulated processor ran".to_owned();
+    each_reading(&places, None, |[functions, tree, calls, listing]| {
+        assert_eq!([functions, tree, calls], [NOTHING; 3]);
+        assert_eq!(listing.as_slice(), std::slice::from_ref(&other));
+    });
+}
+
+/// A recording that was cut, or whose pieces were lost: places are elsewhere, and nothing is compared.
+#[test]
+fn places_that_are_no_psb_are_not_compared() {
+    let (_, mut places) = trace();
+    for (place, index) in places.iter_mut().zip(1..) {
+        (place.position, place.instructions) = (place.position + 1, index * index);
+    }
+    each_reading(&places, None, |losses| assert_eq!(losses, [NOTHING; 4]));
+}
