@@ -48,10 +48,10 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
         out.finish()?;
         for file in &sources.missing {
             let help = "use --source-dir DIR or --prefix OLD=NEW";
-            tell!("source {file} not found; {help}");
+            message!("source {file} not found; {help}");
         }
         if annotation.code.is_empty() {
-            tell!("{} never ran in what was looked at", annotation.function);
+            message!("{} never ran in what was looked at", annotation.function);
         }
         let code = input::exit_code(&command.input, losses.is_empty());
         input::report_losses(losses);

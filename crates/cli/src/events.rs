@@ -156,7 +156,7 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
     refuse_marks(command)?;
     let format = format(&command.output)?;
     if contents.flow && !command.input.quiet {
-        tell!("{BOTH}");
+        message!("{BOTH}");
     }
     open(&command.input, |all| {
         timeline::refuse_unrelated(all)?;

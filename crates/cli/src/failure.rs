@@ -38,7 +38,7 @@ impl Failure {
 
     /// Prints the message and returns the exit code.
     pub fn report(self) -> ExitCode {
-        tell!("{}", self.message);
+        message!("{}", self.message);
         ExitCode::from(self.code)
     }
 }

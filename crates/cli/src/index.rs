@@ -87,7 +87,7 @@ fn build(options: &Input, chosen: &StoreFolder, begin: Begin<'_>) -> Result<Opti
 fn report_losses(losses: &[Loss]) {
     for loss in losses {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
-        tell!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
+        message!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
     }
 }
 

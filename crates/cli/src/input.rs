@@ -83,11 +83,11 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
     let search = |done, total| searching.set(done, total);
     let experiment = Experiment::open(sources(input, files), &options, needs, threads(input), search)?;
     for problem in &experiment.problems {
-        tell!("{problem}");
+        message!("{problem}");
     }
     if !input.quiet {
         let lines = experiment.with(|traces| note_lines(traces.events.notes()));
-        lines.iter().for_each(|line| tell!("{line}"));
+        lines.iter().for_each(|line| message!("{line}"));
     }
     Ok(experiment)
 }
@@ -101,7 +101,7 @@ fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
     }
     let chosen = Selection::new(input, None)?.has_threads();
     if let (Some((_, Some(zone))), false) = (resolved(input, traces)?, input.quiet) {
-        tell!("{zone}");
+        message!("{zone}");
     }
     match traces.flows.first().filter(|_| chosen && traces.events.traces.is_empty()) {
         Some((_, first)) if traces.flows.iter().all(|(_, flow)| !flow.has_any()) => Err(nobody(first)),
@@ -136,7 +136,7 @@ pub fn open(
 /// Reports control flow from which no instruction was decoded, as the last line.
 pub fn report_nothing_decoded(traces: &Traces<'_>) {
     for reason in traces.flows.iter().filter_map(|(_, flow)| flow.nothing_decoded()) {
-        tell!("no instruction was decoded: {reason}");
+        message!("no instruction was decoded: {reason}");
     }
 }
 
@@ -312,7 +312,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
     });
     if nothing {
         let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();
-        tell!("{}: none of its events can be read", names.join(", "));
+        message!("{}: none of its events can be read", names.join(", "));
     }
     match nothing || !experiment.problems.is_empty() {
         true => UNREADABLE.into(),
@@ -324,6 +324,6 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
 pub fn report_losses(losses: Losses) {
     for loss in losses.into_list() {
         let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
-        tell!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
+        message!("lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
     }
 }

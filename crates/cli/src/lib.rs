@@ -91,7 +91,7 @@ pub fn run(all: &[OsString]) -> ExitCode {
 fn readable(code: ExitCode) -> ExitCode {
     let unreadable = hodo_engine::unreadable_files();
     for Unreadable { path, offset } in &unreadable {
-        tell!(
+        message!(
             "{}: from byte {offset} on it could not be read: the file shrank while it was read, or its disk failed; what \
              was read there are zeros, so run the command again",
             path.display()

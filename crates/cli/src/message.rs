@@ -15,7 +15,7 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// Prints a line after `hodo: ` on standard error; the arguments are those of `format!`.
 ///
 /// `eprintln!` would panic where standard error is closed or full.
-macro_rules! tell {
+macro_rules! message {
     ($($text:tt)*) => {
         $crate::message::print(format_args!($($text)*))
     };

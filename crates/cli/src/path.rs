@@ -155,12 +155,12 @@ fn check_thread(command: &Path, table: &Table, notes: &[String]) -> Result<(), F
             )));
         }
         (Some(Value::Integer(count)), Some(thread)) if *count > 1 && !command.input.quiet => {
-            tell!("{count} threads are called {thread}: this is the one that lived longest; choose by id");
+            message!("{count} threads are called {thread}: this is the one that lived longest; choose by id");
         }
         _ => {}
     }
     if !command.input.quiet {
-        notes.iter().for_each(|note| tell!("{note}"));
+        notes.iter().for_each(|note| message!("{note}"));
     }
     Ok(())
 }

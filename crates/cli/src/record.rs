@@ -42,15 +42,16 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         let reason = format!("{}: not a regular file, which a recording requires", output.display());
         return Err(Failure::usage(reason));
     }
-    let outcome = hodo_recorder::record(&request, &|line| tell!("{line}")).map_err(|error| match error {
-        Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
-            Failure::usage(error)
-        }
-        error => Failure::unreadable(error),
-    })?;
-    outcome.warnings.iter().for_each(|warning| tell!("{warning}"));
+    let outcome =
+        hodo_recorder::record(&request, &|line| message!("{line}")).map_err(|error| match error {
+            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
+                Failure::usage(error)
+            }
+            error => Failure::unreadable(error),
+        })?;
+    outcome.warnings.iter().for_each(|warning| message!("{warning}"));
     if !command.quiet {
-        tell!("{} in {}", recorded(&outcome, command.icount), output.display());
+        message!("{} in {}", recorded(&outcome, command.icount), output.display());
         beside(&output.display().to_string(), &outcome.beside);
     }
     Ok(end_as(outcome.status))
@@ -140,12 +141,14 @@ fn beside(recording: &str, traces: &[Beside]) {
             Tracer::Perf => "perf",
             Tracer::Lttng => "LTTng",
         };
-        tell!("events of the same run by {tracer}, {bytes} bytes in {}", path.display());
+        message!("events of the same run by {tracer}, {bytes} bytes in {}", path.display());
     }
     if !traces.is_empty() {
         let paths: Vec<_> = traces.iter().map(|trace| trace.path.display().to_string()).collect();
         let paths = paths.join(" ");
-        tell!("they have one clock; every command reads them together: hodo report all {recording} {paths}");
+        message!(
+            "they have one clock; every command reads them together: hodo report all {recording} {paths}"
+        );
     }
 }
 

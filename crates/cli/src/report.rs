@@ -84,7 +84,7 @@ fn draw(command: &Report, experiment: Experiment, request: &Request) -> Result<E
         progress.finish();
         lossless = outcome.is_lossless();
         if !command.input.quiet {
-            outcome.notes.iter().for_each(|note| tell!("{note}"));
+            outcome.notes.iter().for_each(|note| message!("{note}"));
         }
         Some(outcome.tables).filter(|_| !progress.is_interrupted())
     };

@@ -44,7 +44,7 @@ pub fn run(command: &Serve) -> Result<ExitCode, Failure> {
         // A program that starts the server waits for this line.
         let told = writeln!(io::stdout(), "http://{address}{PREFIX}").and_then(|()| io::stdout().flush());
         if let Err(failure) = written(told) {
-            tell!("{failure}");
+            message!("{failure}");
         }
     });
     match served {

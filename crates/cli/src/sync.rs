@@ -139,7 +139,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     }
     let alone = unconnected(&outcome);
     for name in &alone {
-        tell!("{name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
+        message!("{name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
     }
     let lost = experiment.with(|traces| events::lost(&traces.events));
     let lossless = outcome.losses.is_empty() && lost == (0, 0);

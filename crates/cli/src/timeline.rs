@@ -96,7 +96,7 @@ pub fn refuse_unrelated(traces: &Traces<'_>) -> Result<(), Failure> {
 /// Reports inputs with unrelated clocks on standard error.
 pub fn report_unrelated(experiment: &Experiment) {
     for sentence in experiment.unrelated() {
-        tell!("unrelated clocks: {sentence}");
+        message!("unrelated clocks: {sentence}");
     }
 }
 
@@ -108,7 +108,7 @@ pub fn report_separate_clocks(experiment: &Experiment) {
             0 => String::new(),
             count => format!(" (and {count} more traces)"),
         };
-        tell!("{}{more}: {}", first.trace, first.how);
+        message!("{}{more}: {}", first.trace, first.how);
     }
 }
 

@@ -44,7 +44,7 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
         // Whoever reads the address from a pipe needs it now.
         let told = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
         if let Err(failure) = written(told) {
-            tell!("{failure}");
+            message!("{failure}");
         }
         if !command.no_open {
             open_browser(address);
@@ -66,7 +66,7 @@ fn write(opened: Opened, file: &Path, command: &View) -> Result<ExitCode, Failur
     let Some(Written { bytes, left_out }) = made else { return Ok(ExitCode::from(INTERRUPTED)) };
     out.finish()?;
     if !command.input.quiet {
-        left_out.iter().for_each(|line| tell!("{line}"));
+        left_out.iter().for_each(|line| message!("{line}"));
     }
     written(writeln!(io::stdout(), "{}: {bytes} bytes", file.display()))?;
     Ok(ExitCode::SUCCESS)
@@ -77,7 +77,7 @@ fn open_browser(address: &str) {
     let mut browser = Command::new("xdg-open");
     browser.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if browser.spawn().is_err() {
-        tell!("no browser was opened (xdg-open is missing): open the address in one");
+        message!("no browser was opened (xdg-open is missing): open the address in one");
     }
 }
 

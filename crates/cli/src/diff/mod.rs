@@ -43,9 +43,9 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     let mut exit = if command.input.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS };
     let Some(allowed) = command.fail_over else { return Ok(exit) };
     let Verdict { failures, notes } = too_much(allowed, comparison.as_ref(), &latencies);
-    notes.into_iter().chain(too_few(&sides)).for_each(|note| tell!("{note}"));
+    notes.into_iter().chain(too_few(&sides)).for_each(|note| message!("{note}"));
     for failure in failures {
-        tell!("{failure}");
+        message!("{failure}");
         exit = LOSS.into();
     }
     Ok(exit)

@@ -85,13 +85,13 @@ fn trace(command: &Export, version: Version) -> Result<ExitCode, Failure> {
 
 /// Says that the file is empty, because what was selected of the input is.
 fn emit_nothing(command: &Export, what: &str) {
-    tell!("nothing found: what was selected has no {what}, so {} is empty", command.output.display());
+    message!("nothing found: what was selected has no {what}, so {} is empty", command.output.display());
 }
 
 /// Reports how much is not in the file because it is short.
 fn emit_left_out(command: &Export, count: u64) {
     if count > 0 && !command.input.quiet {
-        tell!("left out as shorter than --min: {count}");
+        message!("left out as shorter than --min: {count}");
     }
 }
 
@@ -121,7 +121,7 @@ fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<
         emit_nothing(command, "event");
     }
     for (conversion, count) in exported.conversions.iter().filter(|_| !command.input.quiet) {
-        tell!("{count} × {conversion}");
+        message!("{count} × {conversion}");
     }
     let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
     input::report_losses(exported.losses);

@@ -128,7 +128,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
     if !missing.is_empty() && !command.input.quiet {
         let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
         let more = if missing.len() > SHOWN { ", …" } else { "" };
-        tell!("left out, as these source files are not here: {} ({shown}{more})", missing.len());
+        message!("left out, as these source files are not here: {} ({shown}{more})", missing.len());
     }
     if rows.is_empty() {
         emit_nothing(command, "line of a source file that is here");
@@ -160,7 +160,7 @@ pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCod
         Failure::usage(format!("no module `{module}` ran; those that did are {}", names.join(", ")))
     })?;
     if !command.input.quiet && command.module.is_none() && names.len() > 1 {
-        tell!("profile of {module}; --module writes that of another: {}", names[1..].join(", "));
+        message!("profile of {module}; --module writes that of another: {}", names[1..].join(", "));
     }
     write_file(command, &table.loss, |out| write(profile, &table.loss, out))?;
     Ok(code)

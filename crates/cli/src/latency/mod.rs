@@ -72,14 +72,14 @@ fn finish(
 ) -> Result<ExitCode, Failure> {
     let lossless = outcome.is_lossless();
     if !command.input.quiet {
-        outcome.notes.iter().for_each(|note| tell!("{note}"));
+        outcome.notes.iter().for_each(|note| message!("{note}"));
     }
     if !command.input.quiet {
         let question = Question::of(&command.question, &command.matched)?;
         let notes = question
             .map(|question| never::notes(&question, experiment, request, &outcome.tables))
             .transpose()?;
-        notes.iter().flatten().for_each(|note| tell!("{note}"));
+        notes.iter().flatten().for_each(|note| message!("{note}"));
     }
     let code = input::exit_code_of(&command.input, experiment, lossless);
     match has_details(command) {
