@@ -7,7 +7,6 @@
 //! Events that no analysis requests are skipped: they only extend the time span of the trace.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
@@ -19,8 +18,7 @@ use hodo_formats::events::{
 };
 use hodo_model::{
     AnyAnalysis, Cause, Loss, NoSources, Selection, Start, Table, Value,
-    event::{Compound, FieldSink, Meaning, Name},
-    kernel::{ALL, CONTEXT, Kind, LABEL, Records, STATE, StateCodes, VOCABULARY, Wakeups, Words, field},
+    kernel::{ALL, CONTEXT, Kind, LABEL, Records, STATE, StateCodes, VOCABULARY, Wakeups, Words},
     pass::{self, Pass, States},
     vocabulary,
 };
@@ -28,11 +26,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     EventReading, EventTraces,
+    field_sinks::{Filler, Labeller, Number},
     filter::call_names,
     periods::Edges,
     slices::{Slice, plan},
     sources::Sources,
-    survey, text,
+    survey::Scheduling,
+    text,
 };
 use crate::{Losses, parallel::in_order};
 
@@ -357,39 +357,6 @@ impl Binding {
     }
 }
 
-/// What a trace records of the scheduler, as far as the analyses need it.
-struct Scheduling {
-    wakeups: Option<Wakeups>,
-    codes: Arc<StateCodes>,
-}
-
-impl Scheduling {
-    fn of_all(traces: &EventTraces<'_>, asked: &HashMap<Kind, Vec<usize>>) -> Vec<Scheduling> {
-        let wants_states =
-            asked.get(&Kind::SchedSwitch).is_some_and(|fields| fields.contains(&field::switch::PREV_STATE));
-        let wakeups = match asked.contains_key(&Kind::SchedWakeup) {
-            true => survey::wakeups(traces),
-            false => vec![None; traces.traces.len()],
-        };
-        let codes =
-            |trace| if wants_states { survey::state_codes(traces, trace) } else { StateCodes::default() };
-        wakeups
-            .into_iter()
-            .enumerate()
-            .map(|(trace, wakeups)| Scheduling { wakeups, codes: Arc::new(codes(trace)) })
-            .collect()
-    }
-
-    /// The names that select an event, where `sched_waking` counts as `sched_wakeup` if that is not recorded.
-    fn names<'e>(&self, class: &'e EventClass) -> [Cow<'e, str>; 3] {
-        let names = vocabulary::names(&class.name);
-        match self.wakeups {
-            Some(Wakeups::Waking) if names[2] == "sched_waking" => vocabulary::names("sched_wakeup"),
-            _ => names,
-        }
-    }
-}
-
 /// Resolves a field by its word: see [`Words::fields`].
 pub(super) fn path(
     trace: &Trace<'_>,
@@ -575,89 +542,5 @@ impl ClassBinding {
             }
         }
         readable
-    }
-}
-
-/// Reads one integer.
-struct Number(Option<i64>);
-
-impl FieldSink for Number {
-    #[inline]
-    fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
-        self.0 = i64::try_from(value).ok();
-    }
-
-    #[inline]
-    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
-        self.0 = Some(value);
-    }
-
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
-}
-
-/// Appends the name of an enumeration's value to a record, if it has one.
-struct Labeller<'r>(&'r mut Records);
-
-impl FieldSink for Labeller<'_> {
-    fn unsigned(&mut self, _: Name<'_>, value: u64, meaning: &Meaning) {
-        meaning.labels_of(value.into()).take(1).for_each(|label| self.0.text(label.as_bytes()));
-    }
-
-    fn signed(&mut self, _: Name<'_>, value: i64, meaning: &Meaning) {
-        meaning.labels_of(value.into()).take(1).for_each(|label| self.0.text(label.as_bytes()));
-    }
-
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
-}
-
-/// Appends the value of one field to a record; compound fields are ignored.
-struct Filler<'r> {
-    records: &'r mut Records,
-    depth: u32,
-}
-
-impl FieldSink for Filler<'_> {
-    #[inline]
-    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
-        self.signed(name, value as i64, meaning);
-    }
-
-    #[inline]
-    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
-        if self.depth == 0 {
-            self.records.integer(value);
-        }
-    }
-
-    #[inline]
-    fn text(&mut self, _: Name<'_>, text: &[u8]) {
-        if self.depth == 0 {
-            self.records.text(text);
-        }
-    }
-
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-
-    fn begin(&mut self, _: Name<'_>, _: Compound) {
-        self.depth += 1;
-    }
-
-    fn end(&mut self, _: Compound) {
-        self.depth -= 1;
     }
 }

@@ -12,6 +12,7 @@ mod condition;
 mod count;
 mod counts;
 mod export;
+mod field_sinks;
 mod filter;
 mod fold;
 mod folders;

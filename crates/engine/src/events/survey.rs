@@ -8,12 +8,14 @@
 //! Both are read before the first event is folded, as every chunk needs them. The search ends at the first event that
 //! decides; it reads a whole trace only if that has a class `sched_wakeup` without events.
 
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
 use hodo_formats::events::{
     Cursor, Item, Parts, Stream, Trace,
     schema::{EventClass, FieldClass},
 };
 use hodo_model::{
-    kernel::{StateCodes, Wakeups},
+    kernel::{Kind, StateCodes, Wakeups, field},
     vocabulary,
 };
 
@@ -27,8 +29,43 @@ const RELEASES: [&str; 3] = ["kernel_release", "release", "kernel"];
 /// The environment entry with the kernel's `uname`: system, host, release.
 const UNAME: &str = "system";
 
+/// What a trace records of the scheduler, as far as the analyses need it.
+pub(super) struct Scheduling {
+    /// The events from which wake-ups are known.
+    pub(super) wakeups: Option<Wakeups>,
+    /// The codes of `prev_state`.
+    pub(super) codes: Arc<StateCodes>,
+}
+
+impl Scheduling {
+    /// Of each trace, for the kinds of events and fields that are requested.
+    pub(super) fn of_all(traces: &EventTraces<'_>, asked: &HashMap<Kind, Vec<usize>>) -> Vec<Scheduling> {
+        let wants_states =
+            asked.get(&Kind::SchedSwitch).is_some_and(|fields| fields.contains(&field::switch::PREV_STATE));
+        let wakeups = match asked.contains_key(&Kind::SchedWakeup) {
+            true => wakeups(traces),
+            false => vec![None; traces.traces.len()],
+        };
+        let codes = |trace| if wants_states { state_codes(traces, trace) } else { StateCodes::default() };
+        wakeups
+            .into_iter()
+            .enumerate()
+            .map(|(trace, wakeups)| Scheduling { wakeups, codes: Arc::new(codes(trace)) })
+            .collect()
+    }
+
+    /// The names that select an event, where `sched_waking` counts as `sched_wakeup` if that is not recorded.
+    pub(super) fn names<'e>(&self, class: &'e EventClass) -> [Cow<'e, str>; 3] {
+        let names = vocabulary::names(&class.name);
+        match self.wakeups {
+            Some(Wakeups::Waking) if names[2] == "sched_waking" => vocabulary::names("sched_wakeup"),
+            _ => names,
+        }
+    }
+}
+
 /// Returns the events from which the wake-ups of each trace are known; `None` for traces without a scheduler.
-pub(super) fn wakeups(traces: &EventTraces<'_>) -> Vec<Option<Wakeups>> {
+fn wakeups(traces: &EventTraces<'_>) -> Vec<Option<Wakeups>> {
     (0..traces.traces.len()).map(|trace| of_trace(traces, trace)).collect()
 }
 
@@ -90,7 +127,7 @@ fn search(
 }
 
 /// Returns the codes of `prev_state` in a trace.
-pub(super) fn state_codes(traces: &EventTraces<'_>, index: usize) -> StateCodes {
+fn state_codes(traces: &EventTraces<'_>, index: usize) -> StateCodes {
     let trace = &traces.traces[index];
     let codes = trace.class.state_codes.clone().or_else(|| of_names(trace));
     let codes = codes.or_else(|| StateCodes::of_release(release(trace)?));
