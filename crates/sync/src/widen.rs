@@ -5,7 +5,9 @@
 //! if one direction took longer for a while: the bound then lies far from all messages of that direction, many in a row,
 //! though elsewhere some of so many come near it. Delays that differ alone rarely do that ([`EVIDENCE`]).
 //!
-//! Both tests run with ever wider bounds, from less than what is assumed. What passes is not yet safe: a clock that is
+//! Nor is an interval ever narrower than the least delay there and back, if the truth is in it ([`GAP`]).
+//!
+//! These tests run with ever wider bounds, from less than what is assumed. What passes is not yet safe: a clock that is
 //! just beyond a bound escapes the tests, as delays hide the rest. The bounds used are therefore wider than those that
 //! pass, by [`DRIFT_MARGIN`] and [`WANDER_MARGIN`], and never tighter than those assumed.
 
@@ -107,8 +109,8 @@ pub(crate) fn within(bounds: &[Bound], slope: Slope) -> Vec<Bound> {
     bounds.iter().map(bound).collect()
 }
 
-/// Chooses bounds of at least `least`. `thinned` says whether messages that others imply were discarded. `bounds` are sorted by x and consistent within the drift of `least`. `None` without
-/// bounds.
+/// Chooses bounds of at least `least`. `thinned` says whether messages that others imply were discarded. `bounds` are sorted
+/// by x and consistent within the drift of `least`. `None` without bounds.
 pub(crate) fn choose(bounds: &[Bound], assumed: Motion, least: Motion, thinned: bool) -> Option<Chosen> {
     let tested = Tested::new(bounds, thinned);
     let found_drift = tested.drift(assumed.drift_ppb);
