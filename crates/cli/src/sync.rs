@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use hodo_engine::{MatchRule, Matched, Needs, SyncOutcome, SyncRequest, Synchronised};
 use hodo_model::{Column, Shape, Table, Unit, Value};
-use hodo_sync::{ClockReport, DropCause, EdgeReport};
+use hodo_sync::{DropCause, DroppedPair, EdgeReport};
 use hodo_views::Reader;
 
 use crate::{
@@ -80,9 +80,10 @@ pub struct Sync {
     /// Maximum deviation of clocks from their nominal frequency, in parts per million
     #[arg(long, value_name = "PPM", default_value_t = 100.0, value_parser = rate)]
     pub drift: f64,
-    /// Maximum change of that deviation, in parts per million per second
-    #[arg(long, value_name = "PPM", default_value_t = 1.0, value_parser = rate)]
-    pub wander: f64,
+    /// Maximum change of that deviation, in parts per million per second, even where messages are too rare to show it
+    /// [default: 1, where they are not]
+    #[arg(long, value_name = "PPM", value_parser = rate)]
+    pub wander: Option<f64>,
     /// Write the experiment to this file, which other commands accept as input
     #[arg(short, long, value_name = "FILE.toml")]
     pub output: Option<PathBuf>,
@@ -98,6 +99,12 @@ pub struct Sync {
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     pub color: clap::ColorChoice,
 }
+
+/// Change of the frequency of ordinary crystals at most, in parts per million per second.
+const WANDER: f64 = 1.0;
+
+/// Pairs between two clocks of which more than one in this many contradict the rest are no result.
+const CONTRADICTING: u64 = 10;
 
 /// Parses parts per million.
 fn rate(text: &str) -> Result<f64, String> {
@@ -116,7 +123,8 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
         method: command.method.of_graph(),
         reference: command.reference.clone(),
         drift_ppb: parts_per_billion(command.drift),
-        wander_ppb_per_s: parts_per_billion(command.wander),
+        wander_ppb_per_s: parts_per_billion(command.wander.unwrap_or(WANDER)),
+        wander_is_known: command.wander.is_some(),
     };
     Selection::new(&command.input, None)?.refuse("hodo sync relates clocks by all events")?;
     let Input { offset, call, chunk_size, .. } = &command.input;
@@ -134,6 +142,8 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     progress.finish();
     let Some(outcome) = outcome else { return Ok(INTERRUPTED.into()) };
     write(command, &outcome)?;
+    beyond_bounds(command, &outcome);
+    refuse_contradictions(&outcome)?;
     if let Some(file) = &command.output {
         save(&outcome.synchronised, file)?;
     }
@@ -152,6 +162,42 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
 
 fn parts_per_billion(ppm: f64) -> u64 {
     (ppm * 1000.0).round().clamp(0.0, 1e12) as u64
+}
+
+/// Says of each clock which bounds its messages break, and what its intervals rest on instead.
+fn beyond_bounds(command: &Sync, outcome: &SyncOutcome) {
+    let (drift, wander) =
+        (parts_per_billion(command.drift), parts_per_billion(command.wander.unwrap_or(WANDER)));
+    for (clock, names) in outcome.timeline.report().clocks.iter().zip(&outcome.clocks) {
+        if !clock.breaks_bounds {
+            continue;
+        }
+        let rest = match clock.wander_bound_ppb_per_s {
+            Some(bound) => format!("{} ppb, changing by at most {bound} ppb per s", clock.drift_bound_ppb),
+            None => format!("{} ppb, which may change at once", clock.drift_bound_ppb),
+        };
+        eprintln!(
+            "hodo: {}: its frequency changes more than clocks were assumed to ({drift} ppb each, {wander} ppb per s), as when NTP slews it: its intervals rest on a drift of at most {rest}",
+            names.join(" = ")
+        );
+    }
+}
+
+/// Refuses a result that many messages contradict.
+fn refuse_contradictions(outcome: &SyncOutcome) -> Result<(), Failure> {
+    for edge in outcome.edges() {
+        let contradicts = |pair: &&DroppedPair| pair.cause == DropCause::Contradicts;
+        let contradicting = edge.dropped_pairs.iter().filter(contradicts).count() as u64;
+        if contradicting * CONTRADICTING > edge.pairs {
+            let [from, to] = [edge.a, edge.b].map(|clock| outcome.clocks[clock.0 as usize].join(" = "));
+            return Err(Failure::unreadable(format!(
+                "{from} and {to}: {contradicting} of {} messages contradict the others, whatever their clocks did: intervals would not hold the truth. Does --match pair the right events? Clocks that are more than {} ppm off take --drift",
+                edge.pairs,
+                hodo_sync::WIDEST_DRIFT_PPB / 1000,
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the inputs without a connection to the timeline.
@@ -185,7 +231,8 @@ fn view(command: &Sync) -> arguments::Output {
 
 fn write(command: &Sync, outcome: &SyncOutcome) -> Result<(), Failure> {
     let view = view(command);
-    let tables = [clocks(command, outcome), edges(outcome), matched(outcome), left_out(outcome)];
+    let tables =
+        [clocks(command, outcome), steps(outcome), edges(outcome), matched(outcome), left_out(outcome)];
     let shown: Vec<Table> = tables.into_iter().filter(|table| !table.is_empty()).collect();
     let mut out = Destination::open(None)?;
     let people = output::view(&view).reader == Reader::People;
@@ -220,11 +267,16 @@ fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
         Column::signed("wander_ppb", Unit::None),
         Column::integer("half_width_median_ns", Unit::Nanoseconds),
         Column::integer("half_width_max_ns", Unit::Nanoseconds),
+        Column::integer("drift_bound_ppb", Unit::None),
+        Column::integer("wander_bound_ppb_per_s", Unit::None),
         Column::text("bounded"),
         Column::integer("steps", Unit::Count),
         Column::integer("contradictions", Unit::Count),
     ];
-    let row = |(clock, names): (&ClockReport, &Vec<String>)| -> Vec<Value> {
+    let row = |(place, names): (usize, &Vec<String>)| -> Vec<Value> {
+        let (clock, widths) = (&outcome.timeline.report().clocks[place], outcome.half_widths[place]);
+        // The timeline's clock does not move against itself.
+        let apart = clock.hops != Some(0);
         let sides = match (clock.hops, clock.bounded) {
             (None, _) | (_, (false, false)) => "no",
             (_, (true, true)) => "yes",
@@ -236,21 +288,50 @@ fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
             clock.hops.map(u64::from).into(),
             clock.drift_ppb.into(),
             clock.wander_ppb.into(),
-            nanos(clock.half_width_median_ns),
-            nanos(clock.half_width_max_ns),
+            nanos(widths.map(|widths| widths.median_ns)),
+            nanos(widths.map(|widths| widths.max_ns)),
+            apart.then_some(clock.drift_bound_ppb).into(),
+            clock.wander_bound_ppb_per_s.filter(|_| apart).into(),
             sides.into(),
             (clock.steps.len() as u64).into(),
             clock.contradictions.into(),
         ]
     };
-    let rows = outcome.timeline.report().clocks.iter().zip(&outcome.clocks).map(row);
+    let rows = outcome.clocks.iter().enumerate().map(row);
+    let beyond = outcome.timeline.report().clocks.iter().filter(|clock| clock.breaks_bounds).count();
     let summary = vec![
         ("method", command.method.name().into()),
         ("timeline", outcome.clocks[0].join(" = ").into()),
         ("drift_bound_ppb", parts_per_billion(command.drift).into()),
-        ("wander_bound_ppb_per_s", parts_per_billion(command.wander).into()),
+        ("wander_bound_ppb_per_s", parts_per_billion(command.wander.unwrap_or(WANDER)).into()),
+        ("clocks_beyond_bounds", (beyond as u64).into()),
     ];
     Table::new("clocks", Shape::Counters, summary, columns, rows)
+}
+
+/// Returns the table of steps.
+fn steps(outcome: &SyncOutcome) -> Table {
+    let columns = vec![
+        Column::text("clock"),
+        Column::signed("after_ns", Unit::Nanoseconds),
+        Column::signed("before_ns", Unit::Nanoseconds),
+        Column::signed("jump_least_ns", Unit::Nanoseconds),
+        Column::signed("jump_most_ns", Unit::Nanoseconds),
+    ];
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    let time = |nanos: i128| i64::try_from(nanos).ok();
+    for (steps, names) in outcome.steps.iter().zip(&outcome.clocks) {
+        for step in steps {
+            rows.push(vec![
+                names.join(" = ").into(),
+                time(step.after).into(),
+                time(step.before).into(),
+                step.jump.0.into(),
+                step.jump.1.into(),
+            ]);
+        }
+    }
+    Table::new("steps", Shape::Counters, Vec::new(), columns, rows)
 }
 
 /// Returns the table of edges: the use of the messages between two clocks.

@@ -63,8 +63,8 @@ pub use annotate::{Annotation, Instruction, Line, annotate};
 pub use divergence::{Divergence, Execution, Place, divergence};
 pub use experiment::{
     Bound, Chunking, EventWindow, Experiment, MatchRule, Matched, Needs, Outcome, Part, PartError, Portion,
-    Refusal, Relation, Request, SyncOutcome, SyncRequest, Synchronised, SynchronisedError, SynchronisedTrace,
-    TimeSpan, TimelineRequest, Times, TraceClock, TraceOffset, Traces, nanos,
+    Refusal, Relation, Request, SyncOutcome, SyncRequest, SyncStep, Synchronised, SynchronisedError,
+    SynchronisedTrace, TimeSpan, TimelineRequest, Times, TraceClock, TraceOffset, Traces, nanos,
 };
 pub use files::Files;
 pub use find::FileSearchPaths;

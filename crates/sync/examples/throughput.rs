@@ -62,7 +62,7 @@ fn measure(name: &str, pairs: &[Pair]) {
         pushed.as_secs_f64(),
         report.used,
         report.dropped,
-        timeline.report().clocks[1].half_width_median_ns.unwrap_or(0),
+        report.half_width_ns.unwrap_or(0),
     );
     let readings: Vec<u64> =
         pairs.iter().filter(|pair| pair.send_clock.0 == 1).map(|pair| pair.send_ticks).collect();

@@ -55,6 +55,20 @@ pub(crate) fn on_envelope(bounds: &[Bound]) -> Vec<bool> {
     keep
 }
 
+/// Marks the bounds on the envelope, and one at least each `spacing` of time where there are any: what others imply still
+/// shows that messages arrived. `bounds` are sorted by x.
+pub(crate) fn thinned(bounds: &[Bound], spacing: i64) -> Vec<bool> {
+    let mut keep = on_envelope(bounds);
+    let mut last = None;
+    for (bound, keep) in bounds.iter().zip(&mut keep) {
+        *keep |= last.is_none_or(|last| bound.x - last > spacing);
+        if *keep {
+            last = Some(bound.x);
+        }
+    }
+    keep
+}
+
 /// Returns the envelope of the lower bounds (`upper` false) or of the upper bounds at each of `places`: the tightest
 /// value that any bound and the drift limit imply there. Both slices are sorted by x. `None` without bounds on that
 /// side.

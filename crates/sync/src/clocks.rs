@@ -17,17 +17,31 @@ pub struct Clock {
     pub drift_ppb: u64,
     /// Greatest rate of change of the true frequency, in parts per billion per second.
     pub wander_ppb_per_s: u64,
+    /// Whether the bound of the rate of change also holds where messages can't show that it doesn't: where none arrives for
+    /// longer than 64 ms. Otherwise only drift is bounded there.
+    pub wander_is_known: bool,
 }
 
 impl Clock {
     /// Creates a clock with the bounds of ordinary crystals: 100 ppm of drift, changing by at most 1 ppm per second.
     pub fn new(name: impl Into<String>, frequency_hz: u64) -> Clock {
-        Clock { name: name.into(), frequency_hz, drift_ppb: 100_000, wander_ppb_per_s: 1_000 }
+        Clock {
+            name: name.into(),
+            frequency_hz,
+            drift_ppb: 100_000,
+            wander_ppb_per_s: 1_000,
+            wander_is_known: false,
+        }
     }
 
     /// Replaces the bounds of drift and wander.
     pub fn with_bounds(self, drift_ppb: u64, wander_ppb_per_s: u64) -> Clock {
         Clock { drift_ppb, wander_ppb_per_s, ..self }
+    }
+
+    /// Relies on the bound of wander even where messages can't refute it.
+    pub fn with_known_wander(self) -> Clock {
+        Clock { wander_is_known: true, ..self }
     }
 }
 

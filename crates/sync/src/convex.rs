@@ -84,6 +84,10 @@ impl ConvexSet {
         for index in 0..self.length {
             let (from, to) = (self.corners[index], self.corners[(index + 1) % self.length]);
             let (start, end) = (above(&from), above(&to));
+            // Rounding may leave a set that is not quite convex; one with more corners than fit stays as it is.
+            if kept.length + 2 > ROOM {
+                return;
+            }
             if start >= 0.0 {
                 kept.push(from);
             }
@@ -168,6 +172,12 @@ impl ConvexSet {
         };
         for index in 0..self.length {
             let (before, after) = (side(index + self.length - 1), side(index));
+            if wide.length + 2 > ROOM {
+                let ((left, right), (low, high)) = (self.drifts(), self.offsets());
+                let (drift, offset) = (by.drift.abs(), by.offset.abs());
+                *self = ConvexSet::rectangle((left - drift, right + drift), (low - offset, high + offset));
+                return;
+            }
             wide.push(moved(self.corners[index], before));
             if before != after {
                 wide.push(moved(self.corners[index], after));
@@ -191,7 +201,11 @@ impl ConvexSet {
                     best = Some((area, edge, meeting));
                 }
             }
-            let Some((_, edge, meeting)) = best else { break };
+            let Some((_, edge, meeting)) = best else {
+                // Rounding left no edge that can go, as in a set that is far larger one way than the other.
+                *self = ConvexSet::rectangle(self.drifts(), self.offsets());
+                return;
+            };
             self.corners[edge] = meeting;
             let gone = (edge + 1) % self.length;
             self.corners.copy_within(gone + 1..self.length, gone);

@@ -9,10 +9,12 @@
 //! may have stepped is kept whole until the step search at the end.
 
 use crate::{
-    bounds::{Bound, envelope, on_envelope},
+    bounds::{Bound, envelope, thinned},
     clocks::{DropCause, DroppedPair},
     cover::{consistent, fewest},
+    graph::LONGEST_GAP,
     units::{Scale, Slope, within_limit},
+    widen::wider_drifts,
 };
 
 /// Pairs that are reduced together as they arrive.
@@ -47,8 +49,9 @@ pub(crate) struct Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) scales: [Scale; 2],
-    /// Bound of the drift between the two clocks.
-    pub(crate) slope: Slope,
+    /// The widest drift that may explain messages, so that none is discarded which a wider bound than the one assumed explains
+    /// or needs.
+    pub(crate) widest: Slope,
     /// Reduced messages, followed by those that arrived since the last block.
     pub(crate) messages: Vec<Message>,
     settled: usize,
@@ -80,10 +83,11 @@ impl Dropped {
 }
 
 impl Edge {
-    pub(crate) fn new(scales: [Scale; 2], slope: Slope) -> Edge {
+    /// Creates the edge of two clocks whose drift is assumed to be at most `drift_ppb`.
+    pub(crate) fn new(scales: [Scale; 2], drift_ppb: u64) -> Edge {
         Edge {
             scales,
-            slope,
+            widest: Slope::from_ppb(wider_drifts(drift_ppb).last().unwrap_or(drift_ppb)),
             messages: Vec::new(),
             settled: 0,
             dropped: Dropped::default(),
@@ -107,6 +111,11 @@ impl Edge {
             self.messages.extend(kept);
             self.settled = self.messages.len();
         }
+    }
+
+    /// Returns whether messages that others imply were discarded.
+    pub(crate) fn is_thinned(&self) -> bool {
+        self.settled > 0
     }
 
     /// Returns the number of messages received before they were sent if the clocks differ by a constant only.
@@ -135,7 +144,7 @@ impl Edge {
 
     /// Drops contradicting messages and discards implied ones.
     fn settle(&mut self, block: &[Message]) -> Vec<Message> {
-        let oriented = orient(block, self.scales, self.slope);
+        let oriented = orient(block, self.scales, self.widest);
         for &index in &oriented.out_of_range {
             self.dropped.push(block[index].id, DropCause::OutOfRange);
         }
@@ -159,7 +168,7 @@ impl Edge {
     fn keep_envelope(&mut self, block: &[Message], mut clean: Vec<Bound>, kept: &mut Vec<Message>) {
         let agree = self.agree(block, &mut clean);
         if agree {
-            let late = late(&clean, self.slope);
+            let late = late(&clean, self.widest);
             self.drop_bounds(block, &clean, &late, DropCause::Late);
             let mut punctual = Vec::with_capacity(clean.len());
             without(&clean, &late, &mut punctual);
@@ -168,7 +177,7 @@ impl Edge {
         // An envelope across a step would treat bounds after it as implied by bounds before it.
         let run = if agree { BLOCK } else { WINDOW };
         for window in clean.chunks(run) {
-            let on = window.iter().zip(on_envelope(window)).filter(|(_, on)| *on);
+            let on = window.iter().zip(thinned(window, LONGEST_GAP / 2)).filter(|(_, on)| *on);
             kept.extend(on.map(|(bound, _)| block[bound.owner as usize]));
         }
     }

@@ -7,8 +7,11 @@ use crate::{
     edge::{Edge, Message},
     solve,
     timeline::Timeline,
-    units::{Scale, Slope},
+    units::{PER_SECOND, Scale},
 };
+
+/// A slew of half a second, as short as NTP's, shows in some messages that are no farther apart: 64 ms.
+pub(crate) const LONGEST_GAP: i64 = PER_SECOND / 1_000 * 64;
 
 /// Clocks, and an edge between any two of them that exchanged messages.
 ///
@@ -121,8 +124,7 @@ impl ClockGraph {
             return place;
         }
         let scales = [self.scales[ends.0 as usize], self.scales[ends.1 as usize]];
-        let slope = Slope::from_ppb(self.drift(ends.0, ends.1));
-        self.edges.push((ends, Edge::new(scales, slope)));
+        self.edges.push((ends, Edge::new(scales, self.drift(ends.0, ends.1))));
         self.places.insert(ends, self.edges.len() - 1);
         self.edges.len() - 1
     }
@@ -138,6 +140,12 @@ impl ClockGraph {
     pub(crate) fn wander(&self, a: u32, b: u32) -> u64 {
         let of = |clock: u32| self.clocks[clock as usize].wander_ppb_per_s;
         of(a).saturating_add(of(b)).min(1_000_000_000)
+    }
+
+    /// Returns the longest time without messages, in units, over which the wander bound between two clocks is relied on.
+    pub(crate) fn longest_gap(&self, a: u32, b: u32) -> i64 {
+        let known = [a, b].iter().all(|&clock| self.clocks[clock as usize].wander_is_known);
+        if known { i64::MAX } else { LONGEST_GAP }
     }
 
     pub(crate) fn scale(&self, clock: u32) -> Scale {

@@ -32,6 +32,7 @@ mod steps;
 mod summary;
 mod timeline;
 mod units;
+mod widen;
 
 pub use clocks::{Clock, ClockId, DropCause, DroppedPair, Method, Pair};
 pub use graph::{ClockGraph, PairError};
@@ -39,4 +40,5 @@ pub use matcher::{
     Direction, MatchReport, Matcher, MessageEnd, TcpKey, Unmatched, UnmatchedCause, Unwrapper,
 };
 pub use report::{ClockReport, EdgeReport, Report, Step};
-pub use timeline::{Cursor, Stamp, Timeline, TimelineNanos};
+pub use timeline::{Cursor, HalfWidths, Stamp, Timeline, TimelineNanos};
+pub use widen::WIDEST_DRIFT_PPB;

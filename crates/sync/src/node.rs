@@ -1,19 +1,17 @@
 //! Solves one clock between two of its steps: computes a curve from bounds of its time.
 
 use crate::{
-    bounds::Bound,
+    bounds::{Bound, on_envelope},
     clocks::Method,
     cover::fewest,
     curve::{Curve, Knot},
     edge::{median, without},
     lines::{self, Line},
-    reach::{Motion, Reach, line, reach, reach_all},
+    reach::{Motion, Reach, line},
     timeline::Segment,
     units::{PER_NANO, PER_SECOND, Slope, within_limit},
+    widen::{self, Chosen},
 };
-
-/// Shares of the wander bound that the estimate tries, in ascending order.
-const SHARES: [f64; 3] = [1.0 / 64.0, 1.0 / 16.0, 1.0 / 4.0];
 
 /// A bound of the timeline: at the clock reading `units`, the timeline is at least (or at most) at `time`.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +28,10 @@ pub(crate) struct Solved {
     pub(crate) curve: Curve,
     /// Number of sightings that contradict the others.
     pub(crate) contradictions: u64,
+    /// The bounds within which the curve holds.
+    pub(crate) motion: Motion,
+    /// Whether the messages break the bounds that are assumed.
+    pub(crate) breaks_bounds: bool,
 }
 
 /// Sightings as bounds of timeline minus clock, without the fewest that contradict the others.
@@ -37,17 +39,22 @@ struct Framed {
     origin: i128,
     base: i128,
     bounds: Vec<Bound>,
+    /// The drift bound within which they are consistent.
+    drift_ppb: u64,
     contradictions: u64,
 }
 
-fn frame(sightings: &[Sighting], slope: Slope) -> Framed {
+/// The drift bound is widened to `drift_ppb` or more, until the fewest contradict.
+fn frame(sightings: &[Sighting], drift_ppb: u64) -> Framed {
     let origin = median(sightings.iter().map(|sighting| sighting.units));
     let base = median(sightings.iter().map(|sighting| sighting.time - sighting.units));
-    let all = bounds(sightings, origin, base, slope);
+    let all = bounds(sightings, origin, base, Slope::from_ppb(drift_ppb));
+    let drift_ppb = widen::consistent_drift(&all, drift_ppb);
+    let all = widen::within(&all, Slope::from_ppb(drift_ppb));
     let gone = fewest(&all);
     let mut bounds = Vec::with_capacity(all.len());
     without(&all, &gone, &mut bounds);
-    Framed { origin, base, bounds, contradictions: gone.len() as u64 }
+    Framed { origin, base, bounds, drift_ppb, contradictions: gone.len() as u64 }
 }
 
 /// Converts sightings to bounds around a known origin, omitting those beyond the limit.
@@ -71,24 +78,30 @@ pub(crate) fn clamp(segment: &mut Segment, sightings: &[Sighting], slope: Slope)
 }
 
 /// Returns the curve of all times that the sightings allow; `None` if there are none. `published` are the same messages
-/// as the published methods take them: without the uncertainty of readings. `tick` is the clock's.
+/// as the published methods take them: without the uncertainty of readings. `tick` is the clock's. The bounds of its
+/// motion are those `assumed`, wider ones that the messages ask for, and at least `least`. `thinned` says whether messages that
+/// others imply were discarded.
 pub(crate) fn bounded(
     sightings: &[Sighting],
     published: &[Sighting],
     tick: i64,
-    slope: Slope,
-    motion: Motion,
+    assumed: Motion,
+    least: Motion,
+    thinned: bool,
 ) -> Option<Solved> {
-    let Framed { origin, base, bounds, contradictions } = frame(sightings, slope);
-    let reach = reach(&bounds, slope, motion)?;
+    let Framed { origin, base, bounds, drift_ppb, contradictions } = frame(sightings, least.drift_ppb);
+    let Chosen { motion, reach, calmest, breaks_bounds } =
+        widen::choose(&bounds, assumed, Motion { drift_ppb, ..least }, thinned)?;
+    let slope = Slope::from_ppb(motion.drift_ppb);
+    let bounds = widen::within(&bounds, slope);
     let published = self::bounds(published, origin, base, slope);
-    let Estimates { values, is_line } = estimates(&bounds, &published, tick, &reach, slope, motion);
+    let calmest = calmest.as_ref().unwrap_or(&reach);
+    let Estimates { values, is_line } =
+        estimates(&bounds, &published, tick, (&reach, calmest), slope, motion);
     let cells = &reach.cells;
     let knot = |(index, estimate): (usize, i64)| {
         let cell = cells[index];
-        let behind = cells.get(index + 1).map_or(0, |next| next.x - cell.x);
-        let before = index.checked_sub(1).map_or(0, |before| cell.x - cells[before].x);
-        let sag = sag(behind.max(before), slope, motion);
+        let sag = sag(cell.apart, slope, motion);
         let (low, high) = (cell.low - sag, cell.high + sag);
         let estimate = match reach.sides {
             (true, false) => low,
@@ -102,14 +115,18 @@ pub(crate) fn bounded(
     let mut curve = Curve::new(knots, Some(slope), reach.sides);
     curve.clamp(&bounds, slope);
     curve.add_tick(tick);
-    Some(Solved { origin, base, curve, contradictions: contradictions + reach.refused as u64 })
+    let contradictions = contradictions + reach.refused as u64;
+    let breaks_bounds = breaks_bounds || least.drift_ppb < drift_ppb;
+    Some(Solved { origin, base, curve, contradictions, motion, breaks_bounds })
 }
 
 /// Returns the line of a published method; `None` if the sightings do not determine one.
-pub(crate) fn one_line(published: &[Sighting], slope: Slope, method: Method) -> Option<Solved> {
-    let Framed { origin, base, bounds, contradictions } = frame(published, slope);
+pub(crate) fn one_line(published: &[Sighting], assumed: Motion, method: Method) -> Option<Solved> {
+    let Framed { origin, base, mut bounds, drift_ppb, contradictions } = frame(published, assumed.drift_ppb);
     let curve = match method {
         Method::Regression => {
+            let mut on = on_envelope(&bounds).into_iter();
+            bounds.retain(|_| on.next() == Some(true));
             let Line { from, to } = lines::regression(&bounds)?;
             let knot = |(x, y): (i64, i64)| Knot::new(x, y, y, y);
             Curve::new(vec![knot(from), knot(to)], None, (false, false))
@@ -126,7 +143,8 @@ pub(crate) fn one_line(published: &[Sighting], slope: Slope, method: Method) -> 
             Curve::new(vec![from, to], None, (true, true))
         }
     };
-    Some(Solved { origin, base, curve, contradictions })
+    let motion = Motion { drift_ppb, ..assumed };
+    Some(Solved { origin, base, curve, contradictions, motion, breaks_bounds: false })
 }
 
 /// Moves the estimate of a clock that wanders to within a quarter of the half-width from the middle. If bounds are wide,
@@ -140,6 +158,9 @@ fn near_middle(estimate: i64, low: i64, high: i64) -> i64 {
 /// Returns the greatest deviation of a clock from the straight line between two places, in units: `w·t²/8`, limited by
 /// the drift bound.
 fn sag(apart: i64, slope: Slope, motion: Motion) -> i64 {
+    if apart == 0 {
+        return 0;
+    }
     let seconds = apart as f64 / PER_SECOND as f64;
     let bend = motion.wander_ppb_per_s * seconds * seconds / 8.0 * PER_NANO as f64;
     (bend.ceil() as i64 + 1).min(slope.times(apart) + 1)
@@ -158,7 +179,7 @@ fn estimates(
     bounds: &[Bound],
     published: &[Bound],
     tick: i64,
-    reach: &Reach,
+    (reach, calmest): (&Reach, &Reach),
     slope: Slope,
     motion: Motion,
 ) -> Estimates {
@@ -167,14 +188,8 @@ fn estimates(
         let points = bisector(published, tick).or_else(|| bisector(bounds, 0)).unwrap_or(line);
         return Estimates { values: through(&points, &places), is_line: true };
     }
-    for share in SHARES {
-        let calmer = Motion { wander_ppb_per_s: motion.wander_ppb_per_s * share, ..motion };
-        if let Some(reach) = reach_all(bounds, slope, calmer) {
-            let points: Vec<(i64, i64)> = reach.cells.iter().map(|cell| (cell.x, cell.estimate)).collect();
-            return Estimates { values: through(&points, &places), is_line: false };
-        }
-    }
-    Estimates { values: reach.cells.iter().map(|cell| cell.estimate).collect(), is_line: false }
+    let points: Vec<(i64, i64)> = calmest.cells.iter().map(|cell| (cell.x, cell.estimate)).collect();
+    Estimates { values: through(&points, &places), is_line: false }
 }
 
 /// Returns the bisector of the lines that the bounds admit; `None` if they admit none. The bounds hold for the time in

@@ -10,7 +10,7 @@
 //! own place, tilted by the drift, so cells lose no tightness.
 
 use crate::{
-    bounds::{Bound, envelope},
+    bounds::{Bound, envelope, on_envelope},
     convex::ConvexSet,
     units::{PER_NANO, PER_SECOND, Slope},
 };
@@ -34,7 +34,21 @@ const ROUNDING: f64 = 1.0 / PER_NANO as f64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Motion {
     pub(crate) drift_ppb: u64,
+    /// Infinite where the frequency may change at once.
     pub(crate) wander_ppb_per_s: f64,
+    /// The frequency may also change at once where no message arrives for longer than this, in units.
+    pub(crate) longest_gap: i64,
+}
+
+impl Motion {
+    /// Returns the wider of both bounds.
+    pub(crate) fn widest(self, other: Motion) -> Motion {
+        Motion {
+            drift_ppb: self.drift_ppb.max(other.drift_ppb),
+            wander_ppb_per_s: self.wander_ppb_per_s.max(other.wander_ppb_per_s),
+            ..self
+        }
+    }
 }
 
 /// The result at a cell, in units.
@@ -44,6 +58,8 @@ pub(crate) struct Reached {
     pub(crate) low: i64,
     pub(crate) high: i64,
     pub(crate) estimate: i64,
+    /// Greatest distance to a neighbour up to which wander bounds the bend between; 0 if both ends are straight.
+    pub(crate) apart: i64,
 }
 
 /// The result of both passes.
@@ -55,12 +71,35 @@ pub(crate) struct Reach {
     pub(crate) sides: (bool, bool),
 }
 
+impl Reach {
+    /// Returns the end of the range at `places`, which are sorted: the upper one or the lower one. The ends beyond the cells
+    /// are those of the outermost.
+    pub(crate) fn side(&self, places: &[i64], upper: bool) -> Option<Vec<i64>> {
+        let has_side = if upper { self.sides.1 } else { self.sides.0 };
+        let end = |cell: &Reached| if upper { cell.high } else { cell.low };
+        let mut index = 0;
+        let at = |&place: &i64| {
+            while index + 1 < self.cells.len() && self.cells[index + 1].x <= place {
+                index += 1;
+            }
+            let from = &self.cells[index];
+            let Some(to) = self.cells.get(index + 1).filter(|_| from.x <= place) else { return end(from) };
+            let rise =
+                i128::from(end(to) - end(from)) * i128::from(place - from.x) / i128::from(to.x - from.x);
+            end(from) + rise as i64
+        };
+        has_side.then(|| places.iter().map(at).collect())
+    }
+}
+
 /// A span of time, and the index range of the bounds in it.
 #[derive(Clone, Copy)]
 struct Cell {
     x: i64,
     from: usize,
     to: usize,
+    /// Whether the frequency may change at once between this cell and the next.
+    loose: bool,
 }
 
 /// Returns a line that satisfies all bounds, as its (x, offset) at the first and at the last bound; `None` if no line
@@ -114,6 +153,9 @@ fn cut(set: &mut ConvexSet, bound: &Bound, x: i64, base: i64, wander: f64) -> bo
 
 /// Returns the range of the clock at every cell; `None` without bounds. `bounds` are sorted by x.
 pub(crate) fn reach(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
+    if motion.wander_ppb_per_s.is_infinite() {
+        return drift_alone(bounds, slope);
+    }
     reach_bearing(bounds, slope, motion, usize::MAX)
 }
 
@@ -154,7 +196,60 @@ fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize
         }
     }
     cells.reverse();
+    let cells = pass.with_bends(cells, slope);
     Some(Reach { cells, refused, sides: pass.sides })
+}
+
+/// Returns the range of a clock whose frequency may change at once: the two envelopes, at the places where they bend.
+fn drift_alone(bounds: &[Bound], slope: Slope) -> Option<Reach> {
+    let places = bends(bounds, slope);
+    let (low, high, sides) = envelopes(bounds, &places, slope)?;
+    let cell = |((&x, &low), &high): ((&i64, &i64), &i64)| {
+        // The envelopes are rounded down.
+        let (low, high) = (low.min(high) - 2, high.max(low) + 2);
+        Reached { x, low, high, estimate: low + (high - low) / 2, apart: 0 }
+    };
+    let cells = places.iter().zip(&low).zip(&high).map(cell).collect();
+    Some(Reach { cells, refused: 0, sides })
+}
+
+/// Returns the places where the envelopes bend: at the bounds on them, and half-way between.
+fn bends(bounds: &[Bound], slope: Slope) -> Vec<i64> {
+    let mut places = Vec::new();
+    let mut before: [Option<&Bound>; 2] = [None; 2];
+    for (bound, _) in bounds.iter().zip(on_envelope(bounds)).filter(|(_, on)| *on) {
+        if let Some(before) = before[usize::from(bound.upper)].replace(bound) {
+            let sign = if bound.upper { 1 } else { -1 };
+            places.push(bend((before.x, sign * before.value), (bound.x, sign * bound.value), slope));
+        }
+        places.push(bound.x);
+    }
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// Returns the place between two upper bounds where the limits of drift from both meet.
+fn bend(from: (i64, i64), to: (i64, i64), slope: Slope) -> i64 {
+    let run = i128::from(slope.times(PER_SECOND).max(1));
+    let shift = (i128::from(to.1) - i128::from(from.1)) * i128::from(PER_SECOND) / run;
+    let middle = i128::from(from.0) + (i128::from(to.0) - i128::from(from.0) + shift) / 2;
+    middle.clamp(from.0.into(), to.0.into()) as i64
+}
+
+/// Returns both envelopes at `places`, and which sides have bounds. Without bounds on one side its envelope is [`FAR`] away.
+fn envelopes(bounds: &[Bound], places: &[i64], slope: Slope) -> Option<(Vec<i64>, Vec<i64>, (bool, bool))> {
+    let low = envelope(bounds, places, slope, false);
+    let high = envelope(bounds, places, slope, true);
+    let sides = (low.is_some(), high.is_some());
+    let far = |values: &[i64], by: i64| values.iter().map(|value| value + by).collect::<Vec<_>>();
+    let (low, high) = match (low, high) {
+        (Some(low), Some(high)) => (low, high),
+        (Some(low), None) => (low.clone(), far(&low, FAR)),
+        (None, Some(high)) => (far(&high, -FAR), high),
+        (None, None) => return None,
+    };
+    Some((low, high, sides))
 }
 
 /// Bounds in cells, and the base that each cell's offsets are relative to.
@@ -173,16 +268,7 @@ impl<'a> Pass<'a> {
     fn new(bounds: &'a [Bound], slope: Slope, motion: Motion) -> Option<Pass<'a>> {
         let cells = cells(bounds, motion);
         let places: Vec<i64> = cells.iter().map(|cell| cell.x).collect();
-        let low = envelope(bounds, &places, slope, false);
-        let high = envelope(bounds, &places, slope, true);
-        let sides = (low.is_some(), high.is_some());
-        let far = |values: &[i64], by: i64| values.iter().map(|value| value + by).collect::<Vec<_>>();
-        let (low, high) = match (low, high) {
-            (Some(low), Some(high)) => (low, high),
-            (Some(low), None) => (low.clone(), far(&low, FAR)),
-            (None, Some(high)) => (far(&high, -FAR), high),
-            (None, None) => return None,
-        };
+        let (low, high, sides) = envelopes(bounds, &places, slope)?;
         let bases: Vec<i64> = low.iter().zip(&high).map(|(low, high)| low + (high - low) / 2).collect();
         let nanos = |value: i64| value as f64 / PER_NANO as f64;
         let range = |((low, high), base): ((&i64, &i64), &i64)| {
@@ -223,6 +309,15 @@ impl<'a> Pass<'a> {
     }
 
     fn travel(&self, set: &mut ConvexSet, from: usize, to: usize) {
+        if self.cells[from.min(to)].loose && !set.is_empty() {
+            let (low, high) = set.offsets();
+            let most = self.motion.drift_ppb as f64 * seconds((self.cells[to].x - self.cells[from].x).abs())
+                + ROUNDING;
+            let shift = (self.bases[from] - self.bases[to]) as f64 / PER_NANO as f64;
+            let drift = self.motion.drift_ppb as f64;
+            *set = ConvexSet::rectangle((-drift, drift), (low - most + shift, high + most + shift));
+            return;
+        }
         set.pass(seconds(self.cells[to].x - self.cells[from].x), self.motion.wander_ppb_per_s);
         set.shift((self.bases[from] - self.bases[to]) as f64 / PER_NANO as f64);
         let drift = self.motion.drift_ppb as f64;
@@ -247,6 +342,38 @@ impl<'a> Pass<'a> {
         if refused > 2 && 2 * refused > cell.to - cell.from { self.everything(index) } else { set }
     }
 
+    /// Adds the places between cells where the range bends if the frequency may change at once.
+    fn with_bends(&self, cells: Vec<Reached>, slope: Slope) -> Vec<Reached> {
+        let mut all = Vec::with_capacity(cells.len());
+        for (index, cell) in cells.iter().enumerate() {
+            all.push(*cell);
+            let Some(next) = cells.get(index + 1).filter(|_| self.cells[index].loose) else { continue };
+            let mut places = [
+                bend((cell.x, -cell.low), (next.x, -next.low), slope),
+                bend((cell.x, cell.high), (next.x, next.high), slope),
+            ];
+            places.sort_unstable();
+            for x in places {
+                let (before, behind) = (slope.times(x - cell.x) + 1, slope.times(next.x - x) + 1);
+                let low = (cell.low - before).max(next.low - behind);
+                let high = (cell.high + before).min(next.high + behind);
+                let (low, high) = (low.min(high), low.max(high));
+                if all.last().is_some_and(|last| last.x < x) && x < next.x {
+                    all.push(Reached { x, low, high, estimate: low + (high - low) / 2, apart: 0 });
+                }
+            }
+        }
+        all
+    }
+
+    fn apart(&self, index: usize) -> i64 {
+        let to_next = |index: usize| {
+            let (cell, next) = (&self.cells[index], self.cells.get(index + 1));
+            next.filter(|_| !cell.loose).map_or(0, |next| next.x - cell.x)
+        };
+        to_next(index).max(index.checked_sub(1).map_or(0, to_next))
+    }
+
     fn reached(&self, index: usize, forward: ConvexSet, backward: &ConvexSet) -> Reached {
         let mut both = forward;
         both.intersect(backward);
@@ -264,11 +391,12 @@ impl<'a> Pass<'a> {
             low: base + units(low).floor() as i64 - 1,
             high: base + units(high).ceil() as i64 + 1,
             estimate: base + units(estimate.clamp(low, high)).round() as i64,
+            apart: self.apart(index),
         }
     }
 }
 
-/// Divides time into cells; gaps get cells without bounds.
+/// Divides time into cells; gaps get cells without bounds, unless the frequency may change at once there.
 fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
     let half = (2.0 * CELL_SAG / motion.wander_ppb_per_s.max(1e-3)).sqrt().min(0.5);
     let length = ((2.0 * half * PER_SECOND as f64) as i64).max(1);
@@ -276,17 +404,32 @@ fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
     let mut from = 0;
     while from < bounds.len() {
         let start = bounds[from].x;
-        let to = from + bounds[from..].partition_point(|bound| bound.x - start < length);
+        let mut to = from + bounds[from..].partition_point(|bound| bound.x - start < length);
+        let gap = |index: &usize| bounds[*index].x - bounds[index - 1].x > motion.longest_gap;
+        to = (from + 1..to).find(gap).unwrap_or(to);
+        let (begins, ends) = (from == 0 || gap(&from), to == bounds.len() || gap(&to));
         let x = start + (bounds[to - 1].x - start) / 2;
-        if let Some(last) = cells.last().map(|cell| cell.x) {
+        if let Some(last) = cells.last().map(|cell| cell.x).filter(|_| !begins) {
             let empty = ((x - last) / length - 1).clamp(0, GAP_CELLS);
             let at = |part: i64| last + ((x - last) / (empty + 1)) * part;
-            cells.extend((1..=empty).map(|part| Cell { x: at(part), from, to: from }));
+            cells.extend((1..=empty).map(|part| Cell { x: at(part), from, to: from, loose: false }));
         }
-        cells.push(Cell { x, from, to });
+        // The interval is narrowest at the messages beside a gap.
+        if begins && start < x {
+            cells.push(Cell { x: start, from, to: from, loose: false });
+        }
+        cells.push(Cell { x, from, to, loose: false });
+        if ends && x < bounds[to - 1].x {
+            cells.push(Cell { x: bounds[to - 1].x, from: to, to, loose: false });
+        }
+        if ends && let Some(last) = cells.last_mut() {
+            last.loose = true;
+        }
         from = to;
     }
-    around(&mut cells, length, bounds.len());
+    if motion.longest_gap == i64::MAX {
+        around(&mut cells, length, bounds.len());
+    }
     cells
 }
 
@@ -294,9 +437,9 @@ fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
 fn around(cells: &mut Vec<Cell>, length: i64, bounds: usize) {
     let (Some(&first), Some(&last)) = (cells.first(), cells.last()) else { return };
     let far = |step: u32| length.saturating_mul(1 << step).min(PER_SECOND * 600);
-    let before: Vec<Cell> =
-        (0..14).rev().map(|step| Cell { x: first.x - far(step), from: 0, to: 0 }).collect();
-    cells.splice(0..0, before);
-    cells.extend((0..14).map(|step| Cell { x: last.x + far(step), from: bounds, to: bounds }));
+    let cell = |x: i64, at: usize| Cell { x, from: at, to: at, loose: false };
+    cells.splice(0..0, (0..14).rev().map(|step| cell(first.x - far(step), 0)));
+    cells.iter_mut().for_each(|cell| cell.loose &= cell.x != last.x);
+    cells.extend((0..14).map(|step| cell(last.x + far(step), bounds)));
     cells.dedup_by_key(|cell| cell.x);
 }

@@ -26,13 +26,17 @@ pub struct ClockReport {
     pub drift_ppb: i64,
     /// Greatest minus least drift over time, in parts per billion.
     pub wander_ppb: i64,
-    /// Half the width of the interval in which the timeline places a message, in nanoseconds: the median of all messages.
-    pub half_width_median_ns: Option<u64>,
-    /// The same for the widest interval between the first and the last message.
-    pub half_width_max_ns: Option<u64>,
+    /// The bound of its drift against the timeline that its intervals rest on, in parts per billion: what was assumed, or more
+    /// where messages need it.
+    pub drift_bound_ppb: u64,
+    /// The same for the rate of change of its drift, in parts per billion per second; `None` if its frequency changes at once.
+    pub wander_bound_ppb_per_s: Option<u64>,
+    /// Whether messages break a bound that was assumed, so that the intervals rest on a wider one. Below that, bounds are
+    /// also widened where messages come near to those assumed, as a margin.
+    pub breaks_bounds: bool,
     /// Detected steps, in order of time.
     pub steps: Vec<Step>,
-    /// Places where no clock within its bounds satisfies the messages; the intervals there rest on drift alone.
+    /// Places where no clock satisfies the messages, however wide its bounds; the intervals there rest on drift alone.
     pub contradictions: u64,
 }
 

@@ -17,9 +17,9 @@ use crate::{
     graph::ClockGraph,
     node::{self, Sighting},
     reach::Motion,
-    segments::{Layout, Node, layout},
+    segments::{Layout, Link, Node, layout},
     steps::{Resolved, resolve},
-    summary,
+    summary::{self, Found},
     timeline::{ClockLine, Instant, Segment, Timeline},
     units::Slope,
 };
@@ -33,7 +33,7 @@ pub(crate) fn solve(graph: &ClockGraph, method: Method) -> Timeline {
     let edges: Vec<((u32, u32), &Edge)> = graph.edges().collect();
     let ends: Vec<(u32, u32)> = edges.iter().map(|(ends, _)| *ends).collect();
     let resolved: Vec<Resolved> =
-        edges.iter().map(|&((a, b), edge)| resolve(edge, graph.wander(a, b))).collect();
+        edges.iter().map(|&((a, b), edge)| resolve(edge, graph.drift(a, b), graph.wander(a, b))).collect();
     let hops = hops(graph, &ends);
     let layout = layout(graph, &ends, &resolved, &hops);
     let mut solver = Solver::new(graph, &layout, &resolved);
@@ -41,9 +41,9 @@ pub(crate) fn solve(graph: &ClockGraph, method: Method) -> Timeline {
         Method::Bounded => solver.bounded(),
         Method::Hull | Method::Regression => solver.lines(method),
     }
-    let Solver { lines, contradictions, .. } = solver;
+    let Solver { lines, found, .. } = solver;
     let mut timeline = Timeline { method, clocks: lines, report: Default::default() };
-    timeline.report = summary::report(graph, &edges, &resolved, &layout, &hops, &contradictions, &timeline);
+    timeline.report = summary::report(graph, &edges, &resolved, &layout, &hops, &found, &timeline);
     timeline
 }
 
@@ -83,15 +83,19 @@ struct Attached {
 struct Solver<'a> {
     graph: &'a ClockGraph,
     layout: &'a Layout,
+    resolved: &'a [Resolved],
     lines: Vec<ClockLine>,
     attached: Vec<Vec<Attached>>,
     /// Nodes in order of distance, and the link that reached each.
     order: Vec<(usize, Option<usize>)>,
-    contradictions: Vec<u64>,
+    /// What is reported of each clock.
+    found: Vec<Found>,
+    /// The bounds of each node's motion against the timeline: those assumed, or wider ones once it is solved.
+    motions: Vec<Motion>,
 }
 
 impl<'a> Solver<'a> {
-    fn new(graph: &'a ClockGraph, layout: &'a Layout, resolved: &[Resolved]) -> Solver<'a> {
+    fn new(graph: &'a ClockGraph, layout: &'a Layout, resolved: &'a [Resolved]) -> Solver<'a> {
         let mut attached = vec![Vec::new(); layout.nodes.len()];
         for (index, link) in layout.links.iter().enumerate() {
             for side in 0..2 {
@@ -99,9 +103,13 @@ impl<'a> Solver<'a> {
             }
         }
         let lines = (0..graph.clocks().len()).map(|clock| unsolved(graph, layout, clock)).collect();
-        let contradictions = vec![0; graph.clocks().len()];
-        let mut solver = Solver { graph, layout, lines, attached, order: Vec::new(), contradictions };
-        solver.order = solver.by_distance(resolved);
+        let found = (0..graph.clocks().len())
+            .map(|clock| Found { contradictions: 0, motion: assumed(graph, clock), breaks_bounds: false })
+            .collect();
+        let motions = layout.nodes.iter().map(|node| assumed(graph, node.clock)).collect();
+        let order = Vec::new();
+        let mut solver = Solver { graph, layout, resolved, lines, attached, order, found, motions };
+        solver.order = solver.by_distance();
         solver
     }
 
@@ -110,7 +118,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Orders nodes by Dijkstra's algorithm from the reference clock.
-    fn by_distance(&self, resolved: &[Resolved]) -> Vec<(usize, Option<usize>)> {
+    fn by_distance(&self) -> Vec<(usize, Option<usize>)> {
         let mut order = Vec::new();
         let mut done = vec![false; self.layout.nodes.len()];
         let mut open = BinaryHeap::new();
@@ -122,7 +130,7 @@ impl<'a> Solver<'a> {
             }
             order.push((node, link));
             for attached in &self.attached[node] {
-                let width = resolved[self.layout.links[attached.link].edge].half_width;
+                let width = self.resolved[self.layout.links[attached.link].edge].half_width;
                 let next = Reverse((distance.saturating_add(width), attached.other, Some(attached.link)));
                 if !done[attached.other] {
                     open.push(next);
@@ -181,19 +189,38 @@ impl<'a> Solver<'a> {
     }
 
     fn slope(&self, node: usize) -> Slope {
-        Slope::from_ppb(self.motion(node).drift_ppb)
+        Slope::from_ppb(self.motions[node].drift_ppb)
     }
 
-    fn motion(&self, node: usize) -> Motion {
-        let (clock, reference) = (self.layout.nodes[node].clock as u32, self.graph.reference().0);
-        Motion {
-            drift_ppb: self.graph.drift(clock, reference),
-            wander_ppb_per_s: self.graph.wander(clock, reference) as f64,
+    /// Returns the least bounds of a node's motion: what it is assumed to do, and how much wider the bounds of the solved
+    /// neighbour are, and of the messages with it, over which this is least. One clock on the way is slewed then, and which
+    /// one is unknown.
+    fn least(&self, node: usize) -> Motion {
+        let own = assumed(self.graph, self.layout.nodes[node].clock);
+        let mut least: Option<(u64, f64)> = None;
+        for attached in
+            self.attached[node].iter().filter(|attached| self.segment(attached.other).curve.is_some())
+        {
+            let Link { edge, nodes, .. } = &self.layout.links[attached.link];
+            let [a, b] = nodes.map(|node| self.layout.nodes[node].clock as u32);
+            let wider = self.motions[attached.other];
+            let other = assumed(self.graph, self.layout.nodes[attached.other].clock);
+            let drift =
+                wider.drift_ppb - other.drift_ppb + self.resolved[*edge].drift_ppb - self.graph.drift(a, b);
+            let wander = match wider.wander_ppb_per_s > other.wander_ppb_per_s {
+                true => wider.wander_ppb_per_s,
+                false => 0.0,
+            };
+            let (drifts, wanders) = least.unwrap_or((u64::MAX, f64::INFINITY));
+            least = Some((drifts.min(drift), wanders.min(wander)));
         }
+        let (drift, wander) = least.unwrap_or((0, 0.0));
+        Motion { drift_ppb: own.drift_ppb + drift, wander_ppb_per_s: own.wander_ppb_per_s.max(wander), ..own }
     }
 
     fn solve_node(&mut self, node: usize, only: Option<usize>, method: Method) {
-        let (slope, motion, tick) = (self.slope(node), self.motion(node), self.tick(node));
+        let (clock, tick) = (self.layout.nodes[node].clock, self.tick(node));
+        let (assumed, least) = (assumed(self.graph, clock), self.least(node));
         let published = self.sightings(node, only, |time, _| Some(time.estimate));
         let solved = match method {
             Method::Bounded => {
@@ -201,17 +228,25 @@ impl<'a> Solver<'a> {
                 let choose =
                     |time: &Instant, sent| if sent { time.high } else { time.low.map(|low| low - tick) };
                 let sightings = self.sightings(node, only, choose);
-                node::bounded(&sightings, &published, tick as i64, slope, motion)
+                let thinned = self.attached[node]
+                    .iter()
+                    .any(|attached| self.resolved[self.layout.links[attached.link].edge].thinned);
+                node::bounded(&sightings, &published, tick as i64, assumed, least, thinned)
             }
-            Method::Hull | Method::Regression => node::one_line(&published, slope, method),
+            Method::Hull | Method::Regression => node::one_line(&published, least, method),
         };
         let Some(solved) = solved else { return };
         let Node { clock, segment: segment_index } = self.layout.nodes[node];
-        self.contradictions[clock] = self.contradictions[clock].max(solved.contradictions);
+        self.motions[node] = solved.motion;
+        let found = &mut self.found[clock];
+        found.contradictions = found.contradictions.max(solved.contradictions);
+        found.motion = found.motion.widest(solved.motion);
+        found.breaks_bounds |= solved.breaks_bounds;
         let segment = &mut self.lines[clock].segments[segment_index];
         (segment.origin, segment.base, segment.curve) = (solved.origin, solved.base, Some(solved.curve));
         if method == Method::Bounded {
             let exact = self.sightings_of_reference(node);
+            let slope = self.slope(node);
             node::clamp_estimate(&mut self.lines[clock].segments[segment_index], &exact, slope);
         }
     }
@@ -219,7 +254,7 @@ impl<'a> Solver<'a> {
     fn bounded(&mut self) {
         let nodes: Vec<usize> =
             self.order.iter().map(|&(node, _)| node).filter(|&node| !self.is_reference(node)).collect();
-        let beyond = |link: &crate::segments::Link| !link.nodes.iter().any(|&node| self.is_reference(node));
+        let beyond = |link: &Link| !link.nodes.iter().any(|&node| self.is_reference(node));
         let any_beyond = self.layout.links.iter().any(beyond);
         for &node in &nodes {
             self.solve_node(node, None, Method::Bounded);
@@ -270,6 +305,16 @@ impl<'a> Solver<'a> {
                 self.solve_node(node, link, method);
             }
         }
+    }
+}
+
+/// Returns the bounds that are assumed of a clock's motion against the timeline.
+fn assumed(graph: &ClockGraph, clock: usize) -> Motion {
+    let (clock, reference) = (clock as u32, graph.reference().0);
+    Motion {
+        drift_ppb: graph.drift(clock, reference),
+        wander_ppb_per_s: graph.wander(clock, reference) as f64,
+        longest_gap: graph.longest_gap(clock, reference),
     }
 }
 

@@ -5,11 +5,13 @@
 //! place a step where it saves more than [`STEP_COST`] contradicting pairs.
 
 use crate::{
-    bounds::{Bound, envelope, on_envelope},
+    bounds::{Bound, envelope, on_envelope, thinned},
     clocks::DropCause,
-    cover::{conflicts, fewest},
+    cover::{conflicts, consistent, fewest},
     edge::{Dropped, Edge, Message, late, orient, without},
+    graph::LONGEST_GAP,
     units::{PER_SECOND, Slope},
+    widen::{wider_drifts, within},
 };
 
 /// Contradicting pairs that a step must save; fewer are dropped instead.
@@ -35,13 +37,31 @@ const TREND_BOUNDS: usize = 32;
 /// The messages of an edge, divided at steps and without wrong pairs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resolved {
-    /// Messages that set a bound, in order, by segment between steps.
+    /// Messages in order, by segment between steps.
     pub(crate) segments: Vec<Vec<Message>>,
     /// The steps between the segments, one fewer than segments.
     pub(crate) steps: Vec<EdgeStep>,
     pub(crate) dropped: Dropped,
+    /// Whether messages that others imply were discarded as they arrived.
+    pub(crate) thinned: bool,
+    /// Messages of the segments that others imply.
+    pub(crate) implied: u64,
+    /// Pairs that contradict others.
+    contradicting: u64,
+    /// The drift bound within which the rest is consistent, in parts per billion.
+    pub(crate) drift_ppb: u64,
     /// Median of half the distance between the two envelopes, in units.
     pub(crate) half_width: i64,
+}
+
+impl Resolved {
+    /// Returns whether this leaves fewer contradictions than `other` without more steps, or fewer steps without more
+    /// contradictions.
+    fn explains_more(&self, other: &Resolved) -> bool {
+        let (steps, others) = (self.steps.len(), other.steps.len());
+        (self.contradicting < other.contradicting && steps <= others)
+            || (self.contradicting <= other.contradicting && steps < others)
+    }
 }
 
 /// A step between two messages.
@@ -58,19 +78,41 @@ pub(crate) struct EdgeStep {
     pub(crate) jump: (i64, i64),
 }
 
-/// Finds the steps and wrong pairs of an edge. `wander` is the bound between the two clocks, in parts per billion per
-/// second.
-pub(crate) fn resolve(edge: &Edge, wander: u64) -> Resolved {
-    let oriented = orient(&edge.messages, edge.scales, edge.slope);
-    let mut resolved = Resolved::default();
+/// Finds the steps and wrong pairs of an edge. `drift_ppb` and `wander` are the bounds assumed between the two clocks.
+///
+/// A wider drift bound that leaves fewer contradictions, or fewer steps, explains more: the clock was slewed.
+pub(crate) fn resolve(edge: &Edge, drift_ppb: u64, wander: u64) -> Resolved {
+    let assumed = resolve_within(edge, drift_ppb, Some(wander));
+    if assumed.dropped.count == 0 && assumed.steps.is_empty() {
+        return assumed;
+    }
+    let drifts: Vec<u64> = wider_drifts(drift_ppb).collect();
+    let Some(&widest) = drifts.last() else { return assumed };
+    let widest = resolve_within(edge, widest, None);
+    if !widest.explains_more(&assumed) {
+        return assumed;
+    }
+    let enough = |resolved: &Resolved| !widest.explains_more(resolved) && resolved.explains_more(&assumed);
+    let narrower =
+        drifts[..drifts.len() - 1].iter().map(|&drift| resolve_within(edge, drift, None)).find(enough);
+    narrower.unwrap_or(widest)
+}
+
+/// Finds the steps and wrong pairs under a drift bound. With a bound of `wander`, it also searches for steps that are
+/// smaller than drift, if there is any contradiction.
+fn resolve_within(edge: &Edge, drift_ppb: u64, wander: Option<u64>) -> Resolved {
+    let slope = Slope::from_ppb(drift_ppb);
+    let oriented = orient(&edge.messages, edge.scales, slope);
+    let mut resolved = Resolved { drift_ppb, thinned: edge.is_thinned(), ..Resolved::default() };
     for &index in &oriented.out_of_range {
         resolved.dropped.push(edge.messages[index].id, DropCause::OutOfRange);
     }
     let mut runs = Vec::new();
-    let coarse = split(&oriented.bounds);
-    for run in &coarse {
-        let clean = without_fewest(&run.bounds);
-        let Some(trend) = trend(&clean, edge.slope, wander) else {
+    for run in &split(&oriented.bounds) {
+        let trend = wander
+            .filter(|_| !consistent(&run.bounds))
+            .and_then(|wander| trend(&without_fewest(&run.bounds), slope, wander));
+        let Some(trend) = trend else {
             runs.push(run.with(drop_fewest(edge, &run.bounds, &mut resolved.dropped)));
             continue;
         };
@@ -84,26 +126,32 @@ pub(crate) fn resolve(edge: &Edge, wander: u64) -> Resolved {
         }
         for part in fine {
             let kept = drop_fewest(edge, &part.bounds, &mut resolved.dropped);
-            let kept: Vec<Bound> = kept.into_iter().map(|bound| trend.restore(bound, edge.slope)).collect();
+            let kept: Vec<Bound> = kept.into_iter().map(|bound| trend.restore(bound, slope)).collect();
             runs.push(part.with(drop_fewest(edge, &kept, &mut resolved.dropped)));
         }
     }
     runs.retain(|run| !run.bounds.is_empty());
     for pair in runs.windows(2) {
-        resolved.steps.push(step(edge, &pair[0], &pair[1], oriented.by_a));
+        resolved.steps.push(step(edge, slope, (&pair[0], &pair[1]), oriented.by_a));
     }
-    resolved.half_width = half_width(&runs, edge.slope);
+    resolved.contradicting = resolved.dropped.count - oriented.out_of_range.len() as u64;
+    resolved.half_width = half_width(&runs, slope);
     for Run { bounds: run, .. } in runs {
-        let late = late(&run, edge.slope);
+        let late = late(&run, slope);
         let owner = |bound: &Bound| edge.messages[bound.owner as usize];
         for &index in &late {
             resolved.dropped.push(owner(&run[index]).id, DropCause::Late);
         }
         let mut punctual = Vec::with_capacity(run.len());
         without(&run, &late, &mut punctual);
-        let on = on_envelope(&punctual);
-        let on = punctual.iter().zip(on).filter(|(_, on)| *on);
-        resolved.segments.push(on.map(|(bound, _)| owner(bound)).collect());
+        if edge.is_thinned() {
+            // The last messages as those of full blocks, so that how much delays differ is the same everywhere.
+            let mut keep = thinned(&within(&punctual, edge.widest), LONGEST_GAP / 2).into_iter();
+            punctual.retain(|_| keep.next() == Some(true));
+        }
+        // Implied messages stay: a wider bound may need them, and they show how much delays differ.
+        resolved.implied += on_envelope(&punctual).iter().filter(|on| !**on).count() as u64;
+        resolved.segments.push(punctual.iter().map(owner).collect());
     }
     resolved
 }
@@ -260,13 +308,13 @@ fn likely(window: &[Bound], last: usize, first: usize) -> usize {
 }
 
 /// Returns the step between two runs of bounds.
-fn step(edge: &Edge, before: &Run, behind: &Run, by_a: bool) -> EdgeStep {
+fn step(edge: &Edge, slope: Slope, (before, behind): (&Run, &Run), by_a: bool) -> EdgeStep {
     let (last, first) = (before.last(), behind.first());
     let (before, behind) = (&before.bounds, &behind.bounds);
     let middle = last.x + (first.x - last.x) / 2;
     let at = |run: &[Bound]| {
-        let low = envelope(run, &[middle], edge.slope, false).map_or(i64::MIN / 4, |low| low[0]);
-        let high = envelope(run, &[middle], edge.slope, true).map_or(i64::MAX / 4, |high| high[0]);
+        let low = envelope(run, &[middle], slope, false).map_or(i64::MIN / 4, |low| low[0]);
+        let high = envelope(run, &[middle], slope, true).map_or(i64::MAX / 4, |high| high[0]);
         (low, high)
     };
     let (low, high) = at(&before[before.len().saturating_sub(WINDOW)..]);

@@ -4,6 +4,7 @@ use crate::{
     clocks::{ClockId, DroppedPair},
     edge::{Dropped, Edge},
     graph::ClockGraph,
+    reach::Motion,
     report::{ClockReport, EdgeReport, Report, Step},
     segments::Layout,
     steps::Resolved,
@@ -14,18 +15,26 @@ use crate::{
 /// Number of intervals in which drift is measured.
 const DRIFT_INTERVALS: usize = 64;
 
-/// Builds the report. `hops` and `contradictions` are indexed by clock, `resolved` by edge.
+/// What the solver found out of a clock beside its line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) contradictions: u64,
+    /// The widest bounds of its segments.
+    pub(crate) motion: Motion,
+    pub(crate) breaks_bounds: bool,
+}
+
+/// Builds the report. `hops` and `found` are indexed by clock, `resolved` by edge.
 pub(crate) fn report(
     graph: &ClockGraph,
     edges: &[((u32, u32), &Edge)],
     resolved: &[Resolved],
     layout: &Layout,
     hops: &[Option<u32>],
-    contradictions: &[u64],
+    found: &[Found],
     timeline: &Timeline,
 ) -> Report {
-    let clock_report =
-        |clock: usize| clock_report(clock, layout, hops[clock], contradictions[clock], timeline);
+    let clock_report = |clock: usize| clock_report(clock, layout, hops[clock], found[clock], timeline);
     let edge_report = |index: usize| {
         let (ends, edge) = edges[index];
         edge_report(index, ends, edge, &resolved[index], layout, timeline)
@@ -40,16 +49,12 @@ fn clock_report(
     clock: usize,
     layout: &Layout,
     hops: Option<u32>,
-    contradictions: u64,
+    found: Found,
     timeline: &Timeline,
 ) -> ClockReport {
     let line = &timeline.clocks[clock];
     let readings = readings(clock, layout);
-    let mut widths: Vec<u64> = readings
-        .iter()
-        .filter_map(|&ticks| timeline.convert(ClockId(clock as u32), ticks).half_width())
-        .collect();
-    widths.sort_unstable();
+    let wander = found.motion.wander_ppb_per_s;
     let curves = || line.segments.iter().filter_map(|segment| segment.curve.as_ref());
     let known = curves().count() == line.segments.len();
     let (drift_ppb, wander_ppb) = drift(&readings, |ticks| (line.scale.units(ticks), estimate(line, ticks)));
@@ -62,10 +67,11 @@ fn clock_report(
         ),
         drift_ppb,
         wander_ppb,
-        half_width_median_ns: widths.get(widths.len() / 2).copied(),
-        half_width_max_ns: widths.last().copied(),
+        drift_bound_ppb: found.motion.drift_ppb,
+        wander_bound_ppb_per_s: wander.is_finite().then_some(wander.ceil() as u64),
+        breaks_bounds: found.breaks_bounds,
         steps: layout.boundaries[clock].iter().map(step).collect(),
-        contradictions,
+        contradictions: found.contradictions,
     }
 }
 
@@ -128,7 +134,8 @@ fn edge_report(
     timeline: &Timeline,
 ) -> EdgeReport {
     let links = || layout.links.iter().filter(|link| link.edge == index);
-    let used: u64 = links().map(|link| link.messages.len() as u64).sum();
+    let held: u64 = links().map(|link| link.messages.len() as u64).sum();
+    let used = held.saturating_sub(resolved.implied);
     let all = [&edge.dropped, &resolved.dropped, &layout.dropped[index]];
     let dropped: u64 = all.iter().map(|dropped| dropped.count).sum();
     let named = |dropped: &&Dropped| dropped.named.clone();

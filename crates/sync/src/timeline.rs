@@ -37,6 +37,15 @@ impl Stamp {
     }
 }
 
+/// Half the widths of intervals over a span of time, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfWidths {
+    /// In half of the time, it is at most this.
+    pub median_ns: u64,
+    /// The widest.
+    pub max_ns: u64,
+}
+
 /// A time in units, before rounding to nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
@@ -225,6 +234,36 @@ impl Timeline {
         places.sort_unstable();
         places.dedup();
         places.into_iter().map(|ticks| (ticks, line.time(ticks).stamp())).collect()
+    }
+
+    /// Returns how wide the intervals of a clock's readings from `first` to `last` are: of an event at any time between.
+    /// `None` if one has no lower or no upper bound.
+    ///
+    /// # Panics
+    ///
+    /// If the graph has no such clock.
+    pub fn half_widths(&self, clock: ClockId, first: u64, last: u64) -> Option<HalfWidths> {
+        let knots = self.knots(clock, first, last);
+        let widths = knots.iter().map(|(ticks, stamp)| Some((*ticks, stamp.half_width()?)));
+        let widths: Vec<(u64, u64)> = widths.collect::<Option<_>>()?;
+        let max_ns = widths.iter().map(|&(_, width)| width).max()?;
+        // The time in which half the width is at most `limit`. Between knots the width is linear.
+        let within = |limit: u64| -> f64 {
+            let pieces = widths.windows(2).map(|pair| {
+                let ((from, one), (to, other)) = (pair[0], pair[1]);
+                let (low, high) = (one.min(other), one.max(other));
+                let share = (limit + 1).saturating_sub(low) as f64 / (high - low + 1) as f64;
+                (to - from) as f64 * share.min(1.0)
+            });
+            pieces.sum()
+        };
+        let half = within(max_ns) / 2.0;
+        let (mut low, mut high) = (0, max_ns);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if within(middle) >= half { high = middle } else { low = middle + 1 }
+        }
+        Some(HalfWidths { median_ns: low, max_ns })
     }
 
     /// Returns a cursor that converts the readings of one event stream in order.

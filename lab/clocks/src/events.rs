@@ -54,13 +54,34 @@ impl Recorded {
         }
     }
 
-    /// Returns the graph of clocks, and the messages between them.
-    pub(crate) fn graph(&self) -> Result<(ClockGraph, Vec<Pair>), Box<dyn Error>> {
+    /// Returns the same recording with slaves whose clocks are slewed: in the middle third of the time of each, it runs `ppm`
+    /// faster.
+    pub(crate) fn slewed(&self, ppm: u64) -> Recorded {
+        let mut clocks = self.clocks.clone();
+        for (_, frequency, events) in &mut clocks {
+            let times = events.iter().filter_map(|event| event.truth);
+            let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { continue };
+            let third = (last - first) / 3;
+            for event in events {
+                let Some(truth) = event.truth else { continue };
+                let time = truth.saturating_sub(first + third).min(third);
+                let ahead =
+                    u128::from(time) * u128::from(ppm) * u128::from(*frequency) / 1_000_000_000_000_000;
+                event.ticks += ahead as u64;
+            }
+        }
+        Recorded { clocks }
+    }
+
+    /// Returns the graph of clocks, and the messages between them. `known` says whether the default bound of wander is known
+    /// to hold for the clocks, as for those that boards emulate.
+    pub(crate) fn graph(&self, known: bool) -> Result<(ClockGraph, Vec<Pair>), Box<dyn Error>> {
         let mut graph = ClockGraph::new();
         let mut matcher = Matcher::new(self.clocks.iter().map(|(.., events)| events.len()).sum());
         let mut pairs = Vec::new();
         for (name, frequency, events) in &self.clocks {
-            let clock = graph.add(Clock::new(name.clone(), *frequency));
+            let clock = Clock::new(name.clone(), *frequency);
+            let clock = graph.add(if known { clock.with_known_wander() } else { clock });
             for event in events {
                 let Some((direction, number)) = event.message else { continue };
                 pairs.extend(matcher.push(number, MessageEnd { clock, ticks: event.ticks, direction }));

@@ -35,6 +35,8 @@ const PROTOCOLS: [(&str, Protocol); 3] = [
 ];
 /// Amplitudes of the slave's frequency in parts per million; its period is 20 s.
 const WANDERS: [u32; 3] = [0, 1, 5];
+/// Parts per million by which the slaves' clocks are slewed for a third of each recording, after the fact.
+const SLEWS: [u64; 4] = [1, 5, 50, 500];
 
 struct Wish {
     seconds: u32,
@@ -89,7 +91,7 @@ fn wish() -> Result<Wish, Box<dyn Error>> {
 fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let wish = wish()?;
     let keeps = std::env::args().any(|argument| argument == "--keep");
-    let mut broken = Vec::new();
+    let (mut broken, mut slews) = (Vec::new(), Vec::new());
     Row::head();
     for (name, protocol) in PROTOCOLS {
         if !wish.only.is_empty() && !wish.only.iter().any(|only| only == name) {
@@ -100,7 +102,11 @@ fn run() -> Result<Vec<String>, Box<dyn Error>> {
             if wish.records {
                 record(&folder, protocol, wander, &wish)?;
             }
-            let rows = judge(&folder, name, wander)?;
+            let recorded = Recorded::read(&folder)?;
+            let rows = judge(&recorded, name, wander)?;
+            for ppm in SLEWS {
+                slews.push((name, wander, ppm, slewed(&recorded, ppm)?));
+            }
             rows.iter().for_each(Row::show);
             broken.extend(verdict::broken(&rows));
             if wish.records && !keeps {
@@ -108,7 +114,18 @@ fn run() -> Result<Vec<String>, Box<dyn Error>> {
             }
         }
     }
+    println!();
+    let violated =
+        slews.iter().filter_map(|(name, wander, ppm, verdict)| verdict.of_slew(name, *wander, *ppm));
+    broken.extend(violated);
     Ok(broken)
+}
+
+/// Compares a recording whose slaves' clocks are slewed with the truth.
+fn slewed(recorded: &Recorded, ppm: u64) -> Result<Verdict, Box<dyn Error>> {
+    let slewed = recorded.slewed(ppm);
+    let (graph, pairs) = slewed.graph(false)?;
+    Ok(Verdict::of(&slewed, &pairs, &graph.solve(Method::Bounded)))
 }
 
 fn record(folder: &Path, protocol: Protocol, wander: u32, wish: &Wish) -> Result<(), Box<dyn Error>> {
@@ -126,12 +143,11 @@ fn record(folder: &Path, protocol: Protocol, wander: u32, wish: &Wish) -> Result
     Ok(())
 }
 
-fn judge(folder: &Path, protocol: &'static str, wander: u32) -> Result<Vec<Row>, Box<dyn Error>> {
-    let recorded = Recorded::read(folder)?;
-    let (graph, pairs) = recorded.graph()?;
+fn judge(recorded: &Recorded, protocol: &'static str, wander: u32) -> Result<Vec<Row>, Box<dyn Error>> {
+    let (graph, pairs) = recorded.graph(true)?;
     let methods = [Method::Bounded, Method::Hull, Method::Regression];
     let rows = methods.map(|method| {
-        let verdict = Verdict::of(&recorded, &pairs, &graph.solve(method));
+        let verdict = Verdict::of(recorded, &pairs, &graph.solve(method));
         Row { protocol, wander, method, verdict, round_trips: recorded.round_trips(&pairs) }
     });
     Ok(rows.into())
@@ -153,7 +169,7 @@ mod tests {
     #[test]
     fn the_truth_lies_in_the_interval_of_each_event() {
         let recorded = fixture();
-        let (graph, pairs) = recorded.graph().unwrap();
+        let (graph, pairs) = recorded.graph(true).unwrap();
         assert_eq!(pairs.len(), 600);
         assert!(recorded.round_trips(&pairs)[0] > 100);
         let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));
@@ -172,9 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn a_slewed_slave_keeps_the_truth_in_its_intervals() {
+        for ppm in SLEWS {
+            assert_eq!(slewed(&fixture(), ppm).unwrap().of_slew("interrupt + burst", 5, ppm), None);
+        }
+    }
+
+    #[test]
     fn a_truth_that_is_elsewhere_is_noticed() {
         let mut recorded = fixture();
-        let (graph, pairs) = recorded.graph().unwrap();
+        let (graph, pairs) = recorded.graph(true).unwrap();
         let events = recorded.clocks[1].2.iter_mut();
         events.for_each(|event| event.truth = event.truth.map(|truth| truth + 10_000));
         let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));

@@ -51,6 +51,18 @@ impl Verdict {
         verdict
     }
 
+    /// Shows how a recording with slewed clocks fares; returns what it violates.
+    pub(crate) fn of_slew(&self, protocol: &str, wander: u32, ppm: u64) -> Option<String> {
+        let half_width = percentile(&self.half_widths, 50).unwrap_or(u64::MAX);
+        let covered = self.coverage() * 100.0;
+        println!(
+            "{protocol}, ±{wander} ppm, slewed by {ppm} ppm: half-width {half_width} ns, {covered:.2} % covered"
+        );
+        (self.coverage() < COVERED).then(|| {
+            format!("{protocol}, ±{wander} ppm, slewed by {ppm} ppm: {covered:.3} % of the intervals hold the truth")
+        })
+    }
+
     fn coverage(&self) -> f64 {
         self.covered as f64 / self.errors.len().max(1) as f64
     }

@@ -177,6 +177,81 @@ fn what_little_can_be_known_is_given_and_said() {
     assert!(hodo(&["script", "--events", "-q", &file]).fine().stdout.contains(" +∞ two "));
 }
 
+/// NTP slews: the frequency changes at once, by more than any crystal does.
+#[test]
+fn a_slewed_clock_keeps_the_truth_in_its_intervals() {
+    let mut talk = Talk::of_exchanges(1600);
+    talk.slew = Some((3_000_000_000, 2_500_000_000, 480));
+    let (folder, client, server) = written(&talk);
+    let file = folder.file("experiment.toml");
+    let ran = sync(&["-o", &file, &client, &server]);
+    assert!(ran.stderr.contains("server: its frequency changes more than clocks were assumed to"), "{ran:?}");
+    let tables = ran.fine().json();
+    assert_eq!(tables[0]["summary"]["clocks_beyond_bounds"], 1);
+    let clock = row(&tables, "clocks", 1);
+    assert!(clock["drift_bound_ppb"].as_u64() > Some(480_000), "{clock:?}");
+    assert!(clock["wander_bound_ppb_per_s"].is_null() && clock["contradictions"] == 0, "{clock:?}");
+    assert_eq!(row(&tables, "messages", 0)["dropped"], 0);
+    for tick in events(&file, &["--event", "tick"]) {
+        let [lower, upper] = ["lower_ns", "upper_ns"].map(|name| tick[name].as_i64().unwrap());
+        assert!((lower..=upper).contains(&truth(&tick)), "{tick}");
+    }
+}
+
+/// Ticks lie long before and after the only exchange: the table's widths are theirs too.
+#[test]
+fn half_widths_are_those_of_events() {
+    let mut talk = Talk::of_exchanges(1);
+    [100_000_000, 9_000_000_000].into_iter().for_each(|at| talk.tick(at));
+    let (folder, client, server) = written(&talk);
+    let file = folder.file("experiment.toml");
+    let tables = sync(&["-o", &file, &client, &server]).fine().json();
+    let widths = events(&file, &["--event", "tick"])
+        .into_iter()
+        .map(|tick| (tick["upper_ns"].as_i64().unwrap() - tick["lower_ns"].as_i64().unwrap()) as u64 / 2);
+    let (most, clock) = (widths.max().unwrap(), row(&tables, "clocks", 1));
+    assert!(most > 1_000_000, "{most}");
+    let max = clock["half_width_max_ns"].as_u64().unwrap();
+    assert!(max >= most && max < most + most / 100, "{clock:?}, and an event has {most}");
+    assert!(clock["half_width_median_ns"].as_u64() > Some(most / 4), "{clock:?}");
+}
+
+#[test]
+fn a_step_is_listed_with_its_time_and_size() {
+    let (at, jump) = (2_001_000_000, 2_000_000);
+    let mut talk = Talk::of_exchanges(400);
+    talk.step = Some((at, jump));
+    let (_folder, client, server) = written(&talk);
+    let tables = sync(&[&client, &server]).fine().json();
+    assert_eq!(row(&tables, "clocks", 1)["steps"], 1);
+    let step = row(&tables, "steps", 0);
+    let value = |name: &str| step[name].as_i64().unwrap();
+    let time = CLIENT_OFFSET as i64 * 1_000_000_000 + at as i64;
+    assert!(step["clock"].as_str().unwrap().ends_with("server"), "{step:?}");
+    assert!(value("after_ns") <= time && time <= value("before_ns"), "{step:?}");
+    assert!(value("before_ns") - value("after_ns") < 25_000_000, "{step:?}");
+    assert!((value("jump_least_ns")..=value("jump_most_ns")).contains(&(jump as i64)), "{step:?}");
+}
+
+#[test]
+fn messages_that_no_clock_explains_are_no_result() {
+    let mut talk = Talk::default();
+    for index in 0..400u32 {
+        let (sent, delay) =
+            (1_000_000_000 + u64::from(index) * 5_000_000, u64::from(index * 7_919 % 400) * 100_000);
+        talk.segment(Side::Client, index, Some(sent), Some(sent + delay - 20_000_000));
+        talk.segment(Side::Server, index, Some(sent), Some(sent + delay - 20_000_000));
+    }
+    let (folder, client, server) = written(&talk);
+    let file = folder.file("experiment.toml");
+    let ran = sync(&["-o", &file, &client, &server]);
+    assert!(
+        ran.code == 3 && ran.stderr.contains("contradict the others, whatever their clocks did"),
+        "{ran:?}"
+    );
+    assert!(!std::path::Path::new(&file).exists());
+}
+
 #[test]
 fn lost_repeated_and_late_segments_are_counted() {
     let mut talk = Talk::of_exchanges(300);

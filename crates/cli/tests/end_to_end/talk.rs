@@ -52,6 +52,10 @@ type Happened = (u64, u8, Vec<u8>);
 pub(crate) struct Talk {
     client: Vec<Happened>,
     server: Vec<Happened>,
+    /// From when on, for how long, and by how many parts per million the server's clock runs faster.
+    pub(crate) slew: Option<(u64, u64, u64)>,
+    /// When the server's clock jumps ahead, and by how much.
+    pub(crate) step: Option<(u64, u64)>,
 }
 
 impl Talk {
@@ -98,7 +102,13 @@ impl Talk {
     /// Writes both traces below a folder: `client` and `server`.
     pub(crate) fn write(&self, folder: &Path) {
         write(&folder.join("client"), "one", CLIENT_OFFSET, &self.client, |truth| truth);
-        write(&folder.join("server"), "two", SERVER_OFFSET, &self.server, server_clock);
+        write(&folder.join("server"), "two", SERVER_OFFSET, &self.server, |truth| {
+            let slewed = self
+                .slew
+                .map_or(0, |(from, time, ppm)| truth.saturating_sub(from).min(time) * ppm / 1_000_000);
+            let stepped = self.step.filter(|(at, _)| truth >= *at).map_or(0, |(_, jump)| jump);
+            server_clock(truth) + slewed + stepped
+        });
     }
 }
 

@@ -20,7 +20,7 @@ mod wall;
 
 pub(crate) use clocks::micros;
 pub use clocks::{
-    MatchRule, Matched, Relation, SyncOutcome, SyncRequest, Synchronised, SynchronisedError,
+    MatchRule, Matched, Relation, SyncOutcome, SyncRequest, SyncStep, Synchronised, SynchronisedError,
     SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,
 };
 pub use open::{Experiment, Needs, Traces};

@@ -34,6 +34,8 @@ pub struct Oscillator {
     pieces: Vec<(f64, f64, f64)>,
     /// (true time, jump in ns).
     pub steps: Vec<(f64, f64)>,
+    /// (true time, duration in ns, further drift in that time), as NTP slews.
+    pub slews: Vec<(f64, f64, f64)>,
 }
 
 const PIECE_NS: f64 = 0.5e9;
@@ -65,7 +67,13 @@ impl Oscillator {
             drift += turn * length / 1e9;
             turned += turn * length / 1e9;
         }
-        Oscillator { frequency_hz, start_ticks: rng.f64() * 1e6, pieces, steps: Vec::new() }
+        Oscillator {
+            frequency_hz,
+            start_ticks: rng.f64() * 1e6,
+            pieces,
+            steps: Vec::new(),
+            slews: Vec::new(),
+        }
     }
 
     pub fn starting_at(mut self, ticks: f64) -> Oscillator {
@@ -78,13 +86,21 @@ impl Oscillator {
         self
     }
 
-    /// The clock's own nanoseconds since the start, at a true time; steps included.
+    /// Lets the clock run `ppm` faster for a while: its frequency changes at once, and back at once.
+    pub fn slewing(mut self, time_ns: f64, duration_ns: f64, ppm: f64) -> Oscillator {
+        self.slews.push((time_ns, duration_ns, ppm * 1e-6));
+        self
+    }
+
+    /// The clock's own nanoseconds since the start, at a true time; steps and slews included.
     pub fn nanos(&self, time: f64) -> f64 {
         let index = ((time / PIECE_NS).max(0.0) as usize).min(self.pieces.len() - 1);
         let (drift, phase, turn) = self.pieces[index];
         let apart = time - index as f64 * PIECE_NS;
         let jumps: f64 = self.steps.iter().filter(|step| step.0 <= time).map(|step| step.1).sum();
-        time + phase + drift * apart + turn * apart * apart / 2.0 + jumps
+        let slewed = |&(from, duration, drift): &(f64, f64, f64)| (time - from).clamp(0.0, duration) * drift;
+        let slewed: f64 = self.slews.iter().map(slewed).sum();
+        time + phase + drift * apart + turn * apart * apart / 2.0 + jumps + slewed
     }
 
     pub fn ticks(&self, time: f64) -> u64 {

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 pub use self::matching::MatchRule;
 use self::relate::{Related, relate};
-pub use self::synchronise::{Matched, SyncOutcome, SyncRequest};
+pub use self::synchronise::{Matched, SyncOutcome, SyncRequest, SyncStep};
 pub(crate) use self::synchronised::micros;
 pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedTrace};
 use super::{Experiment, Refusal, Traces};

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use hodo_clock::{CycleClock, OriginNanos, TimeKnot};
 use hodo_formats::events::{Cursor, Item, Parts, Trace};
 use hodo_sync::{
-    Clock, ClockGraph, ClockId, EdgeReport, MatchReport, Matcher, MessageEnd, Method, Stamp, Timeline,
+    Clock, ClockGraph, ClockId, EdgeReport, HalfWidths, MatchReport, Matcher, MessageEnd, Method, Stamp,
+    Timeline,
 };
 
 use super::{
@@ -38,6 +39,8 @@ pub struct SyncRequest {
     pub drift_ppb: u64,
     /// Maximum change of that deviation, in parts per billion per second.
     pub wander_ppb_per_s: u64,
+    /// Whether that bound holds even where messages are too rare to refute it.
+    pub wander_is_known: bool,
 }
 
 /// The matches of a rule.
@@ -49,6 +52,17 @@ pub struct Matched {
     pub ends: u64,
     /// How they were matched.
     pub report: MatchReport,
+}
+
+/// A step of a clock, between two times of the timeline in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncStep {
+    /// The last time of a message that is certainly before the step.
+    pub after: i128,
+    /// The first time of a message that is certainly after it.
+    pub before: i128,
+    /// Least and greatest forward jump, in nanoseconds.
+    pub jump: (i64, i64),
 }
 
 /// The outcome of a synchronisation.
@@ -64,6 +78,11 @@ pub struct SyncOutcome {
     pub timeline: Timeline,
     /// The parts of the traces that can't be read.
     pub losses: Losses,
+    /// Half the widths of the intervals of each clock's events: of all times from its inputs' first to their last; `None` if
+    /// some have no lower or no upper bound.
+    pub half_widths: Vec<Option<HalfWidths>>,
+    /// The steps of each clock.
+    pub steps: Vec<Vec<SyncStep>>,
     /// The name of each input, and its knots from its first to its last own time, in order of inputs.
     pub curves: Vec<(String, Vec<TimeKnot>)>,
 }
@@ -180,6 +199,9 @@ fn synchronise(
         .zip(&tickings)
         .map(|(member, ticking)| curve(&timeline, ticking, member.span, zero))
         .collect();
+    let (half_widths, steps) = (0..clocks.len() as u32)
+        .map(|clock| of_clock(ClockId(clock), &members, &tickings, &timeline, zero))
+        .unzip();
     let entry = |(index, curve): (usize, &Vec<TimeKnot>)| {
         entry((&members[index], &tickings[index]), index == 0, curve, &timeline)
     };
@@ -191,6 +213,8 @@ fn synchronise(
         clocks,
         timeline,
         losses,
+        half_widths,
+        steps,
         curves: named,
     }))
 }
@@ -229,6 +253,7 @@ fn clocks(members: &[Member<'_, '_>], request: &SyncRequest) -> (ClockGraph, Vec
         let frequency = alone.map_or(SECOND, |clock| clock.frequency());
         let name = members[group[0].0].unit.label.clone();
         let clock = Clock::new(name, frequency).with_bounds(request.drift_ppb, request.wander_ppb_per_s);
+        let clock = if request.wander_is_known { clock.with_known_wander() } else { clock };
         let clock = graph.add(clock);
         let base = group.iter().map(|&(index, shift)| members[index].span.0 + shift).min().unwrap_or(0);
         // A margin of one second, because an event may precede the begin time of its packet.
@@ -392,6 +417,28 @@ fn curve(timeline: &Timeline, ticking: &Ticking, span: (i128, i128), zero: i128)
     knots
 }
 
+/// Returns how wide a clock's intervals are between the first and the last time of its inputs, and its steps. `zero` is the
+/// reference's time at its tick 0.
+fn of_clock(
+    clock: ClockId,
+    members: &[Member<'_, '_>],
+    tickings: &[Ticking],
+    timeline: &Timeline,
+    zero: i128,
+) -> (Option<HalfWidths>, Vec<SyncStep>) {
+    let own = members.iter().zip(tickings).filter(|(_, ticking)| ticking.clock == clock);
+    let spans = own.map(|(member, ticking)| ticking.span(member.span.0, member.span.1));
+    let span = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    let time = |ticks: u64| zero + i128::from(timeline.convert(clock, ticks).estimate.0);
+    let step = |step: &hodo_sync::Step| SyncStep {
+        after: time(step.last_ticks),
+        before: time(step.first_ticks),
+        jump: (step.jump_low_ns, step.jump_high_ns),
+    };
+    let steps = timeline.report().clocks[clock.0 as usize].steps.iter().map(step).collect();
+    (span.and_then(|(first, last)| timeline.half_widths(clock, first, last)), steps)
+}
+
 /// Returns the entry of an input for `experiment.toml`.
 fn entry(
     (member, ticking): (&Member<'_, '_>, &Ticking),
@@ -400,6 +447,8 @@ fn entry(
     timeline: &Timeline,
 ) -> SynchronisedTrace {
     let report = &timeline.report().clocks[ticking.clock.0 as usize];
+    let (first, last) = ticking.span(member.span.0, member.span.1);
+    let half_widths = timeline.half_widths(ticking.clock, first, last);
     let edges = timeline.report().edges.iter();
     let own = edges.filter(|edge| edge.a == ticking.clock || edge.b == ticking.clock);
     SynchronisedTrace {
@@ -410,7 +459,7 @@ fn entry(
         messages: own.map(|edge| edge.pairs - edge.dropped).sum(),
         drift_ppb: report.drift_ppb,
         wander_ppb: report.wander_ppb,
-        half_width_median_ns: report.half_width_median_ns,
+        half_width_median_ns: half_widths.map(|widths| widths.median_ns),
         knots: match report.hops {
             None => Vec::new(),
             Some(_) if is_reference => Vec::new(),

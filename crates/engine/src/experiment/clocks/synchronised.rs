@@ -38,7 +38,7 @@ pub struct SynchronisedTrace {
     pub drift_ppb: i64,
     /// Greatest minus least drift.
     pub wander_ppb: i64,
-    /// Half the median width of the interval at messages, in nanoseconds.
+    /// Half the median width of the interval over all times of the trace, in nanoseconds.
     pub half_width_median_ns: Option<u64>,
     /// The curve: own time, timeline minus own time, and the maximum distance of the true time below and above (-1:
     /// unknown); nanoseconds. Empty for the reference and for unconnected inputs.
@@ -132,7 +132,7 @@ impl SynchronisedTrace {
             return "the clock of the timeline".to_owned();
         }
         let half = match self.half_width_median_ns {
-            Some(half) => format!("±{} µs at half of them", micros(half)),
+            Some(half) => format!("±{} µs at half of its times", micros(half)),
             None => "bounded on one side only".to_owned(),
         };
         format!(

@@ -1,0 +1,294 @@
+//! Chooses the bounds of drift and wander that a clock is solved with: those assumed, or wider ones that its messages ask
+//! for.
+//!
+//! A bound that is too small shows in two ways. Either no clock within it satisfies all messages. Or one does, but only
+//! if one direction took longer for a while: the bound then lies far from all messages of that direction, many in a row,
+//! though elsewhere some of so many come near it. Delays that differ alone rarely do that ([`EVIDENCE`]).
+//!
+//! Nor is an interval ever narrower than the least delay there and back, if the truth is in it ([`GAP`]).
+//!
+//! These tests run with ever wider bounds, from less than what is assumed. What passes is not yet safe: a clock that is
+//! just beyond a bound escapes the tests, as delays hide the rest. The bounds used are therefore wider than those that
+//! pass, by [`DRIFT_MARGIN`] and [`WANDER_MARGIN`], and never tighter than those assumed.
+
+use crate::{
+    bounds::{Bound, envelope},
+    cover::conflicts,
+    edge::median,
+    reach::{Motion, Reach, reach, reach_all},
+    units::{PER_NANO, Slope},
+};
+
+/// Drift between two clocks up to which bounds are widened, in parts per billion: each may be slewed by 500 ppm (what
+/// `adjtime` and NTP do at most) beside 100 ppm of its crystal. Beyond it are steps and wrong pairs.
+pub const WIDEST_DRIFT_PPB: u64 = 1_200_000;
+
+/// Ratio of the drift bound used to the least that passes.
+const DRIFT_MARGIN: u64 = 2;
+
+/// Ratio of the next tried wander bound to the last.
+const WANDER_STEP: f64 = 4.0;
+
+/// Ratio of the bound assumed to the first that is tried.
+const FIRST_WANDER: f64 = 64.0;
+
+/// Ratio of the wander bound used to the least that passes.
+///
+/// A frequency that jumps by `f` bends away from a clock of wander `w` by `f²/8w`. The tests see it where that exceeds the
+/// delays of both directions together, or their noise in one; the interval misses the truth where it exceeds the delay of
+/// one. So this is also the ratio of delays of both directions that is borne.
+const WANDER_MARGIN: f64 = 16.0;
+
+/// The greatest wander bound that is tried, as a multiple of the one assumed. Where it does not pass, the frequency changes at
+/// once, and the intervals rest on drift alone.
+const LAST_WANDER: f64 = 16.0;
+
+/// The least wander bound that is tried.
+const LEAST_WANDER: f64 = 1.0;
+
+/// Messages in a row times their least distance from the interval, as a multiple of the mean delay above the least: this and
+/// the logarithm of the number of messages is more than chance. Were delays exponential, more had the probability
+/// `exp(−EVIDENCE)` that a row begins somewhere.
+const EVIDENCE: f64 = 12.0;
+
+/// Messages in a row at least: a few long delays in a row are ordinary.
+const LEAST_ROW: usize = 6;
+
+/// Messages of one direction at least for that test.
+const LEAST_MESSAGES: usize = 12;
+
+/// Share of the least delay there and back together that the interval is at least as wide as, if the truth is within the
+/// bounds.
+const GAP: f64 = 0.9;
+
+/// Further drift of a clock that breaks a bound, in parts per billion: what `adjtime` and NTP slew by at most.
+/// A slew shorter than the time between messages shows less of it.
+const SLEW_PPB: u64 = 500_000;
+
+/// Distances below this are rounding of the possible states, in units (16 ns).
+const FLOOR: i64 = 16 * PER_NANO;
+
+/// Rows that even the widest drift does not explain, at most, of which delays are then taken to be long.
+const ROWS: usize = 64;
+
+/// The bounds chosen for a clock, and its states within them.
+pub(crate) struct Chosen {
+    pub(crate) motion: Motion,
+    pub(crate) reach: Reach,
+    /// The states under the least wander that satisfies all messages; `None` if that is the bound used, or none does.
+    pub(crate) calmest: Option<Reach>,
+    /// Whether the bounds assumed do not pass.
+    pub(crate) breaks_bounds: bool,
+}
+
+/// Returns the drift bounds that are tried beyond `assumed`, in ascending order.
+pub(crate) fn wider_drifts(assumed: u64) -> impl Iterator<Item = u64> {
+    let next = |drift: &u64| (*drift < WIDEST_DRIFT_PPB).then(|| (*drift * 2).max(1));
+    std::iter::successors(Some(assumed), next).skip(1)
+}
+
+/// Returns the least drift bound from `assumed` on under which the fewest bounds conflict.
+pub(crate) fn consistent_drift(bounds: &[Bound], assumed: u64) -> u64 {
+    let conflicts_at = |drift: u64| conflicts(&within(bounds, Slope::from_ppb(drift)));
+    let least = conflicts_at(assumed);
+    if least == 0 {
+        return assumed;
+    }
+    let drifts: Vec<u64> = wider_drifts(assumed).collect();
+    let Some(&widest) = drifts.last() else { return assumed };
+    let fewest = conflicts_at(widest);
+    if fewest == least {
+        return assumed;
+    }
+    drifts.into_iter().find(|&drift| conflicts_at(drift) == fewest).unwrap_or(widest)
+}
+
+/// Returns the same bounds for another limit of drift.
+pub(crate) fn within(bounds: &[Bound], slope: Slope) -> Vec<Bound> {
+    let bound = |bound: &Bound| Bound::new(bound.x, bound.value, bound.upper, slope, bound.owner);
+    bounds.iter().map(bound).collect()
+}
+
+/// Chooses bounds of at least `least`. `thinned` says whether messages that others imply were discarded. `bounds` are sorted
+/// by x and consistent within the drift of `least`. `None` without bounds.
+pub(crate) fn choose(bounds: &[Bound], assumed: Motion, least: Motion, thinned: bool) -> Option<Chosen> {
+    let tested = Tested::new(bounds, thinned);
+    let found_drift = tested.drift(assumed.drift_ppb);
+    let mut drift_ppb = least.drift_ppb.max(found_drift * DRIFT_MARGIN);
+    let slope = Slope::from_ppb(drift_ppb);
+    let bounds = &within(bounds, slope);
+    let mut calmest = None;
+    let base = assumed.wander_ppb_per_s.max(LEAST_WANDER * FIRST_WANDER);
+    let tried = std::iter::successors(Some(base / FIRST_WANDER), |wander| Some(wander * WANDER_STEP))
+        .take_while(|&wander| wander <= base * LAST_WANDER);
+    let mut found = f64::INFINITY;
+    for wander_ppb_per_s in tried {
+        let motion = Motion { drift_ppb, wander_ppb_per_s, longest_gap: i64::MAX };
+        let Some(reach) = reach_all(bounds, slope, motion) else { continue };
+        let passes = tested.passes(|places, upper| reach.side(places, upper));
+        calmest = calmest.or(Some(reach));
+        if passes {
+            found = wander_ppb_per_s;
+            break;
+        }
+    }
+    let wander_ppb_per_s = match found * WANDER_MARGIN {
+        safe if safe <= base => assumed.wander_ppb_per_s,
+        safe => safe,
+    };
+    let wander_ppb_per_s = wander_ppb_per_s.max(least.wander_ppb_per_s);
+    if wander_ppb_per_s.is_infinite() || drift_ppb > assumed.drift_ppb {
+        drift_ppb = drift_ppb.max(assumed.drift_ppb + SLEW_PPB);
+    }
+    let slope = Slope::from_ppb(drift_ppb);
+    let bounds = &within(bounds, slope);
+    let motion = Motion { drift_ppb, wander_ppb_per_s, ..assumed };
+    let breaks_bounds = found_drift > assumed.drift_ppb || found > base;
+    Some(Chosen { motion, reach: reach(bounds, slope, motion)?, calmest, breaks_bounds })
+}
+
+/// The bounds of both directions, as the tests take them.
+struct Tested<'a> {
+    all: &'a [Bound],
+    sides: Vec<Side>,
+    places: Vec<i64>,
+    /// The least width of the interval that a clock within the bounds leaves; negative if unknown.
+    gap: i64,
+}
+
+/// The bounds of one direction.
+struct Side {
+    upper: bool,
+    places: Vec<i64>,
+    values: Vec<i64>,
+    /// Mean delay above the least, in units; `None` for too few messages.
+    noise: Option<f64>,
+}
+
+impl<'a> Tested<'a> {
+    fn new(bounds: &'a [Bound], thinned: bool) -> Tested<'a> {
+        let side = |upper: bool| {
+            let of_side = || bounds.iter().filter(|bound| bound.upper == upper);
+            let places: Vec<i64> = of_side().map(|bound| bound.x).collect();
+            let values: Vec<i64> = of_side().map(|bound| bound.value).collect();
+            let mut side = Side { upper, noise: noise(&places, &values, thinned), places, values };
+            side.leave_out_long_delays(bounds);
+            side
+        };
+        let places = bounds.iter().map(|bound| bound.x).collect();
+        Tested { all: bounds, sides: vec![side(false), side(true)], places, gap: least_gap(bounds) }
+    }
+
+    /// Returns the least drift bound that passes: of the half of what is assumed, what is assumed, and wider ones.
+    fn drift(&self, assumed: u64) -> u64 {
+        let passes = |drift: u64| {
+            let bounds = within(self.all, Slope::from_ppb(drift));
+            conflicts(&bounds) == 0
+                && self.passes(|places, upper| envelope(&bounds, places, Slope::from_ppb(drift), upper))
+        };
+        let drifts = [assumed / DRIFT_MARGIN, assumed].into_iter().chain(wider_drifts(assumed));
+        drifts.into_iter().find(|&drift| passes(drift)).unwrap_or(assumed / DRIFT_MARGIN)
+    }
+
+    /// Returns whether delays explain how far the messages lie from the interval. `at` returns the interval's end at places
+    /// for the side of upper bounds or the other.
+    fn passes(&self, at: impl Fn(&[i64], bool) -> Option<Vec<i64>>) -> bool {
+        if let (Some(low), Some(high)) = (at(&self.places, false), at(&self.places, true))
+            && low.iter().zip(&high).any(|(low, high)| high - low + FLOOR < self.gap)
+        {
+            return false;
+        }
+        self.sides.iter().all(|side| {
+            let Some(ends) = at(&side.places, side.upper) else { return true };
+            side.longest_row(&ends).is_none()
+        })
+    }
+}
+
+/// Returns the width that the interval has at least at every place, if the truth is within the bounds: by the least delay
+/// there and back of neighbouring messages, less what chance adds to the least of so many.
+fn least_gap(bounds: &[Bound]) -> i64 {
+    let slope = Slope::from_ppb(WIDEST_DRIFT_PPB);
+    let mut before: [Option<&Bound>; 2] = [None; 2];
+    let mut gaps = Vec::new();
+    for bound in bounds {
+        before[usize::from(bound.upper)] = Some(bound);
+        if let [Some(low), Some(high)] = before {
+            gaps.push(high.value - low.value - slope.times((high.x - low.x).abs()));
+        }
+    }
+    if gaps.is_empty() {
+        return 0;
+    }
+    gaps.sort_unstable();
+    // The sum of two exponential delays: its lower quartile, and the mean of the least of so many.
+    let spread = (gaps[gaps.len() / 4] - gaps[0]) as f64 * (2.0 / gaps.len() as f64).sqrt();
+    ((gaps[0] as f64 - 2.0 * spread) * GAP) as i64
+}
+
+impl Side {
+    /// Returns the range of the messages in a row that are farthest from the interval, if chance does not explain it.
+    fn longest_row(&self, ends: &[i64]) -> Option<(usize, usize)> {
+        let noise = self.noise?;
+        let distance = |(value, end): (&i64, &i64)| if self.upper { value - end } else { end - value };
+        let beyond = self.values.iter().zip(ends).map(distance).map(|distance| (distance - FLOOR).max(0));
+        let (weight, from, to) = largest_rectangle(&beyond.collect::<Vec<_>>());
+        let evidence = EVIDENCE + (self.values.len() as f64).ln();
+        (weight as f64 > evidence * noise).then_some((from, to))
+    }
+
+    /// Leaves out messages that lie far from the interval even if drift is as wide as it may be: no clock explains these,
+    /// so their delays were long.
+    fn leave_out_long_delays(&mut self, bounds: &[Bound]) {
+        let slope = Slope::from_ppb(WIDEST_DRIFT_PPB);
+        for _ in 0..ROWS {
+            let Some(ends) = envelope(bounds, &self.places, slope, self.upper) else { return };
+            let Some((from, to)) = self.longest_row(&ends) else { return };
+            self.places.drain(from..to);
+            self.values.drain(from..to);
+        }
+    }
+}
+
+/// Returns the mean delay above the least, in units, were delays exponential; `None` for too few messages. It is measured by
+/// the differences of neighbours beside the mean drift.
+fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
+    if places.len() < LEAST_MESSAGES {
+        return None;
+    }
+    let part = places.len() / 8;
+    let middle = |values: &[i64]| median(values.iter().map(|&value| value.into()));
+    let (first, last) = (..part, places.len() - part..);
+    let run = middle(&places[last.clone()]) - middle(&places[first]);
+    let drift = (middle(&values[last]) - middle(&values[first])) as f64 / run.max(1) as f64;
+    let neighbours = places.windows(2).zip(values.windows(2));
+    let apart = neighbours.map(|(places, values)| {
+        ((values[1] - values[0]) as f64 - drift * (places[1] - places[0]) as f64).abs() as i128
+    });
+    // The difference of two exponential delays is that in half of all cases.
+    let noise = (median(apart) as f64 / std::f64::consts::LN_2).max(FLOOR as f64);
+    // Those that are left lie as far from the best as drift allows between.
+    let spacing = median(places.windows(2).map(|pair| i128::from(pair[1] - pair[0])));
+    let slack = if thinned { Slope::from_ppb(WIDEST_DRIFT_PPB).times(spacing as i64) } else { 0 };
+    Some(noise + slack as f64)
+}
+
+/// Returns the largest product of a number of consecutive values, at least [`LEAST_ROW`], and the least of them, with
+/// their range.
+fn largest_rectangle(values: &[i64]) -> (i128, usize, usize) {
+    let mut best = (0, 0, 0);
+    // Ascending values, and the place from which on nothing is less.
+    let mut open: Vec<(i64, usize)> = Vec::new();
+    for (place, &value) in values.iter().chain([&i64::MIN]).enumerate() {
+        let mut from = place;
+        while let Some((height, begin)) = open.pop_if(|(height, _)| *height >= value) {
+            let weight = height as i128 * (place - begin) as i128;
+            if place - begin >= LEAST_ROW && weight > best.0 {
+                best = (weight, begin, place);
+            }
+            from = begin;
+        }
+        open.push((value, from));
+    }
+    best
+}
