@@ -153,7 +153,7 @@ impl Edge {
     #[inline(always)]
     fn over(transfer: Transfer, end: u64) -> Edge {
         match transfer {
-            Transfer::None => Edge::Flow,
+            Transfer::None | Transfer::PushOnly => Edge::Flow,
             Transfer::Call => Edge::Call { return_address: end },
             Transfer::Return => Edge::Return,
             Transfer::IndirectJump => Edge::Indirect,

@@ -367,7 +367,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
                 Transfer::Call => self.take(FlowEvent::Call { return_address: block.end }),
                 Transfer::Return => self.take(FlowEvent::Return),
                 Transfer::IndirectJump => self.take(FlowEvent::IndirectJump),
-                Transfer::None => {}
+                Transfer::None | Transfer::PushOnly => {}
             }
         }
         self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none();
