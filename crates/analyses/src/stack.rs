@@ -92,7 +92,7 @@ pub(crate) enum Edge {
     Enter,
     /// By an interrupt, an exception or a system call.
     Interrupt {
-        /// The address at which execution continues after it.
+        /// The address at which execution continues after it; 0 if unknown.
         from: u64,
         /// The edge before it, whose arrival the interrupt prevented.
         before: Prevented,
@@ -103,6 +103,10 @@ pub(crate) enum Edge {
     InterruptReturnBelow,
     /// Over a gap.
     Gap,
+    /// By an interrupt, an exception or a system call after a gap: nothing is known below its frame.
+    GapInterrupt,
+    /// By the return from an interrupt, an exception or a system call after a gap.
+    GapReturn,
 }
 
 /// An edge whose arrival an interrupt prevented: no instruction was executed in between.
@@ -177,14 +181,25 @@ impl Edge {
         match (self, next) {
             (before, Edge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
-            (Edge::Gap, Edge::Enter | Edge::InterruptReturn) => Edge::Gap,
+            (gap, Edge::InterruptReturn) if gap.is_gap() => Edge::GapReturn,
+            (Edge::GapReturn, Edge::Enter) => Edge::GapInterrupt,
+            (gap, Edge::Enter) if gap.is_gap() => Edge::Gap,
             (
-                Edge::Gap,
+                gap,
                 Edge::Interrupt {
                     before: Prevented::Unknown | Prevented::Enter | Prevented::InterruptReturn,
                     ..
                 },
-            ) => Edge::Gap,
+            ) if gap.is_gap() => Edge::GapInterrupt,
+            // The kernel returned to user space, which is not traced, and was entered again.
+            (
+                Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. },
+                Edge::Enter,
+            ) => Edge::Interrupt { from: 0, before: Prevented::InterruptReturn },
+            (
+                Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. },
+                Edge::Interrupt { from, before: Prevented::Enter },
+            ) => Edge::Interrupt { from, before: Prevented::InterruptReturn },
             (edge, Edge::Interrupt { from, before: Prevented::Unknown }) => {
                 Edge::Interrupt { from, before: edge.prevented() }
             }
@@ -203,6 +218,17 @@ impl Edge {
             Edge::Interrupt { before, .. } => before,
             _ => Prevented::Other,
         }
+    }
+
+    /// Whether flow is missing, or not selected, directly before the arrival: nothing below its frame is known.
+    #[inline]
+    pub(crate) fn is_gap(self) -> bool {
+        matches!(self, Edge::Gap | Edge::GapInterrupt | Edge::GapReturn)
+    }
+
+    /// Whether an interrupt, an exception or a system call begins with the arrival.
+    pub(crate) fn begins_interrupt(self) -> bool {
+        matches!(self, Edge::GapInterrupt | Edge::Interrupt { .. })
     }
 
     /// Whether control comes from outside the function's code: only frames of jumps and interrupts end regularly.
@@ -262,7 +288,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         // The kernel serializes a processor with an IRET to the next instruction.
         Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
         Edge::InterruptReturn | Edge::InterruptReturnBelow => Step::EndInterrupt,
-        Edge::Gap => Step::Forget,
+        Edge::Gap | Edge::GapInterrupt | Edge::GapReturn => Step::Forget,
     }
 }
 
@@ -342,7 +368,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
             enter(stack, watch, function, entry, address);
             return Ok(());
         }
-        Step::Forget => (None, Edge::Gap),
+        Step::Forget => (None, edge),
     };
     cut(stack, watch, keep.unwrap_or(0));
     match stack.last() {

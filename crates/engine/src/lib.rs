@@ -53,6 +53,7 @@ mod process_history;
 mod registry;
 mod segments;
 mod selection_filter;
+mod system_calls;
 mod threads;
 mod trace_stream;
 

@@ -325,11 +325,26 @@ impl<'f> Modules<'f> {
 
     /// Checks that some function is a root of call paths. Otherwise returns the most similar names.
     pub fn find_root(&self, root: &Root) -> Result<(), Vec<String>> {
-        let is_there = self.symbols.modules().iter().any(|module| {
-            let is_root = |index| root.is(&module.function(index).name(), base_name(module.name()));
-            (1..module.function_count()).any(is_root)
-        });
-        if is_there { Ok(()) } else { Err(self.functions_near(root.name())) }
+        match self.functions_of_root(root).next() {
+            Some(_) => Ok(()),
+            None => Err(self.functions_near(root.name())),
+        }
+    }
+
+    /// Returns the functions of a root, in order. Those of system calls are in the kernel's half of the addresses: names
+    /// such as `sys_read` may mean anything elsewhere.
+    pub fn functions_of_root(&self, root: &Root) -> impl Iterator<Item = FunctionId> {
+        const KERNEL: u64 = 1 << 63;
+        let from = if matches!(root, Root::SystemCall(_)) { KERNEL } else { 0 };
+        self.symbols.modules().iter().zip(0..).flat_map(move |(module, index)| {
+            let file = base_name(module.name());
+            let is_root = move |&at: &u32| {
+                let function = module.function(at);
+                function.start() >= from && root.is(&function.name(), file)
+            };
+            let functions = (1..module.function_count()).filter(is_root);
+            functions.map(move |at| FunctionId { module: index, index: at })
+        })
     }
 
     /// Returns the functions whose name, demangled or as in the file, matches a pattern in which `*` matches any text.
