@@ -9,20 +9,27 @@ use std::ops::Range;
 
 use iced_x86::{Instruction, Mnemonic};
 
-use crate::Snapshot;
+use crate::{Snapshot, Unreadable};
 
 /// Upper limit of padding in bytes: a speculation trap of 7 bytes, aligned to 16 or 32.
 const LONGEST: u64 = 32;
 
 /// Returns whether code at `padding` is a speculation trap, from its first to its last byte: execution that gets into
 /// it never leaves it. Reduces `valid` to the ticks during which the answer holds.
+///
+/// Recordings of an emulated machine contain the code that ran and no other, so what a call returned to is known. If it is
+/// not, the call never returned.
 pub(crate) fn never_returns(code: Snapshot<'_>, padding: Range<u64>, valid: &mut Range<u64>) -> bool {
     if padding.is_empty() || padding.end - padding.start > LONGEST {
         return false;
     }
     let (mut at, mut stops) = (padding.start, false);
     while at < padding.end {
-        let Ok((instruction, _, when)) = code.instruction(at) else { return false };
+        let (instruction, _, when) = match code.instruction(at) {
+            Ok(read) => read,
+            Err(Unreadable::Unmapped(_) | Unreadable::MissingBytes(..)) => return at == padding.start,
+            Err(Unreadable::Invalid(_)) => return false,
+        };
         *valid = valid.start.max(when.start)..valid.end.min(when.end);
         match instruction.mnemonic() {
             Mnemonic::Pause | Mnemonic::Lfence | Mnemonic::Nop => {}
@@ -77,10 +84,16 @@ mod tests {
         }
     }
 
-    /// What the call at the start of this code does to the call stack, and what it means for a walk.
+    /// What the call at the start of this code does to the call stack, and what it means for a walk. The byte behind the
+    /// call is unknown if it is 0.
     fn call(code: &[u8]) -> (Transfer, EdgeKind) {
         let mut space = AddressSpace::new();
-        space.map(0x1000..0x1020, Content { bytes: code, origin: Origin { module: 0, offset: 0 } }, 0);
+        let known = if code[5] == 0 { [0..5, 6..32].to_vec() } else { [0..32].to_vec() };
+        for part in known {
+            let (begin, end) = (0x1000 + part.start as u64, 0x1000 + part.end as u64);
+            let origin = Origin { module: 0, offset: part.start as u64 };
+            space.map(begin..end, Content { bytes: &code[part], origin }, 0);
+        }
         let mut graph = Graph::new(&space, &Functions, Bits::B64);
         let id = graph.at(0x1000, 0).unwrap();
         let is_remembered = graph.compact(id).pass != EdgeKind::Free;
@@ -97,6 +110,7 @@ mod tests {
         };
         assert_eq!(call(&code(0, &[])), (Transfer::None, EdgeKind::Free));
         assert_eq!(call(&code(1, &[0xcc])), (Transfer::PushOnly, EdgeKind::PushOnly));
+        assert_eq!(call(&code(1, &[0])), (Transfer::PushOnly, EdgeKind::PushOnly), "it never ran");
         assert_eq!(call(&code(1, &[0x90])), (Transfer::Call, EdgeKind::Call));
         // The next function begins behind padding: the call at the end of a function that does not return.
         assert_eq!(call(&code(3, &[0xcc; 3])), (Transfer::Call, EdgeKind::Call));
