@@ -88,8 +88,8 @@ mod tests {
     /// call is unknown if it is 0.
     fn call(code: &[u8]) -> (Transfer, EdgeKind) {
         let mut space = AddressSpace::new();
-        let known = if code[5] == 0 { [0..5, 6..32].to_vec() } else { [0..32].to_vec() };
-        for part in known {
+        let unknown = usize::from(code[5] == 0);
+        for part in [0..5, 5 + unknown..32] {
             let (begin, end) = (0x1000 + part.start as u64, 0x1000 + part.end as u64);
             let origin = Origin { module: 0, offset: part.start as u64 };
             space.map(begin..end, Content { bytes: &code[part], origin }, 0);
