@@ -1,7 +1,8 @@
 /* The programs that Sharma and Dagenais (2016) trace: paper NAME ITERATIONS. Prints the nanoseconds of processor time that
  * the iterations took, and a checksum. ParseInt, Fib, PiSum, Sort, RandMatStat and RandMatMul do what the benchmarks of
- * Julia with these names do. Omega is nothing but indirect branches to changing targets, Epsilon nearly nothing but
- * straight-line code: the most and the least that a recorder of branches can be asked for. */
+ * Julia with these names do. Epsilon is an empty loop, and Omega the same loop with a conditional branch in it: 100
+ * iterations are the paper's million passes. Switch and Straight are not from the paper: nothing but indirect jumps to
+ * changing targets, and nearly nothing but straight-line code. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -204,7 +205,7 @@ static double canny(void)
     return marked;
 }
 
-static double omega(void)
+static double jump_table(void)
 {
     static const void *const targets[8] = {&&a, &&b, &&c, &&d, &&e, &&f, &&g, &&h};
     uint64_t at = 1, left = 10000;
@@ -218,13 +219,30 @@ static double omega(void)
 }
 
 #define TWICE(x) x x
-static double epsilon(void)
+static double straight(void)
 {
     uint64_t at = 1;
     for (int i = 0; i < 100; i++) {
         TWICE(TWICE(TWICE(TWICE(TWICE(TWICE(TWICE(TWICE(at = at * 5 + 1; at ^= at >> 3;))))))))
     }
     return (double)at;
+}
+
+static double epsilon(void)
+{
+    for (int i = 0; i < 10000; i++)
+        __asm__ volatile("");
+    return 0;
+}
+
+static double omega(void)
+{
+    for (int i = 0; i < 10000; i++) {
+        __asm__ volatile("");
+        if (i & 1)
+            __asm__ volatile("nop");
+    }
+    return 0;
 }
 
 static const struct {
@@ -234,7 +252,7 @@ static const struct {
     {"TailFact", tail_fact}, {"ParseInt", parse_int}, {"Fib", fib_20},
     {"RandMatStat", rand_mat_stat}, {"Canny", canny}, {"PiSum", pi_sum},
     {"Sort", sort}, {"RandMatMul", rand_mat_mul}, {"Omega", omega},
-    {"Epsilon", epsilon},
+    {"Epsilon", epsilon}, {"Switch", jump_table}, {"Straight", straight},
 };
 
 int main(int count, char **arguments)

@@ -43,6 +43,7 @@ mod columns;
 mod contexts;
 mod deferred_ops;
 mod durations;
+mod edge;
 mod entry;
 mod mark;
 mod memoized_paths;

@@ -2,9 +2,10 @@
 
 use std::num::NonZero;
 
-use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer};
+use hodo_model::{Arrival, FunctionId, Place, Transfer};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use crate::edge::{Edge, Prevented};
 pub use crate::entry::Entry;
 use crate::spare_stack::SpareCapacityStack;
 
@@ -64,156 +65,6 @@ pub(crate) trait Watch<T, F = FunctionId> {
     fn arrives_late(&mut self) {}
 }
 
-/// The transfer from one run of instructions to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Edge {
-    /// Unknown: the chunk begins here.
-    Unknown,
-    /// By fall-through, or a direct jump.
-    Flow,
-    /// By an indirect jump.
-    Indirect,
-    /// By a call.
-    Call {
-        /// The address after the call.
-        return_address: u64,
-    },
-    /// By a return.
-    Return,
-    /// By a jump out of a frame that may have been entered by a jump too.
-    JumpBelow,
-    /// By a return to a pushed address, out of a frame that may have been entered by a jump too.
-    PushedReturnBelow,
-    /// By a return below the known frames.
-    ReturnBelow,
-    /// By a jump to a function that has a frame below the known frames.
-    UnwindBelow,
-    /// From outside traced code.
-    Enter,
-    /// By an interrupt, an exception or a system call.
-    Interrupt {
-        /// The address at which execution continues after it.
-        from: u64,
-        /// The edge before it, whose arrival the interrupt prevented.
-        before: Prevented,
-    },
-    /// By the return from an interrupt, an exception or a system call.
-    InterruptReturn,
-    /// By the return from an interrupt below the known frames.
-    InterruptReturnBelow,
-    /// Over a gap.
-    Gap,
-}
-
-/// An edge whose arrival an interrupt prevented: no instruction was executed in between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Prevented {
-    /// Unknown: the chunk begins with the interrupt.
-    Unknown,
-    /// [`Edge::Enter`].
-    Enter,
-    /// [`Edge::InterruptReturn`].
-    InterruptReturn,
-    /// [`Edge::Call`] with its return address.
-    Call(u64),
-    /// [`Edge::Return`].
-    Return,
-    /// Any other.
-    Other,
-}
-
-impl Edge {
-    /// Returns the edge from an event to the next run, if the event is a transfer.
-    #[inline]
-    pub(crate) fn of(seen: &FlowEvent<'_>) -> Edge {
-        match *seen {
-            FlowEvent::Call { return_address } => Edge::Call { return_address },
-            FlowEvent::Return => Edge::Return,
-            FlowEvent::IndirectJump => Edge::Indirect,
-            FlowEvent::Enter => Edge::Enter,
-            FlowEvent::Interrupt { from } => Edge::Interrupt { from, before: Prevented::Unknown },
-            FlowEvent::InterruptReturn => Edge::InterruptReturn,
-            FlowEvent::Gap => Edge::Gap,
-            _ => Edge::Unknown,
-        }
-    }
-
-    /// The edge after a run.
-    pub(crate) fn after(run: &Run) -> Edge {
-        Edge::over(run.transfer, run.end)
-    }
-
-    /// The edge after a function run.
-    #[inline(always)]
-    pub(crate) fn after_function_run(function_run: &FunctionRun) -> Edge {
-        Edge::over(function_run.transfer, function_run.end)
-    }
-
-    /// Returns the edge after an instruction; `end` is the return address if it is a call.
-    #[inline(always)]
-    fn over(transfer: Transfer, end: u64) -> Edge {
-        match transfer {
-            Transfer::None => Edge::Flow,
-            Transfer::Call => Edge::Call { return_address: end },
-            Transfer::Return => Edge::Return,
-            Transfer::IndirectJump => Edge::Indirect,
-        }
-    }
-
-    /// Returns the branch that makes this edge, and its end if it is a call; `None` for other edges.
-    #[inline(always)]
-    pub(crate) fn branch(self) -> Option<(Transfer, u64)> {
-        match self {
-            Edge::Flow => Some((Transfer::None, 0)),
-            Edge::Call { return_address } => Some((Transfer::Call, return_address)),
-            Edge::Return => Some((Transfer::Return, 0)),
-            Edge::Indirect => Some((Transfer::IndirectJump, 0)),
-            _ => None,
-        }
-    }
-
-    /// Combines this edge with a following one. This is associative, so that an edge may be cut anywhere.
-    pub(crate) fn then(self, next: Edge) -> Edge {
-        match (self, next) {
-            (before, Edge::Unknown) => before,
-            // Returning to traced code does not restore the frames that a gap lost.
-            (Edge::Gap, Edge::Enter | Edge::InterruptReturn) => Edge::Gap,
-            (
-                Edge::Gap,
-                Edge::Interrupt {
-                    before: Prevented::Unknown | Prevented::Enter | Prevented::InterruptReturn,
-                    ..
-                },
-            ) => Edge::Gap,
-            (edge, Edge::Interrupt { from, before: Prevented::Unknown }) => {
-                Edge::Interrupt { from, before: edge.prevented() }
-            }
-            (_, next) => next,
-        }
-    }
-
-    /// Returns the form of this edge within an interrupt that prevents its arrival.
-    fn prevented(self) -> Prevented {
-        match self {
-            Edge::Unknown => Prevented::Unknown,
-            Edge::Enter => Prevented::Enter,
-            Edge::InterruptReturn => Prevented::InterruptReturn,
-            Edge::Call { return_address } => Prevented::Call(return_address),
-            Edge::Return => Prevented::Return,
-            Edge::Interrupt { before, .. } => before,
-            _ => Prevented::Other,
-        }
-    }
-
-    /// Whether control comes from outside the function's code: only frames of jumps and interrupts end regularly.
-    pub(crate) fn enters(self) -> bool {
-        matches!(
-            self,
-            Edge::Enter | Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. }
-        )
-    }
-}
-
 /// The next operation on the stack.
 enum Step {
     Stay,
@@ -262,7 +113,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         // The kernel serializes a processor with an IRET to the next instruction.
         Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
         Edge::InterruptReturn | Edge::InterruptReturnBelow => Step::EndInterrupt,
-        Edge::Gap => Step::Forget,
+        Edge::Gap | Edge::GapInterrupt | Edge::GapReturn => Step::Forget,
     }
 }
 
@@ -342,7 +193,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
             enter(stack, watch, function, entry, address);
             return Ok(());
         }
-        Step::Forget => (None, Edge::Gap),
+        Step::Forget => (None, edge),
     };
     cut(stack, watch, keep.unwrap_or(0));
     match stack.last() {

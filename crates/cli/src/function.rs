@@ -18,7 +18,7 @@ pub struct RootArguments {
     /// Only executions of this function; NAME@FILE if several files have it
     #[arg(long, value_name = "FUNC", conflicts_with = "syscall")]
     pub function: Option<String>,
-    /// Only the kernel's executions of this system call, such as mmap
+    /// Only the kernel's executions of this system call, such as mmap: from its entry to its return to user space
     #[arg(long, value_name = "NAME")]
     pub syscall: Option<String>,
 }

@@ -191,7 +191,7 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
     let reports = report::named(&what.analysis);
     input::unopened(&what.input, None, reports.clone(), parameters(what)?)?.check()?;
     let mut needs = report::needs(&reports);
-    needs.events |= question(what)?.is_some_and(|question| question.is_of_events());
+    needs.events |= question(what)?.is_some_and(|question| question.needs().events);
     input::experiment(&what.input, needs)
 }
 

@@ -49,6 +49,8 @@ pub struct Block {
     pub target: u64,
     /// Whether an instruction writes CR3, which may end tracing or change the address space.
     pub writes_cr3: bool,
+    /// Whether its last instruction is a call over [padding that never returns](crate::padding), within its function.
+    pub is_over_padding: bool,
     /// The caller's [label](crate::Labels) of the code.
     pub label: Label,
     /// Index of its first instruction length in the graph.
@@ -82,6 +84,8 @@ pub enum EdgeKind {
     Branch,
     /// Nothing; a call is pushed.
     Call,
+    /// Nothing; a return address is pushed, but no function is called: see [`Transfer::PushOnly`].
+    PushOnly,
     /// A near return.
     Return,
     /// An indirect jump.
@@ -98,6 +102,7 @@ impl EdgeKind {
     pub fn transfer(self) -> Transfer {
         match self {
             EdgeKind::Call | EdgeKind::IndirectCall => Transfer::Call,
+            EdgeKind::PushOnly => Transfer::PushOnly,
             EdgeKind::Return => Transfer::Return,
             EdgeKind::IndirectJump => Transfer::IndirectJump,
             EdgeKind::Free | EdgeKind::Branch | EdgeKind::Other => Transfer::None,
@@ -124,6 +129,7 @@ impl CompactBlock {
             _ if !is_lasting => EdgeKind::Other,
             Terminator::None | Terminator::Jump => EdgeKind::Free,
             Terminator::Call if block.is_call() => EdgeKind::Call,
+            Terminator::Call if block.pushes_return() => EdgeKind::PushOnly,
             Terminator::Call => EdgeKind::Free,
             Terminator::Conditional => EdgeKind::Branch,
             Terminator::Return => EdgeKind::Return,
@@ -202,15 +208,22 @@ impl Block {
     pub fn transfer(&self) -> Transfer {
         match self.terminator {
             Terminator::Call | Terminator::IndirectCall if self.is_call() => Transfer::Call,
+            Terminator::Call if self.pushes_return() => Transfer::PushOnly,
             Terminator::Return => Transfer::Return,
             Terminator::IndirectJump => Transfer::IndirectJump,
             _ => Transfer::None,
         }
     }
 
-    /// Returns whether the block ends in a near call to another address than the next instruction (`call +0` only
-    /// reads the instruction pointer).
+    /// Returns whether the block ends in a near call of code that may return. `call +0` only reads the instruction
+    /// pointer, and a call over a speculation trap only pushes an address.
     pub fn is_call(&self) -> bool {
+        self.pushes_return() && !self.is_over_padding
+    }
+
+    /// Returns whether the block ends in a near call that the processor remembers for return compression: every one,
+    /// except for direct calls to the next instruction (SDM, "RET Compression").
+    pub fn pushes_return(&self) -> bool {
         match self.terminator {
             Terminator::Call => self.target != self.end,
             Terminator::IndirectCall => true,

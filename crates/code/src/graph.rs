@@ -3,6 +3,7 @@
 use std::{
     hash::BuildHasher,
     mem,
+    ops::Range,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -13,7 +14,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot,
-    Terminator, block::NOT_SEEN, branch_target, native::Native, snapshot::Reader,
+    Terminator, block::NOT_SEEN, native::Native, padding, snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -374,6 +375,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             terminator: Terminator::None,
             target: start,
             writes_cr3: false,
+            is_over_padding: false,
             label: Label::default(),
             lengths: self.lengths.len() as u32,
         };
@@ -406,7 +408,22 @@ impl<'a, L: Labels> Graph<'a, L> {
             }
             _ => block.end,
         };
+        if block.terminator == Terminator::Call {
+            block.is_over_padding = self.skips_padding(&block, at, &mut from.valid);
+        }
         Ok((block, from))
+    }
+
+    /// Returns whether a direct call goes to its own function, over [padding that never returns](padding).
+    fn skips_padding(&mut self, block: &Block, at: u64, valid: &mut Range<u64>) -> bool {
+        if !padding::never_returns(self.snapshot(at), block.end..block.target, valid) {
+            return false;
+        }
+        let known = self.labelled;
+        let label = self.origin(block.target, at).map(|origin| self.label(origin).0);
+        self.labelled = known;
+        label
+            .is_some_and(|label| (label.module, label.function) == (block.label.module, block.label.function))
     }
 
     /// Labels a block that begins at a function's boundary. Returns `false` if another function begins, so that the

@@ -13,6 +13,7 @@ mod branch_batches;
 mod function_run;
 mod graph;
 mod native;
+mod padding;
 mod program;
 mod returns;
 mod snapshot;

@@ -240,8 +240,14 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
 
     fn other_event(&mut self, event: &Event) {
         match event {
-            // The far transfer left the traced code.
+            // The kernel returned to code that is not traced.
+            Event::Disabled { .. } if matches!(self.far, Some(FlowEvent::InterruptReturn)) => self.emit_far(),
+            // The far transfer left the traced code; or its target caused a VM exit, which goes back to the function
+            // that entered the guest.
             Event::Disabled { .. } | Event::Gap(_) => self.far = None,
+            Event::Asynchronous { cause, .. } if cause.is_some_and(|cause| is_exit(cause.kind)) => {
+                self.far = None;
+            }
             // Its target was interrupted at once, as by a page fault.
             Event::Asynchronous { .. } => self.emit_far(),
             _ => {}
@@ -367,7 +373,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
                 Transfer::Call => self.take(FlowEvent::Call { return_address: block.end }),
                 Transfer::Return => self.take(FlowEvent::Return),
                 Transfer::IndirectJump => self.take(FlowEvent::IndirectJump),
-                Transfer::None => {}
+                Transfer::None | Transfer::PushOnly => {}
             }
         }
         self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none();

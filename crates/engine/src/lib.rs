@@ -54,6 +54,7 @@ mod registry;
 mod segments;
 mod selection_filter;
 mod self_check;
+mod system_calls;
 mod threads;
 mod trace_stream;
 

@@ -330,10 +330,7 @@ impl<'f> Modules<'f> {
     /// Returns the roots of call paths that a root of the user stands for: itself, or those for whose functions its name is
     /// short. If there is none, returns the most similar names.
     pub fn find_roots(&self, root: &Root) -> Result<BTreeSet<Root>, Vec<String>> {
-        let is_root = |function: &hodo_symbols::Function<'_>, module: u32| {
-            root.is(&function.name(), base_name(&self.modules[module as usize].name))
-        };
-        if self.all_functions(None).any(|(id, function)| is_root(&function, id.module)) {
+        if self.functions_of_root(root).next().is_some() {
             return Ok(BTreeSet::from([root.clone()]));
         }
         match root {
@@ -353,6 +350,22 @@ impl<'f> Modules<'f> {
                 Err(latency::nearest_of(name, calls, SHOWN))
             }
         }
+    }
+
+    /// Returns the functions of a root, in order. Those of system calls are in the kernel's half of the addresses: names
+    /// such as `sys_read` may mean anything elsewhere.
+    pub fn functions_of_root(&self, root: &Root) -> impl Iterator<Item = FunctionId> {
+        const KERNEL: u64 = 1 << 63;
+        let from = if matches!(root, Root::SystemCall(_)) { KERNEL } else { 0 };
+        self.symbols.modules().iter().zip(0..).flat_map(move |(module, index)| {
+            let file = base_name(module.name());
+            let is_root = move |&at: &u32| {
+                let function = module.function(at);
+                function.start() >= from && root.is(&function.name(), file)
+            };
+            let functions = (1..module.function_count()).filter(is_root);
+            functions.map(move |at| FunctionId { module: index, index: at })
+        })
     }
 
     /// Returns the functions whose name, demangled or as in the file, matches a pattern in which `*` matches any text.

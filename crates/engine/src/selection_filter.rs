@@ -48,6 +48,24 @@ impl Spans {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Returns what is in both.
+    pub(crate) fn within(&self, other: &Spans) -> Spans {
+        let mut both = Spans::default();
+        for (context, spans) in &self.by_context {
+            let mut outer = other.by_context.get(context).into_iter().flatten().peekable();
+            let mut parts = Vec::new();
+            for span in spans {
+                while outer.next_if(|outer| outer.end <= span.start).is_some() {}
+                let mut next = outer.clone();
+                while let Some(outer) = next.next_if(|outer| outer.start < span.end) {
+                    parts.push(span.start.max(outer.start)..span.end.min(outer.end));
+                }
+            }
+            both.by_context.insert(*context, parts);
+        }
+        both
+    }
 }
 
 /// Numbers the instructions of each thread, in a decoding pass. `progress` gets the number of decoded bytes and returns
@@ -235,5 +253,18 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
         let over = spans.iter().take_while(|span| span.end <= number).count();
         self.spans = Some(&spans[over..]);
         spans.get(over).is_some_and(|span| span.start <= number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_within_others_are_what_both_have() {
+        let spans = |of: &[Range<u64>]| Spans { by_context: BTreeMap::from([(1, of.to_vec())]) };
+        let calls = spans(&[0..10, 10..20, 25..40]);
+        assert_eq!(calls.within(&spans(&[5..12, 13..14, 30..50])), spans(&[5..10, 10..12, 13..14, 30..40]));
+        assert_eq!(calls.within(&Spans::default()), spans(&[]));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::RangeInclusive,
+    ops::{Range, RangeInclusive},
     sync::{Mutex, PoisonError},
 };
 
@@ -316,17 +316,35 @@ pub fn find_calls(
     experiment: &FlowTrace<'_>,
     calls: &NthCalls,
     reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool + Send,
+) -> Spans {
+    find(experiment, || Finder::new(calls.clone()), reading, progress)
+}
+
+/// Finds executions among the calls of a thread.
+pub(crate) trait Find: Send {
+    /// The next begin or end of a call.
+    fn moment(&mut self, moment: &Moment);
+
+    /// Returns the executions as numbers of instructions, in any order.
+    fn found(self) -> Vec<Range<u64>>;
+}
+
+/// Finds executions of all threads, with a finder for each.
+pub(crate) fn find<F: Find>(
+    experiment: &FlowTrace<'_>,
+    finder: impl Fn() -> F + Sync,
+    reading: Reading<'_>,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Spans {
     let reading = Reading { window: None, numbers: None, spans: None, ..reading };
-    let mut threads: BTreeMap<u32, (Calls, Finder)> = BTreeMap::new();
+    let mut threads: BTreeMap<u32, (Calls, F)> = BTreeMap::new();
     in_time(
         experiment,
         reading,
         true,
         &mut |context, part| {
-            let (stack, finder) =
-                threads.entry(context).or_insert_with(|| (Calls::default(), Finder::new(calls.clone())));
+            let (stack, finder) = threads.entry(context).or_insert_with(|| (Calls::default(), finder()));
             (stack.follow(part, &mut |moment| finder.moment(&moment)), true)
         },
         &mut progress,
@@ -334,7 +352,7 @@ pub fn find_calls(
     let mut spans = Spans::default();
     for (context, (stack, mut finder)) in threads {
         stack.end(&mut |moment| finder.moment(&moment));
-        let found = finder.into_spans();
+        let found = joined(finder.found());
         if !found.is_empty() {
             spans.by_context.insert(context, found);
         }
@@ -348,14 +366,16 @@ struct Finder {
     begun: u64,
     /// Numbers of the first instructions of the selected calls that have not ended.
     open: Vec<u64>,
-    found: Vec<std::ops::Range<u64>>,
+    found: Vec<Range<u64>>,
 }
 
 impl Finder {
     fn new(calls: NthCalls) -> Finder {
         Finder { calls, begun: 0, open: Vec::new(), found: Vec::new() }
     }
+}
 
+impl Find for Finder {
     fn moment(&mut self, moment: &Moment) {
         match moment {
             // A function that is already running at the start of the trace or after a gap is not called there.
@@ -377,14 +397,18 @@ impl Finder {
         }
     }
 
-    /// Returns the spans of the calls; nested calls are part of the outer ones.
-    fn into_spans(mut self) -> Vec<std::ops::Range<u64>> {
-        self.found.sort_by_key(|span| span.start);
-        self.found.dedup_by(|next, before| {
-            let overlap = next.start < before.end;
-            before.end = if overlap { before.end.max(next.end) } else { before.end };
-            overlap
-        });
+    fn found(self) -> Vec<Range<u64>> {
         self.found
     }
+}
+
+/// Returns spans in order; nested ones are part of the outer ones.
+fn joined(mut spans: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    spans.sort_by_key(|span| span.start);
+    spans.dedup_by(|next, before| {
+        let overlap = next.start < before.end;
+        before.end = if overlap { before.end.max(next.end) } else { before.end };
+        overlap
+    });
+    spans
 }

@@ -99,7 +99,7 @@ impl Numbering for FunctionId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transfer {
-    /// No effect: no branch, or a direct, conditional or far one.
+    /// No effect: no branch, or a direct, conditional or far one; a call to the next instruction.
     None,
     /// A near call, expected to return to the address after it.
     Call,
@@ -107,6 +107,10 @@ pub enum Transfer {
     Return,
     /// A near jump through a register or memory.
     IndirectJump,
+    /// A near call that enters no function: it goes over a few bytes that never return, to push an address that the
+    /// code then discards or replaces. The call stack stays as it is; the processor's stack of return addresses, which
+    /// decoders follow, does not.
+    PushOnly,
 }
 
 #[cfg(test)]

@@ -89,6 +89,13 @@ pub enum Intervals {
     Functions,
     /// The executions of one function.
     Function(FunctionId),
+    /// The executions of system calls in the kernel's control flow, from its entry to the return to user space.
+    SystemCalls {
+        /// The name, for the table.
+        name: String,
+        /// The functions that implement them.
+        functions: Vec<FunctionId>,
+    },
     /// From one of the markers in `from` to one in `to`, in the same thread.
     Markers {
         /// Markers of begins.

@@ -140,7 +140,8 @@ pub fn two_scales(path: &Path, below: &str, left: &Series, right: &Series) -> Ou
 fn plain(value: f64) -> String {
     match value {
         0.1.. => format!("{}", (value * 10.0).round() / 10.0),
-        _ => format!("{value:.3}"),
+        0.001.. => format!("{value:.3}"),
+        _ => format!("{value:.0e}"),
     }
 }
 

@@ -4,7 +4,11 @@
 //! Sharma and Dagenais, "Hardware-assisted instruction profiling and latency detection", 2016, Figures 6, 10 and 11.
 //! Prints tables in Markdown, and writes plots to `docs/reproduction`.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 use workbench::{
@@ -23,6 +27,8 @@ use super::{
 const EVENT: &str = "intel_pt/noretcomp,mtc_period=9/";
 /// The functions of the C library that make the system calls of `seven_calls.c`.
 const CALLS: [&str; 7] = ["open", "write", "read", "fstatat", "mmap", "munmap", "close"];
+/// The system calls that these make.
+const SYSTEM_CALLS: [&str; 7] = ["openat", "write", "read", "newfstatat", "mmap", "munmap", "close"];
 /// Names of pairs in `hodo latency --pair`.
 const PAIRS: [&str; 5] = ["interrupts-off", "spinlock", "cpu-relax", "kernel-fpu", "syscall"];
 
@@ -57,17 +63,12 @@ pub(super) fn run() -> Outcome {
     }
     record(&Tracer::None, "head -c 1000000 /dev/zero > /dev/urandom", &recording("random"))?;
 
-    println!("| median instructions | {} |", RECORDINGS.map(|(name, _)| name).join(" | "));
-    println!("|---|{}", "---|".repeat(RECORDINGS.len()));
-    for call in CALLS {
-        let function = format!("{call}@libc.so.6");
-        print!("| {call} |");
-        for (name, _) in &RECORDINGS {
-            let table = json(&["latency", "--function", &function], &recording(name))?;
-            print!(" {} |", table["summary"]["instructions_p50"]);
-        }
-        println!();
-    }
+    medians(
+        "function of the C library",
+        &CALLS.map(|call| ("--function", format!("{call}@libc.so.6"))),
+        recording,
+    )?;
+    medians("system call", &SYSTEM_CALLS.map(|call| ("--syscall", call.to_owned())), recording)?;
 
     println!("\n| pair | recording | intervals | unmatched | median | p99 | longest |");
     println!("|---|---|---|---|---|---|---|");
@@ -87,6 +88,21 @@ pub(super) fn run() -> Outcome {
         let mut paths = Command::new(hodo());
         paths.args(["report", "paths", "-q", "--function", "mmap@libc.so.6", "--format", "sunburst", "-o"]);
         command::quietly(paths.arg(docs(&format!("pt-figure-6-mmap-{name}.svg"))).arg(recording(name)))?;
+    }
+    Ok(())
+}
+
+/// Prints the median instructions of calls in all recordings.
+fn medians(kind: &str, calls: &[(&str, String)], recording: impl Fn(&str) -> PathBuf) -> Outcome {
+    println!("\n| {kind}, median instructions | {} |", RECORDINGS.map(|(name, _)| name).join(" | "));
+    println!("|---|{}", "---|".repeat(RECORDINGS.len()));
+    for (option, call) in calls {
+        print!("| {call} |");
+        for (name, _) in &RECORDINGS {
+            let table = json(&["latency", option, call], &recording(name))?;
+            print!(" {} |", table["summary"]["instructions_p50"]);
+        }
+        println!();
     }
     Ok(())
 }

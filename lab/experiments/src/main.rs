@@ -20,7 +20,7 @@ const USAGE: &str =
                      they wait for storage
        cargo run -p lab -- resolution         how exactly times are known, by the packets that are on
        cargo run -p lab -- trf [sweeps | fit]   resolution against size, by the periods of packets; what the size is of
-       cargo run -p lab -- overhead [programs | ftrace]   what tracing costs, in bytes and in time
+       cargo run -p lab -- overhead [programs [NAME…] | ftrace]   what tracing costs, in bytes and in time
        cargo run -p lab -- deltas             histograms of intervals, and sunbursts with and without a tracer
        cargo run -p lab -- kernel             what tracers add to system calls in the kernel, and interrupts off
        cargo run -p lab -- profiles           how much faster programs get by our profiles for compilers";

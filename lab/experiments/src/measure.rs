@@ -25,6 +25,8 @@ pub(super) struct Measured {
     pub(super) branches: f64,
     /// The mean length of the intervals between clock readings, in nanoseconds.
     pub(super) interval: f64,
+    /// The median length of these intervals in nanoseconds, and their median number of instructions.
+    pub(super) medians: [f64; 2],
 }
 
 impl Measured {
@@ -38,6 +40,7 @@ impl Measured {
             returns: self.returns - idle.returns,
             branches: self.branches - idle.branches,
             interval: self.interval,
+            medians: self.medians,
         }
     }
 
@@ -70,14 +73,15 @@ pub(super) fn measure(event: &str, program: &[&str], recording: &Path) -> Outcom
         indirect,
         returns,
         branches: conditional + indirect + returns + others,
-        interval: mean(&table).unwrap_or(0.0),
+        interval: cell(&table, 0, "average").unwrap_or(0.0),
+        medians: [0, 1].map(|measure| cell(&table, measure, "p50").unwrap_or(0.0)),
     })
 }
 
-/// The mean of the first measure of the table, `interval_ns`.
-fn mean(table: &Value) -> Option<f64> {
-    let at = table["columns"].as_array()?.iter().position(|column| column["name"] == "average")?;
-    table["rows"][0][at].as_f64()
+/// A cell of the table, by row: the lengths of intervals in nanoseconds, and their instructions.
+fn cell(table: &Value, row: usize, column: &str) -> Option<f64> {
+    let at = table["columns"].as_array()?.iter().position(|known| known["name"] == column)?;
+    table["rows"][row][at].as_f64()
 }
 
 /// The output of `hodo` for a recording.

@@ -1,8 +1,9 @@
 //! `cargo run -p lab -- trf`: the resolution of times against the size of the trace, by the threshold of CYC packets and
 //! the periods of MTC and PSB packets; and what the size depends on.
 //!
-//! Sharma and Dagenais, "Hardware-assisted instruction profiling and latency detection", 2016, Figures 7 to 9. The
-//! workload has branches at equal distances (`equidistant.c`). Prints Markdown, and writes plots to `docs/reproduction`.
+//! Sharma and Dagenais, "Hardware-assisted instruction profiling and latency detection", 2016, Figures 7 to 9, with their
+//! workload PiSum (`paper.c`), and with one that calls and returns (`equidistant.c`). Prints Markdown, and writes plots to
+//! `docs/reproduction`.
 
 use std::{
     fs,
@@ -60,6 +61,10 @@ const SWEEPS: [Sweep; 3] = [
     },
 ];
 
+/// All packets, as densely and as sparsely as these processors write them.
+const ALL_PACKETS: [&str; 2] =
+    ["cyc,cyc_thresh=0,mtc_period=0,psb_period=0", "cyc,cyc_thresh=12,mtc_period=9,psb_period=5"];
+
 /// Distances of the branches of the workloads that the fit is over.
 const DISTANCES: [u32; 5] = [5, 10, 20, 40, 80];
 
@@ -76,6 +81,8 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     let folder = command::target().join("lab/trf");
     fs::create_dir_all(&folder)?;
     if which[0] {
+        figures(&folder)?;
+        println!("\n### With calls and returns");
         let swept = equidistant(DISTANCE, true, &folder)?;
         SWEEPS.iter().try_for_each(|sweep| self::sweep(sweep, &swept, &folder))?;
     }
@@ -90,30 +97,115 @@ fn equidistant(distance: u32, calls: bool, folder: &Path) -> Outcome<PathBuf> {
     workloads::compile("equidistant.c", flags, &folder.join(format!("{kind}{distance}")))
 }
 
+/// Measures the paper's workload with each setting, prints a table for each figure and one for all packets, and plots.
+fn figures(folder: &Path) -> Outcome {
+    let paper = workloads::compile("paper.c", &["-lm"], folder)?;
+    let measure = |terms: &str| {
+        let event = format!("intel_pt/{terms}/u");
+        let [ran, idle] =
+            [ITERATIONS, "0"].map(|iterations| of(&event, &paper, &["PiSum", iterations], folder));
+        Outcome::Ok(ran?.without(&idle?))
+    };
+    let settings = |sweep: &Sweep| {
+        let terms = |value: &u32| format!("{}{}={value}", sweep.others, sweep.term);
+        sweep.values.iter().map(terms).map(|terms| measure(&terms)).collect::<Outcome<Vec<_>>>()
+    };
+    let found = SWEEPS.iter().map(settings).collect::<Outcome<Vec<_>>>()?;
+    let bounds = ALL_PACKETS.iter().map(|terms| measure(terms)).collect::<Outcome<Vec<_>>>()?;
+    let factor = Factor::over(found.iter().flatten().chain(&bounds));
+    for (sweep, found) in SWEEPS.iter().zip(&found) {
+        println!(
+            "\n### Figure {}: {}\n\n{}",
+            sweep.figure,
+            sweep.name,
+            heading(&[sweep.others, sweep.term].concat())
+        );
+        for (value, one) in sweep.values.iter().zip(found) {
+            println!("{}", factor.row(&value.to_string(), one));
+        }
+        plot_sweep(sweep, found, &factor)?;
+    }
+    println!("\n### All packets\n\n{}", heading("packets"));
+    for (terms, one) in ALL_PACKETS.iter().zip(&bounds) {
+        println!("{}", factor.row(&format!("`{terms}`"), one));
+    }
+    Ok(())
+}
+
+fn heading(setting: &str) -> String {
+    format!(
+        "| `{setting}` | KB of trace | bytes per 1000 instructions | median interval | median instructions | TRF |\n\
+         |---|---|---|---|---|---|"
+    )
+}
+
+/// The paper's temporal resolution factor: 0 for the best product of the two medians that was observed, of the intervals
+/// between clock readings and of the instructions in them, and 100 for the worst.
+struct Factor {
+    least: f64,
+    greatest: f64,
+}
+
+impl Factor {
+    const WORST: f64 = 100.0;
+
+    fn product(one: &Measured) -> f64 {
+        one.medians[0] * one.medians[1]
+    }
+
+    fn over<'m>(all: impl Iterator<Item = &'m Measured>) -> Factor {
+        let (least, greatest) = all
+            .map(Factor::product)
+            .fold((f64::MAX, f64::MIN), |(least, greatest), one| (least.min(one), greatest.max(one)));
+        Factor { least, greatest }
+    }
+
+    fn of(&self, one: &Measured) -> f64 {
+        Factor::WORST / (self.greatest - self.least) * (Factor::product(one) - self.least)
+    }
+
+    fn row(&self, setting: &str, one: &Measured) -> String {
+        format!(
+            "| {setting} | {:.0} | {:.2} | {:.0} ns | {:.0} | {:.3e} |",
+            one.bytes / 1e3,
+            one.density() * 1000.0,
+            one.medians[0],
+            one.medians[1],
+            self.of(one)
+        )
+    }
+}
+
+/// Plots size and factor. The factor 0 has no place on its logarithmic axis.
+fn plot_sweep(sweep: &Sweep, found: &[Measured], factor: &Factor) -> Outcome {
+    let points = |height: &dyn Fn(&Measured) -> f64| {
+        let points = sweep.values.iter().zip(found).map(|(&value, one)| (f64::from(value), height(one)));
+        let points = points.filter(|(_, height)| *height > 0.0).collect();
+        vec![Line { name: "PiSum".to_owned(), points }]
+    };
+    let path = command::root().join(format!("docs/reproduction/pt-figure-{}.svg", sweep.figure));
+    let left = Series { name: "KB of trace", lines: points(&|one| one.bytes / 1e3) };
+    let right = Series { name: "temporal resolution factor", lines: points(&|one| factor.of(one)) };
+    plot::two_scales(&path, sweep.name, &left, &right)
+}
+
+/// Prints a table of a workload that calls and returns, with and without compression of returns.
 fn sweep(sweep: &Sweep, program: &Path, folder: &Path) -> Outcome {
-    let Sweep { figure, term, others, values, name } = sweep;
+    let Sweep { term, others, values, .. } = sweep;
     println!(
-        "\n### Figure {figure}: {name}\n\n| `{others}{term}` | bytes per 1000 instructions | mean interval | \
-         bytes, `noretcomp` | mean interval, `noretcomp` |\n|---|---|---|---|---|"
+        "\n| `{others}{term}` | bytes per 1000 instructions | mean interval | bytes, `noretcomp` | mean interval, \
+         `noretcomp` |\n|---|---|---|---|---|"
     );
-    let mut series = ["returns compressed", "a target for each return"]
-        .map(|name| [(); 2].map(|()| Line { name: name.to_owned(), points: Vec::new() }));
     for &value in *values {
         let mut cells = Vec::new();
-        for (compression, series) in ["", "noretcomp,"].into_iter().zip(&mut series) {
+        for compression in ["", "noretcomp,"] {
             let event = format!("intel_pt/{compression}{others}{term}={value}/u");
             let found = of(&event, program, &[PASSES], folder)?;
             cells.push(format!("{:.2} | {:.1} ns", found.density() * 1000.0, found.interval));
-            series[0].points.push((value.into(), found.density() * 1000.0));
-            series[1].points.push((value.into(), found.interval));
         }
         println!("| {value} | {} |", cells.join(" | "));
     }
-    let path = command::root().join(format!("docs/reproduction/pt-figure-{figure}.svg"));
-    let [[bytes, interval], [all_bytes, all_interval]] = series;
-    let left = Series { name: "bytes per 1000 instructions", lines: vec![bytes, all_bytes] };
-    let right = Series { name: "mean interval in ns", lines: vec![interval, all_interval] };
-    plot::two_scales(&path, name, &left, &right)
+    Ok(())
 }
 
 fn of(event: &str, program: &Path, arguments: &[&str], folder: &Path) -> Outcome<Measured> {
@@ -131,7 +223,8 @@ fn fit(folder: &Path) -> Outcome {
         found.push((format!("every {distance}{}", if calls { ", calls" } else { "" }), measured));
     }
     let paper = workloads::compile("paper.c", &["-lm"], folder)?;
-    for program in PROGRAMS {
+    // Omega and Epsilon are loops like the first ones; the last two are extremes that the paper's programs lack.
+    for program in PROGRAMS[..8].iter().copied().chain(["Switch", "Straight"]) {
         let [measured, idle] =
             [ITERATIONS, "0"].map(|iterations| of(EVENT, &paper, &[program, iterations], folder));
         found.push((program.to_owned(), measured?.without(&idle?)));
@@ -214,7 +307,18 @@ fn least_squares<const N: usize>(equations: &[([f64; N], f64)]) -> Option<[f64; 
 
 #[cfg(test)]
 mod tests {
-    use super::least_squares;
+    use super::{Factor, Measured, least_squares};
+
+    #[test]
+    fn the_factor_is_0_at_best_and_100_at_worst() {
+        let all = [[14.0, 78.0], [910_500.0, 2_500_000.0], [100.0, 100.0]]
+            .map(|medians| Measured { medians, ..Measured::default() });
+        let factor = Factor::over(all.iter());
+        assert_eq!([factor.of(&all[0]), factor.of(&all[1])], [0.0, 100.0]);
+        // The paper's formula, for the third.
+        let [best, worst] = [14.0 * 78.0, 910_500.0 * 2_500_000.0];
+        assert!((factor.of(&all[2]) - 100.0 / (worst - best) * (10_000.0 - best)).abs() < 1e-12);
+    }
 
     #[test]
     fn exact_equations_are_solved_and_others_refused() {

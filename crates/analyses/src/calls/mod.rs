@@ -221,9 +221,10 @@ impl Part {
             FlowEvent::Gap => self.forget(true),
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
-                if self.edge != Edge::Gap {
+                if !self.edge.is_gap() {
                     self.forget(false);
                 }
+                self.edge = Edge::Gap;
                 self.log.instructions += instructions;
             }
             _ => self.edge = self.edge.then(Edge::of(seen)),
@@ -320,7 +321,7 @@ impl Part {
     /// Returns the number of the current state, which determines the effect of further runs; `None` if they may reach
     /// frames below the known ones.
     pub fn state(&mut self) -> Option<u32> {
-        match self.stack.is_empty() || self.edge == Edge::Gap {
+        match self.stack.is_empty() || self.edge.is_gap() {
             true => None,
             false => self.paths.states.enter(self.stack.iter().copied(), self.edge),
         }

@@ -168,6 +168,19 @@ fn a_retpoline_is_replaced_by_the_function_that_it_enters() {
     assert_eq!(begun(&seen), ["f1", " f2", "  f2", "  f3", " f4"]);
 }
 
+/// Only the kernel is traced: each entry is another system call or interrupt.
+#[test]
+fn a_return_out_of_what_is_traced_ends_the_interrupt() {
+    let mut seen = vec![FlowEvent::Begin(None)];
+    for _ in 0..2 {
+        seen.extend([FlowEvent::Enter, at(100, 0, Place::Entry), FlowEvent::Call { return_address: 10_050 }]);
+        seen.extend([at(101, 0, Place::Entry), FlowEvent::Return, at(100, 50, Place::Middle)]);
+        seen.extend(INTERRUPT_RETURN);
+        seen.push(FlowEvent::Leave { next: None });
+    }
+    assert_eq!(begun(&seen), ["f100", " f101", "f100", " f101"]);
+}
+
 #[test]
 fn a_gap_ends_what_was_open() {
     let seen = [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];

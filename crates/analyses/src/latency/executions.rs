@@ -18,13 +18,46 @@ use crate::{
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
-/// The functions to analyse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What to analyse.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     /// One function; each execution is kept.
     One(FunctionId),
     /// All functions; sums are kept.
     Each,
+    /// System calls, from the kernel's entry to the return to user space: interrupts in which one of these functions,
+    /// in order, is called; each execution is kept.
+    SystemCalls { name: String, functions: Vec<FunctionId> },
+}
+
+impl Which {
+    /// Whether executions of the function are kept.
+    #[inline(always)]
+    fn is(&self, function: FunctionId) -> bool {
+        matches!(self, Which::One(one) if *one == function)
+    }
+
+    /// Whether the function implements one of the system calls to analyse.
+    #[inline(always)]
+    fn implements(&self, function: FunctionId) -> bool {
+        match self {
+            Which::SystemCalls { functions, .. } => functions.binary_search(&function).is_ok(),
+            Which::One(_) | Which::Each => false,
+        }
+    }
+
+    fn is_of_system_calls(&self) -> bool {
+        matches!(self, Which::SystemCalls { .. })
+    }
+}
+
+/// An interrupt on the stack, or the oldest frame, while system calls are analysed.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Interrupted {
+    /// Whether it is one of the system calls to analyse.
+    is_asked: bool,
+    /// Whether its begin is known.
+    begins: bool,
 }
 
 /// A completed execution.
@@ -48,6 +81,8 @@ enum Item {
     Arrive(Box<Arrived>, Mark),
     /// All open executions are lost.
     Forget(Mark),
+    /// The newest interrupt below the known frames is one of the system calls to analyse.
+    Name,
 }
 
 /// How execution arrived at a frame, and whether it came from untraced code.
@@ -92,6 +127,8 @@ pub struct Partial {
     edge: Edge,
     /// Number of open executions of the selected function, above the oldest frame.
     level: u32,
+    /// The oldest frame and each interrupt on the stack, if system calls are analysed.
+    interrupts: Vec<Interrupted>,
     /// Sums by function, if all functions are analysed.
     pub(super) sums: FxHashMap<FunctionId, Sum>,
     /// Executions that wait for the next timestamp, if all functions are analysed.
@@ -104,35 +141,44 @@ pub struct Partial {
 
 /// Observes where frames begin and end.
 struct Watcher<'p> {
-    which: Which,
+    which: &'p Which,
     below: Below,
     at: Mark,
     ended: Ended,
     /// Whether execution came from untraced code, as at the end of a signal handler.
     entered: bool,
     level: &'p mut u32,
+    interrupts: &'p mut Vec<Interrupted>,
     items: &'p mut Vec<Item>,
     waiting: &'p mut Vec<Done>,
 }
 
 impl Watch<Note> for Watcher<'_> {
     #[inline(always)]
-    fn enter(&mut self, from: &Frame<Note>, function: FunctionId, _: Entry, _: Option<Back>) -> Note {
-        *self.level += u32::from(self.which == Which::One(function));
+    fn enter(&mut self, from: &Frame<Note>, function: FunctionId, entry: Entry, _: Option<Back>) -> Note {
+        *self.level += u32::from(self.which.is(function));
+        if self.which.is_of_system_calls() {
+            self.enter_kernel(function, entry);
+        }
         Note { begin: self.at, caller: from.function }
     }
 
     #[inline(always)]
     fn leave(&mut self, frame: &Frame<Note>) {
         let is_root = frame.entry == Entry::Root;
-        let is_asked = self.which == Which::Each || self.which == Which::One(frame.function);
+        let (is_asked, begins) = match self.which {
+            Which::One(function) => (*function == frame.function, !is_root),
+            Which::Each => (true, !is_root),
+            Which::SystemCalls { .. } => self.leave_kernel(frame),
+        };
         if !is_asked || is_root && self.below == Below::Unknown {
             return;
         }
-        *self.level = self.level.saturating_sub(u32::from(self.which != Which::Each));
-        let is_over = self.entered && (frame.entry.is_interrupt() || frame.entry == Entry::Tail);
+        *self.level = self.level.saturating_sub(u32::from(matches!(self.which, Which::One(_))));
+        let is_entered = frame.entry.is_interrupt() || is_root && begins;
+        let is_over = self.entered && (is_entered || frame.entry == Entry::Tail);
         let ended = match self.ended {
-            _ if is_root => Ended::Begun,
+            _ if !begins => Ended::Begun,
             Ended::Unwound if is_over => Ended::Returned,
             ended => ended,
         };
@@ -140,7 +186,7 @@ impl Watch<Note> for Watcher<'_> {
         let (end, function, level) = (self.at, frame.function, *self.level);
         let done = Done { begin, end, function, caller, level, ended };
         match self.which {
-            Which::One(_) => self.items.push(Item::Done(done)),
+            Which::One(_) | Which::SystemCalls { .. } => self.items.push(Item::Done(done)),
             Which::Each => self.waiting.push(done),
         }
     }
@@ -150,11 +196,45 @@ impl Watch<Note> for Watcher<'_> {
     }
 }
 
+impl Watcher<'_> {
+    /// Follows the interrupts on the stack: a frame is entered.
+    fn enter_kernel(&mut self, function: FunctionId, entry: Entry) {
+        if entry.is_interrupt() {
+            self.interrupts.push(Interrupted { is_asked: false, begins: true });
+        }
+        if self.which.implements(function) {
+            name(self.interrupts, self.below, self.items);
+        }
+    }
+
+    /// Follows the interrupts on the stack: a frame is left. Returns whether it is that of a system call to analyse,
+    /// and whether its begin is known.
+    fn leave_kernel(&mut self, frame: &Frame<Note>) -> (bool, bool) {
+        if frame.entry != Entry::Root && !frame.entry.is_interrupt() {
+            return (false, false);
+        }
+        self.interrupts.pop().map_or((false, false), |interrupt| (interrupt.is_asked, interrupt.begins))
+    }
+}
+
+/// Notes that the newest interrupt is a system call to analyse. If it is below the known frames, the earlier parts will
+/// find it.
+fn name(interrupts: &mut [Interrupted], below: Below, items: &mut Vec<Item>) {
+    let is_oldest = interrupts.len() == 1;
+    if let Some(newest) = interrupts.last_mut()
+        && !std::mem::replace(&mut newest.is_asked, true)
+        && is_oldest
+        && below == Below::Unknown
+    {
+        items.push(Item::Name);
+    }
+}
+
 /// Returns how frames end if execution leaves them over an edge to an arrival.
 #[inline(always)]
 fn how(edge: Edge, at: &Arrival) -> Ended {
     match edge {
-        Edge::Gap => Ended::Lost,
+        edge if edge.is_gap() => Ended::Lost,
         Edge::Indirect | Edge::Enter if at.place == Place::Middle => Ended::Unwound,
         Edge::UnwindBelow | Edge::InterruptReturn | Edge::InterruptReturnBelow | Edge::Interrupt { .. } => {
             Ended::Unwound
@@ -171,6 +251,7 @@ impl Partial {
             stack: SpareCapacityStack::default(),
             edge: Edge::Unknown,
             level: 0,
+            interrupts: Vec::new(),
             sums: FxHashMap::default(),
             waiting: Vec::new(),
             reported: [0; 2],
@@ -183,8 +264,13 @@ impl Partial {
     }
 
     /// Returns whether it is consistent.
-    pub(super) fn is_sound(&self, which: Which) -> bool {
-        let is_asked = |frame: &&Frame<Note>| which == Which::One(frame.function);
+    pub(super) fn is_sound(&self, which: &Which) -> bool {
+        let is_asked = |frame: &&Frame<Note>| which.is(frame.function);
+        let is_interrupt = |frame: &&Frame<Note>| frame.entry == Entry::Root || frame.entry.is_interrupt();
+        let interrupts = match which.is_of_system_calls() {
+            true => self.stack.iter().filter(is_interrupt).count(),
+            false => 0,
+        };
         stack::is_sound(&self.stack)
             && self
                 .stack
@@ -192,11 +278,12 @@ impl Partial {
                 .enumerate()
                 .all(|(index, frame)| (frame.entry == Entry::Root) == (index == 0))
             && self.stack.iter().skip(1).filter(is_asked).count() == self.level as usize
+            && self.interrupts.len() == interrupts
     }
 
     /// Folds the next event.
     #[inline]
-    pub(super) fn fold(&mut self, which: Which, seen: &FlowEvent<'_>) {
+    pub(super) fn fold(&mut self, which: &Which, seen: &FlowEvent<'_>) {
         match *seen {
             FlowEvent::Run { at, instructions, .. } => {
                 let edge = mem::replace(&mut self.edge, Edge::Flow);
@@ -205,9 +292,10 @@ impl Partial {
             }
             FlowEvent::Gap => self.forget(which, Below::Unknown, self.clocks.mark()),
             FlowEvent::Skip { instructions } => {
-                if self.edge != Edge::Gap {
+                if !self.edge.is_gap() {
                     self.forget(which, Below::Unknown, self.clocks.mark());
                 }
+                self.edge = Edge::Gap;
                 self.clocks.instructions += instructions;
             }
             FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
@@ -224,7 +312,7 @@ impl Partial {
     #[inline]
     pub(super) fn fold_function_runs(
         &mut self,
-        which: Which,
+        which: &Which,
         functions: &impl Numbering,
         function_runs: &[FunctionRun],
         until: Option<Nanos>,
@@ -251,7 +339,7 @@ impl Partial {
     }
 
     #[inline(always)]
-    fn run(&mut self, which: Which, edge: Edge, at: &Arrival, mark: Mark) {
+    fn run(&mut self, which: &Which, edge: Edge, at: &Arrival, mark: Mark) {
         let arrived = Arrived { edge, at: *at, entered: edge.enters() };
         if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
             self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
@@ -263,25 +351,30 @@ impl Partial {
     /// # Errors
     /// Returns the edge as the unknown frames see it; the arrived frame is then the oldest.
     #[inline(always)]
-    fn arrive(&mut self, which: Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), Edge> {
+    fn arrive(&mut self, which: &Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), Edge> {
         let &Arrived { edge, at, entered } = arrived;
-        let Partial { stack, level, items, waiting, .. } = self;
+        let Partial { stack, level, interrupts, items, waiting, .. } = self;
         let ended = how(edge, &at);
-        let mut watcher = Watcher { which, below, at: mark, ended, entered, level, items, waiting };
+        let mut watcher =
+            Watcher { which, below, at: mark, ended, entered, level, interrupts, items, waiting };
         let known = match stack.is_empty() {
             true => Err(edge),
             false => arrive(stack, &mut watcher, below, edge, &At::of(&at)),
         };
         if known.is_err() {
-            let is_asked = which == Which::One(at.function) && below == Below::Nothing;
-            *watcher.level += u32::from(is_asked);
+            let is_known = below == Below::Nothing;
+            *watcher.level += u32::from(which.is(at.function) && is_known);
+            if which.is_of_system_calls() {
+                let is_asked = which.implements(at.function) && is_known;
+                watcher.interrupts.push(Interrupted { is_asked, begins: edge.begins_interrupt() });
+            }
             stack.push(Frame::root(at.function, Note { begin: mark, caller: at.function }));
         }
         known
     }
 
     /// Discards the stack: it is unknown after a gap.
-    fn forget(&mut self, which: Which, below: Below, at: Mark) {
+    fn forget(&mut self, which: &Which, below: Below, at: Mark) {
         self.leave_all(which, below, at, Ended::Lost);
         if below == Below::Unknown {
             self.items.push(Item::Forget(at));
@@ -289,10 +382,10 @@ impl Partial {
         self.edge = Edge::Gap;
     }
 
-    fn leave_all(&mut self, which: Which, below: Below, at: Mark, ended: Ended) {
-        let Partial { stack, level, items, waiting, .. } = self;
+    fn leave_all(&mut self, which: &Which, below: Below, at: Mark, ended: Ended) {
+        let Partial { stack, level, interrupts, items, waiting, .. } = self;
         let entered = false;
-        cut(stack, &mut Watcher { which, below, at, ended, entered, level, items, waiting }, 0);
+        cut(stack, &mut Watcher { which, below, at, ended, entered, level, interrupts, items, waiting }, 0);
     }
 
     /// Sets the values of all marks that wait for a clock reading.
@@ -305,6 +398,7 @@ impl Partial {
                     reading.stamp(&mut done.end);
                 }
                 Item::Arrive(_, mark) | Item::Forget(mark) => reading.stamp(mark),
+                Item::Name => {}
             }
         }
         *reported = self.items.len();
@@ -340,7 +434,7 @@ impl Partial {
     }
 
     /// Adds the next part; `below` is what lies below this one's frames.
-    fn follow(&mut self, which: Which, below: Below, later: Partial) {
+    fn follow(&mut self, which: &Which, below: Below, later: Partial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.after(instructions, segments);
         self.items.reserve(later.items.len());
@@ -360,8 +454,10 @@ impl Partial {
                     }
                 }
                 Item::Forget(mark) => self.forget(which, below, behind(mark)),
+                Item::Name => name(&mut self.interrupts, below, &mut self.items),
             }
         }
+        self.interrupts.extend(later.interrupts.into_iter().skip(1));
         for frame in later.stack.iter().skip(1) {
             let Note { begin, caller } = frame.note;
             self.stack.push(Frame { note: Note { begin: behind(begin), caller }, ..*frame });
@@ -375,13 +471,13 @@ impl Partial {
     }
 
     /// Merges the next part.
-    pub(super) fn merge(mut self, which: Which, later: Partial) -> Partial {
+    pub(super) fn merge(mut self, which: &Which, later: Partial) -> Partial {
         self.follow(which, Below::Unknown, later);
         self
     }
 
     /// Returns the executions of a whole thread in order of their ends, if one function is analysed, and the sums.
-    pub(super) fn close(self, which: Which) -> (Vec<Done>, FxHashMap<FunctionId, Sum>) {
+    pub(super) fn close(self, which: &Which) -> (Vec<Done>, FxHashMap<FunctionId, Sum>) {
         let mut whole = Partial::unknown();
         whole.follow(which, Below::Nothing, self);
         let end = whole.clocks.mark();
@@ -389,100 +485,11 @@ impl Partial {
         whole.sum_waiting();
         let done = whole.items.into_iter().filter_map(|item| match item {
             Item::Done(done) => Some(done),
-            Item::Arrive(..) | Item::Forget(_) => None,
+            Item::Arrive(..) | Item::Forget(_) | Item::Name => None,
         });
         (done.collect(), whole.sums)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use hodo_model::{Code, End};
-
-    use super::*;
-
-    fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
-        let address = u64::from(index) * 100 + u64::from(place == Place::Middle);
-        let at = Arrival { address, function: FunctionId { module: 1, index }, place };
-        let (lengths, bytes, end) = (&[][..], &[][..], End::Next);
-        let code = Code { offset: at.address, since: 0, lengths, bytes, bits: 64, end, target: 0 };
-        FlowEvent::Run { at, instructions, code }
-    }
-
-    /// Returns the instructions and ends of the executions of function 2.
-    fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, Ended)> {
-        let which = Which::One(FunctionId { module: 1, index: 2 });
-        let mut partial = Partial::unknown();
-        seen.iter().for_each(|seen| partial.fold(which, seen));
-        let (done, _) = partial.close(which);
-        done.iter().map(|done| (done.end.before - done.begin.before, done.ended)).collect()
-    }
-
-    #[test]
-    fn executions_end_as_the_stack_says() {
-        let call = FlowEvent::Call { return_address: 101 };
-        let before = [run(1, Place::Entry, 5), call, run(2, Place::Entry, 7)];
-        let ends = |behind: &[FlowEvent<'static>]| executions(&[&before, behind].concat());
-        let back = run(1, Place::Middle, 3);
-        assert_eq!(ends(&[FlowEvent::Return, back]), [(7, Ended::Returned)]);
-        // A tail call is part of the function that jumps.
-        assert_eq!(ends(&[run(3, Place::Entry, 4), FlowEvent::Return, back]), [(11, Ended::Returned)]);
-        assert_eq!(ends(&[FlowEvent::IndirectJump, back]), [(7, Ended::Unwound)]);
-        assert_eq!(ends(&[FlowEvent::Gap, back]), [(7, Ended::Lost)]);
-        assert_eq!(ends(&[]), [(7, Ended::Cut)]);
-        let recursion = [FlowEvent::Call { return_address: 201 }, run(2, Place::Entry, 1), FlowEvent::Return];
-        let ended = ends(&[&recursion[..], &[run(2, Place::Middle, 2), FlowEvent::Return, back]].concat());
-        assert_eq!(ended, [(1, Ended::Returned), (10, Ended::Returned)]);
-        assert_eq!(executions(&[run(2, Place::Middle, 3), FlowEvent::Return, back]), [(3, Ended::Begun)]);
-    }
-
-    #[test]
-    fn a_signal_handler_is_over_where_the_interrupted_code_goes_on() {
-        let outside = [FlowEvent::Leave { next: None }, FlowEvent::Enter];
-        let begin = [&[run(1, Place::Entry, 5)], &outside[..], &[run(2, Place::Entry, 7)]].concat();
-        let trampoline = [FlowEvent::Return, run(3, Place::Middle, 2)];
-        let over = [&begin[..], &trampoline, &outside, &[run(1, Place::Middle, 3)]].concat();
-        assert_eq!(executions(&over), [(9, Ended::Returned)]);
-        let jumps = [&begin[..], &[FlowEvent::IndirectJump, run(1, Place::Middle, 3)]].concat();
-        assert_eq!(executions(&jumps), [(7, Ended::Unwound)]);
-    }
-
-    #[test]
-    fn a_return_that_an_interrupt_prevents_ends_a_function_all_the_same() {
-        let call = FlowEvent::Call { return_address: 101 };
-        let interrupt = [FlowEvent::Interrupt { from: 101 }, run(3, Place::Entry, 2)];
-        let begin = [run(1, Place::Entry, 5), call, run(2, Place::Entry, 7), FlowEvent::Return];
-        let end = [FlowEvent::InterruptReturn, run(1, Place::Middle, 3)];
-        assert_eq!(executions(&[&begin[..], &interrupt, &end].concat()), [(9, Ended::Returned)]);
-    }
-
-    #[test]
-    fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
-        let which = Which::Each;
-        let part = |seen: &[FlowEvent<'_>]| {
-            let mut partial = Partial::unknown();
-            seen.iter().chain([&FlowEvent::Time(Nanos(1))]).for_each(|seen| partial.fold(which, seen));
-            partial
-        };
-        let interrupt = FlowEvent::Interrupt { from: 101 };
-        let begin = [run(1, Place::Entry, 1), interrupt];
-        let end = [
-            run(2, Place::Entry, 1),
-            FlowEvent::Return,
-            interrupt,
-            run(2, Place::Entry, 1),
-            FlowEvent::InterruptReturn,
-            run(1, Place::Middle, 1),
-        ];
-        let counts = |partial: Partial| {
-            let (_, sums) = partial.close(which);
-            [1, 2].map(|index| {
-                let sum = &sums[&FunctionId { module: 1, index }];
-                (sum.instructions.count, sum.incomplete)
-            })
-        };
-        let whole = counts(part(&[&begin[..], &end].concat()));
-        assert_eq!(whole, counts(part(&begin).merge(which, part(&end))));
-        assert_eq!(whole, [(0, 1), (2, 0)]);
-    }
-}
+mod tests;

@@ -22,7 +22,7 @@ pub(super) fn table(threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
     let count = threads.len() as u64;
     let ran = threads.iter().map(Partial::instructions).fold(0, |sum: u64, more| sum.saturating_add(more));
     let mut sums: FxHashMap<FunctionId, Sum> = FxHashMap::default();
-    threads.into_iter().for_each(|thread| add_all(&mut sums, thread.close(Which::Each).1));
+    threads.into_iter().for_each(|thread| add_all(&mut sums, thread.close(&Which::Each).1));
     let total =
         |of: fn(&Sum) -> u64| sums.values().map(of).fold(0, |all: u64, more| all.saturating_add(more));
     let executions = total(|sum| sum.instructions.count);

@@ -135,6 +135,8 @@ impl Interval {
     fn of(done: &Done, names: &mut FxHashMap<FunctionId, Arc<str>>, of: &FinishContext<'_>) -> Interval {
         let caller = match done.ended {
             Ended::Begun => Arc::default(),
+            // A system call whose begin is known, but not who called it.
+            _ if done.caller == done.function && done.level == 0 => Arc::default(),
             _ => Arc::clone(
                 names.entry(done.caller).or_insert_with(|| of.functions().names(done.caller).0.into()),
             ),
@@ -163,6 +165,11 @@ impl Report for LatencyReport {
         match &parameters.intervals {
             None | Some(Intervals::Functions) => maker.fast(Executions { which: Which::Each }),
             Some(Intervals::Function(function)) => maker.fast(Executions { which: Which::One(*function) }),
+            Some(Intervals::SystemCalls { name, functions }) => {
+                let (name, mut functions) = (name.clone(), functions.clone());
+                functions.sort_unstable();
+                maker.fast(Executions { which: Which::SystemCalls { name, functions } })
+            }
             Some(Intervals::Markers { from, to, nesting }) => maker.fast(Marked::new(from, to, *nesting)),
             Some(Intervals::Period(period)) => maker.analysis(Periods { period: period.clone() }),
             Some(Intervals::Syscalls(name)) => maker.analysis(kernel::Syscalls { name: name.clone() }),
@@ -172,8 +179,8 @@ impl Report for LatencyReport {
     }
 }
 
-/// An analysis of the executions of functions.
-#[derive(Clone, Copy, Debug)]
+/// An analysis of the executions of functions, or of system calls.
+#[derive(Clone, Debug)]
 pub struct Executions {
     which: Which,
 }
@@ -192,27 +199,31 @@ impl Analysis for Executions {
     #[inline]
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
         if let Item::Flow(seen) = item {
-            partial.fold(self.which, &seen);
+            partial.fold(&self.which, &seen);
         }
     }
 
     fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.merge(self.which, later)
+        earlier.merge(&self.which, later)
     }
 
     fn is_sound(&self, partial: &Self::Partial) -> bool {
-        partial.is_sound(self.which)
+        partial.is_sound(&self.which)
     }
 
     fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let Which::One(function) = self.which else { return functions::table(threads, of) };
+        let subject = match &self.which {
+            Which::Each => return functions::table(threads, of),
+            Which::One(function) => of.functions().names(*function).0,
+            Which::SystemCalls { name, .. } => name.clone(),
+        };
         let (mut found, mut names) = (Found::default(), FxHashMap::default());
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions = found.instructions.saturating_add(thread.instructions());
-            let (done, _) = thread.close(self.which);
+            let (done, _) = thread.close(&self.which);
             found.add(index, of, done.iter().map(|done| Interval::of(done, &mut names, of)));
         }
-        found.subject = of.functions().names(function).0;
+        found.subject = subject;
         found.table(of)
     }
 }
@@ -230,7 +241,7 @@ impl FastFlow for Executions {
         function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        partial.fold_function_runs(self.which, functions, function_runs, until);
+        partial.fold_function_runs(&self.which, functions, function_runs, until);
     }
 }
 

@@ -54,6 +54,7 @@ fn questions() -> Vec<Option<Intervals>> {
     vec![
         None,
         Some(Intervals::Function(function)),
+        Some(Intervals::SystemCalls { name: "f".to_owned(), functions: vec![function] }),
         between(vec![marker("nop; nop")], vec![marker("pop; clc; stc")], Nesting::Nested),
         between(vec![marker("push")], vec![marker("nop"), marker("clc; nop; push; pop")], Nesting::First),
         between(places, vec![Marker::Exit(function), marker("nop")], Nesting::Last),

@@ -67,7 +67,8 @@ pub struct QuestionArguments {
     /// TOML file with further pairs: a table for each, with `from`, `to`, and optionally `nesting` and `help`
     #[arg(long, value_name = "FILE")]
     pub pairs: Option<PathBuf>,
-    /// System calls with this name, in a trace of kernel events
+    /// System calls with this name, from entry to return: in the kernel's control flow if it was recorded, else in kernel
+    /// events
     #[arg(long, value_name = "NAME", group = "what_intervals")]
     pub syscall: Option<String>,
     /// Handler runs of the interrupt with this number, in a trace of kernel events
@@ -101,6 +102,7 @@ Examples:
   hodo latency --from cli --to 'sti | popf' --by thread perf.data
   hodo latency --pair malloc perf.data
   hodo latency --function insert --by executions --format csv perf.data
+  hodo latency --syscall mmap machine.data
   hodo latency --irq 30 ./my-trace
   hodo latency --state runnable --by thread ./my-trace             how long threads waited for a CPU
   hodo latency --period 'irq_handler_entry -> irq_handler_exit' --match irq,cpu ./my-trace")]

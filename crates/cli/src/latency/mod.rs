@@ -12,7 +12,7 @@ use std::{
 };
 
 use hodo_engine::{
-    CHUNKS_IN_ORDER, ChunkSize, Chunking, Experiment, Needs, Outcome, Reading, Request,
+    CHUNKS_IN_ORDER, ChunkSize, Chunking, Experiment, Outcome, Reading, Request,
     latency::{self, CallTree, Compared, Interval, Measure, Scale},
 };
 use hodo_model::{Parameters, Selection, Table};
@@ -56,9 +56,9 @@ pub fn open(command: &Latency) -> Result<(Experiment, Request), Failure> {
         ));
     };
     check(command, &question)?;
-    let of_events = question.is_of_events();
-    let experiment =
-        input::experiment(&command.input, Needs { flow: !of_events, sideband: false, events: of_events })?;
+    let experiment = input::experiment(&command.input, question.needs())?;
+    let question = question.settled(&experiment)?;
+    check(command, &question)?;
     let request = request(&question, &command.input, &experiment, view(command))?;
     Ok((experiment, request))
 }

@@ -3,19 +3,21 @@
 use std::{fmt::Write as _, fs};
 
 use hodo_engine::{
-    Experiment, Traces,
+    Experiment, FlowTrace, Needs, Traces,
     latency::{self, Named, NamedPair},
 };
-use hodo_model::{ExpressionError, Intervals, Nesting, Period};
+use hodo_model::{ExpressionError, Intervals, Nesting, Period, Root};
 
 use super::arguments::{NestingChoice, QuestionArguments};
-use crate::failure::Failure;
+use crate::{failure::Failure, function};
 
 /// A question with unresolved names.
 pub enum Question {
     /// A question without names to resolve.
     Known(Intervals),
     Function(String),
+    /// A system call, of control flow or of software events.
+    SystemCall(String),
     Markers {
         from: Vec<Named>,
         to: Vec<Named>,
@@ -56,9 +58,7 @@ impl Question {
                 };
                 Question::Known(Intervals::Period(of_events((begin, end), matched)?))
             }
-            QuestionArguments { syscall: Some(name), .. } => {
-                Question::Known(Intervals::Syscalls(name.clone()))
-            }
+            QuestionArguments { syscall: Some(name), .. } => Question::SystemCall(name.clone()),
             QuestionArguments { irq: Some(number), .. } => Question::Known(Intervals::Interrupts(*number)),
             QuestionArguments { state: Some(state), .. } => Question::Known(Intervals::State(*state)),
             _ => return Ok(None),
@@ -73,6 +73,25 @@ impl Question {
     /// Returns whether the question is about software events.
     pub fn is_of_events(&self) -> bool {
         matches!(self, Question::Known(known) if known.are_of_events())
+    }
+
+    /// Returns what it reads of the inputs.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Question::SystemCall(_) => Needs::ALL,
+            question => {
+                let events = question.is_of_events();
+                Needs { flow: !events, sideband: false, events }
+            }
+        }
+    }
+
+    /// Decides whether a system call is measured in control flow or in software events.
+    pub fn settled(self, experiment: &Experiment) -> Result<Question, Failure> {
+        match self {
+            Question::SystemCall(_) => Ok(Question::Known(self.resolve(experiment)?)),
+            question => Ok(question),
+        }
     }
 
     /// Returns whether each interval is of a thread.
@@ -90,6 +109,7 @@ impl Question {
                 };
                 return Ok(Intervals::Function(experiment.with(function)?));
             }
+            Question::SystemCall(name) => return system_call(name, experiment),
             Question::Markers { from, to, nesting } => (from, to, *nesting),
         };
         experiment.with(|traces| {
@@ -97,6 +117,25 @@ impl Question {
             let (from, to) = (latency::markers(flow, from)?, latency::markers(flow, to)?);
             Ok(Intervals::Markers { from, to, nesting })
         })
+    }
+}
+
+/// Returns the intervals of a system call: of control flow, if the inputs have the kernel's, else of software events.
+fn system_call(name: &str, experiment: &Experiment) -> Result<Intervals, Failure> {
+    let root = Root::SystemCall(name.to_owned());
+    let functions = experiment.with(|traces| {
+        let of_flow = |flow: &FlowTrace<'_>| flow.modules.functions_of_root(&root).collect::<Vec<_>>();
+        match traces.flows.as_slice() {
+            flows if flows.iter().all(|(_, flow)| of_flow(flow).is_empty()) => Ok(Vec::new()),
+            _ => Ok::<_, Failure>(of_flow(only(traces)?)),
+        }
+    })?;
+    match functions.is_empty() {
+        false => Ok(Intervals::SystemCalls { name: name.to_owned(), functions }),
+        true if experiment.contents.events => Ok(Intervals::Syscalls(name.to_owned())),
+        true => Err(function::is_somewhere(&root, experiment).err().unwrap_or_else(|| {
+            Failure::usage("system calls are in the kernel's control flow, or in software events")
+        })),
     }
 }
 

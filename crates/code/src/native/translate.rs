@@ -121,7 +121,7 @@ impl<L: Labels> Translation<'_, '_, L> {
             EdgeKind::IndirectCall => {
                 self.graph.follow(id, false, self.at).map_or(Kind::Other, Kind::IndirectCall)
             }
-            EdgeKind::Free | EdgeKind::Call if self.decides(id) => {
+            EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly if self.decides(id) => {
                 self.straight(id, compact).unwrap_or(Kind::Other)
             }
             _ => Kind::Other,
@@ -132,7 +132,9 @@ impl<L: Labels> Translation<'_, '_, L> {
     fn straight(&mut self, id: BlockId, compact: CompactBlock) -> Option<Kind> {
         let next = self.graph.follow(id, true, self.at).ok()?;
         match compact.pass {
-            EdgeKind::Call => Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?)),
+            EdgeKind::Call | EdgeKind::PushOnly => {
+                Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?))
+            }
             _ => Some(Kind::Free(next)),
         }
     }
@@ -146,7 +148,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                     return true;
                 }
                 EdgeKind::Other => return false,
-                EdgeKind::Free | EdgeKind::Call => match self.straight(id, compact) {
+                EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly => match self.straight(id, compact) {
                     Some(Kind::Free(next) | Kind::Call(next, _)) => id = next,
                     _ => return false,
                 },

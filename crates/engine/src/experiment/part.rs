@@ -12,7 +12,7 @@ use std::{fmt, ops::RangeInclusive};
 
 use hodo_formats::events::Trace;
 use hodo_model::{
-    AnyPartial, Every, Intervals, Loss, Parameters, Period, Selection,
+    AnyPartial, Every, Intervals, Loss, Parameters, Period, Root, Selection,
     kernel::Threads,
     pass::{Packed, Pass},
 };
@@ -36,6 +36,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MOST_PARTS: u32 = 1 << 20;
 /// Upper limit of the number of reports in a part.
 const MOST_REPORTS: usize = 1 << 10;
+/// Which system call runs is known only inside it: its executions are selected in a pass before.
+const NO_SYSTEM_CALL: &str = "--syscall selects while a whole recording is read, not from parts";
 /// Maximum number of missing parts that an error lists.
 const SHOWN: usize = 10;
 
@@ -203,8 +205,10 @@ impl Experiment {
         portion: Portion,
         progress: Progress<'_>,
     ) -> Result<Part, Refusal> {
-        if !request.views.is_empty() {
-            return Err(Refusal("a part has one view for all of its reports".to_owned()));
+        if !request.views.is_empty() || request.system_call().is_some() {
+            let several = "a part has one view for all of its reports";
+            let why = if request.views.is_empty() { NO_SYSTEM_CALL } else { several };
+            return Err(Refusal(why.to_owned()));
         }
         // The merged part may be shown in other views, so an analysis must not specialise on this one.
         let parameters = Parameters { alone: false, ..request.parameters.clone() };
@@ -461,6 +465,9 @@ impl Part {
         let missing: Vec<u32> = (1..first).chain(last + 1..=of).take(SHOWN + 1).collect();
         if !missing.is_empty() {
             return Err(PartError::Missing(missing));
+        }
+        if matches!(selection.root, Some(Root::SystemCall(_))) {
+            return Err(Refusal(NO_SYSTEM_CALL.to_owned()).into());
         }
         let origin = self.origin.clone();
         let (folded, shown) = (origin.analyses()?, origin.made_for(selection)?);

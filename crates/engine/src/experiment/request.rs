@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hodo_clock::Nanos;
-use hodo_model::{AnyAnalysis, CountInterest, Parameters, Selection, Table, Value};
+use hodo_model::{AnyAnalysis, CountInterest, Parameters, Root, Selection, Table, Value};
 
 use super::time::TimeSpan;
 use crate::{
@@ -196,6 +196,11 @@ impl Request {
             list.push(requested);
         }
         analyses
+    }
+
+    /// Returns the system call whose executions are selected, if any.
+    pub(super) fn system_call(&self) -> Option<&Root> {
+        self.parameters.selection.root.as_ref().filter(|root| matches!(root, Root::SystemCall(_)))
     }
 
     /// Returns the filter of the events to count.

@@ -13,11 +13,12 @@ use super::{
     request::{Analyses, Requested},
 };
 use crate::{
-    FlowPartial, FlowTrace, Losses, Reading, Window,
+    FlowPartial, FlowTrace, Losses, Reading, Spans, Window,
     events::{
         Counting, EventReading, Folded, MOST_BINS, Run, fold_all, fold_counts, no_such_period, plan,
         reads_wakeups, tables,
     },
+    system_calls::find_system_calls,
 };
 
 /// Receives the number of bytes read so far; returns whether to continue.
@@ -85,7 +86,7 @@ impl Experiment {
     /// Returns the number of bytes that a request reads; bytes read in several passes count several times.
     pub fn work(&self, request: &Request) -> u64 {
         let analyses = request.analyses();
-        let calls = u64::from(request.times.calls.is_some());
+        let calls = u64::from(request.times.calls.is_some()) + u64::from(request.system_call().is_some());
         let numbered = u64::from(calls > 0 || analyses.flow.iter().any(is_numbered));
         let flow_passes = analyses.flow.len() as u64 + calls + numbered;
         let event_passes = analyses.counts.len() as u64 + u64::from(!analyses.events.is_empty());
@@ -240,13 +241,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         let threads = request.threads;
         let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
         let bytes = trace.bytes();
-        let calls = request.times.calls.as_ref();
-        let spans =
-            calls.map(|calls| crate::find_calls(trace, calls, reading, |done| progress(*before + done)));
-        *before += if spans.is_some() { bytes } else { 0 };
-        if let Some((calls, _)) = calls.zip(spans.as_ref()).filter(|(_, spans)| spans.is_empty()) {
-            return Err(calls.never_made(trace));
-        }
+        let spans = selected(request, trace, reading, before, progress)?;
         reading.spans = spans.as_ref();
         let numbered = spans.is_some() || analyses.iter().any(is_numbered);
         let numbers = numbered.then(|| crate::numbers(trace, reading, |done| progress(*before + done)));
@@ -277,6 +272,30 @@ impl<'t, 'f> Plan<'t, 'f> {
             });
         OfEvents { folded, names, losses }
     }
+}
+
+/// Returns the executions that a request selects; `None` if it selects everything.
+fn selected(
+    request: &Request,
+    trace: &FlowTrace<'_>,
+    reading: Reading<'_>,
+    before: &mut u64,
+    progress: Progress<'_>,
+) -> Result<Option<Spans>, Refusal> {
+    let calls = request.times.calls.as_ref();
+    let of_calls =
+        calls.map(|calls| crate::find_calls(trace, calls, reading, |done| progress(*before + done)));
+    if let Some((calls, _)) = calls.zip(of_calls.as_ref()).filter(|(_, spans)| spans.is_empty()) {
+        return Err(calls.never_made(trace));
+    }
+    *before += if of_calls.is_some() { trace.bytes() } else { 0 };
+    let Some(root) = request.system_call() else { return Ok(of_calls) };
+    let executions = find_system_calls(trace, root, reading, |done| progress(*before + done));
+    *before += trace.bytes();
+    Ok(Some(match of_calls {
+        Some(calls) => executions.within(&calls),
+        None => executions,
+    }))
 }
 
 /// Makes the tables of a complete result, on `threads` threads.

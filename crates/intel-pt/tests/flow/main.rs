@@ -29,6 +29,7 @@ fn end(slot: u64) -> impl Strategy<Value = End> {
         2 => forward.clone().prop_map(End::Jump),
         3 => forward.prop_map(End::Call),
         1 => Just(End::CallNext),
+        1 => Just(End::CallOver),
         4 => indirect,
         1 => Just(End::SystemCall),
         1 => Just(End::InterruptReturn),

@@ -2,7 +2,7 @@
 //! runs are divided.
 
 use hodo_clock::Tsc;
-use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Place, Program, Terminator};
+use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Place, Program};
 use hodo_intel_pt::{
     Config,
     encoder::{Settings, Timing},
@@ -71,13 +71,7 @@ impl<const BLOCKS: bool> Sink for Reports<BLOCKS> {
 
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
-        let transfer = match block.terminator {
-            _ if !executed.is_whole() => Transfer::None,
-            Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
-            Terminator::Return => Transfer::Return,
-            Terminator::IndirectJump => Transfer::IndirectJump,
-            _ => Transfer::None,
-        };
+        let transfer = if executed.is_whole() { block.transfer() } else { Transfer::None };
         let length: u64 = executed.lengths.iter().map(|&length| u64::from(length)).sum();
         let instructions = executed.lengths.len() as u64;
         self.run(block.start, block.start + length, block.label, instructions, transfer);

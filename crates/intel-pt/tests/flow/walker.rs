@@ -25,6 +25,8 @@ pub(crate) enum End {
     Call(u64),
     /// `call +0`, which reads the instruction pointer.
     CallNext,
+    /// A call over a speculation trap, whose return address is discarded.
+    CallOver,
     IndirectJump,
     IndirectCall,
     Return,
@@ -54,6 +56,7 @@ impl Code {
                 End::Jump(target) => [&[0xe9][..], &relative(target, 5).to_le_bytes()].concat(),
                 End::Call(target) => [&[0xe8][..], &relative(target, 5).to_le_bytes()].concat(),
                 End::CallNext => vec![0xe8, 0, 0, 0, 0],
+                End::CallOver => vec![0xe8, 1, 0, 0, 0, 0xcc],
                 End::IndirectJump => vec![0xff, 0xe0],
                 End::IndirectCall => vec![0xff, 0xd0],
                 End::Return => vec![0xc3],
@@ -123,7 +126,7 @@ impl Walker<'_> {
         let length = match end {
             End::RunOn => 0,
             End::Conditional(_) => 6,
-            End::Jump(_) | End::Call(_) | End::CallNext => 5,
+            End::Jump(_) | End::Call(_) | End::CallNext | End::CallOver => 5,
             End::IndirectJump | End::IndirectCall | End::SystemCall | End::InterruptReturn => 2,
             End::PtWrite => 4,
             End::Return => 1,
@@ -167,6 +170,10 @@ impl Walker<'_> {
                 self.encoder.call(next);
                 self.stack.push(next);
                 BASE + target * SLOT
+            }
+            End::CallOver => {
+                self.encoder.call(next);
+                next + 1
             }
             End::IndirectCall => {
                 self.encoder.call(next);

@@ -295,9 +295,7 @@ impl Partial {
         let even = clock.share(log.instructions, |share| match share {
             Share::Ran { .. } => {}
             Share::Lost(time) => sums.add_lost_time(time.length()),
-            Share::Waited(time) | Share::Outside(time) if *edge == Edge::Gap => {
-                sums.add_lost_time(time.length())
-            }
+            Share::Waited(time) | Share::Outside(time) if edge.is_gap() => sums.add_lost_time(time.length()),
             Share::Waited(time) => {
                 let time = Time::of(time.length());
                 let amount = Amount { instructions: 0, time };
@@ -383,7 +381,7 @@ impl Partial {
 
     /// Returns the state from which paths continue; `None` if the next runs may reach below the known frames.
     pub(super) fn state(&mut self) -> Option<u32> {
-        if self.stack.is_empty() || self.clock.left || self.edge == Edge::Gap {
+        if self.stack.is_empty() || self.clock.left || self.edge.is_gap() {
             return None;
         }
         let Partial { stack, costs, paths, edge, .. } = self;
@@ -495,7 +493,7 @@ impl Partial {
 
     fn append(&mut self, later: &Partial, below: Below) {
         let Waits { inside, outside } = later.before;
-        if self.edge == Edge::Gap {
+        if self.edge.is_gap() {
             self.sums.add_lost_time(inside.and(outside).nanoseconds());
         } else if let Some(top) = self.stack.last() {
             self.costs.credit(top.function, Amount { instructions: 0, time: inside });

@@ -9,7 +9,7 @@ mod whole;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Every, FastFlow, FinishContext, FlowEvent, FlowInterest, FunctionRun, Interest, Item,
-    Numbering, Run, Start, Table, kernel::Threads,
+    Numbering, Root, Run, Start, Table, kernel::Threads,
 };
 
 use self::{partial::Partial, paths::Paths, whole::CallTree};
@@ -103,7 +103,9 @@ impl Analysis for Profile {
     }
 
     fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = CallTree::new(threads.into_iter().map(Partial::close));
+        let of_system_call =
+            self.report == Report::Paths && matches!(of.selection.root, Some(Root::SystemCall(_)));
+        let whole = CallTree::new(threads.into_iter().map(Partial::close), of_system_call);
         match self.report {
             Report::Functions => whole.functions(of.functions(), self.every),
             Report::Tree => whole.tree(of.functions(), self.every),

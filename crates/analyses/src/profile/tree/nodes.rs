@@ -137,8 +137,15 @@ impl Tree {
     }
 
     /// Adds a root.
-    pub(super) fn root(&mut self, function: FunctionId) -> NodeId {
-        self.add(Node::new(NO_PARENT, function, Entry::Root), false)
+    pub(super) fn root(&mut self, function: FunctionId, entry: Entry) -> NodeId {
+        self.add(Node::new(NO_PARENT, function, entry), false)
+    }
+
+    /// Notes that an interrupt or a system call entered a root.
+    pub(super) fn entered_by_interrupt(&mut self, root: NodeId) {
+        let node = &mut self.nodes[root as usize];
+        node.entry = Entry::Interrupt;
+        node.ran.entries += 1;
     }
 
     /// Returns the child of `parent` for a function entered in some way; adds it if it does not exist.

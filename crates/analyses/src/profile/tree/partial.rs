@@ -19,7 +19,7 @@ use crate::{
         cost::{Cost, Sums},
     },
     spare_stack::SpareCapacityStack,
-    stack::{self, At, Below, Edge, Frame, arrive},
+    stack::{self, At, Below, Edge, Entry, Frame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -137,7 +137,7 @@ impl Partial {
             false => arrive(&mut self.stack, &mut self.tree, below, edge, &At::of(arrival)),
         };
         if let Err(edge) = arrived {
-            let note = self.tree.root(arrival.function);
+            let note = self.tree.root(arrival.function, Entry::Root);
             self.pieces.push(Piece { edge, arrival: *arrival });
             let function = arrival.function;
             self.stack.push(Frame::root(function, note));
@@ -160,7 +160,7 @@ impl Partial {
                 }
             }
             (Share::Lost(time), _) => sums.add_lost_time(time.length()),
-            (Share::Waited(time) | Share::Outside(time), _) if *edge == Edge::Gap => {
+            (Share::Waited(time) | Share::Outside(time), _) if edge.is_gap() => {
                 sums.add_lost_time(time.length());
             }
             (Share::Outside(time), Some(here)) => tree.change(here, |cost| cost.wait_for(time)),
@@ -178,7 +178,7 @@ impl Partial {
     /// Returns the state from which paths continue; `None` if the next run may reach below the known frames.
     pub(super) fn state(&mut self) -> Option<u32> {
         let root = self.stack.first()?.note;
-        if self.clock.left || self.edge == Edge::Gap {
+        if self.clock.left || self.edge.is_gap() {
             return None;
         }
         if self.paths.grow_elsewhere(root) {
@@ -237,7 +237,8 @@ impl Partial {
             && stack::is_sound(stack)
     }
 
-    /// Returns the whole thread as one tree, with nothing before it.
+    /// Returns the whole thread as one tree, with nothing before it. A root that an interrupt or a system call entered is
+    /// marked as such, and its executions are counted.
     pub(super) fn close(self) -> (Tree, Sums) {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
@@ -246,7 +247,7 @@ impl Partial {
 
     fn append(&mut self, later: &Partial, below: Below) {
         match self.stack.last() {
-            _ if self.edge == Edge::Gap => {
+            _ if self.edge.is_gap() => {
                 self.sums.add_lost_time(later.before.elapsed().nanoseconds());
             }
             Some(frame) => self.tree.change(frame.note, |cost| cost.add(&later.before)),
@@ -270,7 +271,12 @@ impl Partial {
                 let piece = pieces.next().expect("each root begins a piece");
                 let edge = self.edge.then(piece.edge);
                 self.edge = Edge::Flow;
-                self.arrive(edge, &piece.arrival, below)
+                let roots = self.pieces.len();
+                let place = self.arrive(edge, &piece.arrival, below);
+                if below == Below::Nothing && self.pieces.len() > roots && edge.begins_interrupt() {
+                    self.tree.entered_by_interrupt(place);
+                }
+                place
             } else {
                 self.tree.child(places[node.parent as usize], node.function, node.entry)
             };
@@ -287,10 +293,7 @@ mod tests {
     use hodo_model::{AnyAnalysis, AnyPartial, FunctionId, Place};
 
     use super::*;
-    use crate::{
-        profile::{Profile, Report, cost::RareCosts},
-        stack::Entry,
-    };
+    use crate::profile::{Profile, Report, cost::RareCosts};
 
     /// Returns the partial of a function that called a second one, which tail-calls a third.
     fn partial() -> Partial {

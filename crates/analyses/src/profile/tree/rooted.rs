@@ -1,4 +1,7 @@
-//! Call paths that begin at the executions of a function.
+//! Call paths that begin at the executions of a function, or of a system call.
+//!
+//! A system call lasts from the kernel's entry to the return to user space, and its name is known only in between. So
+//! the engine selects its executions, and each of them is a root of the tree.
 //!
 //! Only outermost executions count: a recursive execution is part of its outermost one. An execution that is open at
 //! the beginning of the trace or after a gap has no known begin; it is excluded, and its instructions are counted as
@@ -10,7 +13,7 @@ use hodo_model::{Column, FunctionId, Names, Root, Selection, Shape, Summary, Tab
 use rustc_hash::FxHashMap;
 
 use super::{
-    nodes::{NO_PARENT, NodeId, Tree},
+    nodes::{NO_PARENT, Node, NodeId, Tree},
     whole::{CallTree, totals},
 };
 use crate::{
@@ -21,7 +24,7 @@ use crate::{
     stack::Entry,
 };
 
-/// The executions of a function.
+/// The executions of a function or a system call.
 struct Rooted {
     tree: CallTree,
     executions: u64,
@@ -30,14 +33,15 @@ struct Rooted {
 }
 
 impl CallTree {
-    /// Extracts the executions of the functions that match `root`.
+    /// Extracts the executions of the functions that match `root`; of a system call, the roots.
     fn rooted(&self, root: &Root, names: &dyn Names) -> Rooted {
         let mut known: FxHashMap<FunctionId, bool> = FxHashMap::default();
-        let mut is_root = |function: FunctionId| {
-            *known.entry(function).or_insert_with(|| {
-                let (name, module) = names.names(function);
+        let mut is_root = |node: &Node| match root {
+            Root::SystemCall(_) => node.parent == NO_PARENT,
+            Root::Function(_) => *known.entry(node.function).or_insert_with(|| {
+                let (name, module) = names.names(node.function);
                 root.is(&name, &module)
-            })
+            }),
         };
         let (mut tree, mut roots) = (Tree::default(), BTreeMap::<FunctionId, NodeId>::new());
         let (mut executions, mut cut, mut sum) = (0u64, 0u64, Cost::default());
@@ -49,11 +53,12 @@ impl CallTree {
             let place = match above {
                 (Some(parent), _) => (Some(tree.child(parent, node.function, node.entry)), false),
                 (None, true) => (None, true),
-                (None, false) if !is_root(node.function) => (None, false),
+                (None, false) if !is_root(node) => (None, false),
                 (None, false) if node.entry == Entry::Root => (None, true),
                 (None, false) => {
                     executions = executions.saturating_add(node.ran.entries);
-                    let root = roots.entry(node.function).or_insert_with(|| tree.root(node.function));
+                    let root =
+                        roots.entry(node.function).or_insert_with(|| tree.root(node.function, Entry::Root));
                     (Some(*root), false)
                 }
             };

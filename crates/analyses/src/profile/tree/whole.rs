@@ -24,18 +24,24 @@ pub(super) struct CallTree {
 }
 
 impl CallTree {
-    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>) -> CallTree {
+    /// Joins the trees of all threads. Without `interrupts`, roots do not distinguish how they were entered.
+    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>, interrupts: bool) -> CallTree {
         let mut tree = Tree::default();
         let mut all = Amounts::default();
-        let mut roots: BTreeMap<FunctionId, NodeId> = BTreeMap::new();
+        let mut roots: BTreeMap<(FunctionId, Entry), NodeId> = BTreeMap::new();
         for (thread, of_thread) in threads {
             let mut places: Vec<NodeId> = Vec::with_capacity(thread.len());
             for (id, node) in thread.iter() {
+                let mut cost = thread.cost(id);
                 let place = match node.parent {
-                    NO_PARENT => *roots.entry(node.function).or_insert_with(|| tree.root(node.function)),
+                    NO_PARENT => {
+                        let entry = if interrupts { node.entry } else { Entry::Root };
+                        cost.ran.entries = if entry == Entry::Root { 0 } else { cost.ran.entries };
+                        let root = roots.entry((node.function, entry));
+                        *root.or_insert_with(|| tree.root(node.function, entry))
+                    }
                     parent => tree.child(places[parent as usize], node.function, node.entry),
                 };
-                let cost = thread.cost(id);
                 tree.change(place, |place| place.add(&cost));
                 all.cost.add(&cost);
                 places.push(place);

@@ -137,7 +137,7 @@ impl Walk {
                     straight = if branches { 0 } else { straight + 1 };
                     compact.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
                 }
-                EdgeKind::Call => {
+                EdgeKind::Call | EdgeKind::PushOnly => {
                     straight += 1;
                     end = self.push_return(graph, id);
                     compact.next(true).or_else(|| graph.follow(id, true, self.at).ok())
@@ -256,9 +256,9 @@ impl Walk {
             self.cross(graph, id);
             let (instructions, transfer) = (u32::from(compact.instructions), compact.pass.transfer());
             match compact.pass {
-                EdgeKind::Free | EdgeKind::Call => {
+                EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly => {
                     let next = compact.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;
-                    if compact.pass == EdgeKind::Call {
+                    if compact.pass != EdgeKind::Free {
                         let end = self.push_return(graph, id);
                         self.pending.end(instructions, transfer, end);
                         self.pending.begin(graph.start(next), graph.compact(next));

@@ -181,7 +181,7 @@ impl Walk {
 
     #[inline]
     fn remember_call<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) {
-        if graph.block(id).is_call() {
+        if graph.block(id).pushes_return() {
             self.push_return(graph, id);
         }
     }
@@ -220,7 +220,7 @@ impl Walk {
         while left > 0 {
             let block = graph.block(id);
             let (target, end, terminator, calls) =
-                (block.target, block.end, block.terminator, block.is_call());
+                (block.target, block.end, block.terminator, block.pushes_return());
             let taken = tnt.bits >> (left - 1) & 1 == 1;
             let (to, next) = match terminator {
                 Terminator::Conditional => {

@@ -527,7 +527,9 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         for step in steps {
             newest = None;
             match step.transfer {
-                Transfer::Call => state.returns = self.memo.ways.chains.push(state.returns, step.end),
+                Transfer::Call | Transfer::PushOnly => {
+                    state.returns = self.memo.ways.chains.push(state.returns, step.end)
+                }
                 Transfer::Return => {
                     if let Some((address, below)) = self.memo.ways.chains.pop(state.returns) {
                         (newest, state.returns) = (Some(address), below);

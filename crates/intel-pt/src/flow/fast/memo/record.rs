@@ -33,7 +33,7 @@ impl Sink for Recorder {
         let block = executed.block;
         let transfer = block.transfer();
         match transfer {
-            Transfer::Call => self.depth += 1,
+            Transfer::Call | Transfer::PushOnly => self.depth += 1,
             Transfer::Return => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
