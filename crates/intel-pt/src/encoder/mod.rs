@@ -564,4 +564,22 @@ mod tests {
         ];
         assert_eq!(packets(&bytes), expected);
     }
+
+    #[test]
+    fn code_of_another_width_begins_with_its_mode() {
+        let mut encoder = Encoder::new(QUIET, 0);
+        let mut bytes = Vec::new();
+        encoder.enable(0x1000, 0, &mut bytes);
+        encoder.interrupt(0x1001, 0, &mut bytes);
+        for (bits, ip) in [(32, 0x2000), (32, 0x3000), (16, 0x4000)] {
+            encoder.expect_bits(bits);
+            encoder.enable(ip, 0, &mut bytes);
+            encoder.interrupt(ip, 0, &mut bytes);
+        }
+        let modes = packets(&bytes).into_iter().filter_map(|packet| match packet {
+            Packet::ModeExec { cs_l, cs_d, .. } => Some((cs_l, cs_d)),
+            _ => None,
+        });
+        assert_eq!(modes.collect::<Vec<_>>(), [(true, false), (false, true), (false, false)]);
+    }
 }
