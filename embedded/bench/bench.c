@@ -1,5 +1,5 @@
-/* What tracepoints cost: SHA-256 with four densities of them, the sum of a series, and Quicksort, each without and with
- * barectf. Counts the guest's own instructions; prints through the debugger's interface (semihosting).
+/* What tracepoints cost: the workloads of Bertauld and Dagenais (doi:10.1186/s13639-016-0067-1), SHA-256 with four
+ * densities of them, the sum of a series, and Quicksort, each without and with barectf. Counts the guest's own instructions; prints through the debugger's interface (semihosting).
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include <stdint.h>
@@ -42,10 +42,11 @@ static void close_packet(void *data)
     slave_trace_default_close_packet(&context);
 }
 
-static void point(uint8_t function)
+/* A tracepoint with a 32-bit integer. */
+static void point(uint32_t value)
 {
     if (is_traced) {
-        slave_trace_default_trace_func_entry(&context, 0, function);
+        slave_trace_default_trace_tick(&context, 0, value);
         events++;
     }
 }
@@ -91,8 +92,7 @@ static uint32_t turned(uint32_t word, unsigned bits)
     return word >> bits | word << (32 - bits);
 }
 
-/* Tracepoints: `every` rounds; 64 is one a block. */
-static void sha256_block(uint32_t *state, const uint8_t *block, unsigned every)
+static void sha256_block(uint32_t *state, const uint8_t *block)
 {
     uint32_t w[64], s[8];
     unsigned i;
@@ -110,8 +110,6 @@ static void sha256_block(uint32_t *state, const uint8_t *block, unsigned every)
                        ((s[4] & s[5]) ^ (~s[4] & s[6])) + constants[i] + w[i];
         uint32_t two = (turned(s[0], 2) ^ turned(s[0], 13) ^ turned(s[0], 22)) +
                        ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-        if (every && i % every == 0)
-            point(0);
         s[7] = s[6], s[6] = s[5], s[5] = s[4], s[4] = s[3] + one;
         s[3] = s[2], s[2] = s[1], s[1] = s[0], s[0] = one + two;
     }
@@ -119,50 +117,76 @@ static void sha256_block(uint32_t *state, const uint8_t *block, unsigned every)
         state[i] += s[i];
 }
 
-/* 16 KB of zeros, without padding; `every` 0: one tracepoint in all. */
-static uint32_t sha256(unsigned every)
+#define LETTERS 7
+
+/* The first word of the hash of seven letters, which are one block with their padding. */
+static uint32_t sha256(const char *letters)
 {
-    static const uint8_t block[64];
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    uint8_t block[64] = {0};
     unsigned i;
 
-    if (every == 0)
-        point(0);
-    for (i = 0; i < 256; i++)
-        sha256_block(state, block, every);
+    for (i = 0; i < LETTERS; i++)
+        block[i] = (uint8_t)letters[i];
+    block[LETTERS] = 0x80;
+    block[63] = 8 * LETTERS;
+    sha256_block(state, block);
     return state[0];
 }
 
-static uint32_t sha256_a(void) { return sha256(0); }
-static uint32_t sha256_b(void) { return sha256(64); }
-static uint32_t sha256_c(void) { return sha256(8); }
-static uint32_t sha256_d(void) { return sha256(1); }
+/* Makes all 5,040 permutations of "barectf" (B. R. Heap, 1963) and hashes each `every`th, with a tracepoint for each hash. */
+static uint32_t permutations(unsigned every)
+{
+    char letters[LETTERS] = {'b', 'a', 'r', 'e', 'c', 't', 'f'};
+    unsigned swaps[LETTERS] = {0}, at = 1, number = 0;
+    uint32_t result = 0;
 
-/* The sum of 1/k² in fixed point, five times 10,000 terms; a tracepoint a hundred terms. */
+    for (;;) {
+        if (++number % every == 0) {
+            result = sha256(letters);
+            point(result);
+        }
+        while (at < LETTERS && swaps[at] == at)
+            swaps[at++] = 0;
+        if (at == LETTERS)
+            return result;
+        unsigned from = at % 2 ? swaps[at] : 0;
+        char kept = letters[from];
+        letters[from] = letters[at];
+        letters[at] = kept;
+        swaps[at]++;
+        at = 1;
+    }
+}
+
+static uint32_t sha256_a(void) { return permutations(1); }
+static uint32_t sha256_b(void) { return permutations(5); }
+static uint32_t sha256_c(void) { return permutations(10); }
+static uint32_t sha256_d(void) { return permutations(100); }
+
+/* The sum of 1/k² in fixed point, 10,000 terms, 50 times; a tracepoint for each time. */
 static uint32_t pisum(void)
 {
     uint64_t sum = 0;
     unsigned round, k;
 
-    for (round = 0; round < 5; round++) {
-        for (sum = 0, k = 1; k <= 10000; k++) {
+    for (round = 0; round < 50; round++) {
+        for (sum = 0, k = 1; k <= 10000; k++)
             sum += (UINT64_C(1) << 48) / ((uint64_t)k * k);
-            if (k % 100 == 0)
-                point(1);
-        }
+        point((uint32_t)(sum >> 16));
     }
     return (uint32_t)(sum >> 16);
 }
 
-static uint32_t numbers[5000];
+static uint32_t numbers[10000];
 
-/* A tracepoint a call. */
+/* A tracepoint for each call. */
 static void sort(int from, int to)
 {
     uint32_t middle = numbers[(from + to) / 2];
     int i = from, j = to;
 
-    point(2);
+    point(middle);
     while (i <= j) {
         while (numbers[i] < middle)
             i++;
