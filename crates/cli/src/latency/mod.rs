@@ -77,7 +77,9 @@ fn finish(
     if !command.input.quiet {
         let question = Question::of(&command.question, &command.matched)?;
         let notes = question
-            .map(|question| never::notes(&question, experiment, request, &outcome.tables))
+            .map(|question| {
+                never::notes(&question.settled(experiment)?, experiment, request, &outcome.tables)
+            })
             .transpose()?;
         notes.iter().flatten().for_each(|note| message!("{note}"));
     }
