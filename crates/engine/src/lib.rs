@@ -48,6 +48,7 @@ mod info;
 mod kernel;
 mod losses;
 mod modules;
+mod names;
 mod parallel;
 mod process_history;
 mod registry;

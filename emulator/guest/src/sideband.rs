@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::fs::FileExt,
+    },
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -57,7 +60,26 @@ impl Rings {
         }
         let clock = rings[0].clock();
         fs::write(format!("{spool}/clock"), clock).map_err(Error::of("clock"))?;
-        Ok(Rings(rings))
+        let rings = Rings(rings);
+        rings.locate(spool).map_err(Error::of("rings"))?;
+        Ok(rings)
+    }
+
+    /// Writes where the rings are in the machine's memory: for each ring the numbers of its pages' frames, from
+    /// `/proc/self/pagemap` (Linux, Documentation/admin-guide/mm/pagemap.rst). The recorder finds there what this process
+    /// did not live to write.
+    fn locate(&self, spool: &str) -> io::Result<()> {
+        const FRAME: u64 = (1 << 55) - 1;
+        let map = File::open("/proc/self/pagemap")?;
+        let mut frames = Vec::new();
+        for ring in &self.0 {
+            let mut entries = vec![0; (PAGE + RING) / PAGE * 8];
+            map.read_exact_at(&mut entries, (ring.page.addr() / PAGE * 8) as u64)?;
+            let entries =
+                entries.chunks_exact(8).map(|entry| u64::from_ne_bytes(entry.try_into().unwrap_or_default()));
+            frames.extend(entries.flat_map(|entry| (entry & FRAME).to_le_bytes()));
+        }
+        fs::write(format!("{spool}/rings"), frames)
     }
 
     /// The events that become readable when a ring must be emptied.

@@ -9,8 +9,8 @@ use hodo_intel_pt::encoder::Sink;
 
 use super::{ring::Ring, spool::Piece, truth::Account};
 
-/// Bytes per write.
-const SIZE: usize = 1 << 20;
+/// Bytes per write: what is lost at most if QEMU is killed.
+const SIZE: usize = 1 << 17;
 /// The most bytes between two checks of the fill level.
 const SLACK: usize = 16 << 10;
 
@@ -22,6 +22,8 @@ pub(crate) struct Buffer {
     limit: usize,
     /// Bytes written to the file.
     written: u64,
+    /// How much of the file [`Buffer::new_pieces`] has returned: pieces of a ring, or bytes.
+    returned: u64,
     pub(crate) psb_period: u64,
     file: File,
     /// Keeps the last bytes instead of writing all.
@@ -50,6 +52,7 @@ impl Buffer {
             filled: 0,
             limit: 0,
             written: 0,
+            returned: 0,
             psb_period,
             file,
             ring: ring.map(Ring::new),
@@ -67,17 +70,19 @@ impl Buffer {
         self.written + self.filled as u64
     }
 
-    /// Writes the bytes if the buffer is nearly full. The next check is due at the PSB at `next_psb`, or when it is
-    /// full.
-    pub(crate) fn spill(&mut self, next_psb: u64) {
-        if self.filled >= SIZE - SLACK {
-            self.finish();
-        }
+    /// Whether the bytes must be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled >= SIZE - SLACK
+    }
+
+    /// The next check is due at the PSB at `next_psb`, or when the buffer is nearly full.
+    pub(crate) fn wait(&mut self, next_psb: u64) {
         let psb = usize::try_from(next_psb.saturating_sub(self.written)).unwrap_or(usize::MAX);
         self.limit = psb.min(SIZE - SLACK);
     }
 
-    /// Writes all bytes, or moves them to the ring.
+    /// Writes all bytes, or moves them to the ring. After a failure nothing more is written: what follows would not
+    /// continue what is there.
     pub(crate) fn finish(&mut self) {
         let bytes = &self.bytes[..self.filled];
         let done = match &mut self.ring {
@@ -85,6 +90,7 @@ impl Buffer {
                 ring.push(bytes);
                 Ok(())
             }
+            None if self.failed.is_some() => Ok(()),
             None => self.file.write_all(bytes),
         };
         self.check(done);
@@ -110,17 +116,31 @@ impl Buffer {
     /// Writes the last bytes, if only these are kept. `traced` is what was traced until now, at `time`.
     pub(crate) fn snapshot(&mut self, traced: Account, time: u64) {
         self.finish();
-        if let Some(ring) = &mut self.ring {
+        if let Some(ring) = &mut self.ring
+            && self.failed.is_none()
+        {
             let done = ring.write(&mut self.file, traced, time);
             self.check(done);
         }
     }
 
-    /// The pieces of the file, if the trace ended at `end`.
-    pub(crate) fn pieces(&self, end: u64) -> Vec<Piece> {
+    /// Whether only the last bytes are kept.
+    pub(crate) fn is_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// The pieces of the file since the last call, if what was written ends at `end`.
+    pub(crate) fn new_pieces(&mut self, end: u64) -> Vec<Piece> {
+        let before = self.returned;
         match &self.ring {
-            Some(ring) => ring.pieces.clone(),
-            None => vec![Piece { length: self.position(), end }],
+            Some(ring) => {
+                self.returned = ring.pieces.len() as u64;
+                ring.pieces[before as usize..].to_vec()
+            }
+            None => {
+                self.returned = self.written;
+                vec![Piece { length: self.written - before, end }]
+            }
         }
     }
 
