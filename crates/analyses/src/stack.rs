@@ -103,7 +103,16 @@ pub(crate) enum Edge {
     InterruptReturnBelow,
     /// Over a gap.
     Gap,
+    /// By a return out of the range of an address filter.
+    Outside,
 }
+
+/// The code outside of the range of an address filter, which no trace shows: the caller of the functions in the range.
+pub(crate) const OUTSIDE: Arrival =
+    Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Middle };
+
+/// The return address of a call from there.
+const UNKNOWN_RETURN: u64 = 0;
 
 /// An edge whose arrival an interrupt prevented: no instruction was executed in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,6 +140,7 @@ impl Edge {
             FlowEvent::Return => Edge::Return,
             FlowEvent::IndirectJump => Edge::Indirect,
             FlowEvent::Enter => Edge::Enter,
+            FlowEvent::Called => Edge::Call { return_address: UNKNOWN_RETURN },
             FlowEvent::Interrupt { from } => Edge::Interrupt { from, before: Prevented::Unknown },
             FlowEvent::InterruptReturn => Edge::InterruptReturn,
             FlowEvent::Gap => Edge::Gap,
@@ -177,7 +187,13 @@ impl Edge {
         match (self, next) {
             (before, Edge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
-            (Edge::Gap, Edge::Enter | Edge::InterruptReturn) => Edge::Gap,
+            (
+                Edge::Gap,
+                Edge::Enter
+                | Edge::InterruptReturn
+                | Edge::Outside
+                | Edge::Call { return_address: UNKNOWN_RETURN },
+            ) => Edge::Gap,
             (
                 Edge::Gap,
                 Edge::Interrupt {
@@ -227,6 +243,8 @@ enum Step {
     /// The newest interrupt returned, and the next one came at once: at this address.
     NextInterrupt(u64),
     Forget,
+    /// A function that was called from outside of a filter's range returns.
+    LeaveRange,
 }
 
 /// Returns the stack operation for an arrival over an edge, as far as the top of the stack determines it.
@@ -263,6 +281,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
         Edge::InterruptReturn | Edge::InterruptReturnBelow => Step::EndInterrupt,
         Edge::Gap => Step::Forget,
+        Edge::Outside => Step::LeaveRange,
     }
 }
 
@@ -343,6 +362,14 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
             return Ok(());
         }
         Step::Forget => (None, Edge::Gap),
+        Step::LeaveRange => match called_from_outside(stack) {
+            // What called the code outside, if anything of the range did, goes on when that returns.
+            Some(index) => {
+                cut(stack, watch, index);
+                return Ok(());
+            }
+            None => (None, Edge::Outside),
+        },
     };
     cut(stack, watch, keep.unwrap_or(0));
     match stack.last() {
@@ -357,6 +384,12 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
 /// Returns the number of frames up to the newest one of a function.
 fn unwound<T, F: PartialEq>(stack: &[Frame<T, F>], function: F) -> Option<usize> {
     stack.iter().rposition(|frame| frame.function == function).map(|index| index + 1)
+}
+
+/// Returns the index of the newest frame that code outside of a filter's range called. The oldest frame is none, as its
+/// entry is unknown.
+fn called_from_outside<T, F>(stack: &[Frame<T, F>]) -> Option<usize> {
+    stack.iter().rposition(|frame| frame.entry == Entry::Call && frame.return_address.is_none())
 }
 
 /// Returns the index of the newest frame of an interrupt. The oldest frame is none, as its entry is unknown.

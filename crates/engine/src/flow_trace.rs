@@ -22,7 +22,7 @@ use hodo_model::{Cause, Loss};
 
 use crate::{
     Chunk, ChunkSize, FileSearchPaths, Files, GuestFiles, KernelFiles, Losses, Modules, TraceStream,
-    names::Names, process_history::ProcessHistory, segments::Decoded,
+    names::Names, own_share, process_history::ProcessHistory, segments::Decoded,
 };
 
 /// An input to open.
@@ -62,6 +62,8 @@ pub struct Options {
     pub pids: Vec<u32>,
     /// Names of threads to select, while they have them; all if empty.
     pub comms: Vec<String>,
+    /// Leave out what the recorder made a recorded machine do.
+    pub without_recorder: bool,
     /// Clock frequency in Hz for CTF traces that describe no clock.
     pub clock_frequency: Option<u64>,
 }
@@ -139,6 +141,8 @@ pub struct FlowTrace<'f> {
     pub(crate) spaces: Vec<AddressSpace<'f>>,
     /// Summary of what was decoded so far.
     pub(crate) decoded: Decoded,
+    /// Whether to leave out what the recorder made a recorded machine do.
+    pub(crate) without_recorder: bool,
 }
 
 impl<'f> FlowTrace<'f> {
@@ -156,7 +160,12 @@ impl<'f> FlowTrace<'f> {
         };
         let one_of = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
         let names = Names::new(&recording, &options.comms);
-        let wanted = |thread: Thread| one_of(&options.tids, thread.tid) && one_of(&options.pids, thread.pid);
+        let is_machine = recording.emulated.as_ref().is_some_and(|emulated| !emulated.notes.cpus.is_empty());
+        let wanted = |thread: Thread| {
+            one_of(&options.tids, thread.tid)
+                && one_of(&options.pids, thread.pid)
+                && !(options.without_recorder && own_share::is_recorders(is_machine, thread))
+        };
         let streams = recording.streams.iter().filter_map(|stream| stream.thread);
         let mut present: Vec<Thread> =
             streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();
@@ -196,6 +205,7 @@ impl<'f> FlowTrace<'f> {
             guests,
             spaces: programs.spaces,
             decoded: Decoded::default(),
+            without_recorder: options.without_recorder,
         })
     }
 

@@ -88,7 +88,8 @@ fn describe(layout: &ModuleLayout, module: u64, time: u64, read: ReadMemory) -> 
         let (address, size) = rest[4..].split_at(8);
         let (address, size) =
             (u64::from_le_bytes(address.try_into().ok()?), u64::from_le_bytes(size.try_into().ok()?));
-        if b"tTwW".contains(&kind) && address != 0 {
+        // A section has a symbol too, without a name.
+        if b"tTwW".contains(&kind) && address != 0 && name != 0 {
             functions.push((address, size, text::<SYMBOL_NAME>(names.wrapping_add(name.into()), read)?));
         }
     }

@@ -19,7 +19,7 @@ use crate::{
     clock::Shares,
     contexts::ContextId,
     spare_stack::SpareCapacityStack,
-    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{At, Back, Below, Edge, Entry, Frame, OUTSIDE, Watch, arrive, cut},
 };
 
 /// A call that begins or ends.
@@ -219,6 +219,10 @@ impl Part {
             FlowEvent::Time(clock) => self.time(Some(clock)),
             FlowEvent::End => self.time(None),
             FlowEvent::Gap => self.forget(true),
+            FlowEvent::Outside => {
+                let edge = mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
+                self.arrive(edge, &OUTSIDE);
+            }
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 if self.edge != Edge::Gap {

@@ -15,7 +15,7 @@ use crate::{
     durations::{Add, Durations, add_all},
     mark::{Clocks, Mark, Of, Reading},
     spare_stack::SpareCapacityStack,
-    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{self, At, Back, Below, Edge, Entry, Frame, OUTSIDE, Watch, arrive, cut},
 };
 
 /// The functions to analyse.
@@ -204,6 +204,10 @@ impl Partial {
                 self.clocks.instructions += instructions;
             }
             FlowEvent::Gap => self.forget(which, Below::Unknown, self.clocks.mark()),
+            FlowEvent::Outside => {
+                let edge = mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
+                self.run(which, edge, &OUTSIDE, self.clocks.mark());
+            }
             FlowEvent::Skip { instructions } => {
                 if self.edge != Edge::Gap {
                     self.forget(which, Below::Unknown, self.clocks.mark());

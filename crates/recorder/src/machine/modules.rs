@@ -23,14 +23,21 @@ pub(super) fn bracketed(name: &str) -> &'static [u8] {
     format!("[{name}]").into_bytes().leak()
 }
 
-/// Adds the functions of loaded modules to the text of /proc/kallsyms, and of the same function of a module that was loaded
-/// twice one.
+/// Aliases of a module's functions that say only when they run.
+const ALIASES: [&str; 2] = ["init_module", "cleanup_module"];
+
+/// Adds the functions of loaded modules to the text of /proc/kallsyms; those of a module that was loaded twice at the same
+/// place once.
 pub(super) fn add_symbols(kallsyms: &mut Vec<u8>, loaded: &[Loaded]) {
     let mut lines = Vec::new();
     for module in loaded {
         let line =
             |(address, _, name): &(u64, u64, String)| format!("{address:016x} t {name}\t[{}]\n", module.name);
-        lines.extend(module.functions.iter().map(line));
+        let is_alias = |(address, _, name): &&(u64, u64, String)| {
+            ALIASES.contains(&name.as_str())
+                && module.functions.iter().any(|(other, _, another)| other == address && another != name)
+        };
+        lines.extend(module.functions.iter().filter(|function| !is_alias(function)).map(line));
     }
     lines.sort_unstable();
     lines.dedup();

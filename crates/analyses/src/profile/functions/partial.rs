@@ -18,7 +18,7 @@ use crate::{
     memoized_paths::MemoizedPaths,
     profile::cost::Sums,
     spare_stack::SpareCapacityStack,
-    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{self, At, Back, Below, Edge, Entry, Frame, OUTSIDE, Watch, arrive, cut},
 };
 
 /// Number of entries at which the log is settled if there is no clock, because no timestamp will come.
@@ -192,6 +192,11 @@ impl Partial {
                 self.clock.gap();
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
+            }
+            FlowEvent::Outside => {
+                let edge = mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
+                let slot = self.costs.slot(OUTSIDE.function);
+                self.arrive(edge, &OUTSIDE, slot);
             }
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {

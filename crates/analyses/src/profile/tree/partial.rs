@@ -19,7 +19,7 @@ use crate::{
         cost::{Cost, Sums},
     },
     spare_stack::SpareCapacityStack,
-    stack::{self, At, Below, Edge, Frame, arrive},
+    stack::{self, At, Below, Edge, Frame, OUTSIDE, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -87,6 +87,10 @@ impl Partial {
                 self.clock.gap();
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
+            }
+            FlowEvent::Outside => {
+                let edge = std::mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
+                self.arrive(edge, &OUTSIDE, Below::Unknown);
             }
             FlowEvent::Number(number) => self.number = number,
             FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
