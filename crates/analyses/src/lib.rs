@@ -46,6 +46,7 @@ mod durations;
 mod entry;
 mod mark;
 mod memoized_paths;
+mod outside;
 mod pairs;
 mod per_thread_sums;
 mod registers;

@@ -6,6 +6,7 @@ use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transf
 use serde::{Deserialize, Serialize};
 
 pub use crate::entry::Entry;
+use crate::outside::{UNKNOWN_RETURN, called_from_outside};
 use crate::spare_stack::SpareCapacityStack;
 
 /// The return address of a call. It is never 0, so a frame takes 16 bytes and not 24.
@@ -107,13 +108,6 @@ pub(crate) enum Edge {
     Outside,
 }
 
-/// The code outside of the range of an address filter, which no trace shows: the caller of the functions in the range.
-pub(crate) const OUTSIDE: Arrival =
-    Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Middle };
-
-/// The return address of a call from there.
-const UNKNOWN_RETURN: u64 = 0;
-
 /// An edge whose arrival an interrupt prevented: no instruction was executed in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Prevented {
@@ -187,13 +181,8 @@ impl Edge {
         match (self, next) {
             (before, Edge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
-            (
-                Edge::Gap,
-                Edge::Enter
-                | Edge::InterruptReturn
-                | Edge::Outside
-                | Edge::Call { return_address: UNKNOWN_RETURN },
-            ) => Edge::Gap,
+            (Edge::Gap, Edge::Enter | Edge::InterruptReturn | Edge::Outside) => Edge::Gap,
+            (Edge::Gap, Edge::Call { return_address: UNKNOWN_RETURN }) => Edge::Gap,
             (
                 Edge::Gap,
                 Edge::Interrupt {
@@ -363,7 +352,6 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
         }
         Step::Forget => (None, Edge::Gap),
         Step::LeaveRange => match called_from_outside(stack) {
-            // What called the code outside, if anything of the range did, goes on when that returns.
             Some(index) => {
                 cut(stack, watch, index);
                 return Ok(());
@@ -384,12 +372,6 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
 /// Returns the number of frames up to the newest one of a function.
 fn unwound<T, F: PartialEq>(stack: &[Frame<T, F>], function: F) -> Option<usize> {
     stack.iter().rposition(|frame| frame.function == function).map(|index| index + 1)
-}
-
-/// Returns the index of the newest frame that code outside of a filter's range called. The oldest frame is none, as its
-/// entry is unknown.
-fn called_from_outside<T, F>(stack: &[Frame<T, F>]) -> Option<usize> {
-    stack.iter().rposition(|frame| frame.entry == Entry::Call && frame.return_address.is_none())
 }
 
 /// Returns the index of the newest frame of an interrupt. The oldest frame is none, as its entry is unknown.

@@ -18,8 +18,9 @@ use self::{paths::Step, timed::Timed};
 use crate::{
     clock::Shares,
     contexts::ContextId,
+    outside::OUTSIDE,
     spare_stack::SpareCapacityStack,
-    stack::{At, Back, Below, Edge, Entry, Frame, OUTSIDE, Watch, arrive, cut},
+    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// A call that begins or ends.

@@ -14,8 +14,9 @@ use super::Ended;
 use crate::{
     durations::{Add, Durations, add_all},
     mark::{Clocks, Mark, Of, Reading},
+    outside::OUTSIDE,
     spare_stack::SpareCapacityStack,
-    stack::{self, At, Back, Below, Edge, Entry, Frame, OUTSIDE, Watch, arrive, cut},
+    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// The functions to analyse.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Far longer than a machine takes to boot.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(290);
 
 /// Records a command in a folder until the processors have written some of their traces, and then calls `end` with the
 /// recorder's process id and the spool. Returns the path of the recording and what the recorder said; `None`, with a message,
@@ -163,7 +163,7 @@ fn a_full_disk_ends_the_recording_and_loses_nothing_of_it() {
     let busy = "while :; do /bin/true; done";
     let Some((recording, said)) = record_until(&disk.0, &["sh", "-c", busy], fill) else { return };
     // The recorder saw it first, or the emulated processor did.
-    let reasons = ["the disk is full: 0 MiB are left for ", "No space left on device"];
+    let reasons = ["the disk is full: ", "No space left on device"];
     let reason = reasons.into_iter().find(|reason| said.contains(reason)).unwrap_or_else(|| panic!("{said}"));
     ends_because(&recording, reason);
 }
@@ -190,8 +190,7 @@ fn functions_of_modules_that_were_unloaded_have_names() {
         modules.display()
     );
     let folder = Folder::new();
-    let Some((recording, ran)) = record_command(&folder, &["--icount", "--kernel"], &["perl", "-e", &script])
-    else {
+    let Some((recording, ran)) = record_command(&folder, &["--kernel"], &["perl", "-e", &script]) else {
         return;
     };
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -213,7 +212,7 @@ fn functions_of_modules_that_were_unloaded_have_names() {
 #[test]
 fn calls_of_a_function_that_alone_is_recorded_are_counted() {
     let folder = Folder::new();
-    let options = ["--icount", "-e", "intel_pt/cyc/", "--filter", "filter vfs_read", "--process"];
+    let options = ["--filter", "filter vfs_read", "--process"];
     let reads = "open my $file, '<', '/dev/zero' or die; sysread $file, my $bytes, 8 for 1..200";
     let Some((recording, ran)) = record_command(&folder, &options, &["perl", "-e", reads]) else { return };
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -255,13 +254,13 @@ fn the_recorders_own_share_is_left_out() {
 fn a_name_selects_a_thread_while_it_has_it() {
     let folder = Folder::new();
     let out = folder.file("exec.data");
-    hodo(&["record", "--quiet", "--engine", "emulate", "-o", &out, "--", "sh", "-c", "exec /bin/true"])
+    hodo(&["record", "--quiet", "--engine", "emulate", "-o", &out, "--", "perl", "-e", "exec q(/bin/true)"])
         .fine();
     let instructions = |more: &[&str]| {
         let report = hodo(&[&["report", "functions", "--format", "json", &out], more].concat()).fine().json();
         report["summary"]["instructions"].as_u64().expect("a number")
     };
-    let [all, shell, program] = [&[][..], &["--comm", "sh"], &["--comm", "true"]].map(instructions);
+    let [all, shell, program] = [&[][..], &["--comm", "perl"], &["--comm", "true"]].map(instructions);
     assert!(shell > 0 && program > 0, "{shell} {program}");
     assert_eq!(shell + program, all);
 }

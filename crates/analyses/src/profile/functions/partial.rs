@@ -16,9 +16,10 @@ use super::{
 use crate::{
     clock::{Clock, Even, Share, Time},
     memoized_paths::MemoizedPaths,
+    outside::OUTSIDE,
     profile::cost::Sums,
     spare_stack::SpareCapacityStack,
-    stack::{self, At, Back, Below, Edge, Entry, Frame, OUTSIDE, Watch, arrive, cut},
+    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// Number of entries at which the log is settled if there is no clock, because no timestamp will come.

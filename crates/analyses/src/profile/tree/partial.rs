@@ -14,12 +14,13 @@ use super::{
 };
 use crate::{
     clock::{Clock, Even, Share},
+    outside::OUTSIDE,
     profile::{
         Every,
         cost::{Cost, Sums},
     },
     spare_stack::SpareCapacityStack,
-    stack::{self, At, Below, Edge, Frame, OUTSIDE, arrive},
+    stack::{self, At, Below, Edge, Frame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
