@@ -176,8 +176,9 @@ fn beyond_bounds(command: &Sync, outcome: &SyncOutcome) {
             Some(bound) => format!("{} ppb, changing by at most {bound} ppb per s", clock.drift_bound_ppb),
             None => format!("{} ppb, which may change at once", clock.drift_bound_ppb),
         };
-        eprintln!(
-            "hodo: {}: its frequency changes more than clocks were assumed to ({drift} ppb each, {wander} ppb per s), as when NTP slews it: its intervals rest on a drift of at most {rest}",
+        message!(
+            "{}: its frequency changes more than clocks were assumed to ({drift} ppb each, {wander} ppb per s), as when NTP \
+             slews it: its intervals rest on a drift of at most {rest}",
             names.join(" = ")
         );
     }

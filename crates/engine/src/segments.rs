@@ -167,14 +167,7 @@ fn decode<'x, 'f, S: TrackSink>(
     let track = &experiment.tracks[chunk.track];
     let run = &track.runs[chunk.run];
     let mut next = run.find_psb_within(chunk.span.clone());
-    let first = run.first_psb();
-    // Bytes before the first PSB are reported in the chunk of that PSB, or at the start if there is no PSB.
-    let mut skipped = match (next, first) {
-        (Some(next), Some(first)) if next == first => Some(first),
-        (_, None) if chunk.span.start == 0 => Some(run.length()),
-        _ => None,
-    };
-    skipped = skipped.filter(|&bytes| bytes > 0 || chunk.run > 0);
+    let mut skipped = skipped_before(next, run, chunk);
     while let Some(start) = next.filter(|&start| start < chunk.span.end) {
         next = run.find_psb(start + PSB.len() as u64);
         let end = next.unwrap_or(run.length());
@@ -226,6 +219,17 @@ fn decode<'x, 'f, S: TrackSink>(
             .skip_to_psb(bytes, None);
         sink.end_segment();
     }
+}
+
+/// Returns the number of bytes before the first PSB of a run, if a chunk whose first PSB is `next` reports them: they are
+/// reported in the chunk of that PSB, or at the start if there is no PSB.
+fn skipped_before(next: Option<u64>, run: &Run<'_>, chunk: &Chunk) -> Option<u64> {
+    let skipped = match (next, run.first_psb()) {
+        (Some(next), Some(first)) if next == first => Some(first),
+        (_, None) if chunk.span.start == 0 => Some(run.length()),
+        _ => None,
+    };
+    skipped.filter(|&bytes| bytes > 0 || chunk.run > 0)
 }
 
 /// Returns whether a segment at the start of `bytes` lies outside of the window: it begins after the window, or even

@@ -106,8 +106,8 @@ fn losses(places: Vec<Checkpoint>, chunk_size: u64, memo: bool, window: Option<W
     let tree = profile(&experiment, &tree, reading, |_| true);
     let text = script::CallFormat::Text;
     let calls = script::calls(&experiment, text, reading, None, &mut Vec::new(), |_| true);
-    let fields = [script::Field::Ip];
-    let listing = script::instructions(&experiment, &fields, reading, None, &mut Vec::new(), &mut |_| true);
+    let as_text: (&[script::Field], _) = (&[script::Field::Ip], script::InstructionFormat::Text);
+    let listing = script::instructions(&experiment, as_text, reading, None, &mut Vec::new(), &mut |_| true);
     let [calls, listing] = [calls, listing].map(|outcome| outcome.losses.into_list());
     [&functions.loss, &tree.loss, &calls, &listing].map(|losses| details(losses))
 }

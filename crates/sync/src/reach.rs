@@ -203,7 +203,7 @@ fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize
 /// Returns the range of a clock whose frequency may change at once: the two envelopes, at the places where they bend.
 fn drift_alone(bounds: &[Bound], slope: Slope) -> Option<Reach> {
     let places = bends(bounds, slope);
-    let (low, high, sides) = envelopes(bounds, &places, slope)?;
+    let Envelopes { low, high, sides } = envelopes(bounds, &places, slope)?;
     let cell = |((&x, &low), &high): ((&i64, &i64), &i64)| {
         // The envelopes are rounded down.
         let (low, high) = (low.min(high) - 2, high.max(low) + 2);
@@ -237,8 +237,16 @@ fn bend(from: (i64, i64), to: (i64, i64), slope: Slope) -> i64 {
     middle.clamp(from.0.into(), to.0.into()) as i64
 }
 
-/// Returns both envelopes at `places`, and which sides have bounds. Without bounds on one side its envelope is [`FAR`] away.
-fn envelopes(bounds: &[Bound], places: &[i64], slope: Slope) -> Option<(Vec<i64>, Vec<i64>, (bool, bool))> {
+/// Both envelopes at some places.
+struct Envelopes {
+    low: Vec<i64>,
+    high: Vec<i64>,
+    /// Which of them have bounds. Without bounds on one side its envelope is [`FAR`] away.
+    sides: (bool, bool),
+}
+
+/// Returns both envelopes at `places`.
+fn envelopes(bounds: &[Bound], places: &[i64], slope: Slope) -> Option<Envelopes> {
     let low = envelope(bounds, places, slope, false);
     let high = envelope(bounds, places, slope, true);
     let sides = (low.is_some(), high.is_some());
@@ -249,7 +257,7 @@ fn envelopes(bounds: &[Bound], places: &[i64], slope: Slope) -> Option<(Vec<i64>
         (None, Some(high)) => (far(&high, -FAR), high),
         (None, None) => return None,
     };
-    Some((low, high, sides))
+    Some(Envelopes { low, high, sides })
 }
 
 /// Bounds in cells, and the base that each cell's offsets are relative to.
@@ -268,7 +276,7 @@ impl<'a> Pass<'a> {
     fn new(bounds: &'a [Bound], slope: Slope, motion: Motion) -> Option<Pass<'a>> {
         let cells = cells(bounds, motion);
         let places: Vec<i64> = cells.iter().map(|cell| cell.x).collect();
-        let (low, high, sides) = envelopes(bounds, &places, slope)?;
+        let Envelopes { low, high, sides } = envelopes(bounds, &places, slope)?;
         let bases: Vec<i64> = low.iter().zip(&high).map(|(low, high)| low + (high - low) / 2).collect();
         let nanos = |value: i64| value as f64 / PER_NANO as f64;
         let range = |((low, high), base): ((&i64, &i64), &i64)| {

@@ -133,7 +133,7 @@ fn system_call(name: &str, experiment: &Experiment) -> Result<Intervals, Failure
     match functions.is_empty() {
         false => Ok(Intervals::SystemCalls { name: name.to_owned(), functions }),
         true if experiment.contents.events => Ok(Intervals::Syscalls(name.to_owned())),
-        true => Err(function::is_somewhere(&root, experiment).err().unwrap_or_else(|| {
+        true => Err(function::root(&root, experiment).err().unwrap_or_else(|| {
             Failure::usage("system calls are in the kernel's control flow, or in software events")
         })),
     }
