@@ -409,3 +409,38 @@ impl Progress {
         self.saved.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_bit_by_bit_ends_where_qemu_did() {
+        let folder = std::env::temp_dir().join(format!("hodo-spool-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Machine::default().save(&folder).unwrap();
+        let mut progress = Progress::create(&folder, 1).unwrap();
+        let checkpoint =
+            |position, instructions| Checkpoint { position, instructions, sum: 2 * instructions };
+        let mut save = |instructions, length, checkpoints: &[Checkpoint], closing: &[u8]| {
+            let traced = Account { instructions, digest: 0, sum: 2 * instructions };
+            let pieces = vec![Piece { length, end: instructions }];
+            let (checkpoints, closing) = (checkpoints.to_vec(), closing.to_vec());
+            progress.save(Cpu { cpu: 1, traced, pieces, checkpoints, closing, ..Cpu::default() }).unwrap();
+        };
+        save(10, 100, &[checkpoint(0, 0), checkpoint(60, 7)], &[1, 2, 3]);
+        save(20, 40, &[checkpoint(120, 15)], &[4, 5]);
+        let whole = progress.saved().unwrap().clone();
+        // The next line is cut off.
+        progress.file.write_all(b"{\"cpu\":1,").unwrap();
+        let machine = Machine::load(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(machine.cpus, [whole.clone()]);
+        let places = [(0, 0), (60, 7), (120, 15), (142, 20)];
+        assert_eq!(whole.places(), places.map(|(position, instructions)| checkpoint(position, instructions)));
+        assert_eq!(whole.clone().in_one_piece().places(), whole.places());
+        assert_eq!(whole.in_one_piece().pieces, [Piece { length: 140, end: 20 }]);
+        // Snapshots have none.
+        assert_eq!(Cpu { pieces: vec![Piece { length: 9, end: 9 }], ..Cpu::default() }.places(), []);
+    }
+}

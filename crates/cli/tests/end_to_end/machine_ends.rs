@@ -65,6 +65,9 @@ fn ends_because(recording: &str, reason: &str) {
     assert_eq!(listed(recording), truth);
     let info = hodo(&["info", "--format", "json", recording]).fine().json();
     let report = hodo(&["report", "functions", "--format", "json", recording]).fine().json();
+    let causes = report["loss"].as_array().expect("losses").iter().map(|loss| loss["cause"].as_str());
+    let causes: Vec<_> = causes.flatten().collect();
+    assert!(causes.iter().all(|&cause| cause == "cut_short"), "all that is there is what ran: {causes:?}");
     for cut in [&info["cut"], &info["loss"], &report["loss"]] {
         let cut = cut.as_array().expect("losses");
         let said =

@@ -533,6 +533,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_rest_of_each_ring_is_in_memory() {
+        let (spool, memory) = (tempfile::tempdir().unwrap(), Memory::new().unwrap());
+        let write = |name: &str, bytes: &[u8]| fs::write(spool.path().join(name), bytes).unwrap();
+        // Of the second processor two rings were used, as it was offline meanwhile: 100 bytes are those of the first.
+        write("sideband-0", &[1; 4000]);
+        write("sideband-1", &[2; 150]);
+        let words: [u64; 6] = [0, 7, 9, 100, 8, 6];
+        write("rings", &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+        memory.put(7 * 4096 + 1024, &4004u64.to_le_bytes());
+        memory.put(9 * 4096, &[3; 4096]);
+        memory.put(8 * 4096 + 1024, &60u64.to_le_bytes());
+        memory.put(6 * 4096, &[4; 4096]);
+        let rings = rings(spool.path(), &memory).unwrap();
+        assert_eq!(rings, [[vec![1; 4000], vec![3; 4]].concat(), [vec![2; 150], vec![4; 10]].concat()]);
+    }
+
+    #[test]
     fn code_of_a_file_is_what_it_maps_executable() {
         let maps = "00200000-00207000 r--p 00000000 00:02 12  /init\n00207000-0021c000 r-xp 00006000 00:02 12  /init\n\
                     7f00-7f01 r-xp 0 00:00 0  [vdso]\n7f02-7f03 rw-p 0 00:00 0\n";

@@ -46,6 +46,12 @@ impl Memory {
         (SIZE, format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 
+    /// Writes to the memory, as QEMU does.
+    #[cfg(test)]
+    pub(super) fn put(&self, at: u64, bytes: &[u8]) {
+        self.0.write_all_at(bytes, at).unwrap();
+    }
+
     /// Returns what a ring contains after the first `emptied` bytes of the recording. `frames` are the page numbers of
     /// the ring, its first page included.
     ///
@@ -80,13 +86,12 @@ mod tests {
         let memory = Memory::new().unwrap();
         // A ring of two pages, in the wrong order, of which 9000 bytes were written.
         let frames = [7, 9, 8];
-        let put = |at: u64, bytes: &[u8]| memory.0.write_all_at(bytes, at).unwrap();
-        put(7 * 4096 + 1024, &9000u64.to_le_bytes());
-        put(9 * 4096, &[1; 4096]);
-        put(8 * 4096, &[2; 4096]);
+        memory.put(7 * 4096 + 1024, &9000u64.to_le_bytes());
+        memory.put(9 * 4096, &[1; 4096]);
+        memory.put(8 * 4096, &[2; 4096]);
         let read = memory.rest_of_ring(&frames, 4000).unwrap();
         assert_eq!(read, [vec![1; 96], vec![2; 4096], vec![1; 808]].concat());
-        assert_eq!(memory.rest_of_ring(&frames, 9000).unwrap(), []);
+        assert!(memory.rest_of_ring(&frames, 9000).unwrap().is_empty());
         // More than the ring holds; and more than there is.
         assert!(memory.rest_of_ring(&frames, 1).is_err());
         assert!(memory.rest_of_ring(&frames, 9001).is_err());
