@@ -18,6 +18,15 @@
 
 #![allow(unsafe_code)]
 
+/// Writes a message for the user to standard error. Unlike `eprintln!`, it does not end QEMU if that fails, as it does when
+/// the disk is full.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod block;
 mod exec;
 mod filter;

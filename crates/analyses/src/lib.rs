@@ -47,6 +47,7 @@ mod edge;
 mod entry;
 mod mark;
 mod memoized_paths;
+mod outside;
 mod pairs;
 mod per_thread_sums;
 mod registers;

@@ -155,6 +155,7 @@ pub fn of_recording(info: &Info) -> Vec<Table> {
         truth(info),
         cpu_truth(info),
         snapshots(info),
+        cut(info),
         untraced(info),
     ];
     let shown = tables.into_iter().filter(|table| !(table.is_empty() && table.summary.is_empty()));
@@ -377,6 +378,16 @@ fn snapshots(info: &Info) -> Table {
         ]
     });
     table("snapshots, and the latency that each was taken for", columns, rows)
+}
+
+fn cut(info: &Info) -> Table {
+    let columns =
+        vec![Column::text("processor"), Column::integer("at_ns", Unit::Nanoseconds), Column::text("reason")];
+    let rows = info
+        .cut
+        .iter()
+        .map(|cut| vec![format!("cpu {}", cut.cpu).into(), cut.time_ns.into(), cut.reason.as_str().into()]);
+    table("where the recording ends, before the command did", columns, rows)
 }
 
 fn untraced(info: &Info) -> Table {

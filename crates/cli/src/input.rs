@@ -77,6 +77,7 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
         tids: input.tid.clone(),
         pids: input.pid.clone(),
         comms: input.comm.clone(),
+        without_recorder: input.without_recorder,
         clock_frequency: input.clock_frequency,
     };
     let searching = Searching::new(input.quiet);

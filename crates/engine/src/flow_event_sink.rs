@@ -6,9 +6,11 @@ use hodo_intel_pt::flow::{ControlFlow, ControlFlowKind, Event, EventData, Execut
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer, Virtual};
 
 use crate::{
+    border::Border,
     early::Early,
     flow_event::{OfGraph, arrival, code, run},
     fold::ThreadSink,
+    own_share::{OwnShare, Share},
     segments::TrackSink,
     selection_filter::SelectionFilter,
 };
@@ -30,6 +32,10 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     far: Option<FlowEvent<'static>>,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
+    /// The border of the address filter; `None` without a filter.
+    border: Option<Border>,
+    /// Leaves out the recorder's own share, if that is requested.
+    own_share: Option<OwnShare<'x, 'f>>,
 }
 
 /// Instruction count at which a run is split.
@@ -48,6 +54,8 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         let clock = filter.experiment.recording.config.clock;
         let open = filter.open;
         let early = Early::default();
+        let border = (!filter.experiment.recording.config.filter.is_empty()).then(Border::default);
+        let own_share = OwnShare::new(filter.experiment);
         FlowEventSink {
             taker,
             filter,
@@ -58,6 +66,8 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             joins: false,
             far: None,
             run: NO_RUN,
+            border,
+            own_share,
         }
     }
 
@@ -170,6 +180,35 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         !self.fresh && self.open && self.filter.wanted && !self.filter.numbers_instructions()
     }
 
+    /// Returns whether no block needs a closer look.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.border.is_none() && self.own_share.is_none()
+    }
+
+    /// Returns whether executed code is the recorder's own, and left out. The time that it takes is outside of the trace.
+    #[cold]
+    fn is_own(&mut self, at: &Arrival, transfer: Transfer, end: u64) -> bool {
+        let context = self.filter.context;
+        let Some(own) = &mut self.own_share else { return false };
+        match own.run(context, at, transfer, end) {
+            Share::Other => false,
+            Share::Begins => {
+                self.far = None;
+                self.take(FlowEvent::Leave { next: None });
+                true
+            }
+            Share::GoesOn => {
+                self.far = None;
+                true
+            }
+            Share::Ended => {
+                self.take(FlowEvent::Enter);
+                false
+            }
+        }
+    }
+
     /// Returns whether the next timestamp only advances the time: it is not the first one, and opens no window.
     #[inline]
     fn goes_on(&self) -> bool {
@@ -239,6 +278,9 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 
     fn other_event(&mut self, event: &Event) {
+        if let Some(entered) = self.border.as_mut().and_then(Border::give_up) {
+            self.take(entered);
+        }
         match event {
             // The kernel returned to code that is not traced.
             Event::Disabled { .. } if matches!(self.far, Some(FlowEvent::InterruptReturn)) => self.emit_far(),
@@ -263,7 +305,10 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             Event::Paging { non_root: false, .. } => self.take(FlowEvent::Virtual(Virtual::Host)),
             Event::Vmcs(address) => self.take(FlowEvent::Virtual(Virtual::Vmcs(address))),
             Event::Switch(context) => self.switch(context),
-            Event::Enabled(_) => self.take(FlowEvent::Enter),
+            Event::Enabled(address) => match &mut self.border {
+                Some(border) => border.enter(address),
+                None => self.take(FlowEvent::Enter),
+            },
             Event::Asynchronous { from, cause, .. } => {
                 self.take(FlowEvent::Leave { next: Some(from) });
                 // A VM exit goes back to the function that entered the guest.
@@ -272,11 +317,26 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
                     false => FlowEvent::Interrupt { from },
                 });
             }
-            Event::Disabled { from, to, .. } => self.take(FlowEvent::Leave { next: from.or(to) }),
+            Event::Disabled { from, to, .. } => {
+                if let Some(left) = self.border.as_mut().and_then(|border| border.leave(from)) {
+                    self.take(left);
+                }
+                self.take(FlowEvent::Leave { next: from.or(to) });
+            }
             Event::Gap(_) => self.take(FlowEvent::Gap),
             Event::InterruptFlag(on) => self.take(FlowEvent::Interrupts(on)),
             _ => {}
         }
+    }
+
+    /// Reports that control has come into the filter's range with this code, if it has.
+    #[cold]
+    fn cross_border(&mut self, executed: &Executed<'_>) {
+        let block = executed.block;
+        let ended = executed.is_whole().then(|| block.transfer());
+        let at = arrival(block.start, block.label);
+        let events = self.border.as_mut().map(|border| border.run(&at, ended));
+        events.into_iter().flatten().flatten().for_each(|event| self.take(event));
     }
 
     /// Switches threads: the previous thread ran until the current time. Switches happen by time, so nothing is
@@ -329,6 +389,10 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
         self.early.clear();
         self.joins = false;
         self.far = None;
+        self.border = self.border.map(|_| Border::default());
+        if let Some(own) = &mut self.own_share {
+            own.begin_segment();
+        }
         self.resume_thread();
     }
 
@@ -358,12 +422,19 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
         if self.joins {
             return self.join(&executed);
         }
+        if self.border.is_some() {
+            self.cross_border(&executed);
+        }
         if self.far.is_some() {
             self.emit_far();
         }
         self.note_far(&executed);
         let block = executed.block;
         let (at, instructions) = (arrival(block.start, block.label), executed.lengths.len() as u64);
+        if self.own_share.is_some() && self.is_own(&at, block.transfer(), block.end) {
+            self.filter.ran(instructions);
+            return;
+        }
         if !self.filter.ran(instructions) {
             return self.take(FlowEvent::Skip { instructions });
         }
@@ -376,7 +447,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
                 Transfer::None | Transfer::PushOnly => {}
             }
         }
-        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none();
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none() && self.is_plain();
     }
 
     #[inline]
@@ -406,7 +477,7 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
 
     #[inline]
     fn takes_paths(&self) -> bool {
-        self.is_direct() && self.far.is_none() && self.taker.takes_paths()
+        self.is_direct() && self.far.is_none() && self.is_plain() && self.taker.takes_paths()
     }
 
     fn state(&mut self) -> Option<u32> {
@@ -448,6 +519,6 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
             }
             _ => self.other_event(&event),
         }
-        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none();
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct() && self.far.is_none() && self.is_plain();
     }
 }

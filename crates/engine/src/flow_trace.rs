@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
     fmt, io,
     path::{Path, PathBuf},
 };
@@ -12,17 +11,18 @@ use hodo_code::{AddressSpace, Program, Unreadable};
 use hodo_formats::{
     error::Error,
     raw,
-    recording::{GuestCode, Recording, SidebandKind, Thread},
+    recording::{GuestCode, Recording, Thread},
 };
 use hodo_intel_pt::{
     Config,
     flow::{Gap, Guest, Trouble},
     packet,
 };
+use hodo_model::{Cause, Loss};
 
 use crate::{
     Chunk, ChunkSize, FileSearchPaths, Files, GuestFiles, KernelFiles, Losses, Modules, TraceStream,
-    process_history::ProcessHistory, segments::Decoded,
+    names::Names, own_share, process_history::ProcessHistory, segments::Decoded,
 };
 
 /// An input to open.
@@ -60,8 +60,10 @@ pub struct Options {
     pub tids: Vec<u32>,
     /// Processes to select; all if empty.
     pub pids: Vec<u32>,
-    /// Names of threads to select; all if empty.
+    /// Names of threads to select, while they have them; all if empty.
     pub comms: Vec<String>,
+    /// Leave out what the recorder made a recorded machine do.
+    pub without_recorder: bool,
     /// Clock frequency in Hz for CTF traces that describe no clock.
     pub clock_frequency: Option<u64>,
 }
@@ -76,29 +78,6 @@ impl Options {
         }
         options
     }
-}
-
-/// Returns the names that each thread was given, in order of time. A thread that was given none has that of its creator, as
-/// in the kernel.
-fn names<'f>(recording: &Recording<'f>) -> HashMap<Thread, Vec<&'f [u8]>> {
-    let mut given: HashMap<Thread, Vec<&[u8]>> = HashMap::new();
-    let mut inherited: HashMap<Thread, &[u8]> = HashMap::new();
-    for sideband in recording.of_host() {
-        match sideband.kind {
-            SidebandKind::Comm { name, .. } => given.entry(sideband.thread).or_default().push(name),
-            SidebandKind::Fork { parent } => {
-                let of_parent = given.get(&parent).and_then(|names| names.last());
-                if let Some(&name) = of_parent.or_else(|| inherited.get(&parent)) {
-                    inherited.insert(sideband.thread, name);
-                }
-            }
-            _ => {}
-        }
-    }
-    for (thread, name) in inherited {
-        given.entry(thread).or_insert_with(|| vec![name]);
-    }
-    given
 }
 
 /// A time window.
@@ -147,10 +126,11 @@ pub struct FlowTrace<'f> {
     /// The files that the code was mapped from.
     pub modules: Modules<'f>,
     /// The names of each thread.
-    names: HashMap<Thread, Vec<&'f [u8]>>,
+    names: Names<'f>,
     /// The selected streams of trace.
     pub tracks: Vec<TraceStream<'f>>,
-    /// The threads of the streams, by context.
+    /// The threads of the streams, by context. If threads are selected by name, a thread has two: one while it has such a
+    /// name, and one while it does not.
     pub threads: Vec<Thread>,
     /// All threads of the recording, selected or not, sorted.
     pub present: Vec<Thread>,
@@ -161,6 +141,8 @@ pub struct FlowTrace<'f> {
     pub(crate) spaces: Vec<AddressSpace<'f>>,
     /// Summary of what was decoded so far.
     pub(crate) decoded: Decoded,
+    /// Whether to leave out what the recorder made a recorded machine do.
+    pub(crate) without_recorder: bool,
 }
 
 impl<'f> FlowTrace<'f> {
@@ -177,20 +159,18 @@ impl<'f> FlowTrace<'f> {
             Input::Raw(raw) => open_raw(files, raw)?,
         };
         let one_of = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
-        let names = names(&recording);
-        let is_named = |thread: Thread| {
-            let mut own = names.get(&thread).into_iter().flatten();
-            own.any(|name| options.comms.iter().any(|comm| comm.as_bytes() == *name))
-        };
+        let names = Names::new(&recording, &options.comms);
+        let is_machine = recording.emulated.as_ref().is_some_and(|emulated| !emulated.notes.cpus.is_empty());
         let wanted = |thread: Thread| {
             one_of(&options.tids, thread.tid)
                 && one_of(&options.pids, thread.pid)
-                && (options.comms.is_empty() || is_named(thread))
+                && !(options.without_recorder && own_share::is_recorders(is_machine, thread))
         };
         let streams = recording.streams.iter().filter_map(|stream| stream.thread);
         let mut present: Vec<Thread> =
             streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();
-        recording.streams.retain(|stream| stream.thread.is_none_or(wanted));
+        let shows = |thread: Thread| wanted(thread) && names.select(thread);
+        recording.streams.retain(|stream| stream.thread.is_none_or(shows));
         if options.guests.in_host {
             recording.guest_code = GuestCode::OfHost;
         }
@@ -203,11 +183,14 @@ impl<'f> FlowTrace<'f> {
         let tracks = recording
             .streams
             .iter()
-            .map(|stream| TraceStream::new(stream, programs.schedule(stream, &recording, &mut threads)))
+            .map(|stream| {
+                TraceStream::new(stream, programs.schedule(stream, &recording, &names, &mut threads))
+            })
             .collect();
         programs.share_kernel();
         let guests = programs.guests(&recording, &modules);
-        let wanted = threads.iter().map(|&thread| wanted(thread)).collect();
+        let wanted = threads.iter().map(|&(thread, is_named)| is_named && wanted(thread)).collect();
+        let threads: Vec<Thread> = threads.into_iter().map(|(thread, _)| thread).collect();
         present.extend(&threads);
         present.sort_unstable();
         present.dedup();
@@ -222,6 +205,7 @@ impl<'f> FlowTrace<'f> {
             guests,
             spaces: programs.spaces,
             decoded: Decoded::default(),
+            without_recorder: options.without_recorder,
         })
     }
 
@@ -268,21 +252,23 @@ impl<'f> FlowTrace<'f> {
         self.spaces.iter().map(|space| Program::new(space, &self.modules)).collect()
     }
 
-    /// Returns the losses of the recording itself, and the programs that the recorder could not follow.
+    /// Returns the losses of the recording itself: also the programs that the recorder could not follow, and where a
+    /// machine ended before its command did.
     pub fn recorded_losses(&self) -> Losses {
         let mut losses = Losses::default();
         self.recording.loss.iter().for_each(|loss| losses.add(loss.clone()));
-        let untraced = self.recording.emulated.iter().flat_map(|emulated| &emulated.notes.untraced);
-        for program in untraced {
-            let time = Nanos(program.time_ns);
-            losses.add(hodo_model::Loss {
-                stream: format!("tid {}", program.thread.tid),
-                cause: hodo_model::Cause::Untraced,
-                bytes: 0..0,
-                time: Some((time, time)),
-                count: 1,
-                detail: program.reason.clone(),
-            });
+        let mut add = |stream, cause, time_ns, reason: &str| {
+            let time = Some((Nanos(time_ns), Nanos(time_ns)));
+            losses.add(Loss { stream, cause, bytes: 0..0, time, count: 1, detail: reason.to_owned() });
+        };
+        for notes in self.recording.emulated.iter().map(|emulated| &emulated.notes) {
+            for program in &notes.untraced {
+                let stream = format!("tid {}", program.thread.tid);
+                add(stream, Cause::Untraced, program.time_ns, &program.reason);
+            }
+            for cut in &notes.cut {
+                add(format!("cpu {}", cut.cpu), Cause::CutShort, cut.time_ns, &cut.reason);
+            }
         }
         losses
     }
@@ -304,9 +290,9 @@ impl<'f> FlowTrace<'f> {
         losses
     }
 
-    /// Returns the last name of a thread.
+    /// Returns the last name of a thread; if threads are selected by name, of these names.
     pub fn thread_name(&self, thread: Thread) -> Option<Cow<'f, str>> {
-        Some(String::from_utf8_lossy(self.names.get(&thread)?.last()?))
+        self.names.last(thread)
     }
 
     /// Returns the first and last tick of the recording, as far as known from its sideband and from the TSC packets

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet, ops::Range};
 
-use hodo_formats::recording::{CpuTruth, SidebandKind, Snapshot, Truth, Untraced};
+use hodo_formats::recording::{CpuTruth, Cut, SidebandKind, Snapshot, Truth, Untraced};
 use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -43,6 +43,9 @@ pub struct Info {
     /// The snapshots that the trace consists of, and why each was taken.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<Snapshot>,
+    /// Where the trace of each virtual processor ends, and why, if the machine ended before its command did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
     /// Programs that ran without being traced.
     #[serde(serialize_with = "untraced")]
     pub untraced: Vec<Untraced>,
@@ -211,6 +214,7 @@ pub fn info(experiment: &FlowTrace<'_>) -> Info {
         truth: notes.map(|notes| notes.threads.clone()).unwrap_or_default(),
         cpu_truth: notes.map(|notes| notes.cpus.clone()).unwrap_or_default(),
         snapshots: notes.map(|notes| notes.snapshots.clone()).unwrap_or_default(),
+        cut: notes.map(|notes| notes.cut.clone()).unwrap_or_default(),
         untraced: notes.map(|notes| notes.untraced.clone()).unwrap_or_default(),
         loss: experiment.recorded_losses().into_list(),
     }

@@ -30,7 +30,7 @@ pub(crate) struct Kernel<'f> {
     /// Code by run-time address.
     code: Vec<(u64, &'f [u8])>,
     /// Functions by run-time address.
-    functions: Vec<(Range<u64>, &'f [u8])>,
+    functions: Vec<KernelEntry<'f>>,
     /// The kernel as linked; its addresses must be shifted to those at run time.
     vmlinux: Option<&'f [u8]>,
     /// Problems with the files.
@@ -103,8 +103,8 @@ impl<'f> Kernel<'f> {
         {
             let linked = kernel.vmlinux.and_then(|vmlinux| symbol_address(vmlinux, reference));
             if let (Some(linked), b"[kernel.kallsyms]") = (linked, image.name) {
-                let ran = kernel.functions.iter().find(|(_, name)| *name == reference.as_bytes());
-                (image.file_offset, image.name) = (ran.map_or(linked, |(range, _)| range.start), name);
+                let ran = kernel.functions.iter().find(|entry| entry.name == reference.as_bytes());
+                (image.file_offset, image.name) = (ran.map_or(linked, |entry| entry.address), name);
             }
         }
         kernel.place_vmlinux(&image);
@@ -141,7 +141,7 @@ impl<'f> Kernel<'f> {
                 entry.name,
             )
         });
-        self.functions = entries.iter().map(|entry| (entry.address..entry.address, entry.name)).collect();
+        self.functions = entries;
     }
 
     /// Computes from a symbol how far the kernel's run-time addresses are from those it was linked for.
@@ -216,8 +216,13 @@ impl<'f> Kernel<'f> {
             let functions: Vec<_> = functions.filter(|(range, _)| within(range.start)).collect();
             return Module::of_functions(name, ranges, &functions);
         }
-        let functions: Vec<_> =
-            self.functions.iter().filter(|(range, _)| within(range.start)).cloned().collect();
+        // Two modules may have been at one address, one after the other.
+        let of_another = |entry: &KernelEntry<'_>| {
+            let own = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+            own.is_some_and(|own| !entry.module.is_empty() && entry.module != own.as_bytes())
+        };
+        let here = self.functions.iter().filter(|entry| within(entry.address) && !of_another(entry));
+        let functions: Vec<_> = here.map(|entry| (entry.address..entry.address, entry.name)).collect();
         Module::of_functions(name, ranges, &functions)
     }
 

@@ -31,6 +31,7 @@ pub mod latency;
 pub mod path;
 
 mod annotate;
+mod border;
 mod divergence;
 mod early;
 mod experiment;
@@ -48,6 +49,8 @@ mod info;
 mod kernel;
 mod losses;
 mod modules;
+mod names;
+mod own_share;
 mod parallel;
 mod process_history;
 mod registry;

@@ -18,6 +18,7 @@ use crate::{
     find::is_file,
     generated::{Load, is_jitdump},
     info::Source,
+    names::Names,
 };
 
 /// The programs that ran: each process has one from its start, and another from each exec.
@@ -30,8 +31,8 @@ pub(crate) struct ProcessHistory<'f> {
     parents: BTreeMap<u32, u32>,
     /// The kernel's address space, shared by all programs.
     kernel: AddressSpace<'f>,
-    /// The index of each thread that a stream shows.
-    contexts: HashMap<Thread, u32>,
+    /// The index of each thread that a stream shows, while its name is selected and while it is not.
+    contexts: HashMap<(Thread, bool), u32>,
     /// Whether the recording contains the executed code that is in no file.
     keeps_code: bool,
     /// The code of guests that the recording contains, by the address of the VMCS.
@@ -248,8 +249,18 @@ impl<'f> ProcessHistory<'f> {
     fn map_kernel(&mut self, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
         let module = modules.of(mapping);
         let range = range(mapping);
-        let origin = Origin { module, offset: mapping.address };
-        self.kernel.map(range.clone(), Content { bytes: &[], origin }, at);
+        let mut address = range.start;
+        while address < range.end {
+            let end = self.kernel.boundary(address).clamp(address + 1, range.end);
+            // Of a module that is loaded where another one was, the recording contains only what differs.
+            let there = self.kernel.at(address, at).filter(|_| self.keeps_code);
+            let content = Content {
+                bytes: there.map_or(&[], |(content, _)| content.bytes),
+                origin: Origin { module, offset: address },
+            };
+            self.kernel.map(address..end, content, at);
+            address = end;
+        }
         for (address, content) in modules.kernel_code(range, module) {
             let range = address..address + content.bytes.len() as u64;
             self.kernel.map(range, content, at);
@@ -309,16 +320,17 @@ impl<'f> ProcessHistory<'f> {
     }
 
     /// Returns which thread runs on a stream from which tick on. Contexts are indexes into `threads`, to which new
-    /// threads are added.
+    /// threads are added, with whether their names are selected then.
     pub(crate) fn schedule(
         &mut self,
         stream: &Stream<'_>,
         recording: &Recording<'_>,
-        threads: &mut Vec<Thread>,
+        names: &Names<'_>,
+        threads: &mut Vec<(Thread, bool)>,
     ) -> Vec<Switch> {
         if let Some(thread) = stream.thread {
             self.space(thread.pid, 0);
-            return self.slices(thread, Tsc(0), Tsc(u64::MAX), threads);
+            return self.slices(thread, (Tsc(0), Tsc(u64::MAX)), names, threads);
         }
         let of_cpu = recording.of_host().filter(|sideband| sideband.cpu == stream.cpu);
         let switches = switches(of_cpu.map(|sideband| (ticks(recording, sideband), sideband)));
@@ -327,19 +339,36 @@ impl<'f> ProcessHistory<'f> {
         }
         let ends = switches[1..].iter().map(|&(at, _)| at).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
         let slices = switches.iter().zip(ends);
-        slices.flat_map(|(&(from, thread), to)| self.slices(thread, from, to, threads)).collect()
+        slices.flat_map(|(&(from, thread), to)| self.slices(thread, (from, to), names, threads)).collect()
     }
 
     /// Returns the programs between two ticks of a thread's process, which must have one.
-    fn slices(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
-        let context = *self.contexts.entry(thread).or_insert_with(|| {
-            threads.push(thread);
-            threads.len() as u32 - 1
-        });
+    fn slices(
+        &mut self,
+        thread: Thread,
+        (from, to): (Tsc, Tsc),
+        names: &Names<'_>,
+        threads: &mut Vec<(Thread, bool)>,
+    ) -> Vec<Switch> {
         let programs = &self.by_process[&thread.pid];
         let first = programs.partition_point(|&(at, _)| at <= from).saturating_sub(1);
         let during = programs[first..].iter().take_while(|&&(at, _)| at < to);
-        during.map(|&(at, program)| Switch { at: at.max(from), program, context }).collect()
+        let mut starts: Vec<Tsc> = during.map(|&(at, _)| at.max(from)).collect();
+        if !starts.is_empty() {
+            starts.extend(names.changes(thread, from, to));
+            starts.sort_unstable();
+            starts.dedup();
+        }
+        let slice = |at: Tsc| {
+            let program = programs.partition_point(|&(since, _)| since <= at).saturating_sub(1);
+            let context =
+                *self.contexts.entry((thread, names.select_at(thread, at))).or_insert_with_key(|&key| {
+                    threads.push(key);
+                    threads.len() as u32 - 1
+                });
+            Switch { at, program: programs[program].1, context }
+        };
+        starts.into_iter().map(slice).collect()
     }
 }
 
@@ -409,7 +438,7 @@ fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos,
     arrivals
 }
 
-fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
+pub(crate) fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
     let clock = recording.config.clock.filter(|_| recording.config.tsc);
     // The last tick stands for "never ends".
     clock.zip(sideband.time).map_or(0, |(clock, time)| clock.ticks(time).0.min(u64::MAX - 1))

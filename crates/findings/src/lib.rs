@@ -47,6 +47,7 @@ pub const RULES: &[Rule] = &[
     rules::interrupts::STORM,
     rules::interrupts::OFF,
     rules::exceptions::RULE,
+    rules::recorder::RULE,
 ];
 
 /// A finding: a fact that stands out.

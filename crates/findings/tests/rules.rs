@@ -176,6 +176,22 @@ fn exceptions_and_gaps_of_control_flow() {
     assert_eq!(of(51, 2), ["exceptions", "lost"], "the worse one first");
 }
 
+#[test]
+fn the_recorders_own_share() {
+    let functions = |own: u64| {
+        let rows: [[Value; 3]; 3] = [
+            ["perf_event_mmap".into(), own.into(), 10u64.into()],
+            ["perf_event_comm".into(), 5u64.into(), 1u64.into()],
+            ["perf_event_alloc".into(), 500u64.into(), 1u64.into()],
+        ];
+        let rows: Vec<&[Value]> = rows.iter().map(|row| &row[..]).collect();
+        made("functions", &[("instructions", 1000)], &["function", "total_instructions", "calls"], &rows)
+    };
+    let of = |own| rules(&[(("functions", ""), &functions(own))]);
+    assert_eq!(of(16), ["recorder"]);
+    assert_eq!(of(15), [] as [&str; 0]);
+}
+
 /// Executions of a function: how many, the longest, the tail's share of the run, and all of their instructions.
 fn executions(count: u64, max: u64, share: f64, total: u64) -> Table {
     let columns = vec![

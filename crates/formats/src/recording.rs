@@ -46,6 +46,8 @@ impl<'a> Recording<'a> {
         if let Some(emulated) = &mut self.emulated {
             let untraced = emulated.notes.untraced.iter_mut();
             untraced.for_each(|program| program.time_ns = program.time_ns.wrapping_add_signed(nanos));
+            let cut = emulated.notes.cut.iter_mut();
+            cut.for_each(|cut| cut.time_ns = cut.time_ns.wrapping_add_signed(nanos));
         }
     }
 
@@ -288,6 +290,20 @@ pub struct EmulatedNotes {
     /// The snapshots that the trace consists of, and why each was taken, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<Snapshot>,
+    /// Where the trace of each virtual processor ends, if a whole machine ended before the recorded command did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
+}
+
+/// The end of a virtual processor's trace, before that of the recorded command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The virtual processor.
+    pub cpu: u32,
+    /// The end, in nanoseconds of the recording's clock.
+    pub time_ns: u64,
+    /// The reason, for people: what the guest's kernel said when it panicked, the signal that ended QEMU, a full disk.
+    pub reason: String,
 }
 
 /// A snapshot of the last part of a trace, taken because a latency was longer than the limit of a trigger.

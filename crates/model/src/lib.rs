@@ -17,6 +17,7 @@ mod function_run;
 mod intervals;
 mod loss;
 mod period;
+mod recorder;
 mod report;
 mod root;
 
@@ -41,6 +42,7 @@ pub use function_run::{FunctionRun, Numbering, Transfer};
 pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
+pub use recorder::RECORDERS_FUNCTIONS;
 pub use report::{
     Description, Every, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor, WithIntervals,
 };

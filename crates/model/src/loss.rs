@@ -21,7 +21,8 @@ pub enum Cause {
     MissingCode,
     /// A program ran out of the tracer's reach, such as a child that the emulator cannot run.
     Untraced,
-    /// The input is cut short: the file ends before the length in its header.
+    /// The input is cut short: the file ends before the length in its header, or the recorded machine ended before its
+    /// command did.
     CutShort,
     /// The execution time is unknown, and only a time window was requested.
     Untimed,

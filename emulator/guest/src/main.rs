@@ -3,9 +3,9 @@
 //! ```text
 //! initramfs: modules ──► host's root (9p, read-only) under a writable layer ──► chroot, command
 //! spool (9p): request ──► arguments, environment, folder          streams: stdin, stdout, stderr, signals
-//!             symbols ◄── the kernel's symbols, if wanted
-//!             sideband-N ◄── perf's own records of each CPU         between virtio ports and pipes
-//!             clock, threads, maps, kallsyms, modules, status ◄──
+//!             symbols, modules ◄── the kernel's symbols and modules   between virtio ports and pipes
+//!             sideband-N ◄── perf's own records of each CPU
+//!             clock, rings, threads, maps, status ◄──
 //!             tracers ──► ftrace, perf, LTTng ──► tracing/, events/, lttng/
 //! ```
 //!
@@ -44,9 +44,10 @@ fn run() -> Result<(), Error> {
     setup::load_modules()?;
     setup::mount_spool(SPOOL)?;
     let request = command::Request::read(SPOOL)?;
-    if fs::exists(format!("{SPOOL}/symbols-wanted")).unwrap_or(false) {
-        setup::copy("/proc/kallsyms", &format!("{SPOOL}/symbols"))?;
-    }
+    // Now, as a guest need not live until its end.
+    setup::copy("/proc/kallsyms", &format!("{SPOOL}/symbols"))?;
+    setup::copy("/proc/modules", &format!("{SPOOL}/modules"))?;
+    setup::bring_up_loopback()?;
     let root = setup::mount_root()?;
     let mut rings = sideband::Rings::open(SPOOL)?;
     let mut tracers = tracers::Tracers::open(SPOOL, &root)?;
@@ -60,15 +61,12 @@ fn run() -> Result<(), Error> {
     if let Err(error) = tracers.finish() {
         fs::write(format!("{SPOOL}/warning"), error.to_string()).map_err(Error::of("warning"))?;
     }
-    rings.drain()?;
     streams.drain();
-    for name in ["kallsyms", "modules"] {
-        setup::copy(&format!("/proc/{name}"), &format!("{SPOOL}/{name}"))?;
-    }
     let text = match status {
         Status::Exited(code) => format!("exit {code}\n"),
         Status::Killed(signal) => format!("signal {signal}\n"),
         Status::NotStarted(errno) => format!("exec {errno}\n"),
     };
-    fs::write(format!("{SPOOL}/status"), text).map_err(Error::of("status"))
+    fs::write(format!("{SPOOL}/status"), text).map_err(Error::of("status"))?;
+    rings.drain()
 }

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
 };
 
-use crate::system::{Error, load_module, mount};
+use crate::system::{Error, bring_up, load_module, mount};
 
 /// Mount point of the command's root.
 const ROOT: &str = "/root";
@@ -55,6 +55,15 @@ pub(crate) fn mount_root() -> Result<String, Error> {
     // Some kernels lack it, and few commands need it.
     _ = mount("tracefs", &format!("{ROOT}/sys/kernel/tracing"), "tracefs", 0, "");
     Ok(ROOT.to_owned())
+}
+
+/// Brings up the network interface of the machine itself, so that its programs reach each other by 127.0.0.1 and ::1.
+pub(crate) fn bring_up_loopback() -> Result<(), Error> {
+    match bring_up("lo") {
+        // A kernel without network.
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Ok(()),
+        other => other.map_err(Error::of("the interface lo")),
+    }
 }
 
 /// Copies a file of a kernel file system, whose size is unknown.

@@ -2,8 +2,12 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    io::{self, Seek, Write},
+    mem,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::fs::FileExt,
+    },
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -33,6 +37,7 @@ const HAS_TIME_ZERO: u64 = 1 << 4;
 
 /// The rings of all CPUs.
 pub(crate) struct Rings {
+    spool: String,
     all: Vec<Ring>,
     /// Becomes readable when the kernel announces a device. None if the kernel can't announce them.
     devices: Option<OwnedFd>,
@@ -42,6 +47,8 @@ struct Ring {
     event: OwnedFd,
     page: *mut u8,
     out: File,
+    /// The number of bytes in that file before those of this ring.
+    begin: u64,
 }
 
 impl Rings {
@@ -57,11 +64,33 @@ impl Rings {
             };
             let page = map(event.as_raw_fd(), PAGE + RING).map_err(Error::of("perf ring"))?;
             let out = File::create(format!("{spool}/sideband-{cpu}")).map_err(Error::of("sideband"))?;
-            rings.push(Ring { event, page, out });
+            rings.push(Ring { event, page, out, begin: 0 });
         }
         let clock = rings[0].clock();
         fs::write(format!("{spool}/clock"), clock).map_err(Error::of("clock"))?;
-        Ok(Rings { all: rings, devices: devices().ok() })
+        let rings = Rings { spool: spool.to_owned(), all: rings, devices: devices().ok() };
+        rings.locate().map_err(Error::of("rings"))?;
+        Ok(rings)
+    }
+
+    /// Writes where the rings are in the machine's memory: for each ring the number of bytes in the spool that precede its
+    /// own, and the numbers of its pages' frames, from `/proc/self/pagemap` (Linux,
+    /// Documentation/admin-guide/mm/pagemap.rst). The recorder finds there what this process did not live to write.
+    fn locate(&self) -> io::Result<()> {
+        const FRAME: u64 = (1 << 55) - 1;
+        let map = File::open("/proc/self/pagemap")?;
+        let mut words = Vec::new();
+        for ring in &self.all {
+            let mut entries = vec![0; (PAGE + RING) / PAGE * 8];
+            map.read_exact_at(&mut entries, (ring.page.addr() / PAGE * 8) as u64)?;
+            let entries =
+                entries.chunks_exact(8).map(|entry| u64::from_ne_bytes(entry.try_into().unwrap_or_default()));
+            words.extend(ring.begin.to_le_bytes());
+            words.extend(entries.flat_map(|entry| (entry & FRAME).to_le_bytes()));
+        }
+        let new = format!("{}/rings.new", self.spool);
+        fs::write(&new, words)?;
+        fs::rename(new, format!("{}/rings", self.spool))
     }
 
     /// The events that become readable when a ring must be emptied.
@@ -75,11 +104,26 @@ impl Rings {
     /// Empties all rings into the spool.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
         while let Some(cpu) = self.devices.as_ref().and_then(started) {
-            if let Some(ring) = self.all.get_mut(cpu) {
-                ring.open_again(cpu).map_err(Error::of("perf ring"))?;
+            if cpu < self.all.len() {
+                self.open_again(cpu).map_err(Error::of("perf ring"))?;
             }
         }
         self.all.iter_mut().try_for_each(Ring::drain).map_err(Error::of("sideband"))
+    }
+
+    /// Opens the event of a CPU that was offline: the kernel has detached the one before. The ring before stays until the
+    /// recorder can find the new one.
+    fn open_again(&mut self, cpu: usize) -> io::Result<()> {
+        let ring = &mut self.all[cpu];
+        ring.drain()?;
+        ring.begin = ring.out.stream_position()?;
+        let event = open(cpu as i32)?;
+        let page = map(event.as_raw_fd(), PAGE + RING)?;
+        let before = (mem::replace(&mut ring.event, event), mem::replace(&mut ring.page, page));
+        self.locate()?;
+        // SAFETY: it was mapped with this length, and nothing refers to it any more.
+        unsafe { libc::munmap(before.1.cast(), PAGE + RING) };
+        Ok(())
     }
 }
 
@@ -153,17 +197,6 @@ impl Ring {
         let valid = self.word::<u64>(CAPABILITIES) & HAS_TIME_ZERO != 0;
         let (shift, multiplier) = (self.word::<u16>(TIME_SHIFT), self.word::<u32>(TIME_MULT));
         format!("{shift} {multiplier} {} {}\n", self.word::<u64>(TIME_ZERO), u8::from(valid))
-    }
-
-    /// Opens the event of a CPU that was offline: the kernel has detached the one before.
-    fn open_again(&mut self, cpu: usize) -> io::Result<()> {
-        self.drain()?;
-        let event = open(cpu as i32)?;
-        let page = map(event.as_raw_fd(), PAGE + RING)?;
-        // SAFETY: it was mapped with this length, and nothing else refers to it.
-        unsafe { libc::munmap(self.page.cast(), PAGE + RING) };
-        (self.event, self.page) = (event, page);
-        Ok(())
     }
 
     fn drain(&mut self) -> io::Result<()> {

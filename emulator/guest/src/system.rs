@@ -3,7 +3,7 @@
 use std::{
     ffi::CString,
     fmt, io,
-    os::fd::{FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
     ptr,
 };
 
@@ -67,13 +67,28 @@ pub(crate) fn mount(
 
 /// finit_module(2). A module that is already loaded is no error.
 pub(crate) fn load_module(file: &std::fs::File) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
     // SAFETY: the parameters are an empty string.
     let loaded = check(unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) });
     match loaded {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         other => other.map(drop),
     }
+}
+
+/// Brings up a network interface: netdevice(7), `SIOCSIFFLAGS`.
+pub(crate) fn bring_up(interface: &str) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    let socket =
+        check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }.into())?;
+    // SAFETY: it was just opened, and this is its only owner.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket as i32) };
+    // SAFETY: all-zero bytes are a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name.iter_mut().zip(interface.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the request has the form that this call reads.
+    let set = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request) };
+    check(set.into()).map(drop)
 }
 
 /// sethostname(2).
@@ -135,11 +150,12 @@ pub(crate) fn stay_on_first_cpu() {
     }
 }
 
-/// Maps a file for reading and writing.
+/// Maps a file for reading and writing, with all of its pages in memory.
 pub(crate) fn map(fd: i32, length: usize) -> io::Result<*mut u8> {
     // SAFETY: the kernel chooses free addresses.
     let address = unsafe {
-        libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        libc::mmap(ptr::null_mut(), length, access, flags, fd, 0)
     };
     if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address.cast()) }
 }

@@ -13,8 +13,8 @@ use super::{
     truth::Account,
 };
 
-/// Bytes per write.
-const SIZE: usize = 1 << 20;
+/// Bytes per write: what is lost at most if QEMU is killed.
+const SIZE: usize = 1 << 17;
 /// The most bytes between two checks of the fill level.
 const SLACK: usize = 16 << 10;
 
@@ -26,11 +26,13 @@ pub(crate) struct Buffer {
     limit: usize,
     /// Bytes written to the file.
     written: u64,
+    /// How much of the file [`Buffer::new_pieces`] has returned: pieces of a ring, or bytes.
+    returned: u64,
     pub(crate) psb_period: u64,
     file: File,
     /// Keeps the last bytes instead of writing all.
     ring: Option<Ring>,
-    /// What was traced before each PSB, if all bytes are written.
+    /// What was traced before each PSB since [`Buffer::new_checkpoints`], if all bytes are written.
     checkpoints: Vec<Checkpoint>,
     failed: Option<String>,
 }
@@ -56,6 +58,7 @@ impl Buffer {
             filled: 0,
             limit: 0,
             written: 0,
+            returned: 0,
             psb_period,
             file,
             ring: ring.map(Ring::new),
@@ -74,17 +77,19 @@ impl Buffer {
         self.written + self.filled as u64
     }
 
-    /// Writes the bytes if the buffer is nearly full. The next check is due at the PSB at `next_psb`, or when it is
-    /// full.
-    pub(crate) fn spill(&mut self, next_psb: u64) {
-        if self.filled >= SIZE - SLACK {
-            self.finish();
-        }
+    /// Whether the bytes must be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled >= SIZE - SLACK
+    }
+
+    /// The next check is due at the PSB at `next_psb`, or when the buffer is nearly full.
+    pub(crate) fn wait(&mut self, next_psb: u64) {
         let psb = usize::try_from(next_psb.saturating_sub(self.written)).unwrap_or(usize::MAX);
         self.limit = psb.min(SIZE - SLACK);
     }
 
-    /// Writes all bytes, or moves them to the ring.
+    /// Writes all bytes, or moves them to the ring. After a failure nothing more is written: what follows would not
+    /// continue what is there.
     pub(crate) fn finish(&mut self) {
         let bytes = &self.bytes[..self.filled];
         let done = match &mut self.ring {
@@ -92,6 +97,7 @@ impl Buffer {
                 ring.push(bytes);
                 Ok(())
             }
+            None if self.failed.is_some() => Ok(()),
             None => self.file.write_all(bytes),
         };
         self.check(done);
@@ -115,27 +121,39 @@ impl Buffer {
         }
     }
 
-    /// What was traced before each PSB and before the end; nothing if older bytes were overwritten.
-    pub(crate) fn checkpoints(&self, traced: Account) -> Vec<Checkpoint> {
-        let mut checkpoints = self.checkpoints.clone();
-        checkpoints.extend(self.ring.is_none().then(|| Checkpoint::new(self.position(), traced)));
-        checkpoints
+    /// What was traced before each PSB since the last call; nothing if older bytes are overwritten.
+    pub(crate) fn new_checkpoints(&mut self) -> Vec<Checkpoint> {
+        std::mem::take(&mut self.checkpoints)
     }
 
     /// Writes the last bytes, if only these are kept. `traced` is what was traced until now, at `time`.
     pub(crate) fn snapshot(&mut self, traced: Account, time: u64) {
         self.finish();
-        if let Some(ring) = &mut self.ring {
+        if let Some(ring) = &mut self.ring
+            && self.failed.is_none()
+        {
             let done = ring.write(&mut self.file, traced, time);
             self.check(done);
         }
     }
 
-    /// The pieces of the file, if the trace ended at `end`.
-    pub(crate) fn pieces(&self, end: u64) -> Vec<Piece> {
+    /// Whether only the last bytes are kept.
+    pub(crate) fn is_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// The pieces of the file since the last call, if what was written ends at `end`.
+    pub(crate) fn new_pieces(&mut self, end: u64) -> Vec<Piece> {
+        let before = self.returned;
         match &self.ring {
-            Some(ring) => ring.pieces.clone(),
-            None => vec![Piece { length: self.position(), end }],
+            Some(ring) => {
+                self.returned = ring.pieces.len() as u64;
+                ring.pieces[before as usize..].to_vec()
+            }
+            None => {
+                self.returned = self.written;
+                vec![Piece { length: self.written - before, end }]
+            }
         }
     }
 

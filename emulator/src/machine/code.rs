@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     fs::File,
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Write},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -137,17 +137,13 @@ impl Memory {
 
     /// Records a new CR3 of a vCPU.
     pub(crate) fn switched(&self, index: u32, time: u64, cr3: u64) {
-        let mut inner = self.lock();
         let note = SpaceNote { cpu: index, time, space: cr3 & CR3_PAGE };
-        let written = inner.switches.write_all(&note.encode());
-        inner.check(written);
+        self.lock().write(|inner| inner.switches.write_all(&note.encode()));
     }
 
     /// Records that a vCPU is about to run on the stack of another thread.
     pub(crate) fn changes_stack(&self, index: u32, time: u64) {
-        let mut inner = self.lock();
-        let written = inner.stacks.write_all(&StackNote { cpu: index, time }.encode());
-        inner.check(written);
+        self.lock().write(|inner| inner.stacks.write_all(&StackNote { cpu: index, time }.encode()));
     }
 
     /// Code is about to run; records what is new.
@@ -169,25 +165,29 @@ impl Memory {
         let length = seen.bytes.len() as u64;
         let note =
             CodeNote { cpu: seen.index, changed, time, space: seen.space.key, address: seen.pc, length };
-        let written = inner.code.write_all(&note.encode()).and_then(|()| inner.code.write_all(seen.bytes));
-        inner.check(written);
+        inner.write(|inner| {
+            inner.code.write_all(&note.encode()).and_then(|()| inner.code.write_all(seen.bytes))
+        });
         Sight { changed: if changed { time } else { sight.changed }, ..sight }
     }
 
     /// Writes the remaining bytes. Returns why some are missing, if any are.
-    pub(crate) fn finish(&self) -> Option<String> {
+    pub(crate) fn flush(&self) -> Option<String> {
         let mut inner = self.lock();
-        let written =
-            inner.code.flush().and_then(|()| inner.switches.flush()).and_then(|()| inner.stacks.flush());
-        inner.check(written);
+        inner.write(|inner| {
+            inner.code.flush().and_then(|()| inner.switches.flush()).and_then(|()| inner.stacks.flush())
+        });
         inner.failed.clone()
     }
 }
 
 impl Inner {
-    fn check(&mut self, written: std::io::Result<()>) {
-        if let Err(error) = written {
-            self.failed.get_or_insert_with(|| error.to_string());
+    /// Writes to the files. After a failure nothing more is written: a note may be there in part.
+    fn write(&mut self, write: impl FnOnce(&mut Inner) -> io::Result<()>) {
+        if self.failed.is_none()
+            && let Err(error) = write(self)
+        {
+            self.failed = Some(error.to_string());
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         // Part of it was changed after the last time.
         assert_eq!(see(0x1000, b"ABc", 10), sight(Was::Fresh, 12, 7));
         assert_eq!(see(0x1003, b"d", 14), sight(Was::Fresh, 12, 12));
-        assert_eq!(memory.finish(), None);
+        assert_eq!(memory.flush(), None);
         let mut file = std::io::BufReader::new(File::open(&path).unwrap());
         std::fs::remove_file(path).unwrap();
         let mut times = Vec::new();

@@ -16,6 +16,7 @@ mod buffer;
 mod code;
 mod filter;
 mod guest;
+mod modules;
 mod places;
 mod plugin;
 mod processes;
@@ -31,7 +32,7 @@ mod watch;
 
 pub(crate) use plugin::install;
 pub(crate) use qemu::VERSION;
-pub use settings::{KernelEnd, Part, Privilege, Process, Settings};
+pub use settings::{KernelEnd, ModuleLayout, Part, Privilege, Process, Settings};
 pub use watch::SYSCALL;
 
 /// Ticks of the time-stamp counter per second, which QEMU passes to guests unchanged. Takes a twentieth of a second.

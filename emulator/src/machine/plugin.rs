@@ -22,11 +22,12 @@ use super::{
     code::Memory,
     filter::{Filter, Refusal},
     guest::{Mode, VMRUN},
+    modules::Modules,
     qemu::{
-        self, Api, EXCEPTION, INTERRUPT, NO_REGISTERS, READ_REGISTERS, STORE, Scoreboard, ScoreboardWord,
+        self, ADD, Api, EXCEPTION, INTERRUPT, NO_REGISTERS, READ_REGISTERS, STORE, Scoreboard, ScoreboardWord,
     },
     settings::Settings,
-    spool::{self, Cpu, Machine},
+    spool::{self, Machine, Progress},
     symbols::Symbols,
     trigger::Triggers,
     truth::Begun,
@@ -56,6 +57,12 @@ static SHARED: OnceLock<Shared> = OnceLock::new();
 
 /// What the vCPUs look for, if anything; known when recording begins.
 static WATCH: OnceLock<Watch> = OnceLock::new();
+
+/// Where the kernel loads modules; known when recording begins.
+static MODULES: OnceLock<Modules> = OnceLock::new();
+
+/// `pause`.
+const PAUSE: [u8; 2] = [0xf3, 0x90];
 
 /// Whether the guest's command runs: 0 not yet, 1 now, 2 no longer.
 static STATE: AtomicU8 = AtomicU8::new(WAITING);
@@ -117,7 +124,7 @@ pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
     let api = Api::find()?;
     let file = |name: &str| File::create(spool.join(name)).map_err(wrong);
     let memory = Memory::new(file(spool::CODE)?, file(spool::SPACES)?, file(spool::STACKS)?);
-    let board = (api.scoreboard)(size_of::<u64>());
+    let board = (api.scoreboard)(2 * size_of::<u64>());
     let shared = Shared { api, settings, spool, memory, board };
     if SHARED.set(shared).is_err() {
         return Err("it is loaded twice".to_owned());
@@ -132,7 +139,7 @@ pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
 
 extern "C" fn vcpu_begins(index: c_uint, _: *mut c_void) {
     if index as usize >= VCPUS {
-        eprintln!("hodo: the emulated processor can't start: a machine has at most {VCPUS} processors");
+        say!("hodo: the emulated processor can't start: a machine has at most {VCPUS} processors");
         std::process::exit(125);
     }
 }
@@ -162,6 +169,10 @@ extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
     for ((&insn, read), index) in insns.iter().zip(&reads).zip(0..) {
         let word = ScoreboardWord { score: shared.board, offset: 0 };
         (api.before_insn)(insn, STORE, word, index);
+        if read.bytes == PAUSE {
+            let word = ScoreboardWord { offset: size_of::<u64>(), ..word };
+            (api.before_insn)(insn, ADD, word, 1);
+        }
         if shared.settings.witness {
             let data = Box::leak(Box::new(Witnessed::new(read, pc, mode)));
             (api.on_insn)(insn, witnessed, NO_REGISTERS, (&raw const *data).cast_mut().cast());
@@ -209,7 +220,9 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
             }
         }
         None => {
-            if let Some(vcpu) = begin(shared, index, cr3, block.mode) {
+            // SAFETY: as above.
+            let registers = unsafe { Registers::new(env) };
+            if let Some(vcpu) = begin(shared, index, (cr3, block.mode), registers) {
                 slot.insert(vcpu).enter(block, pc, cr3, &shared.memory);
             }
         }
@@ -230,9 +243,20 @@ fn is_time() -> bool {
 
 /// Begins to record a vCPU.
 #[cold]
-fn begin(shared: &'static Shared, index: u32, cr3: u64, mode: Mode) -> Option<Vcpu> {
+fn begin(
+    shared: &'static Shared,
+    index: u32,
+    (cr3, mode): (u64, Mode),
+    registers: Registers,
+) -> Option<Vcpu> {
     let path = spool::trace_path(&shared.spool, index);
-    let file = File::create(&path).map_err(|error| eprintln!("hodo: {}: {error}", path.display())).ok()?;
+    let files = File::create(&path).and_then(|file| Ok((file, Progress::create(&shared.spool, index)?)));
+    let (file, progress) = files
+        .map_err(|error| {
+            say!("hodo: {}: {error}", path.display());
+            give_up();
+        })
+        .ok()?;
     let now = (shared.api.ticks)() as u64;
     let watch = WATCH.get();
     let scope = watch.and_then(|watch| watch.scope.as_ref());
@@ -247,6 +271,11 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64, mode: Mode) -> Option<Vc
         places: places.filter(|places| !places.is_empty()).collect(),
         read,
         read_physical,
+        registers,
+        memory: &shared.memory,
+        modules: MODULES.get(),
+        progress,
+        give_up,
         on_request: watch.is_some_and(|watch| watch.triggers.is_some()),
         exact: shared.settings.cyc_threshold.is_some(),
         overflow: shared.settings.overflow.clone(),
@@ -254,7 +283,14 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64, mode: Mode) -> Option<Vc
         cr3,
         mode,
     };
-    Some(Vcpu::new(start, &shared.memory))
+    Some(Vcpu::new(start))
+}
+
+/// Ends QEMU as if it were told to: it writes what it can.
+#[cold]
+fn give_up() {
+    // SAFETY: no memory is involved.
+    unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
 }
 
 extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
@@ -352,7 +388,7 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
         register(&shared.api, name).is_some_and(|value| value & mask == word & mask)
     };
     if !same("rip", rip, !0xfff) || !same("cr3", cr3, !0) || !same("rsp", stack, !0) {
-        eprintln!(
+        say!(
             "hodo: the emulated processor can't start: this QEMU keeps its registers elsewhere than 11.1 does"
         );
         std::process::exit(125);
@@ -372,32 +408,61 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
     _ = STATE.compare_exchange(before, state, Ordering::AcqRel, Ordering::Relaxed);
     let ended = if state == ENDED { log(false) } else { Ok(()) };
     if let Err(error) = begun.and(ended) {
-        eprintln!("hodo: {error}");
+        say!("hodo: {error}");
     }
 }
 
 /// Recording is about to begin: finds what the settings name in the guest's kernel.
 fn prepare(shared: &Shared) {
     let settings = &shared.settings;
-    if settings.filter.is_empty() && settings.process.is_none() && settings.triggers.is_empty() {
-        return;
-    }
-    // With a clock that counts instructions, each is a nanosecond.
-    let ticks_per_second = if settings.counts_time { 1_000_000_000 } else { super::tick_frequency() };
-    let symbols = match settings.need_symbols() {
-        true => Symbols::load(&shared.spool).map_err(|error| Refusal::Other(error.to_string())),
-        false => Ok(Symbols::default()),
+    let symbols = match Symbols::load(&shared.spool) {
+        Ok(symbols) => symbols,
+        Err(error) => refuse(
+            shared,
+            Refusal::Other(format!(
+                "the guest wrote no symbols ({error}); if its first process is of an older version, `cargo xtask setup \
+                 --machine` replaces it"
+            )),
+        ),
     };
-    match symbols.and_then(|symbols| Watch::new(settings, &symbols, ticks_per_second)) {
-        Ok(watch) => _ = WATCH.set(watch),
-        Err(refusal) => {
-            match refusal {
-                Refusal::NoFunction(name) => _ = std::fs::write(shared.spool.join(spool::REFUSED), name),
-                Refusal::Other(reason) => eprintln!("hodo: the emulated processor can't start: {reason}"),
-            }
-            std::process::exit(125);
+    let modules = settings.modules.map_or(Ok(None), |layout| Modules::new(layout, &symbols, &shared.spool));
+    match modules {
+        Ok(Some(modules)) => _ = MODULES.set(modules),
+        Ok(None) => {}
+        Err(error) => refuse(shared, Refusal::Other(format!("{}: {error}", spool::LOADED))),
+    }
+    if !(settings.filter.is_empty() && settings.process.is_none() && settings.triggers.is_empty()) {
+        // With a clock that counts instructions, each is a nanosecond.
+        let ticks_per_second = if settings.counts_time { 1_000_000_000 } else { super::tick_frequency() };
+        match Watch::new(settings, &symbols, ticks_per_second) {
+            Ok(watch) => _ = WATCH.set(watch),
+            Err(refusal) => refuse(shared, refusal),
         }
     }
+    // If QEMU does not end properly, this is all that is there of it.
+    if let Err(error) = machine().save(&shared.spool) {
+        refuse(shared, Refusal::Other(error.to_string()));
+    }
+}
+
+/// Recording can't begin.
+fn refuse(shared: &Shared, refusal: Refusal) -> ! {
+    match refusal {
+        Refusal::NoFunction(name) => _ = std::fs::write(shared.spool.join(spool::REFUSED), name),
+        Refusal::Other(reason) => say!("hodo: the emulated processor can't start: {reason}"),
+    }
+    std::process::exit(125);
+}
+
+/// The accounts, without those of the vCPUs.
+fn machine() -> Machine {
+    let mut machine = Machine::default();
+    if let Some(watch) = WATCH.get() {
+        machine.filter = watch.scope.as_ref().map_or_else(Vec::new, |scope| scope.addresses.clone());
+        machine.snapshots = watch.triggers.as_ref().map_or_else(Vec::new, Triggers::snapshots);
+        machine.unmeasured = watch.triggers.as_ref().map_or(0, Triggers::forgotten);
+    }
+    machine
 }
 
 /// The number of snapshots that triggers asked for.
@@ -459,32 +524,19 @@ fn register(api: &Api, name: &str) -> Option<u64> {
 /// QEMU ends.
 extern "C" fn exit(_: *mut c_void) {
     let Some(shared) = SHARED.get() else { return };
-    let mut machine = Machine::default();
+    let mut machine = machine();
     for index in 0..VCPUS as u32 {
         // SAFETY: no vCPU runs any more.
         if let Some(Some(vcpu)) = unsafe { vcpu(index) } {
             if !vcpu.has_ended() {
                 vcpu.end(None, requests());
             }
-            let (pieces, traced) = vcpu.written();
-            machine.cpus.push(Cpu {
-                cpu: index,
-                account: vcpu.account,
-                traced,
-                pieces,
-                checkpoints: vcpu.checkpoints(),
-                witness: shared.settings.witness.then_some(vcpu.witness.account),
-                counters: vcpu.counters.clone(),
-            });
+            machine.cpus.push(vcpu.written(shared.settings.witness));
         }
     }
-    if let Some(watch) = WATCH.get() {
-        machine.filter = watch.scope.as_ref().map_or_else(Vec::new, |scope| scope.addresses.clone());
-        machine.snapshots = watch.triggers.as_ref().map_or_else(Vec::new, Triggers::snapshots);
-        machine.unmeasured = watch.triggers.as_ref().map_or(0, Triggers::forgotten);
-    }
-    machine.failed = shared.memory.finish();
+    machine.failed = shared.memory.flush();
+    machine.complete = true;
     if let Err(error) = machine.save(&shared.spool) {
-        eprintln!("hodo: {}: {error}", shared.spool.display());
+        say!("hodo: {}: {error}", shared.spool.display());
     }
 }

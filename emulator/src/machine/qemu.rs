@@ -37,6 +37,8 @@ pub(crate) const ENV_RDI: usize = 7;
 pub(crate) const NO_REGISTERS: c_int = 0;
 /// See [`NO_REGISTERS`].
 pub(crate) const READ_REGISTERS: c_int = 1;
+/// `QEMU_PLUGIN_INLINE_ADD_U64`.
+pub(crate) const ADD: c_int = 0;
 /// `QEMU_PLUGIN_INLINE_STORE_U64`.
 pub(crate) const STORE: c_int = 1;
 /// `QEMU_PLUGIN_DISCON_INTERRUPT`.

@@ -9,7 +9,7 @@ use std::{
 use hodo_intel_pt::encoder::{self, Timing};
 use serde::{Deserialize, Serialize};
 
-use super::trigger::{Latency, Trigger};
+use super::trigger::Trigger;
 
 /// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,25 @@ pub struct Settings {
     pub counts_time: bool,
     /// Whether QEMU logs what it executes and why it leaves it, while the guest's command runs.
     pub log: bool,
+    /// How the guest's kernel describes a module; `None` if that is unknown.
+    pub modules: Option<ModuleLayout>,
+}
+
+/// Offsets in the kernel's descriptions of a module, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleLayout {
+    /// In `struct module`: the name.
+    pub name: u64,
+    /// In `struct module`: the address of its `struct mod_kallsyms`.
+    pub kallsyms: u64,
+    /// In `struct mod_kallsyms`: the address of the symbols.
+    pub symbols: u64,
+    /// In `struct mod_kallsyms`: their number.
+    pub count: u64,
+    /// In `struct mod_kallsyms`: the address of their names.
+    pub names: u64,
+    /// In `struct mod_kallsyms`: the address of their types.
+    pub types: u64,
 }
 
 /// The privilege levels whose code is recorded.
@@ -112,17 +131,6 @@ pub enum Process {
 const FILE: &str = "settings.json";
 
 impl Settings {
-    /// Whether the plugin needs the symbols of the guest's kernel when recording begins.
-    pub fn need_symbols(&self) -> bool {
-        let of_triggers = |trigger: &Trigger| match trigger.latency {
-            Latency::Syscall(_) | Latency::Kernel(_) | Latency::Wakeup(_) => true,
-            Latency::File { .. } | Latency::InterruptsOff => false,
-        };
-        self.process.is_some()
-            || self.filter.iter().any(|part| matches!(part, Part::Kernel { .. }))
-            || self.triggers.iter().any(of_triggers)
-    }
-
     /// Reads the settings of a spool.
     ///
     /// # Errors

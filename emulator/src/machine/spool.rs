@@ -2,26 +2,29 @@
 //!
 //! ```text
 //! settings.json     recorder → plugin
-//! symbols-wanted    recorder → guest: an empty file, if the plugin needs `symbols`
-//! symbols           guest → plugin: the kernel's symbols, before the command starts
+//! symbols           guest → plugin, recorder: the kernel's symbols, before the command starts
 //! refused           plugin → recorder: the kernel has no function of this name
 //! cpu-N.pt          trace bytes
+//! cpu-N.progress    what really ran, after each write of trace bytes: a line of JSON, and so on
 //! code              code in order of discovery: CodeNote, its bytes, and so on
 //! spaces            address spaces of vCPUs: SpaceNote, and so on
 //! stacks            changes of the kernel's stack: StackNote, and so on
-//! machine.json      what really ran; written last
+//! loaded            modules that the kernel loaded: a line of JSON, and so on
+//! machine.json      what really ran; written when recording begins, and last
 //! ```
+//!
+//! QEMU may end at any time, and the disk may be full: then [`Machine::load`] puts together what was written until then.
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Write},
     ops::Range,
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{trigger::Snapshot, truth::Account};
+use super::{VCPUS, trigger::Snapshot, truth::Account};
 
 /// Name of the code file.
 pub(crate) const CODE: &str = "code";
@@ -30,9 +33,9 @@ pub(crate) const SPACES: &str = "spaces";
 /// Name of the file of stack changes.
 pub(crate) const STACKS: &str = "stacks";
 /// Name of the file with the kernel's symbols at the begin of the recording.
-pub(crate) const SYMBOLS: &str = "symbols";
-/// Name of the file that asks the guest for them.
-pub const SYMBOLS_WANTED: &str = "symbols-wanted";
+pub const SYMBOLS: &str = "symbols";
+/// Name of the file of loaded modules.
+pub(crate) const LOADED: &str = "loaded";
 /// Name of the file with the name of a function that the kernel does not have.
 pub const REFUSED: &str = "refused";
 /// Name of the file of accounts.
@@ -41,6 +44,11 @@ pub(crate) const MACHINE: &str = "machine.json";
 /// The file of a vCPU's trace bytes.
 pub fn trace_path(spool: &Path, cpu: u32) -> PathBuf {
     spool.join(format!("cpu-{cpu}.pt"))
+}
+
+/// The file of a vCPU's accounts.
+fn progress_path(spool: &Path, cpu: u32) -> PathBuf {
+    spool.join(format!("cpu-{cpu}.progress"))
 }
 
 /// Bit of a space that is a guest's.
@@ -161,6 +169,46 @@ pub fn read_stacks(spool: &Path) -> io::Result<Vec<StackNote>> {
     Ok(notes)
 }
 
+/// A module that the kernel loaded while it was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Its name.
+    pub name: String,
+    /// The time, in ticks: before its first instruction.
+    pub time: u64,
+    /// Its functions: address, size and name. Those that run once, when it is loaded, are among them.
+    pub functions: Vec<(u64, u64, String)>,
+}
+
+/// Reads the modules that the kernel loaded, in order of time. A truncated line ends the list.
+///
+/// # Errors
+/// The system's error.
+pub fn read_loaded(spool: &Path) -> io::Result<Vec<Loaded>> {
+    match File::open(spool.join(LOADED)) {
+        Ok(file) => lines(file).collect(),
+        // None was loaded.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The values in the lines of a file, up to one that is cut off.
+fn lines<T: DeserializeOwned>(file: File) -> impl Iterator<Item = io::Result<T>> {
+    let lines = BufReader::new(file).split(b'\n');
+    lines.map_while(|line| line.map(|line| serde_json::from_slice(&line).ok()).transpose())
+}
+
+/// Removes all files except those of the trace and those that the guest's tracers wrote, as far as possible.
+pub fn remove_notes(spool: &Path) {
+    for entry in std::fs::read_dir(spool).into_iter().flatten().flatten() {
+        if !entry.file_name().as_encoded_bytes().ends_with(b".pt") {
+            // A folder stays.
+            _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// The next words of a file; `None` at its end, even in the middle of a word.
 fn words<const N: usize>(file: &mut impl Read) -> io::Result<Option<[u64; N]>> {
     let mut words = [0; N];
@@ -188,6 +236,9 @@ pub struct Machine {
     pub filter: Vec<Range<u64>>,
     /// Why files are incomplete, if they are.
     pub failed: Option<String>,
+    /// Whether QEMU ended properly: all that was recorded is there.
+    #[serde(default)]
+    pub complete: bool,
 }
 
 /// The execution counts of a vCPU.
@@ -201,13 +252,16 @@ pub struct Cpu {
     pub traced: Account,
     /// The pieces of its file.
     pub pieces: Vec<Piece>,
-    /// What was traced before each PSB and before the end of its file; nothing if the file consists of snapshots.
-    #[serde(default)]
+    /// What was traced before each PSB of its file; nothing if the file consists of snapshots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,
     /// Like `account`, but counted one by one, if requested.
     pub witness: Option<Account>,
     /// Further counters.
     pub counters: Counters,
+    /// Packets to append: they end a trace that nothing else ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closing: Vec<u8>,
 }
 
 /// What was traced before a place in a vCPU's file.
@@ -264,20 +318,129 @@ pub struct Counters {
     pub restarted: u64,
     /// Unexplained block successions; 0 unless the emulator is wrong.
     pub surprises: u64,
+    /// PAUSE instructions: a processor executes them while it waits for another.
+    #[serde(default)]
+    pub pauses: u64,
     /// Why trace bytes are missing, if any are.
     pub failed: Option<String>,
 }
 
 impl Machine {
-    /// Reads the accounts of a spool.
+    /// Reads the accounts of a spool; if QEMU did not end properly, those of what was written until then.
     ///
     /// # Errors
-    /// The system's error: the file does not exist if QEMU did not end properly.
+    /// The system's error: the file does not exist if recording did not begin.
     pub fn load(spool: &Path) -> io::Result<Machine> {
-        Ok(serde_json::from_slice(&std::fs::read(spool.join(MACHINE))?)?)
+        let mut machine: Machine = serde_json::from_slice(&std::fs::read(spool.join(MACHINE))?)?;
+        if !machine.complete {
+            for cpu in 0..VCPUS as u32 {
+                if let Ok(file) = File::open(progress_path(spool, cpu)) {
+                    machine
+                        .cpus
+                        .extend(lines(file).collect::<io::Result<Vec<Cpu>>>()?.into_iter().reduce(Cpu::then));
+                }
+            }
+        }
+        Ok(machine)
     }
 
+    /// Writes the accounts. If the disk is full, the older ones stay.
     pub(crate) fn save(&self, spool: &Path) -> io::Result<()> {
-        std::fs::write(spool.join(MACHINE), serde_json::to_vec(self)?)
+        let new = spool.join(MACHINE).with_extension("new");
+        std::fs::write(&new, serde_json::to_vec(self)?)?;
+        std::fs::rename(new, spool.join(MACHINE))
+    }
+}
+
+impl Cpu {
+    /// Joins what was written and what was written after it.
+    fn then(mut self, next: Cpu) -> Cpu {
+        self.pieces.extend(next.pieces);
+        self.checkpoints.extend(next.checkpoints);
+        Cpu { pieces: self.pieces, checkpoints: self.checkpoints, ..next }
+    }
+
+    /// What was traced before each PSB and before the end of the trace; nothing if it consists of snapshots.
+    pub fn places(&self) -> Vec<Checkpoint> {
+        let mut places = self.checkpoints.clone();
+        if !places.is_empty() {
+            let written: u64 = self.pieces.iter().map(|piece| piece.length).sum();
+            places.push(Checkpoint::new(written + self.closing.len() as u64, self.traced));
+        }
+        places
+    }
+
+    /// Joins the pieces, which follow one another.
+    pub fn in_one_piece(mut self) -> Cpu {
+        let length = self.pieces.iter().map(|piece| piece.length).sum();
+        if let Some(last) = self.pieces.last().copied() {
+            self.pieces = vec![Piece { length, ..last }];
+        }
+        self
+    }
+}
+
+/// The file of a vCPU's accounts, while it grows.
+pub(crate) struct Progress {
+    file: File,
+    /// What is in it.
+    saved: Option<Cpu>,
+}
+
+impl Progress {
+    pub(crate) fn create(spool: &Path, cpu: u32) -> io::Result<Progress> {
+        Ok(Progress { file: File::create(progress_path(spool, cpu))?, saved: None })
+    }
+
+    /// Adds an account, of which pieces and checkpoints are those since the last.
+    pub(crate) fn save(&mut self, cpu: Cpu) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&cpu)?;
+        line.push(b'\n');
+        self.file.write_all(&line)?;
+        self.saved = Some(match self.saved.take() {
+            Some(saved) => saved.then(cpu),
+            None => cpu,
+        });
+        Ok(())
+    }
+
+    /// What was saved.
+    pub(crate) fn saved(&self) -> Option<&Cpu> {
+        self.saved.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_bit_by_bit_ends_where_qemu_did() {
+        let folder = std::env::temp_dir().join(format!("hodo-spool-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Machine::default().save(&folder).unwrap();
+        let mut progress = Progress::create(&folder, 1).unwrap();
+        let checkpoint =
+            |position, instructions| Checkpoint { position, instructions, sum: 2 * instructions };
+        let mut save = |instructions, length, checkpoints: &[Checkpoint], closing: &[u8]| {
+            let traced = Account { instructions, digest: 0, sum: 2 * instructions };
+            let pieces = vec![Piece { length, end: instructions }];
+            let (checkpoints, closing) = (checkpoints.to_vec(), closing.to_vec());
+            progress.save(Cpu { cpu: 1, traced, pieces, checkpoints, closing, ..Cpu::default() }).unwrap();
+        };
+        save(10, 100, &[checkpoint(0, 0), checkpoint(60, 7)], &[1, 2, 3]);
+        save(20, 40, &[checkpoint(120, 15)], &[4, 5]);
+        let whole = progress.saved().unwrap().clone();
+        // The next line is cut off.
+        progress.file.write_all(b"{\"cpu\":1,").unwrap();
+        let machine = Machine::load(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(machine.cpus, [whole.clone()]);
+        let places = [(0, 0), (60, 7), (120, 15), (142, 20)];
+        assert_eq!(whole.places(), places.map(|(position, instructions)| checkpoint(position, instructions)));
+        assert_eq!(whole.clone().in_one_piece().places(), whole.places());
+        assert_eq!(whole.in_one_piece().pieces, [Piece { length: 140, end: 20 }]);
+        // Snapshots have none.
+        assert_eq!(Cpu { pieces: vec![Piece { length: 9, end: 9 }], ..Cpu::default() }.places(), []);
     }
 }

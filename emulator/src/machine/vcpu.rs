@@ -19,12 +19,14 @@ use super::{
     code::{CR3_PAGE, Memory, Seen, Space, Was},
     filter::Filter,
     guest::Mode,
+    modules::Modules,
     places::Places,
+    qemu,
     settings::Privilege,
-    spool::{Counters, Piece},
+    spool::{Counters, Progress},
     trigger::Moment,
     truth::{Account, Witness},
-    watch::{self, ReadMemory, Watcher},
+    watch::{self, ReadMemory, Registers, Watcher},
 };
 use crate::block::Kind;
 
@@ -48,6 +50,11 @@ pub(crate) struct Vcpu {
     places: Vec<&'static Places>,
     read: ReadMemory,
     read_physical: ReadMemory,
+    registers: Registers,
+    memory: &'static Memory,
+    modules: Option<&'static Modules>,
+    progress: Progress,
+    give_up: fn(),
     pub(crate) watcher: Watcher,
     /// Whether the last part of the trace is written on request only, and the number of requests that it was written
     /// for.
@@ -63,8 +70,11 @@ pub(crate) struct Vcpu {
     previous: Option<&'static Block>,
     /// The offset to add to the addresses of that block.
     shift: u64,
-    /// Address of the word in which QEMU's code stores the index of the instruction that it begins.
+    /// Address of the word in which QEMU's code stores the index of the instruction that it begins. The number of PAUSE
+    /// instructions follows.
     begun: *const u64,
+    /// The number of PAUSE instructions before the recording.
+    pauses_before: u64,
     /// The mode of the last block.
     mode: Mode,
     /// The mode of `previous`, while it is retired.
@@ -109,6 +119,13 @@ pub(crate) struct Start {
     pub(crate) places: Vec<&'static Places>,
     pub(crate) read: ReadMemory,
     pub(crate) read_physical: ReadMemory,
+    pub(crate) registers: Registers,
+    pub(crate) memory: &'static Memory,
+    /// Where the kernel loads modules, if that is known.
+    pub(crate) modules: Option<&'static Modules>,
+    pub(crate) progress: Progress,
+    /// Ends QEMU, as nothing can be written any more.
+    pub(crate) give_up: fn(),
     pub(crate) on_request: bool,
     pub(crate) exact: bool,
     pub(crate) overflow: Option<Range<u64>>,
@@ -118,8 +135,9 @@ pub(crate) struct Start {
 }
 
 impl Vcpu {
-    pub(crate) fn new(start: Start, memory: &Memory) -> Vcpu {
-        let Start { index, encoder, buffer, ticks, privilege, exact, overflow, begun, cr3, .. } = start;
+    pub(crate) fn new(start: Start) -> Vcpu {
+        let Start { index, encoder, buffer, ticks, privilege, exact, overflow, begun, cr3, memory, .. } =
+            start;
         let overflow = overflow.filter(|lost| !lost.is_empty()).unwrap_or(u64::MAX..u64::MAX);
         let now = ticks() as u64;
         let mut vcpu = Vcpu {
@@ -132,6 +150,11 @@ impl Vcpu {
             places: start.places,
             read: start.read,
             read_physical: start.read_physical,
+            registers: start.registers,
+            memory,
+            modules: start.modules,
+            progress: start.progress,
+            give_up: start.give_up,
             watcher: Watcher::default(),
             on_request: start.on_request,
             requests: 0,
@@ -141,6 +164,8 @@ impl Vcpu {
             previous: None,
             shift: 0,
             begun,
+            // SAFETY: as in `resolve`.
+            pauses_before: unsafe { begun.add(1).read() },
             mode: start.mode,
             retiring: start.mode,
             entering: None,
@@ -401,7 +426,7 @@ impl Vcpu {
     fn surprise(&mut self, at: u64, next: u64) {
         self.counters.surprises += 1;
         if self.counters.surprises <= 10 {
-            eprintln!("hodo: vcpu {}: control went from {at:#x} to {next:#x} without a reason", self.index);
+            say!("hodo: vcpu {}: control went from {at:#x} to {next:#x} without a reason", self.index);
         }
         self.transfer(at, next);
     }
@@ -539,6 +564,11 @@ impl Vcpu {
             }
             self.stamp();
         }
+        if let Some(modules) = self.modules.filter(|modules| modules.loads_at == pc && self.guest.is_none()) {
+            // The block's code stays unknown, so that it comes here each time.
+            self.stamp();
+            return modules.loaded(self.registers.word(qemu::ENV_RDI), self.now, self.read);
+        }
         if block.switches_stack && pc & KERNEL != 0 && self.guest.is_none() {
             // The kernel's record of the switch, which is older, gets this time: what runs from here on is the other
             // thread's. The block's code stays unknown, so that it comes here each time.
@@ -563,27 +593,6 @@ impl Vcpu {
             self.encoder.expect_bits(mode.bits().into());
             self.encoder.enable(pc, self.now, &mut self.buffer);
         }
-    }
-
-    /// A PSB is due, or bytes must be written to the file.
-    #[cold]
-    fn make_room(&mut self, pc: u64) {
-        if self.buffer.position() >= self.next_psb {
-            self.synchronize(self.tracing.then_some(pc));
-        }
-        self.buffer.spill(self.next_psb);
-    }
-
-    fn synchronize(&mut self, next: Option<u64>) {
-        self.read_clock();
-        self.stamped = self.now;
-        self.encoder.skip_mtc(self.now);
-        // What precedes the PSB, so that its position is known.
-        self.encoder.count_cycles(self.now, &mut self.buffer);
-        self.buffer.psb(self.traced);
-        self.encoder.synchronize(next, self.now, &mut self.buffer);
-        self.next_psb = self.buffer.position() + self.buffer.psb_period;
-        self.buffer.spill(self.next_psb);
     }
 }
 

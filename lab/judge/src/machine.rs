@@ -66,6 +66,7 @@ const WORKLOADS: &[Workload] = &[
         name: "two-busy",
         script: "head -c 3000000 /dev/urandom | sha256sum > /dev/null & head -c 3000000 /dev/zero | gzip | wc -c; wait",
     },
+    Workload { name: PANIC, script: "ls -l /usr/bin | wc -l; echo c > /proc/sysrq-trigger; sleep 60" },
     Workload {
         name: "interpreter",
         script: "perl -e 'for $i (1..300000) { $h{$i % 1000} .= chr($i % 256) } print length(join(\"\", values %h)), \"\\n\"'",
@@ -89,6 +90,9 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
     ("probed.c", &[]),
     ("bits32.c", &["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-stack-protector"]),
 ];
+
+/// The workload whose guest panics: its recording ends there, and `hodo` as if a signal had ended it.
+const PANIC: &str = "panic";
 
 /// The workload that perf decodes too. It calls no code of the kernel in user space (vDSO): perf would take its own
 /// kernel's.
@@ -178,7 +182,15 @@ fn record(workload: &Workload, folder: &Path, log: bool) -> Outcome<PathBuf> {
         hodo.env("HODO_QEMU_LOG", "1");
     }
     hodo.args(["record", "--quiet", "--engine", "machine", "--witness", "-e", EVENT, "-o"]).arg(&recording);
-    command::run(hodo.args(["--", "sh", "-c", workload.script]).stdin(std::process::Stdio::null()))?;
+    hodo.args(["--", "sh", "-c", workload.script]).stdin(std::process::Stdio::null());
+    if workload.name == PANIC {
+        let status = hodo.status()?;
+        if status.success() || !recording.exists() {
+            return Err(format!("the guest did not panic, or that was not recorded ({status})").into());
+        }
+    } else {
+        command::run(&mut hodo)?;
+    }
     Ok(recording)
 }
 

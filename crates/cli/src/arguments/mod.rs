@@ -164,9 +164,12 @@ pub struct Input {
     /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// Only threads with these names
+    /// Only threads with these names, while they have them
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub comm: Vec<String>,
+    /// Leave out what the recorder made the kernel of a recorded machine do, and the recorder's own process
+    #[arg(long)]
+    pub without_recorder: bool,
     /// Only this span: START,STOP in seconds; 10%-20%; +0.1,+0.2 from the beginning; or wall-clock times such as
     /// 10:38:00,10:38:01, optionally with a date, in the time zone of TZ, else that of the trace
     #[arg(long, value_name = "SPAN")]

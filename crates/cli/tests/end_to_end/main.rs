@@ -18,6 +18,7 @@ mod jitted;
 mod latency;
 mod live;
 mod machine;
+mod machine_ends;
 mod machine_tracers;
 mod marks;
 mod names;

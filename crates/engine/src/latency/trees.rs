@@ -78,9 +78,10 @@ pub fn trees(
     let mut spans = Spans::default();
     let mut waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>> = BTreeMap::new();
     for (index, (pid, tid, range)) in executions.iter().enumerate() {
-        let of_thread = flow.threads.iter().position(|thread| (thread.pid, thread.tid) == (*pid, *tid));
-        if let Some(context) = of_thread {
-            waiting.entry(context as u32).or_default().push((index, range.clone()));
+        let mut of_thread =
+            flow.threads.iter().zip(0..).filter(|(thread, _)| (thread.pid, thread.tid) == (*pid, *tid));
+        if let Some((_, context)) = of_thread.find(|&(_, context)| flow.wants(context)) {
+            waiting.entry(context).or_default().push((index, range.clone()));
         }
     }
     for (&context, list) in &mut waiting {

@@ -6,6 +6,7 @@ pub(crate) mod interrupts;
 pub(crate) mod lost;
 pub(crate) mod migrations;
 pub(crate) mod path;
+pub(crate) mod recorder;
 pub(crate) mod small;
 pub(crate) mod tails;
 pub(crate) mod unequal;

@@ -13,7 +13,7 @@ use hodo_emulator::{
     FilterRange,
     machine::{
         Part, Settings,
-        spool::{self, Cpu, Machine, StackNote},
+        spool::{self, Cpu, Loaded, Machine, StackNote},
         trigger::{MOST_SNAPSHOTS, Trigger},
     },
 };
@@ -24,7 +24,7 @@ use hodo_formats::{
         write::{Setup, Source, Writer},
     },
     recording::{
-        Checkpoint, CpuCheckpoints, CpuTruth, EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind,
+        Checkpoint, CpuCheckpoints, CpuTruth, Cut, EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind,
         Snapshot, Thread,
     },
 };
@@ -32,6 +32,9 @@ use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
 use super::{
     code::{self, Piece},
+    disk::{self, Consumed},
+    memory::Memory,
+    modules,
     tracers::{self, Written},
 };
 use crate::{Error, Request, Tracer, event::Event, filter};
@@ -53,29 +56,77 @@ pub(super) struct Collected {
     init: PathBuf,
     /// Where that process maps its code: address, length and file offset.
     init_maps: Vec<(u64, u64, u64)>,
-    /// The kernel's symbols of code.
+    /// The kernel's symbols of code, and those of the modules that it loaded.
     kallsyms: Vec<u8>,
+    /// The modules when recording began.
     modules: String,
+    /// The modules that were loaded later.
+    loaded: Vec<Loaded>,
+    /// Why the recording ends before the command did.
+    ended: Option<String>,
 }
 
 impl Collected {
-    pub(super) fn read(spool: &Path, engine: String, init: PathBuf) -> Result<Collected, Error> {
+    /// `memory` is the machine's. `is_ring`: the last part of the trace was kept.
+    pub(super) fn read(
+        spool: &Path,
+        engine: String,
+        init: PathBuf,
+        memory: &Memory,
+        is_ring: bool,
+    ) -> Result<Collected, Error> {
         let text = |name: &str| fs::read_to_string(spool.join(name)).map_err(Error::file(&spool.join(name)));
-        let machine = Machine::load(spool).map_err(Error::file(spool))?;
-        let mut rings = Vec::new();
-        while let Ok(ring) = fs::read(spool.join(format!("sideband-{}", rings.len()))) {
-            rings.push(ring);
+        let mut machine = Machine::load(spool).map_err(Error::file(spool))?;
+        if !is_ring {
+            machine.cpus = machine.cpus.into_iter().map(Cpu::in_one_piece).collect();
         }
+        let rings = rings(spool, memory).map_err(Error::file(spool))?;
         let clock = text("clock")?;
         let clock = clock_of(&clock).ok_or_else(|| {
             Error::Missing(format!("the guest's kernel has no stable clock (it says `{}`)", clock.trim()))
         })?;
         let threads = fs::read(spool.join("threads")).unwrap_or_default();
-        let kallsyms = text_symbols(&spool.join("kallsyms")).unwrap_or_default();
+        let loaded = spool::read_loaded(spool).map_err(Error::file(spool))?;
+        let mut kallsyms = text_symbols(&spool.join(spool::SYMBOLS)).unwrap_or_default();
+        modules::add_symbols(&mut kallsyms, &loaded);
         let modules = text("modules").unwrap_or_default();
         let (threads, init_maps) =
             (threads_of(&threads), code_of(&text("maps").unwrap_or_default(), "/init"));
-        Ok(Collected { engine, clock, machine, rings, threads, init, init_maps, kallsyms, modules })
+        Ok(Collected {
+            engine,
+            clock,
+            machine,
+            rings,
+            threads,
+            init,
+            init_maps,
+            kallsyms,
+            modules,
+            loaded,
+            ended: None,
+        })
+    }
+
+    /// Why the plugin could not write all of the recording, if it could not.
+    pub(super) fn failed(&self) -> Option<&str> {
+        let of_cpus = self.machine.cpus.iter().find_map(|cpu| cpu.counters.failed.as_deref());
+        of_cpus.or(self.machine.failed.as_deref())
+    }
+
+    /// Whether QEMU ended properly.
+    pub(super) fn is_complete(&self) -> bool {
+        self.machine.complete
+    }
+
+    /// The recording ends before the command did.
+    pub(super) fn end(&mut self, reason: String) {
+        self.ended = Some(reason);
+    }
+
+    /// PAUSE instructions and all instructions of all processors, recorded or not.
+    pub(super) fn pauses(&self) -> (u64, u64) {
+        let cpus = || self.machine.cpus.iter();
+        (cpus().map(|cpu| cpu.counters.pauses).sum(), cpus().map(|cpu| cpu.account.instructions).sum())
     }
 
     pub(super) fn instructions(&self) -> u64 {
@@ -106,13 +157,8 @@ impl Collected {
                     "cpu {cpu}: instructions counted one by one are others than those of the trace"
                 ));
             }
-            warnings.extend(
-                counters.failed.as_ref().map(|why| format!("cpu {cpu}: its trace ends early ({why})")),
-            );
         }
-        warnings.extend(
-            self.machine.failed.as_ref().map(|why| format!("code is missing from the recording ({why})")),
-        );
+        warnings.extend(self.ended.as_ref().map(|why| format!("{why}; the recording ends there")));
         if self.snapshots() >= MOST_SNAPSHOTS {
             warnings.push(format!(
                 "only the first {MOST_SNAPSHOTS} snapshots were taken; raise the limit of --trigger"
@@ -126,8 +172,7 @@ impl Collected {
         }
         if self.kallsyms.is_empty() {
             warnings.push(
-                "the guest ended before it wrote its kernel's symbols; kernel functions have no names"
-                    .to_owned(),
+                "the guest did not write its kernel's symbols; kernel functions have no names".to_owned(),
             );
         }
         warnings
@@ -138,9 +183,10 @@ impl Collected {
         tracers::write(tracer, request, spool, &self.clock, &self.kallsyms)
     }
 
+    /// Writes the recording. `keeps`: the spool stays as it is, even if the disk is full.
     pub(super) fn write(
         &self,
-        spool: &Path,
+        (spool, keeps): (&Path, bool),
         out: impl Write + Seek,
         event: &Event,
         settings: &Settings,
@@ -161,18 +207,7 @@ impl Collected {
             host,
         };
         let records = self.records(&spool::read_stacks(spool)?)?;
-        let sources = self.machine.cpus.iter().map(|cpu| Source::Cpu(cpu.cpu)).collect();
-        let mut writer = Writer::new(out, setup, sources)?;
         let beginning = self.beginning(&records);
-        beginning.iter().try_for_each(|event| writer.sideband(event))?;
-        records.iter().try_for_each(|record| writer.copy(record))?;
-        writer.finished_round()?;
-        for (index, cpu) in self.machine.cpus.iter().enumerate() {
-            let mut file = File::open(spool::trace_path(spool, cpu.cpu))?;
-            for piece in &cpu.pieces {
-                writer.trace(index, self.clock.nanos(Tsc(piece.end)), piece.length, &mut file)?;
-            }
-        }
         let pieces = code::pieces(
             spool::read_code(spool)?,
             &spool::read_spaces(spool)?,
@@ -180,6 +215,29 @@ impl Collected {
             &self.clock,
             self.begin(),
         );
+        let is_full = !keeps && disk::free(spool).is_some_and(|free| free < 2 * disk::used(spool));
+        if is_full {
+            // They are in memory now.
+            spool::remove_notes(spool);
+        }
+        let sources = self.machine.cpus.iter().map(|cpu| Source::Cpu(cpu.cpu)).collect();
+        let mut writer = Writer::new(out, setup, sources)?;
+        beginning.iter().try_for_each(|event| writer.sideband(event))?;
+        self.write_records(&records, &mut writer)?;
+        writer.finished_round()?;
+        for (index, cpu) in self.machine.cpus.iter().enumerate() {
+            let path = spool::trace_path(spool, cpu.cpu);
+            let mut file: Box<dyn Read> = match is_full {
+                true => Box::new(Consumed::open(&path)?),
+                false => Box::new(File::open(&path)?),
+            };
+            for (piece, left) in cpu.pieces.iter().zip((0..cpu.pieces.len()).rev()) {
+                let closing = if left == 0 { &cpu.closing[..] } else { &[] };
+                let length = piece.length + closing.len() as u64;
+                let mut bytes = file.by_ref().take(piece.length).chain(closing);
+                writer.trace(index, self.clock.nanos(Tsc(piece.end)), length, &mut bytes)?;
+            }
+        }
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece.bytes).copied().collect();
         let snapshots = self.snapshot_notes(&settings.triggers, &records);
         writer.finish(
@@ -187,6 +245,29 @@ impl Collected {
             io::Cursor::new(bytes).chain(&self.kallsyms[..]),
         )?;
         Ok(())
+    }
+
+    /// Writes the kernel's records, and before those after its load each module that was loaded.
+    fn write_records<W: Write + Seek>(
+        &self,
+        records: &[RingRecord<'_>],
+        writer: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
+        let mut loaded =
+            self.loaded.iter().map(|loaded| (self.clock.nanos(Tsc(loaded.time)), loaded)).peekable();
+        let mut load = |writer: &mut Writer<'_, W>, until: Option<Nanos>| {
+            while let Some((time, module)) =
+                loaded.next_if(|(time, _)| until.is_none_or(|until| *time <= until))
+            {
+                modules::mappings(module, time).try_for_each(|event| writer.sideband(&event))?;
+            }
+            io::Result::Ok(())
+        };
+        for record in records {
+            load(writer, Some(record.time.unwrap_or_default()))?;
+            writer.copy(record)?;
+        }
+        load(writer, None)
     }
 
     /// The filter as perf writes it into a recording: functions as addresses, or as offsets in their files.
@@ -209,9 +290,10 @@ impl Collected {
     fn records(&self, stacks: &[StackNote]) -> io::Result<Vec<RingRecord<'_>>> {
         let mut records = Vec::new();
         for (ring, cpu) in self.rings.iter().zip(0..) {
-            let read = ring_records(ring);
-            let mut of_cpu =
-                read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            // What follows a record that was written in part is lost.
+            let whole = ring_records(ring).err().map_or(ring.len(), |error| error.at as usize);
+            let mut of_cpu = ring_records(&ring[..whole])
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
             let of_stack = stacks.iter().filter(|note| note.cpu == cpu);
             date_switches(
                 &mut of_cpu,
@@ -242,16 +324,8 @@ impl Collected {
         if let Some((start, end)) = self.image() {
             add(kernel, map(start, end - start, IMAGE));
         }
-        for line in self.modules.lines() {
-            let mut words = line.split_whitespace();
-            let (name, size) = (words.next(), words.next().and_then(|size| size.parse().ok()));
-            let address =
-                words.nth(3).and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
-            if let (Some(name), Some(size), Some(address)) = (name, size, address) {
-                // Names must live as long as the recorder runs.
-                let name: &'static [u8] = format!("[{name}]").into_bytes().leak();
-                add(kernel, map(address, size, name));
-            }
+        for (name, address, size) in modules::listed(&self.modules) {
+            add(kernel, map(address, size, modules::bracketed(name)));
         }
         let init = Thread { pid: 1, tid: 1 };
         for &(address, length, file_offset) in &self.init_maps {
@@ -306,6 +380,19 @@ impl Collected {
         notes
     }
 
+    /// Where the trace of each processor ends, if its command did not.
+    fn cut(&self) -> Vec<Cut> {
+        let cut = |(reason, cpu): (&String, &Cpu)| Cut {
+            cpu: cpu.cpu,
+            time_ns: self.clock.nanos(Tsc(cpu.pieces.last().map_or(cpu.counters.end, |last| last.end))).0,
+            reason: reason.clone(),
+        };
+        self.ended
+            .iter()
+            .flat_map(|reason| self.machine.cpus.iter().map(move |cpu| cut((reason, cpu))))
+            .collect()
+    }
+
     fn section(&self, pieces: &[Piece], snapshots: Vec<Snapshot>, counts_time: bool) -> HodoscopeSection {
         let code = pieces.iter().map(|piece| CodeEntry {
             pid: piece.pid,
@@ -323,7 +410,7 @@ impl Collected {
         });
         let checkpoints = self.machine.cpus.iter().map(|cpu| CpuCheckpoints {
             cpu: cpu.cpu,
-            places: cpu.checkpoints.iter().map(checkpoint).collect(),
+            places: cpu.places().iter().map(checkpoint).collect(),
         });
         let (shift, multiplier, _) = self.clock.words();
         let frequency = (1_000_000_000u128 << shift) / u128::from(multiplier);
@@ -334,6 +421,7 @@ impl Collected {
             cpus: cpus.collect(),
             checkpoints: checkpoints.filter(|cpu| !cpu.places.is_empty()).collect(),
             snapshots,
+            cut: self.cut(),
             ..EmulatedNotes::default()
         };
         HodoscopeSection { notes, code: code.collect(), kallsyms: self.kallsyms.len() as u64 }
@@ -367,7 +455,25 @@ fn switches(records: &[RingRecord<'_>]) -> impl Iterator<Item = (u32, Nanos, Thr
     })
 }
 
-fn map(address: u64, length: u64, name: &[u8]) -> SidebandKind<'_> {
+/// The rings of all CPUs: what the guest emptied into the spool, and what is still in its memory.
+fn rings(spool: &Path, memory: &Memory) -> io::Result<Vec<Vec<u8>>> {
+    let mut rings = Vec::new();
+    while let Ok(ring) = fs::read(spool.join(format!("sideband-{}", rings.len()))) {
+        rings.push(ring);
+    }
+    let words = fs::read(spool.join("rings"))?;
+    let words: Vec<u64> =
+        words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+    let of_each = words.len() / rings.len().max(1);
+    for (ring, words) in rings.iter_mut().zip(words.chunks_exact(of_each.max(1))) {
+        let emptied = (ring.len() as u64).saturating_sub(words[0]);
+        let rest = memory.rest_of_ring(&words[1..], emptied)?;
+        ring.extend(rest);
+    }
+    Ok(rings)
+}
+
+pub(super) fn map(address: u64, length: u64, name: &[u8]) -> SidebandKind<'_> {
     let mapping = Mapping { address, length, file_offset: address, name, build_id: &[], kernel: true };
     SidebandKind::Map(mapping)
 }
@@ -425,6 +531,23 @@ fn text_symbols(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rest_of_each_ring_is_in_memory() {
+        let (spool, memory) = (tempfile::tempdir().unwrap(), Memory::new().unwrap());
+        let write = |name: &str, bytes: &[u8]| fs::write(spool.path().join(name), bytes).unwrap();
+        // Of the second processor two rings were used, as it was offline meanwhile: 100 bytes are those of the first.
+        write("sideband-0", &[1; 4000]);
+        write("sideband-1", &[2; 150]);
+        let words: [u64; 6] = [0, 7, 9, 100, 8, 6];
+        write("rings", &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+        memory.put(7 * 4096 + 1024, &4004u64.to_le_bytes());
+        memory.put(9 * 4096, &[3; 4096]);
+        memory.put(8 * 4096 + 1024, &60u64.to_le_bytes());
+        memory.put(6 * 4096, &[4; 4096]);
+        let rings = rings(spool.path(), &memory).unwrap();
+        assert_eq!(rings, [[vec![1; 4000], vec![3; 4]].concat(), [vec![2; 150], vec![4; 10]].concat()]);
+    }
 
     #[test]
     fn code_of_a_file_is_what_it_maps_executable() {

@@ -9,7 +9,7 @@ use std::{
         unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
     },
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus},
+    process::{Child, Command},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -21,15 +21,20 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use super::files::Files;
+use super::{
+    disk,
+    ended::{Ended, Stop},
+    files::Files,
+    memory::Memory,
+};
 use crate::{Error, signals};
 
 /// The number of vCPUs.
 const CPUS: u32 = 2;
-/// The memory of the guest, which also contains the files that it writes.
-const MEMORY: &str = "2G";
 /// The longest time until the guest runs the command.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest time until QEMU ends when it was told to.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// Signals that would end the recorder, whose work begins when the guest has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
@@ -62,14 +67,15 @@ pub(super) enum Pace {
     OneByOne,
 }
 
-/// Runs the guest to its end, and returns the exit status of QEMU.
+/// Runs the guest in `memory` to its end.
 pub(super) fn run(
     files: &Files,
     plugin: &Path,
     spool: &Path,
+    memory: &Memory,
     pace: Pace,
     nested: bool,
-) -> Result<ExitStatus, Error> {
+) -> Result<Ended, Error> {
     let qemu = || Error::file(&files.kernel);
     let mut ports = Vec::new();
     let mut theirs = Vec::new();
@@ -81,6 +87,9 @@ pub(super) fn run(
     }
     let mut command = files.command();
     arguments(&mut command, files, plugin, spool, &theirs);
+    let (size, path) = memory.arguments();
+    command.arg("-m").arg(format!("{}M", size >> 20));
+    command.arg("-object").arg(format!("memory-backend-file,id=ram,size={size},mem-path={path},share=on"));
     processors(&mut command, spool, pace, nested);
     // Keys such as Ctrl-C are for the command, and must not end QEMU.
     command.process_group(0);
@@ -112,29 +121,46 @@ pub(super) const MESSAGES: &str = "messages";
 /// Name of the file with the guest kernel's messages, in the spool.
 pub(super) const CONSOLE: &str = "console";
 
-/// Waits for the end, and forwards signals: the first to the command, the third to QEMU.
+/// Waits for the end, and forwards signals: the first to the command, the third to QEMU. Ends QEMU before the disk is full.
 fn wait(
     child: &mut Child,
     incoming: &mut Signals,
     control: &mut UnixStream,
     spool: &Path,
-) -> Result<ExitStatus, Error> {
+) -> Result<Ended, Error> {
     let begin = Instant::now();
-    let mut count = 0;
+    let pid = rustix::process::Pid::from_raw(child.id() as i32);
+    let reserve = disk::reserve(spool);
+    let (mut count, mut runs) = (0, false);
+    let mut stopped: Option<(Stop, Instant)> = None;
+    // QEMU writes its data, and ends.
+    let end = |stopped: &mut Option<(Stop, Instant)>, stop| {
+        stopped.get_or_insert((stop, Instant::now()));
+        pid.into_iter().for_each(|pid| _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM));
+    };
     loop {
         if let Some(status) = child.try_wait().map_err(Error::file(spool))? {
-            return Ok(status);
+            return Ok(Ended { status, stop: stopped.map(|(stop, _)| stop) });
+        }
+        if !runs && spool.join("clock").exists() {
+            runs = true;
+            // QEMU has read it.
+            _ = fs::remove_file(initrd(spool));
         }
         for signal in incoming.pending() {
             count += 1;
-            if count < 3 && spool.join("clock").exists() {
+            if count < 3 && runs {
                 _ = control.write_all(&[signal as u8]);
-            } else if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
-                // QEMU writes its data, and ends.
-                _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            } else {
+                end(&mut stopped, Stop::Signal);
             }
         }
-        if begin.elapsed() > START_TIMEOUT && !spool.join("clock").exists() {
+        match (stopped, disk::free(spool)) {
+            (None, Some(free)) if free < reserve => end(&mut stopped, Stop::Disk(free)),
+            (Some((_, since)), _) if since.elapsed() > END_TIMEOUT => _ = child.kill(),
+            _ => {}
+        }
+        if begin.elapsed() > START_TIMEOUT && !runs {
             let minutes = START_TIMEOUT.as_secs() / 60;
             let said = super::said(spool);
             return Err(Error::Missing(format!(
@@ -200,7 +226,7 @@ fn arguments(command: &mut Command, files: &Files, plugin: &Path, spool: &Path, 
     use std::os::fd::AsRawFd;
     let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
     let spool_name = escaped(spool);
-    command.args(["-M", "q35,smm=off", "-m", MEMORY]);
+    command.args(["-M", "q35,smm=off,memory-backend=ram"]);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
     command.arg("-serial").arg(format!("file:{}", escaped(&spool.join(CONSOLE))));
     command.arg("-kernel").arg(&files.kernel).arg("-initrd").arg(initrd(spool));

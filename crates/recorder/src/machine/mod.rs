@@ -5,12 +5,18 @@
 //!                        guest's first process ──► perf records, symbols, status ──────────────┴► perf.data
 //! ```
 
+mod btf;
 mod code;
 mod collect;
+mod disk;
+mod ended;
 mod files;
 mod guest;
 mod initramfs;
 mod lttng;
+mod memory;
+mod modules;
+mod spinning;
 mod tracers;
 mod user_code;
 
@@ -28,6 +34,8 @@ use hodo_emulator::machine::{
 };
 
 use crate::{Beside, Engine, Error, Outcome, Request, Tracer, emulate, event::Event, filter, trigger};
+use collect::Collected;
+use memory::Memory;
 
 /// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
 /// time.
@@ -49,13 +57,11 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     // The judges inspect the spool.
     folder.disable_cleanup(std::env::var_os(KEEP_SPOOL).is_some());
     let log = std::env::var_os(LOG).is_some();
-    let settings = settings(request, &event, privilege, log)?;
+    let modules = btf::module_layout(&files.kernel);
+    let settings = Settings { modules, ..settings(request, &event, privilege, log)? };
     let host = host(folder.path());
     let tracers = tracers::settings(request, &host, &files.lttng)?;
     let prepared = settings.save(folder.path()).and_then(|()| {
-        if settings.need_symbols() {
-            fs::write(folder.path().join(spool::SYMBOLS_WANTED), "")?;
-        }
         fs::write(folder.path().join("request"), guest::request(&request.command)?)?;
         fs::write(folder.path().join("tracers"), tracers)?;
         let lttng = match request.with.contains(&Tracer::Lttng) {
@@ -71,29 +77,33 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         false if log => guest::Pace::OneByOne,
         false => guest::Pace::Free,
     };
-    let ended = guest::run(&files, &plugin, folder.path(), pace, request.nested)?;
+    let memory = Memory::new().map_err(Error::file(folder.path()))?;
+    let ended = guest::run(&files, &plugin, folder.path(), &memory, pace, request.nested)?;
     if let Ok(name) = fs::read_to_string(folder.path().join(spool::REFUSED)) {
         return Err(refused(request, &name));
     }
     let status = status(folder.path(), &request.command)?;
-    let recording = match collect::Collected::read(folder.path(), engine, files.init.clone()) {
+    let is_ring = settings.ring.is_some();
+    let mut recording = match Collected::read(folder.path(), engine, files.init.clone(), &memory, is_ring) {
         Ok(recording) if recording.cpus() > 0 => recording,
-        Ok(_) => return Err(nothing(folder.path(), ended)),
-        Err(_) if status.is_none() => return Err(nothing(folder.path(), ended)),
+        Ok(_) => return Err(nothing(folder.path(), ended.status)),
+        Err(_) if status.is_none() => return Err(nothing(folder.path(), ended.status)),
         Err(error) => return Err(error),
     };
+    if status.is_none() || recording.failed().is_some() {
+        recording.end(ended.reason(folder.path(), recording.failed(), recording.is_complete()));
+    }
     let command: Vec<Vec<u8>> =
         request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
+    let keeps = std::env::var_os(KEEP_SPOOL).is_some();
     let bytes = emulate::write(&request.output, |out| {
-        recording.write(folder.path(), out, &event, &settings, &host, &command)
+        recording.write((folder.path(), keeps), out, &event, &settings, &host, &command)
     })?;
     let mut warnings = recording.warnings();
     warnings.extend(fs::read_to_string(folder.path().join("warning")));
+    warnings.extend(spinning::warning(&recording, request.counts_time));
     let (beside, wrong) = beside(request, &recording, folder.path());
     warnings.extend(wrong);
-    if status.is_none() {
-        warnings.push(format!("the guest ended before the command did{}", said(folder.path())));
-    }
     Ok(Outcome {
         engine: Engine::Machine,
         // If the guest was ended: as if the signal had ended the command.
@@ -124,11 +134,12 @@ fn settings(request: &Request, event: &Event, privilege: Privilege, log: bool) -
         counts_time: request.counts_time,
         witness: request.witness,
         log,
+        modules: None,
     })
 }
 
 /// Writes the software traces of the run beside its recording. Returns them, and warnings.
-fn beside(request: &Request, recording: &collect::Collected, spool: &Path) -> (Vec<Beside>, Vec<String>) {
+fn beside(request: &Request, recording: &Collected, spool: &Path) -> (Vec<Beside>, Vec<String>) {
     let (mut beside, mut warnings) = (Vec::new(), Vec::new());
     for &tracer in &request.with {
         match recording.beside(tracer, request, spool) {

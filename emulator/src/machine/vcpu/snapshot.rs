@@ -1,7 +1,10 @@
-//! Snapshots and the end of a vCPU's trace.
+//! Writing a vCPU's trace: bit by bit, in snapshots, and its end.
 
-use super::{Moment, Piece, Vcpu};
-use crate::machine::{block::Block, spool::Checkpoint, truth::Account};
+use super::{Moment, Vcpu};
+use crate::machine::{
+    block::Block,
+    spool::{Counters, Cpu},
+};
 
 impl Vcpu {
     /// The block whose end is not traced yet; `None` after an interrupt.
@@ -34,8 +37,77 @@ impl Vcpu {
             false => self.encoder.flush(self.now, &mut self.buffer),
         }
         self.buffer.snapshot(self.traced, self.now);
+        self.progress(Vec::new());
         if self.tracing {
             self.encoder.enable(pc, self.now, &mut self.buffer);
+        }
+    }
+
+    /// A PSB is due, or bytes must be written to the file.
+    #[cold]
+    pub(super) fn make_room(&mut self, pc: u64) {
+        if self.buffer.position() >= self.next_psb {
+            self.synchronize(self.tracing.then_some(pc));
+        }
+        if self.buffer.is_full() {
+            self.write(pc);
+        }
+        self.buffer.wait(self.next_psb);
+    }
+
+    pub(super) fn synchronize(&mut self, next: Option<u64>) {
+        self.read_clock();
+        self.stamped = self.now;
+        self.encoder.skip_mtc(self.now);
+        // What precedes the PSB, so that its position is known.
+        self.encoder.count_cycles(self.now, &mut self.buffer);
+        self.buffer.psb(self.traced);
+        self.encoder.synchronize(next, self.now, &mut self.buffer);
+        self.next_psb = self.buffer.position() + self.buffer.psb_period;
+        self.buffer.wait(self.next_psb);
+    }
+
+    /// Writes the buffered bytes, and what is needed to read them if QEMU ends before it writes more. Execution is at
+    /// `pc`.
+    #[cold]
+    fn write(&mut self, pc: u64) {
+        if self.buffer.is_ring() {
+            return self.buffer.finish();
+        }
+        self.encoder.flush(self.now, &mut self.buffer);
+        self.buffer.finish();
+        let mut closing = Vec::new();
+        if self.tracing {
+            self.encoder.clone().interrupt(pc, self.now, &mut closing);
+        }
+        self.progress(closing);
+    }
+
+    /// Adds to the account of what was written.
+    fn progress(&mut self, closing: Vec<u8>) {
+        // The code that the trace refers to.
+        let mut failed = self.buffer.failed().or(self.memory.flush());
+        self.counters.end = self.now;
+        if failed.is_none() {
+            let account = self.account(closing);
+            failed = self.progress.save(account).err().map(|error| error.to_string());
+        }
+        if failed.is_some() {
+            self.counters.failed = failed;
+            (self.give_up)();
+        }
+    }
+
+    fn account(&mut self, closing: Vec<u8>) -> Cpu {
+        Cpu {
+            cpu: self.index,
+            account: self.account,
+            traced: self.buffer.covered(self.traced),
+            pieces: self.buffer.new_pieces(self.now),
+            checkpoints: self.buffer.new_checkpoints(),
+            witness: None,
+            counters: self.counters.clone(),
+            closing,
         }
     }
 
@@ -70,16 +142,17 @@ impl Vcpu {
             self.buffer.snapshot(self.traced, self.now);
         }
         self.counters.bytes = self.buffer.position();
-        self.counters.failed = self.buffer.failed();
+        // SAFETY: as in `resolve`.
+        self.counters.pauses = unsafe { self.begun.add(1).read() } - self.pauses_before;
+        self.progress(Vec::new());
     }
 
-    /// What was traced before each PSB, and before the end.
-    pub(crate) fn checkpoints(&self) -> Vec<Checkpoint> {
-        self.buffer.checkpoints(self.traced)
-    }
-
-    /// The pieces of the trace that were written, and what was traced in them.
-    pub(crate) fn written(&self) -> (Vec<Piece>, Account) {
-        (self.buffer.pieces(self.counters.end), self.buffer.covered(self.traced))
+    /// What ran, and what was written of it. `witness`: whether instructions were counted one by one too.
+    pub(crate) fn written(&self, witness: bool) -> Cpu {
+        let saved = self.progress.saved().cloned().unwrap_or_default();
+        let counters = Counters { failed: self.counters.failed.clone(), ..saved.counters };
+        let cpu = Cpu { cpu: self.index, counters, ..saved };
+        let witness = (witness && self.counters.failed.is_none()).then_some(self.witness.account);
+        Cpu { witness, ..if self.buffer.is_ring() { cpu } else { cpu.in_one_piece() } }
     }
 }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Even, Share},
+    outside::OUTSIDE,
     profile::{
         Every,
         cost::{Cost, Sums},
@@ -87,6 +88,10 @@ impl Partial {
                 self.clock.gap();
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
+            }
+            FlowEvent::Outside => {
+                let edge = std::mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
+                self.arrive(edge, &OUTSIDE, Below::Unknown);
             }
             FlowEvent::Number(number) => self.number = number,
             FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}

@@ -1,0 +1,46 @@
+//! The recorder's own share of a recorded kernel's work.
+
+use hodo_model::RECORDERS_FUNCTIONS;
+
+use crate::{
+    Evidence, Finding, Rule,
+    evidence::figure,
+    text::{count, percent, share},
+};
+
+/// Largest share of the executed instructions that changes no conclusion.
+const THRESHOLD: f64 = 0.02;
+
+pub(crate) const RULE: Rule = Rule {
+    name: "recorder",
+    help: "what the recorder itself made the kernel do, if it is more than 2 % of the executed instructions",
+    needs: &[("functions", "")],
+    find,
+};
+
+fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for table in evidence.tables(("functions", "")) {
+        let rows = evidence.rows(("functions", ""));
+        let own = rows.iter().filter(|row| RECORDERS_FUNCTIONS.contains(&row.text("function")));
+        let instructions = own.clone().map(|row| row.integer("total_instructions")).sum();
+        let part = share(instructions, figure(table, "instructions"));
+        let most = own.max_by_key(|row| row.integer("total_instructions"));
+        if let Some(most) = most.filter(|_| part > THRESHOLD) {
+            findings.push(Finding {
+                rule: RULE.name,
+                weight: part,
+                sentence: format!(
+                    "The recorder itself made the kernel execute {} instructions, {} of all (threshold {}), most of them in {}; \
+                     --without-recorder leaves them out.",
+                    count(instructions),
+                    percent(part),
+                    percent(THRESHOLD),
+                    most.text("function"),
+                ),
+                command: "report functions --without-recorder".to_owned(),
+            });
+        }
+    }
+    findings
+}

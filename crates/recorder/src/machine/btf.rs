@@ -1,0 +1,145 @@
+//! Offsets in a kernel's structures, from its own description of its types.
+//!
+//! Source: Linux, Documentation/bpf/btf.rst.
+
+use std::path::Path;
+
+use hodo_emulator::machine::ModuleLayout;
+use object::{Object, ObjectSection};
+
+const MAGIC: u16 = 0xeb9f;
+/// Kinds of types with data after their first three words: the bytes for all, and for each of their members.
+const EXTRA: [(u32, usize, usize); 10] = [
+    (1, 4, 0),   // INT
+    (3, 12, 0),  // ARRAY
+    (4, 0, 12),  // STRUCT
+    (5, 0, 12),  // UNION
+    (6, 0, 8),   // ENUM
+    (13, 0, 8),  // FUNC_PROTO
+    (14, 4, 0),  // VAR
+    (15, 0, 12), // DATASEC
+    (17, 4, 0),  // DECL_TAG
+    (19, 0, 12), // ENUM64
+];
+const STRUCT: u32 = 4;
+
+/// How a kernel describes a module; `None` if its file does not say.
+pub(super) fn module_layout(kernel: &Path) -> Option<ModuleLayout> {
+    let file = std::fs::read(kernel).ok()?;
+    let file = object::File::parse(&*file).ok()?;
+    layout(file.section_by_name(".BTF")?.data().ok()?)
+}
+
+fn layout(btf: &[u8]) -> Option<ModuleLayout> {
+    let types = Types::parse(btf)?;
+    let module = types.members(b"module")?;
+    let kallsyms = types.members(b"mod_kallsyms")?;
+    let of = |members: &[(&[u8], u64)], name: &[u8]| {
+        members.iter().find(|(member, _)| *member == name).map(|&(_, offset)| offset)
+    };
+    Some(ModuleLayout {
+        name: of(&module, b"name")?,
+        kallsyms: of(&module, b"kallsyms")?,
+        symbols: of(&kallsyms, b"symtab")?,
+        count: of(&kallsyms, b"num_symtab")?,
+        names: of(&kallsyms, b"strtab")?,
+        types: of(&kallsyms, b"typetab")?,
+    })
+}
+
+/// A description of types.
+struct Types<'a> {
+    types: &'a [u8],
+    names: &'a [u8],
+}
+
+impl<'a> Types<'a> {
+    /// The header: u16 magic, u8 version, u8 flags, u32 its length, and offset and length of types and of names.
+    fn parse(btf: &'a [u8]) -> Option<Types<'a>> {
+        let magic = u16::from_le_bytes(btf.get(..2)?.try_into().ok()?);
+        let number = |at: usize| Some(word(btf, at)? as usize);
+        let body = btf.get(number(4)?..)?;
+        let part = |at: usize| body.get(number(at)?..)?.get(..number(at + 4)?);
+        (magic == MAGIC).then_some(Types { types: part(8)?, names: part(16)? })
+    }
+
+    fn name(&self, offset: u32) -> Option<&'a [u8]> {
+        self.names.get(offset as usize..)?.split(|&byte| byte == 0).next()
+    }
+
+    /// The members of a structure with their offsets in bytes. A type: u32 name, u32 `flag << 31 | kind << 24 | members`,
+    /// u32 size; a member: u32 name, u32 type, u32 offset in bits, of which with the flag 24 are the offset.
+    fn members(&self, structure: &[u8]) -> Option<Vec<(&'a [u8], u64)>> {
+        let mut at = 0;
+        while at < self.types.len() {
+            let (name, info) = (word(self.types, at)?, word(self.types, at + 4)?);
+            let (kind, count) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+            let extra = EXTRA.iter().find(|(of, ..)| *of == kind);
+            let (whole, each) = extra.map_or((0, 0), |&(_, whole, each)| (whole, each));
+            let begin = at + 12;
+            if kind == STRUCT && self.name(name)? == structure {
+                let mask = if info >> 31 == 1 { (1 << 24) - 1 } else { u32::MAX };
+                let member = |index: usize| {
+                    let place = begin + index * each;
+                    Some((
+                        self.name(word(self.types, place)?)?,
+                        u64::from(word(self.types, place + 8)? & mask) / 8,
+                    ))
+                };
+                return (0..count).map(member).collect();
+            }
+            at = begin + whole + count * each;
+        }
+        None
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types: an integer, `module` and `mod_kallsyms`.
+    fn description() -> Vec<u8> {
+        let mut names = vec![0];
+        let mut types: Vec<u32> = Vec::new();
+        let mut named = |name: &str| {
+            let at = names.len() as u32;
+            names.extend(name.bytes().chain([0]));
+            at
+        };
+        types.extend([named("int"), 1 << 24, 4, 32]);
+        types.extend([
+            named("module"),
+            1 << 31 | 4 << 24 | 2,
+            64,
+            named("name"),
+            1,
+            24 * 8,
+            named("kallsyms"),
+            1,
+            32 << 24 | 56 * 8,
+        ]);
+        types.extend([named("mod_kallsyms"), 4 << 24 | 4, 32]);
+        for (index, name) in ["symtab", "num_symtab", "strtab", "typetab"].into_iter().enumerate() {
+            types.extend([named(name), 1, index as u32 * 64]);
+        }
+        let length = types.len() as u32 * 4;
+        let header = [1 << 16 | u32::from(MAGIC), 24, 0, length, length, names.len() as u32];
+        let words = header.into_iter().chain(types).flat_map(u32::to_le_bytes);
+        words.chain(names).collect()
+    }
+
+    #[test]
+    fn offsets_of_members_are_found() {
+        let expected = ModuleLayout { name: 24, kallsyms: 56, symbols: 0, count: 8, names: 16, types: 24 };
+        assert_eq!(layout(&description()), Some(expected));
+        for length in 0..description().len() {
+            _ = layout(&description()[..length]);
+        }
+        assert_eq!(layout(b"none"), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! The modules of the guest's kernel: those of its list, and those that it loaded while it was recorded.
+
+use hodo_clock::Nanos;
+use hodo_emulator::machine::spool::Loaded;
+use hodo_formats::recording::{KeptCode, Sideband, Thread};
+
+use super::collect::map;
+
+const PAGE: u64 = 4096;
+
+/// The modules in the text of /proc/modules: name, address and size.
+pub(super) fn listed(modules: &str) -> impl Iterator<Item = (&str, u64, u64)> {
+    modules.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (name, size) = (words.next()?, words.next()?.parse().ok()?);
+        let address = u64::from_str_radix(words.nth(3)?.strip_prefix("0x")?, 16).ok()?;
+        Some((name, address, size))
+    })
+}
+
+/// The name of a module's mapping. Names must live as long as the recorder runs.
+pub(super) fn bracketed(name: &str) -> &'static [u8] {
+    format!("[{name}]").into_bytes().leak()
+}
+
+/// Aliases of a module's functions that say only when they run.
+const ALIASES: [&str; 2] = ["init_module", "cleanup_module"];
+
+/// Adds the functions of loaded modules to the text of /proc/kallsyms; those of a module that was loaded twice at the same
+/// place once.
+pub(super) fn add_symbols(kallsyms: &mut Vec<u8>, loaded: &[Loaded]) {
+    let mut lines = Vec::new();
+    for module in loaded {
+        let line =
+            |(address, _, name): &(u64, u64, String)| format!("{address:016x} t {name}\t[{}]\n", module.name);
+        let is_alias = |(address, _, name): &&(u64, u64, String)| {
+            ALIASES.contains(&name.as_str())
+                && module.functions.iter().any(|(other, _, another)| other == address && another != name)
+        };
+        lines.extend(module.functions.iter().filter(|function| !is_alias(function)).map(line));
+    }
+    lines.sort_unstable();
+    lines.dedup();
+    kallsyms.extend(lines.concat().bytes());
+}
+
+/// The mappings of a module that was loaded at this time: the pages of its functions.
+pub(super) fn mappings(module: &Loaded, time: Nanos) -> impl Iterator<Item = Sideband<'static>> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for &(address, size, _) in &module.functions {
+        let (begin, end) =
+            (address / PAGE * PAGE, address.saturating_add(size.max(1)).next_multiple_of(PAGE));
+        match ranges.last_mut() {
+            Some(last) if begin <= last.1 => last.1 = last.1.max(end),
+            _ => ranges.push((begin, end)),
+        }
+    }
+    let name = bracketed(&module.name);
+    ranges.into_iter().map(move |(begin, end)| Sideband {
+        time: Some(time),
+        cpu: None,
+        thread: Thread { pid: KeptCode::KERNEL, tid: 0 },
+        guest: None,
+        kind: map(begin, end - begin, name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hodo_formats::recording::SidebandKind;
+
+    #[test]
+    fn the_list_of_modules_is_read() {
+        let text = "virtio_pci 36864 0 - Live 0xffffffffc0013000\nbad line\noverlay 167936 1 - Live 0xffffffffc005a000 (E)\n";
+        let expected =
+            [("virtio_pci", 0xffff_ffff_c001_3000, 36864), ("overlay", 0xffff_ffff_c005_a000, 167_936)];
+        assert_eq!(listed(text).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_loaded_module_has_the_pages_of_its_functions() {
+        let low = 0xffff_ffff_c000_0000;
+        let functions = vec![
+            (low, 16, "f".to_owned()),
+            (low + 0xff8, 16, "g".to_owned()),
+            (low + 0x9000, 1, "init".to_owned()),
+        ];
+        let module = Loaded { name: "m".to_owned(), time: 5, functions };
+        let ranges = mappings(&module, Nanos(7)).map(|event| match event.kind {
+            SidebandKind::Map(map) => (map.address - low, map.length, map.name.to_vec()),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            ranges.collect::<Vec<_>>(),
+            [(0, 0x2000, b"[m]".to_vec()), (0x9000, 0x1000, b"[m]".to_vec())]
+        );
+        let mut kallsyms = b"ffffffff81000000 T _text\n".to_vec();
+        add_symbols(&mut kallsyms, &[module.clone(), module]);
+        let text = String::from_utf8(kallsyms).unwrap();
+        assert!(text.starts_with("ffffffff81000000 T _text\nffffffffc0000000 t f\t[m]\n"), "{text}");
+        assert_eq!(text.lines().count(), 4);
+    }
+}
