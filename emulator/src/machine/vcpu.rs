@@ -577,23 +577,6 @@ impl Vcpu {
         }
         block.known_at[self.index as usize].store(place, Ordering::Relaxed);
     }
-
-    /// Resumes tracing at `pc`, in code of this mode, or stops it, as the settings require.
-    #[cold]
-    fn set_tracing(&mut self, pc: u64, mode: Mode) {
-        if self.tracing {
-            // Control came here without a far transfer or an interrupt.
-            self.encoder.interrupt(pc, self.now, &mut self.buffer);
-            self.tracing = false;
-        } else {
-            self.tracing = true;
-            if self.unstamped {
-                self.stamp();
-            }
-            self.encoder.expect_bits(mode.bits().into());
-            self.encoder.enable(pc, self.now, &mut self.buffer);
-        }
-    }
 }
 
 /// Whether a block's last instruction is a direct branch to itself.

@@ -1,4 +1,4 @@
-//! Processors that start, and changes of the code's width other than by far transfers.
+//! Processors that start, tracing that goes on and off, and changes of the code's width other than by far transfers.
 
 use super::{KERNEL, Vcpu};
 use crate::{block::Kind, machine::guest::Mode};
@@ -46,6 +46,23 @@ impl Vcpu {
         if self.tracing {
             self.encoder.interrupt(next.wrapping_add(self.shift), self.now, &mut self.buffer);
             self.tracing = false;
+        }
+    }
+
+    /// Resumes tracing at `pc`, in code of this mode, or stops it, as the settings require.
+    #[cold]
+    pub(super) fn set_tracing(&mut self, pc: u64, mode: Mode) {
+        if self.tracing {
+            // Control came here without a far transfer or an interrupt.
+            self.encoder.interrupt(pc, self.now, &mut self.buffer);
+            self.tracing = false;
+        } else {
+            self.tracing = true;
+            if self.unstamped {
+                self.stamp();
+            }
+            self.encoder.expect_bits(mode.bits().into());
+            self.encoder.enable(pc, self.now, &mut self.buffer);
         }
     }
 }
