@@ -44,7 +44,11 @@ const CHORES: &[Chore] = &[
         help: "record two small programs, and see what was hidden in them; board: eight slaves that share a picture",
         run: demo::run,
     },
-    Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
+    Chore {
+        name: "test",
+        help: "format, lints, tidy, every test; what .ci/run runs. With names of steps, such as python: those alone",
+        run: test::run,
+    },
     Chore {
         name: "release",
         help: "build the programs as they are shipped and measured: optimised by what they do on small inputs; \

@@ -10,37 +10,59 @@ use crate::{
     tidy, web,
 };
 
-/// Runs every step, quick ones first, and stops at the first that fails.
-pub(crate) fn run(_arguments: &[String]) -> Outcome {
-    let begin = Instant::now();
-    step("setup", || setup::ensure(Need::Test))?;
-    step("format", || command::run(&mut cargo(&["fmt", "--all", "--check"])))?;
-    step("tidy", || tidy::run(&[]))?;
-    step("lints", || {
+/// A step: its name, and what it does.
+type Step = (&'static str, fn() -> Outcome);
+
+/// Every step, quick ones first.
+const STEPS: &[Step] = &[
+    ("setup", || setup::ensure(Need::Test)),
+    ("format", || command::run(&mut cargo(&["fmt", "--all", "--check"]))),
+    ("tidy", || tidy::run(&[])),
+    ("lints", || {
         command::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
-    })?;
-    step("fuzz targets", || command::run(&mut lints_of_fuzz_targets()))?;
-    step("page", || {
-        web::is_current()?;
-        web::script("check")?;
-        web::script("unit")
-    })?;
-    step("machine", || {
-        // The tests with a machine skip themselves where it can't be fetched: elsewhere than on Debian, or off line.
-        machine::ensure().or_else(|error| {
-            eprintln!("skipped: there is no emulated machine: {error}");
-            Ok(())
-        })
-    })?;
-    step("tests", || command::run(&mut cargo(&["test", "--workspace"])))?;
-    step("Python package", python::test)?;
-    step("browser tests", || web::script("browser"))?;
-    println!(
-        "test: all passed in {} s, {} cases of Intel PT among them",
-        begin.elapsed().as_secs(),
-        cases()?
-    );
+    }),
+    ("fuzz", || command::run(&mut lints_of_fuzz_targets())),
+    ("page", page),
+    ("machine", machine),
+    ("tests", || command::run(&mut cargo(&["test", "--workspace"]))),
+    ("python", python::test),
+    ("browser", || web::script("browser")),
+];
+
+/// Runs every step, or those that are named, and stops at the first that fails.
+pub(crate) fn run(names: &[String]) -> Outcome {
+    let begin = Instant::now();
+    if let Some(name) = names.iter().find(|name| STEPS.iter().all(|(known, _)| known != name)) {
+        let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no step `{name}`; the steps are {}", known.join(", ")).into());
+    }
+    for (name, work) in
+        STEPS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name))
+    {
+        eprintln!("── {name}");
+        work().map_err(|error| format!("{name}: {error}"))?;
+    }
+    let seconds = begin.elapsed().as_secs();
+    match names.is_empty() {
+        true => println!("test: all passed in {seconds} s, {} cases of Intel PT among them", cases()?),
+        false => println!("test: {} passed in {seconds} s", names.join(", ")),
+    }
     Ok(())
+}
+
+/// The page is that of the source, and passes its own tests.
+fn page() -> Outcome {
+    web::is_current()?;
+    web::script("check")?;
+    web::script("unit")
+}
+
+/// The tests with a machine skip themselves where it can't be fetched: elsewhere than on Debian, or off line.
+fn machine() -> Outcome {
+    machine::ensure().or_else(|error| {
+        eprintln!("skipped: there is no emulated machine: {error}");
+        Ok(())
+    })
 }
 
 /// Lints of the fuzz targets, which are not part of the workspace: they are compiled only as far as lints need it.
@@ -56,9 +78,4 @@ fn lints_of_fuzz_targets() -> Command {
 /// The number of cases; a test decodes each.
 fn cases() -> Outcome<usize> {
     Ok(std::fs::read_dir(command::root().join("fixtures/pt"))?.count())
-}
-
-fn step(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {
-    eprintln!("── {name}");
-    work().map_err(|error| format!("{name}: {error}").into())
 }
