@@ -121,7 +121,7 @@ mod tests {
             24 * 8,
             named("kallsyms"),
             1,
-            32 << 24 | 56 * 8,
+            (32 << 24) | (56 * 8),
         ]);
         types.extend([named("mod_kallsyms"), 4 << 24 | 4, 32]);
         for (index, name) in ["symtab", "num_symtab", "strtab", "typetab"].into_iter().enumerate() {
