@@ -435,7 +435,7 @@ mod tests {
         progress.file.write_all(b"{\"cpu\":1,").unwrap();
         let machine = Machine::load(&folder).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(machine.cpus, [whole.clone()]);
+        assert_eq!(machine.cpus, std::slice::from_ref(&whole));
         let places = [(0, 0), (60, 7), (120, 15), (142, 20)];
         assert_eq!(whole.places(), places.map(|(position, instructions)| checkpoint(position, instructions)));
         assert_eq!(whole.clone().in_one_piece().places(), whole.places());
