@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Every,
-    cost::{Cost, Ran, Sums},
+    cost::{Cost, Sums},
 };
 use crate::{clock::Time, outside::OUTSIDE};
 
@@ -68,7 +68,7 @@ pub(super) fn functions(
     let mut functions: Vec<(FunctionId, FunctionCost)> = functions.into_iter().collect();
     functions.retain(|(_, cost)| !sampled || cost.samples > 0);
     // Code outside of a filter's range calls functions, and nothing of it is recorded.
-    functions.retain(|(id, cost)| *id != OUTSIDE.function || cost.own.ran != Ran::default());
+    functions.retain(|(id, cost)| *id != OUTSIDE.function || cost.own.ran.instructions > 0);
     functions.sort_by_key(|(id, cost)| {
         (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
     });
