@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 
 use super::{VCPUS, guest::Mode, truth::Digest};
-use crate::block::{self, Read};
+use crate::block::{self, Kind, Read};
 
 /// The first bytes of `mov rsp, [rsi + disp32]`.
 const SWITCH: [u8; 3] = [0x48, 0x8b, 0xa6];
@@ -59,5 +59,12 @@ impl Block {
             known_at: [const { AtomicU64::new(0) }; VCPUS],
             flow,
         }
+    }
+
+    /// Whether the last instruction is a direct branch to itself.
+    pub(crate) fn goes_to_itself(&self) -> bool {
+        let flow = &self.flow;
+        let direct = matches!(flow.kind, Kind::Direct | Kind::Conditional | Kind::Call);
+        direct && flow.count > 0 && flow.taken == flow.address(flow.count - 1)
     }
 }

@@ -459,7 +459,7 @@ impl Vcpu {
         let begun = unsafe { self.begun.read() };
         let flow = &block.flow;
         let at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
-        let to_itself = begun + 1 >= flow.count && goes_to_itself(block);
+        let to_itself = begun + 1 >= flow.count && block.goes_to_itself();
         if at == from && !to_itself {
             self.previous = None;
             self.retire_first(block, begun);
@@ -577,11 +577,4 @@ impl Vcpu {
         }
         block.known_at[self.index as usize].store(place, Ordering::Relaxed);
     }
-}
-
-/// Whether a block's last instruction is a direct branch to itself.
-fn goes_to_itself(block: &Block) -> bool {
-    let flow = &block.flow;
-    let direct = matches!(flow.kind, Kind::Direct | Kind::Conditional | Kind::Call);
-    direct && flow.count > 0 && flow.taken == flow.address(flow.count - 1)
 }
