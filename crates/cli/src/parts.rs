@@ -9,7 +9,7 @@ use std::{
 
 use clap::Parser;
 use hodo_engine::{Experiment, Outcome, Part, PartError, Portion, Request};
-use hodo_model::{Parameters, Selection};
+use hodo_model::{Parameters, Root, Selection};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -257,7 +257,8 @@ pub fn tables(whole: Part, selection: &Selection) -> Result<Outcome, Failure> {
     let reopened = whole.needs_inputs().then(|| parse(whole.inputs(), "1/1")).transpose()?;
     let experiment = reopened.map(|fold| open(&fold.what)).transpose()?;
     let mut selection = selection.clone();
-    if let (Some(root), Some(experiment)) = (&selection.root, &experiment) {
+    // Parts are not selected by system call: merging says so.
+    if let (Some(root @ Root::Function(_)), Some(experiment)) = (&selection.root, &experiment) {
         selection.root = Some(function::root(root, experiment)?);
     }
     whole.tables(&selection, experiment.as_ref(), 1).map_err(Failure::usage)
