@@ -22,7 +22,9 @@ fn npm(arguments: &[&str]) -> Command {
 /// # Errors
 /// The script fails.
 pub fn script(name: &str) -> Outcome {
-    command::run(npm(&["run", "--silent", name]).env("HODO", command::tested_hodo()))
+    let mut script = npm(&["run", "--silent", name]);
+    script.env("HODO", command::tested_hodo()).env("HODO_EMULATOR", command::tested_emulator());
+    command::run(&mut script)
 }
 
 /// Installs what the page needs, as the lock file says, if that has changed.
