@@ -6,7 +6,6 @@ use hodo_intel_pt::flow::{ControlFlow, ControlFlowKind, Event, EventData, Execut
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer, Virtual};
 
 use crate::{
-    border::Border,
     early::Early,
     flow_event::{OfGraph, arrival, code, run},
     fold::ThreadSink,
@@ -32,8 +31,6 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     far: Option<FlowEvent<'static>>,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
-    /// The border of the address filter; `None` without a filter.
-    border: Option<Border>,
     /// Leaves out the recorder's own share, if that is requested.
     own_share: Option<OwnShare<'x, 'f>>,
 }
@@ -54,7 +51,6 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         let clock = filter.experiment.recording.config.clock;
         let open = filter.open;
         let early = Early::default();
-        let border = (!filter.experiment.recording.config.filter.is_empty()).then(Border::default);
         let own_share = OwnShare::new(filter.experiment);
         FlowEventSink {
             taker,
@@ -66,7 +62,6 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             joins: false,
             far: None,
             run: NO_RUN,
-            border,
             own_share,
         }
     }
@@ -183,7 +178,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     /// Returns whether no block needs a closer look.
     #[inline]
     fn is_plain(&self) -> bool {
-        self.border.is_none() && self.own_share.is_none()
+        self.own_share.is_none()
     }
 
     /// Returns whether executed code is the recorder's own, and left out. The time that it takes is outside of the trace.
@@ -278,9 +273,6 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 
     fn other_event(&mut self, event: &Event) {
-        if let Some(entered) = self.border.as_mut().and_then(Border::give_up) {
-            self.take(entered);
-        }
         match event {
             // The kernel returned to code that is not traced.
             Event::Disabled { .. } if matches!(self.far, Some(FlowEvent::InterruptReturn)) => self.emit_far(),
@@ -305,10 +297,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             Event::Paging { non_root: false, .. } => self.take(FlowEvent::Virtual(Virtual::Host)),
             Event::Vmcs(address) => self.take(FlowEvent::Virtual(Virtual::Vmcs(address))),
             Event::Switch(context) => self.switch(context),
-            Event::Enabled(address) => match &mut self.border {
-                Some(border) => border.enter(address),
-                None => self.take(FlowEvent::Enter),
-            },
+            Event::Enabled(_) => self.take(FlowEvent::Enter),
             Event::Asynchronous { from, cause, .. } => {
                 self.take(FlowEvent::Leave { next: Some(from) });
                 // A VM exit goes back to the function that entered the guest.
@@ -318,25 +307,12 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
                 });
             }
             Event::Disabled { from, to, .. } => {
-                if let Some(left) = self.border.as_mut().and_then(|border| border.leave(from)) {
-                    self.take(left);
-                }
                 self.take(FlowEvent::Leave { next: from.or(to) });
             }
             Event::Gap(_) => self.take(FlowEvent::Gap),
             Event::InterruptFlag(on) => self.take(FlowEvent::Interrupts(on)),
             _ => {}
         }
-    }
-
-    /// Reports that control has come into the filter's range with this code, if it has.
-    #[cold]
-    fn cross_border(&mut self, executed: &Executed<'_>) {
-        let block = executed.block;
-        let ended = executed.is_whole().then(|| block.transfer());
-        let at = arrival(block.start, block.label);
-        let events = self.border.as_mut().map(|border| border.run(&at, ended));
-        events.into_iter().flatten().flatten().for_each(|event| self.take(event));
     }
 
     /// Switches threads: the previous thread ran until the current time. Switches happen by time, so nothing is
@@ -389,7 +365,6 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
         self.early.clear();
         self.joins = false;
         self.far = None;
-        self.border = self.border.map(|_| Border::default());
         if let Some(own) = &mut self.own_share {
             own.begin_segment();
         }
@@ -421,9 +396,6 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
     fn executed(&mut self, executed: Executed<'_>) {
         if self.joins {
             return self.join(&executed);
-        }
-        if self.border.is_some() {
-            self.cross_border(&executed);
         }
         if self.far.is_some() {
             self.emit_far();

@@ -31,7 +31,6 @@ pub mod latency;
 pub mod path;
 
 mod annotate;
-mod border;
 mod divergence;
 mod early;
 mod experiment;

@@ -114,18 +114,8 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
         let end_of_handler = [run(handler, End::Indirect), FlowEvent::InterruptReturn, run(to, End::Next)];
         [run(at, end), branch, interrupt].into_iter().chain(end_of_handler).collect()
     });
-    // A return out of a filter's range; then code there is called, or goes on.
-    let border = (any::<bool>(), arrival(), 1usize..9).prop_map(|(is_called, at, instructions)| {
-        let (enter, place) = match is_called {
-            true => (FlowEvent::Called, Place::Entry),
-            false => (FlowEvent::Enter, Place::Middle),
-        };
-        let run = run(Arrival { place, ..at }, instructions, End::Next);
-        vec![FlowEvent::Outside, FlowEvent::Leave { next: None }, enter, run]
-    });
     prop_oneof![
         12 => block,
-        2 => border,
         2 => leaf,
         2 => retpoline,
         2 => prevented,
