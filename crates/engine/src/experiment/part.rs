@@ -56,6 +56,11 @@ impl Portion {
         ((1..=of).contains(&number) && of <= MOST_PARTS).then_some(Portion { number, of })
     }
 
+    /// Returns whether this is the first portion, which has the losses of opening: merged parts have them once.
+    pub(super) fn is_first(self) -> bool {
+        self.number == 1
+    }
+
     /// Returns all portions of `of`, at most 2^20.
     pub fn all(of: u32) -> impl Iterator<Item = Portion> {
         (1..=of.min(MOST_PARTS)).map(move |number| Portion { number, of })

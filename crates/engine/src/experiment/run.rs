@@ -213,6 +213,9 @@ impl<'t, 'f> Plan<'t, 'f> {
     /// Returns the losses of opening: unreadable parts of event files, and unrelated clocks.
     pub(super) fn losses(&self) -> Losses {
         let mut losses = Losses::default();
+        if self.portion.is_some_and(|portion| !portion.is_first()) {
+            return losses;
+        }
         self.traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
         let several = self.traces.event_inputs.windows(2).any(|inputs| inputs[0] != inputs[1]);
         for (input, why) in self.traces.unrelated.iter().filter(|_| several) {
