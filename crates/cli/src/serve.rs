@@ -42,8 +42,8 @@ pub fn run(command: &Serve) -> Result<ExitCode, Failure> {
     let service = Service::new(store, &command.input.files);
     let served = hodo_tsp::serve(service, command.port, |address| {
         // A program that starts the server waits for this line.
-        let told = writeln!(io::stdout(), "http://{address}{PREFIX}").and_then(|()| io::stdout().flush());
-        if let Err(failure) = written(told) {
+        let printed = writeln!(io::stdout(), "http://{address}{PREFIX}").and_then(|()| io::stdout().flush());
+        if let Err(failure) = written(printed) {
             message!("{failure}");
         }
     });

@@ -42,8 +42,8 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
     }
     let ready = |address: &str| {
         // Whoever reads the address from a pipe needs it now.
-        let told = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
-        if let Err(failure) = written(told) {
+        let printed = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
+        if let Err(failure) = written(printed) {
             message!("{failure}");
         }
         if !command.no_open {
