@@ -12,6 +12,7 @@ mod clocks;
 mod identity;
 mod open;
 mod part;
+mod portion;
 mod request;
 mod run;
 mod stream;
@@ -24,6 +25,7 @@ pub use clocks::{
     SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,
 };
 pub use open::{Experiment, Needs, Traces};
-pub use part::{Part, PartError, Portion};
+pub use part::{Part, PartError};
+pub use portion::Portion;
 pub use request::{Chunking, Outcome, Refusal, Request, Times};
 pub use time::{Bound, EventWindow, TimeSpan, nanos};

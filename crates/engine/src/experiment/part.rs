@@ -19,7 +19,8 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Experiment, Outcome, Refusal, Request, Traces,
+    Experiment, Outcome, Portion, Refusal, Request, Traces,
+    portion::MOST_PORTIONS,
     request::{Analyses, Requested},
     run::{OfEvents, OfFlow, Plan, Progress, State, check_events, finish, finish_events},
 };
@@ -32,66 +33,12 @@ use crate::{
 /// The magic number of a part file; its checksum and its content follow.
 const MAGIC: &[u8] = b"hodo part\n";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Upper limit of the number of parts, far above any number of processes.
-const MOST_PARTS: u32 = 1 << 20;
 /// Upper limit of the number of reports in a part.
 const MOST_REPORTS: usize = 1 << 10;
 /// Which system call runs is known only inside it: its executions are selected in a pass before.
 const NO_SYSTEM_CALL: &str = "--syscall selects while a whole recording is read, not from parts";
 /// Maximum number of missing parts that an error lists.
 const SHOWN: usize = 10;
-
-/// Portion `number` of `of`; the first is 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Portion {
-    number: u32,
-    of: u32,
-}
-
-impl Portion {
-    /// Parses `I/N`; returns `None` if there is no such portion.
-    pub fn parse(text: &str) -> Option<Portion> {
-        let (number, of) = text.split_once('/')?;
-        let (number, of) = (number.parse().ok()?, of.parse().ok()?);
-        ((1..=of).contains(&number) && of <= MOST_PARTS).then_some(Portion { number, of })
-    }
-
-    /// Returns whether this is the first portion, which has the losses of opening: merged parts have them once.
-    pub(super) fn is_first(self) -> bool {
-        self.number == 1
-    }
-
-    /// Returns all portions of `of`, at most 2^20.
-    pub fn all(of: u32) -> impl Iterator<Item = Portion> {
-        (1..=of.min(MOST_PARTS)).map(move |number| Portion { number, of })
-    }
-
-    /// Returns its share of `bytes`.
-    pub fn share(self, bytes: u64) -> u64 {
-        bytes / u64::from(self.of)
-    }
-
-    /// Selects the chunks or slices of this portion, so that all portions have about the same number of bytes.
-    pub(super) fn choose<S>(self, mut all: Vec<S>, bytes: impl Fn(&S) -> u64) -> Vec<S> {
-        let total: u64 = all.iter().map(&bytes).sum();
-        let mut before = 0;
-        all.retain(|one| {
-            // A chunk belongs to the portion that contains its middle; the first one, which knows the state of
-            // everything before it, to the first portion.
-            let middle = if before == 0 { 0 } else { u128::from(before) + u128::from(bytes(one) / 2) };
-            before += bytes(one);
-            let number = middle * u128::from(self.of) / u128::from(total.max(1)) + 1;
-            number.min(self.of.into()) == u128::from(self.number)
-        });
-        all
-    }
-}
-
-impl fmt::Display for Portion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
 
 /// The properties that all parts of one request have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,7 +171,7 @@ impl Experiment {
             check_events(traces, request)?;
             let state = Plan::new(traces, request, Some(portion))?.fold(request, &analyses, progress)?;
             let origin = Origin::of(traces, request, inputs, state.events.as_ref());
-            Ok(Part::pack((portion.number, portion.number, portion.of), origin, state, &analyses))
+            Ok(Part::pack(portion.alone(), origin, state, &analyses))
         })
     }
 }
@@ -362,7 +309,7 @@ impl Part {
         }
         let (part, rest): (Part, _) = postcard::take_from_bytes(content).map_err(|_| PartError::Damaged)?;
         let (first, last, of) = part.portions;
-        let is_one = (1..=of).contains(&first) && (first..=of).contains(&last) && of <= MOST_PARTS;
+        let is_one = (1..=of).contains(&first) && (first..=of).contains(&last) && of <= MOST_PORTIONS;
         match is_one && part.origin.reports.len() <= MOST_REPORTS && rest.is_empty() {
             true => Ok(part),
             false => Err(PartError::Damaged),
