@@ -3,8 +3,6 @@
 use hodo_model::{FlowEvent, FunctionRun, Run, Transfer};
 use serde::{Deserialize, Serialize};
 
-use crate::outside::UNKNOWN_RETURN;
-
 /// The transfer from one run of instructions to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Edge {
@@ -48,8 +46,6 @@ pub(crate) enum Edge {
     GapInterrupt,
     /// By the return from an interrupt, an exception or a system call after a gap.
     GapReturn,
-    /// By a return out of the range of an address filter.
-    Outside,
 }
 
 /// An edge whose arrival an interrupt prevented: no instruction was executed in between.
@@ -78,7 +74,6 @@ impl Edge {
             FlowEvent::Return => Edge::Return,
             FlowEvent::IndirectJump => Edge::Indirect,
             FlowEvent::Enter => Edge::Enter,
-            FlowEvent::Called => Edge::Call { return_address: UNKNOWN_RETURN },
             FlowEvent::Interrupt { from } => Edge::Interrupt { from, before: Prevented::Unknown },
             FlowEvent::InterruptReturn => Edge::InterruptReturn,
             FlowEvent::Gap => Edge::Gap,
@@ -127,19 +122,11 @@ impl Edge {
             // Returning to traced code does not restore the frames that a gap lost.
             (gap, Edge::InterruptReturn) if gap.is_gap() => Edge::GapReturn,
             (Edge::GapReturn, Edge::Enter) => Edge::GapInterrupt,
-            (gap, Edge::Enter | Edge::Outside | Edge::Call { return_address: UNKNOWN_RETURN })
-                if gap.is_gap() =>
-            {
-                Edge::Gap
-            }
+            (gap, Edge::Enter) if gap.is_gap() => Edge::Gap,
             (
                 gap,
                 Edge::Interrupt {
-                    before:
-                        Prevented::Unknown
-                        | Prevented::Enter
-                        | Prevented::InterruptReturn
-                        | Prevented::Call(UNKNOWN_RETURN),
+                    before: Prevented::Unknown | Prevented::Enter | Prevented::InterruptReturn,
                     ..
                 },
             ) if gap.is_gap() => Edge::GapInterrupt,

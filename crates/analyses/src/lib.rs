@@ -47,7 +47,6 @@ mod edge;
 mod entry;
 mod mark;
 mod memoized_paths;
-mod outside;
 mod pairs;
 mod per_thread_sums;
 mod registers;

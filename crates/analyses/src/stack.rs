@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::edge::{Edge, Prevented};
 pub use crate::entry::Entry;
-use crate::outside::called_from_outside;
 use crate::spare_stack::SpareCapacityStack;
 
 /// The return address of a call. It is never 0, so a frame takes 16 bytes and not 24.
@@ -79,8 +78,6 @@ enum Step {
     /// The newest interrupt returned, and the next one came at once: at this address.
     NextInterrupt(u64),
     Forget,
-    /// A function that was called from outside of a filter's range returns.
-    LeaveRange,
 }
 
 /// Returns the stack operation for an arrival over an edge, as far as the top of the stack determines it.
@@ -117,7 +114,6 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
         Edge::InterruptReturn | Edge::InterruptReturnBelow => Step::EndInterrupt,
         Edge::Gap | Edge::GapInterrupt | Edge::GapReturn => Step::Forget,
-        Edge::Outside => Step::LeaveRange,
     }
 }
 
@@ -198,13 +194,6 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
             return Ok(());
         }
         Step::Forget => (None, edge),
-        Step::LeaveRange => match called_from_outside(stack) {
-            Some(index) => {
-                cut(stack, watch, index);
-                return Ok(());
-            }
-            None => (None, Edge::Outside),
-        },
     };
     cut(stack, watch, keep.unwrap_or(0));
     match stack.last() {

@@ -6,6 +6,7 @@ use hodo_intel_pt::flow::{ControlFlow, ControlFlowKind, Event, EventData, Execut
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer, Virtual};
 
 use crate::{
+    border::{self, Border},
     early::Early,
     flow_event::{OfGraph, arrival, code, run},
     fold::ThreadSink,
@@ -31,6 +32,8 @@ pub(crate) struct FlowEventSink<'x, 'f, T> {
     far: Option<FlowEvent<'static>>,
     /// The pending run; its instruction count is 0 if there is none.
     run: Run,
+    /// The border of the address filter; `None` without a filter.
+    border: Option<Border>,
     /// Leaves out the recorder's own share, if that is requested.
     own_share: Option<OwnShare<'x, 'f>>,
 }
@@ -51,6 +54,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
         let clock = filter.experiment.recording.config.clock;
         let open = filter.open;
         let early = Early::default();
+        let border = (!filter.experiment.recording.config.filter.is_empty()).then(Border::default);
         let own_share = OwnShare::new(filter.experiment);
         FlowEventSink {
             taker,
@@ -62,6 +66,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             joins: false,
             far: None,
             run: NO_RUN,
+            border,
             own_share,
         }
     }
@@ -178,7 +183,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     /// Returns whether no block needs a closer look.
     #[inline]
     fn is_plain(&self) -> bool {
-        self.own_share.is_none()
+        self.border.is_none() && self.own_share.is_none()
     }
 
     /// Returns whether executed code is the recorder's own, and left out. The time that it takes is outside of the trace.
@@ -297,7 +302,12 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             Event::Paging { non_root: false, .. } => self.take(FlowEvent::Virtual(Virtual::Host)),
             Event::Vmcs(address) => self.take(FlowEvent::Virtual(Virtual::Vmcs(address))),
             Event::Switch(context) => self.switch(context),
-            Event::Enabled(_) => self.take(FlowEvent::Enter),
+            Event::Enabled(address) => {
+                self.take(FlowEvent::Enter);
+                if let Some(border) = &mut self.border {
+                    border.enter(address);
+                }
+            }
             Event::Asynchronous { from, cause, .. } => {
                 self.take(FlowEvent::Leave { next: Some(from) });
                 // A VM exit goes back to the function that entered the guest.
@@ -307,11 +317,26 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
                 });
             }
             Event::Disabled { from, to, .. } => {
+                if self.border.as_mut().is_some_and(|border| border.leave(from)) {
+                    self.take(border::RUNS);
+                }
                 self.take(FlowEvent::Leave { next: from.or(to) });
             }
             Event::Gap(_) => self.take(FlowEvent::Gap),
             Event::InterruptFlag(on) => self.take(FlowEvent::Interrupts(on)),
             _ => {}
+        }
+    }
+
+    /// Reports that code beyond the filter's range called this code, if it did.
+    #[cold]
+    fn cross_border(&mut self, executed: &Executed<'_>) {
+        let block = executed.block;
+        let ended = executed.is_whole().then(|| block.transfer());
+        let at = arrival(block.start, block.label);
+        if self.border.as_mut().is_some_and(|border| border.run(&at, ended)) {
+            self.take(border::RUNS);
+            self.take(border::CALLS);
         }
     }
 
@@ -365,6 +390,7 @@ impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
         self.early.clear();
         self.joins = false;
         self.far = None;
+        self.border = self.border.map(|_| Border::default());
         if let Some(own) = &mut self.own_share {
             own.begin_segment();
         }
@@ -396,6 +422,9 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
     fn executed(&mut self, executed: Executed<'_>) {
         if self.joins {
             return self.join(&executed);
+        }
+        if self.border.is_some() {
+            self.cross_border(&executed);
         }
         if self.far.is_some() {
             self.emit_far();

@@ -31,6 +31,7 @@ pub mod latency;
 pub mod path;
 
 mod annotate;
+mod border;
 mod divergence;
 mod early;
 mod experiment;

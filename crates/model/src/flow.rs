@@ -108,10 +108,6 @@ pub enum FlowEvent<'a> {
     },
     /// The thread returned to the traced code.
     Enter,
-    /// Code outside of the range of an address filter called a function in it. In place of [`FlowEvent::Enter`].
-    Called,
-    /// The function that such code called has returned to it.
-    Outside,
     /// An interrupt, an exception or a system call begins within the traced code. Follows a [`FlowEvent::Leave`].
     Interrupt {
         /// The address at which execution continues after it.
@@ -188,8 +184,6 @@ impl FlowEvent<'_> {
             FlowEvent::IndirectJump => FlowEvent::IndirectJump,
             FlowEvent::Leave { next } => FlowEvent::Leave { next },
             FlowEvent::Enter => FlowEvent::Enter,
-            FlowEvent::Called => FlowEvent::Called,
-            FlowEvent::Outside => FlowEvent::Outside,
             FlowEvent::Interrupt { from } => FlowEvent::Interrupt { from },
             FlowEvent::InterruptReturn => FlowEvent::InterruptReturn,
             FlowEvent::Begin(clock) => FlowEvent::Begin(clock),

@@ -18,7 +18,6 @@ use self::{paths::Step, timed::Timed};
 use crate::{
     clock::Shares,
     contexts::ContextId,
-    outside::OUTSIDE,
     spare_stack::SpareCapacityStack,
     stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
@@ -220,10 +219,6 @@ impl Part {
             FlowEvent::Time(clock) => self.time(Some(clock)),
             FlowEvent::End => self.time(None),
             FlowEvent::Gap => self.forget(true),
-            FlowEvent::Outside => {
-                let edge = mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
-                self.arrive(edge, &OUTSIDE);
-            }
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 if !self.edge.is_gap() {

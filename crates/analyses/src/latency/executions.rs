@@ -14,7 +14,6 @@ use super::Ended;
 use crate::{
     durations::{Add, Durations, add_all},
     mark::{Clocks, Mark, Of, Reading},
-    outside::OUTSIDE,
     spare_stack::SpareCapacityStack,
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
@@ -292,10 +291,6 @@ impl Partial {
                 self.clocks.instructions += instructions;
             }
             FlowEvent::Gap => self.forget(which, Below::Unknown, self.clocks.mark()),
-            FlowEvent::Outside => {
-                let edge = mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
-                self.run(which, edge, &OUTSIDE, self.clocks.mark());
-            }
             FlowEvent::Skip { instructions } => {
                 if !self.edge.is_gap() {
                     self.forget(which, Below::Unknown, self.clocks.mark());

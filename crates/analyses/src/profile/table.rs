@@ -9,7 +9,7 @@ use super::{
     Every,
     cost::{Cost, Sums},
 };
-use crate::{clock::Time, outside::OUTSIDE};
+use crate::clock::Time;
 
 /// The cost of one function.
 #[derive(Default)]
@@ -67,8 +67,6 @@ pub(super) fn functions(
     let weight = |own: &Cost| if sampled { own.rare.samples } else { own.ran.instructions };
     let mut functions: Vec<(FunctionId, FunctionCost)> = functions.into_iter().collect();
     functions.retain(|(_, cost)| !sampled || cost.samples > 0);
-    // Code outside of a filter's range calls functions, and nothing of it is recorded.
-    functions.retain(|(id, cost)| *id != OUTSIDE.function || cost.own.ran.instructions > 0);
     functions.sort_by_key(|(id, cost)| {
         (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
     });

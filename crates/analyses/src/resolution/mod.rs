@@ -176,10 +176,7 @@ impl Analysis for Resolution {
             }
             FlowEvent::Time(now) => partial.read(now.0),
             FlowEvent::Leave { .. } => partial.clock.left = true,
-            FlowEvent::Enter
-            | FlowEvent::Called
-            | FlowEvent::Interrupt { .. }
-            | FlowEvent::InterruptReturn => {
+            FlowEvent::Enter | FlowEvent::Interrupt { .. } | FlowEvent::InterruptReturn => {
                 partial.clock.left = false;
             }
             FlowEvent::Begin(clock) => {

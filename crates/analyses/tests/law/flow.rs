@@ -114,8 +114,23 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
         let end_of_handler = [run(handler, End::Indirect), FlowEvent::InterruptReturn, run(to, End::Next)];
         [run(at, end), branch, interrupt].into_iter().chain(end_of_handler).collect()
     });
+    // Code beyond the border of a filter's range, of which no instruction is recorded: it is returned to or called, and
+    // calls a function of the range.
+    let border =
+        (any::<bool>(), any::<bool>(), arrival(), 1usize..9).prop_map(|(leaves, calls, at, length)| {
+            let beyond =
+                Arrival { address: 1, function: FunctionId { module: 0, index: 9 }, place: Place::Middle };
+            let leaves = [run(beyond, 0, End::Next)].into_iter().filter(|_| leaves);
+            let called = Arrival { place: Place::Entry, ..at };
+            let calls = [run(beyond, 0, End::Next), FlowEvent::Call { return_address: 1 }]
+                .into_iter()
+                .filter(|_| calls);
+            let crosses = [FlowEvent::Leave { next: None }, FlowEvent::Enter];
+            leaves.chain(crosses).chain(calls).chain([run(called, length, End::Next)]).collect()
+        });
     prop_oneof![
         12 => block,
+        2 => border,
         2 => leaf,
         2 => retpoline,
         2 => prevented,
@@ -263,16 +278,21 @@ fn emit_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEvent<'_>>], t
     let (mut function_runs, mut functions) = (Vec::<FunctionRun>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
         let transfer = match seen {
-            FlowEvent::Run { at: Arrival { address: start, function, place }, instructions, .. } => {
+            FlowEvent::Run { at: Arrival { address: start, function, place }, instructions, .. }
+                if instructions > 0 =>
+            {
                 let (function, transfer) = (functions.number(function), Transfer::None);
                 let until = instructions as u32 + function_runs.last().map_or(0, |last| last.until);
                 let begins = FunctionRun::begins(function, place);
                 function_runs.push(FunctionRun { start, begins, until, transfer, end: 0 });
                 continue;
             }
-            FlowEvent::Call { return_address } => (Transfer::Call, return_address),
+            FlowEvent::Call { return_address } if !function_runs.is_empty() => {
+                (Transfer::Call, return_address)
+            }
             FlowEvent::Return => (Transfer::Return, 0),
             FlowEvent::IndirectJump => (Transfer::IndirectJump, 0),
+            // Also code beyond the border of a filter's range, and its calls: it makes no function runs.
             other => {
                 let until = match other {
                     FlowEvent::Time(until) if timed => Some(until),

@@ -213,6 +213,21 @@ fn functions_of_modules_that_were_unloaded_have_names() {
 }
 
 #[test]
+fn calls_of_a_function_that_alone_is_recorded_are_counted() {
+    let folder = Folder::new();
+    let options = ["--filter", "filter vfs_read", "--process"];
+    let reads = "open my $file, '<', '/dev/zero' or die; sysread $file, my $bytes, 8 for 1..200";
+    let Some((recording, ran)) = record_command(&folder, &options, &["perl", "-e", reads]) else { return };
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let functions = functions(&recording, &[]);
+    let calls = functions.iter().find(|(name, ..)| name == "vfs_read").map_or(0, |(.., calls)| *calls);
+    // perl reads some files before its program.
+    assert!((200..300).contains(&calls), "{functions:?}");
+    let latency = hodo(&["latency", "--function", "vfs_read", "--format", "json", &recording]).fine().json();
+    assert_eq!(latency["summary"]["count"], calls, "{latency}");
+}
+
+#[test]
 fn programs_of_a_machine_reach_each_other() {
     let script = "use Socket; socket(S, PF_INET, SOCK_STREAM, 0) or die; bind(S, sockaddr_in(0, INADDR_LOOPBACK)) or die; \
                   listen(S, 1); my ($port) = sockaddr_in(getsockname(S)); if (!fork) { socket(C, PF_INET, SOCK_STREAM, 0); \

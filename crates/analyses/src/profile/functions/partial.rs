@@ -16,7 +16,6 @@ use super::{
 use crate::{
     clock::{Clock, Even, Share, Time},
     memoized_paths::MemoizedPaths,
-    outside::OUTSIDE,
     profile::cost::Sums,
     spare_stack::SpareCapacityStack,
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
@@ -193,11 +192,6 @@ impl Partial {
                 self.clock.gap();
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
-            }
-            FlowEvent::Outside => {
-                let edge = mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
-                let slot = self.costs.slot(OUTSIDE.function);
-                self.arrive(edge, &OUTSIDE, slot);
             }
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     clock::{Clock, Even, Share},
-    outside::OUTSIDE,
     profile::{
         Every,
         cost::{Cost, Sums},
@@ -88,10 +87,6 @@ impl Partial {
                 self.clock.gap();
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
-            }
-            FlowEvent::Outside => {
-                let edge = std::mem::replace(&mut self.edge, Edge::Flow).then(Edge::Outside);
-                self.arrive(edge, &OUTSIDE, Below::Unknown);
             }
             FlowEvent::Number(number) => self.number = number,
             FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
