@@ -32,15 +32,24 @@ pub(crate) enum Share {
     Ended,
 }
 
-/// Follows the recorder's own functions in a stream. Where a segment begins within one, the rest of that counts as any
-/// other code.
+/// Where the recorder's own share ends.
+#[derive(Clone, Copy)]
+enum Until {
+    /// At this address, to which its function returns.
+    Back(u64),
+    /// At any other function.
+    OtherThan(FunctionId),
+}
+
+/// Follows the recorder's own functions in a stream. Where a segment begins within one, what that calls counts as any
+/// other code: where it returns to is unknown.
 pub(crate) struct OwnShare<'x, 'f> {
     experiment: &'x FlowTrace<'f>,
     known: FxHashMap<FunctionId, bool>,
     /// The address after the last call.
     called: Option<u64>,
-    /// Where the recorder's function returns to, by context.
-    within: HashMap<u32, u64>,
+    /// The end of the share that is executed, by context.
+    within: HashMap<u32, Until>,
 }
 
 impl<'x, 'f> OwnShare<'x, 'f> {
@@ -62,20 +71,24 @@ impl<'x, 'f> OwnShare<'x, 'f> {
     /// Code of a thread is executed, and ends in this transfer before `end`.
     pub(crate) fn run(&mut self, context: u32, at: &Arrival, transfer: Transfer, end: u64) -> Share {
         let called = std::mem::replace(&mut self.called, (transfer == Transfer::Call).then_some(end));
-        if let Some(&back) = self.within.get(&context) {
-            if at.address != back {
-                return Share::GoesOn;
-            }
-            self.within.remove(&context);
-            return Share::Ended;
+        let before = self.within.get(&context).copied();
+        let goes_on = match before {
+            Some(Until::Back(back)) => at.address != back,
+            Some(Until::OtherThan(function)) => at.function == function,
+            None => false,
+        };
+        if goes_on {
+            return Share::GoesOn;
         }
-        match called {
-            Some(back) if at.place == Place::Entry && self.is_own(at) => {
-                self.within.insert(context, back);
-                Share::Begins
-            }
-            _ => Share::Other,
+        if !self.is_own(at) {
+            return self.within.remove(&context).map_or(Share::Other, |_| Share::Ended);
         }
+        let until = match called {
+            Some(back) if at.place == Place::Entry => Until::Back(back),
+            _ => Until::OtherThan(at.function),
+        };
+        self.within.insert(context, until);
+        before.map_or(Share::Begins, |_| Share::GoesOn)
     }
 
     fn is_own(&mut self, at: &Arrival) -> bool {
