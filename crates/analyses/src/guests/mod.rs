@@ -327,6 +327,8 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> Rows {
     let mut rows = Vec::new();
     for (place, stays) in threads.iter().enumerate() {
         let thread = of.flow_threads.get(place);
+        // A stay whose begin has no time comes after the stays before it.
+        let mut last_begin = None;
         for (index, stay) in stays.iter().enumerate() {
             if stay.machine != Some(Virtual::Guest) {
                 continue;
@@ -336,13 +338,14 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> Rows {
                 None => "end of the trace".to_owned(),
             };
             let begin = stay.begin.time();
+            last_begin = begin.or(last_begin);
             let mut row = vec![begin.into(), stay.time().into()];
             row.extend(
                 [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
                     .map(|id| id.map(u64::from).into()),
             );
             row.extend([stay.vmcs.into(), stay.instructions().into(), reason.as_str().into()]);
-            rows.push(((begin, place, index), row));
+            rows.push(((last_begin, place, index), row));
         }
     }
     rows.sort_by_key(|(key, _)| *key);
