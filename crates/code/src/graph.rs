@@ -8,13 +8,12 @@ use std::{
 };
 
 use hashbrown::HashTable;
-use hodo_model::Place;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot,
-    Terminator, block::NOT_SEEN, branch_target, native::Native, padding, snapshot::Reader,
+    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Place, Provenance,
+    Snapshot, Terminator, block::NOT_SEEN, branch_target, native::Native, padding, snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.

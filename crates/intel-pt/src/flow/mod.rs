@@ -17,6 +17,8 @@ mod machine;
 mod psb;
 mod recovery;
 mod resync_probe;
+#[cfg(feature = "serde")]
+mod serialized;
 mod trouble;
 mod walk;
 
