@@ -175,8 +175,10 @@ fn beyond_bounds(command: &Sync, outcome: &SyncOutcome) {
         };
         message!(
             "{}: its frequency changes more than clocks were assumed to ({drift} ppb each, {wander} ppb per s), as when NTP \
-             slews it: its intervals rest on a drift of at most {rest}",
-            names.join(" = ")
+             slews it. Its intervals assume that slews are of at most {slew} ppb, also those that begin and end between two \
+             messages: they rest on a drift of at most {rest}",
+            names.join(" = "),
+            slew = hodo_sync::SLEW_PPB,
         );
     }
 }

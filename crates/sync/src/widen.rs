@@ -18,7 +18,7 @@ use crate::{
     cover::conflicts,
     edge::median,
     reach::{Motion, Reach, reach, reach_all, satisfiable},
-    units::{PER_NANO, Slope},
+    units::{LIMIT, PER_NANO, Slope},
 };
 
 /// Drift between two clocks up to which bounds are widened, in parts per billion: each may be slewed by 500 ppm (what
@@ -76,7 +76,7 @@ const ROUNDS: usize = 3;
 
 /// Further drift of a clock that breaks a bound, in parts per billion: what `adjtime` and NTP slew by at most.
 /// Messages show only its mean from one to the next: a slew that begins and ends between two of them may be faster.
-const SLEW_PPB: u64 = 500_000;
+pub const SLEW_PPB: u64 = 500_000;
 
 /// Distances below this are rounding of the possible states, in units (16 ns).
 const FLOOR: i64 = 16 * PER_NANO;
@@ -253,10 +253,10 @@ fn gap_of_windows(bounds: &[Bound]) -> Option<f64> {
     let places: Vec<i64> = of_upper().map(|bound| bound.x).collect();
     let values: Vec<i64> = of_upper().map(|bound| bound.value).collect();
     let drift = mean_drift(&places, &values)?;
-    let level = |bound: &Bound| bound.value - (drift * bound.x as f64) as i64;
+    let level = |bound: &Bound| bound.value.saturating_sub((drift * bound.x as f64) as i64);
     let gap = |window: &[Bound]| {
         let side = |upper: bool| window.iter().filter(move |bound| bound.upper == upper).map(level);
-        Some(side(true).min()? - side(false).max()?)
+        Some(side(true).min()?.saturating_sub(side(false).max()?))
     };
     let lower_quartile = |length: usize| {
         let mut gaps: Vec<i64> = bounds.chunks_exact(length).filter_map(gap).collect();
@@ -266,7 +266,7 @@ fn gap_of_windows(bounds: &[Bound]) -> Option<f64> {
     let mut best: Option<f64> = None;
     let (mut shorter, mut length) = (lower_quartile(2)?, 4);
     while let Some(longer) = lower_quartile(length) {
-        let fall = (shorter - longer).max(0);
+        let fall = shorter.saturating_sub(longer).max(0);
         let least = longer as f64 - EXTRAPOLATION * fall as f64;
         best = Some(best.map_or(least, |best| best.max(least)));
         (shorter, length) = (longer, length * 2);
@@ -293,7 +293,7 @@ impl Side {
     fn is_explained_by(&self, slope: Slope, motion: Motion) -> bool {
         let Some(noise) = self.noise else { return true };
         let evidence = EVIDENCE + (self.values.len() as f64).ln();
-        let depth = (evidence * noise / LEAST_ROW as f64) as i64 + FLOOR;
+        let depth = ((evidence * noise / LEAST_ROW as f64) as i64).min(LIMIT / 4) + FLOOR;
         let farthest = if self.upper { -depth } else { depth };
         let mut bounds = Vec::new();
         for index in self.least_delays() {
