@@ -6,9 +6,15 @@
 //!                       └──────────────true time of each event ──────────────────────────────────────────┴─► table
 //! ```
 //!
-//! usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]
+//! Simulated clocks that are slewed are compared with the truth beside them.
+//!
+//! usage: hodo-clocks [--seconds N] [--only PROTOCOL | --only slews]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]
+//!                    [--seed N]
 
 mod events;
+#[path = "../../../crates/sync/tests/simulator/mod.rs"]
+mod simulator;
+mod slews;
 mod verdict;
 
 use std::{
@@ -46,6 +52,14 @@ struct Wish {
     /// Folder in which recordings are kept or found.
     folder: PathBuf,
     records: bool,
+    /// Chooses the delays of simulated messages.
+    seed: u64,
+}
+
+impl Wish {
+    fn judges(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
 }
 
 fn main() -> ExitCode {
@@ -63,23 +77,27 @@ fn main() -> ExitCode {
 }
 
 fn wish() -> Result<Wish, Box<dyn Error>> {
-    const USAGE: &str = "usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read \
-                         FOLDER]";
+    const USAGE: &str = "usage: hodo-clocks [--seconds N] [--only PROTOCOL | --only slews]… [--board SETTINGS] [--keep FOLDER \
+                         | --read FOLDER] [--seed N]";
     let mut wish = Wish {
         seconds: SECONDS,
         only: Vec::new(),
         board: BoardSettings::default(),
         folder: std::env::temp_dir().join(format!("hodo-clocks-{}", std::process::id())),
         records: true,
+        seed: 0,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;
         match argument.as_str() {
             "--seconds" => wish.seconds = value.parse().map_err(|_| USAGE)?,
-            "--only" if PROTOCOLS.iter().any(|(name, _)| *name == value) => wish.only.push(value),
+            "--only" if value == slews::NAME || PROTOCOLS.iter().any(|(name, _)| *name == value) => {
+                wish.only.push(value);
+            }
             "--board" => wish.board = value.parse()?,
             "--keep" => wish.folder = value.into(),
+            "--seed" => wish.seed = value.parse().map_err(|_| USAGE)?,
             "--read" => (wish.folder, wish.records) = (value.into(), false),
             _ => return Err(USAGE.into()),
         }
@@ -90,17 +108,26 @@ fn wish() -> Result<Wish, Box<dyn Error>> {
 /// Returns the violated promises.
 fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let wish = wish()?;
+    let mut broken = Vec::new();
+    if PROTOCOLS.iter().any(|(name, _)| wish.judges(name)) {
+        broken.extend(boards(&wish)?);
+    }
+    if wish.judges(slews::NAME) {
+        broken.extend(slews::judge(wish.seed));
+    }
+    Ok(broken)
+}
+
+/// Judges boards; returns the violated promises.
+fn boards(wish: &Wish) -> Result<Vec<String>, Box<dyn Error>> {
     let keeps = std::env::args().any(|argument| argument == "--keep");
     let (mut broken, mut slews) = (Vec::new(), Vec::new());
     Row::head();
-    for (name, protocol) in PROTOCOLS {
-        if !wish.only.is_empty() && !wish.only.iter().any(|only| only == name) {
-            continue;
-        }
+    for (name, protocol) in PROTOCOLS.into_iter().filter(|(name, _)| wish.judges(name)) {
         for wander in WANDERS {
             let folder = wish.folder.join(format!("{}-{wander}", name.replace(" + ", "-")));
             if wish.records {
-                record(&folder, protocol, wander, &wish)?;
+                record(&folder, protocol, wander, wish)?;
             }
             let recorded = Recorded::read(&folder)?;
             let rows = judge(&recorded, name, wander)?;

@@ -5,7 +5,7 @@ use hodo_sync::{ClockId, Method, Pair, Timeline, TimelineNanos};
 use crate::events::Recorded;
 
 /// Promised share of events whose interval contains the true time.
-const COVERED: f64 = 0.999;
+pub(crate) const COVERED: f64 = 0.999;
 const BURST: &str = "interrupt + burst";
 const BURST_ERROR_NS: u64 = 500;
 const BURST_HALF_WIDTH_NS: u64 = 600;

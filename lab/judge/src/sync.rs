@@ -1,5 +1,5 @@
 //! `cargo judge sync`: records boards, puts their clocks on one timeline, and compares it with the true time that each
-//! event contains. `lab/clocks` does the work.
+//! event contains; then does the same with simulated clocks that are slewed. `lab/clocks` does the work.
 
 use crate::Outcome;
 use workbench::{board, command};
