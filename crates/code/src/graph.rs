@@ -45,6 +45,16 @@ pub trait Labels {
     }
 }
 
+/// No symbols: all code is one function.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLabels;
+
+impl Labels for NoLabels {
+    fn label(&self, _: Origin) -> (Label, u64) {
+        (Label::default(), u64::MAX)
+    }
+}
+
 /// Why code can't be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {

@@ -42,7 +42,7 @@ pub(super) fn run() -> Outcome {
     setup::ensure(Need::Judge)?;
     machine::ensure()?;
     command::build_hodo()?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo-stacks"]))?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-stacks"]))?;
     let folder = command::target().join("judge/stacks");
     _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;

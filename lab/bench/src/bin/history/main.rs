@@ -2,7 +2,7 @@
 //! describe it. Prints rows per second, bytes per row, memory, and query times.
 //!
 //! ```text
-//! cargo run -p hodo-history -- store|tree FOLDER [ROWS [LANES [THREADS]]]
+//! cargo run -p bench --bin history -- store|tree FOLDER [ROWS [LANES [THREADS]]]
 //! ```
 //!
 //! Each thread passes groups of states to the store in random order. The tree receives all states sorted by end; the
@@ -28,7 +28,7 @@ use states::State;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: hodo-history store|tree FOLDER [ROWS [LANES [THREADS]]]";
+const USAGE: &str = "usage: history store|tree FOLDER [ROWS [LANES [THREADS]]]";
 /// Queries of each kind.
 const QUERIES: usize = 200;
 /// Number of lanes and of slices of a picture.

@@ -139,8 +139,4 @@ impl FieldSink for Checksum {
     fn blob(&mut self, _: Name<'_>, bytes: &[u8]) {
         self.bytes(bytes);
     }
-
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
 }

@@ -154,13 +154,4 @@ impl FieldSink for Fields {
             _ => {}
         }
     }
-
-    fn signed(&mut self, _: Name<'_>, _: i64, _: &Meaning) {}
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
 }

@@ -12,7 +12,7 @@
 //!                    [--seed N]
 
 mod events;
-#[path = "../../../crates/sync/tests/simulator/mod.rs"]
+#[path = "../../../../../crates/sync/tests/simulator/mod.rs"]
 mod simulator;
 mod slews;
 mod verdict;
