@@ -151,7 +151,10 @@ impl<W: Write> Drain<W> {
         if !rest.is_empty() {
             self.writer.block(block, rest)?;
         }
-        let cut = rest.len() < 4 || rest[rest.len() - 4..] != escape::END.to_le_bytes();
+        let word = |back: usize| rest.len().checked_sub(4 * back).and_then(|at| rest.get(at..at + 4));
+        // A thread that ended, or waited in a system call, ran nothing more.
+        let over = [(1, escape::END), (4, escape::CALL)];
+        let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
         if is_log && ended && cut {
             self.killed += 1;
             let loss = BlockHeader { length: 4, kind: BlockKind::Loss, ..block };

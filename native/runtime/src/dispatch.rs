@@ -90,10 +90,19 @@ fn missed(context: &Context, target: u64) {
     resume(context, target, block);
 }
 
-/// Ends the process with a message: the runtime itself is broken.
-pub fn broken(what: &str) -> ! {
-    let message = what.as_bytes();
-    sys::call3(sys::nr::WRITE, 2, message.as_ptr() as u64, message.len() as u64);
+/// Ends the process with a message: the runtime itself is broken. `at` and `address` say where.
+pub fn broken(what: &str, at: u64, address: u64) -> ! {
+    const STANDARD_ERROR: u64 = 2;
+    let say = |bytes: &[u8]| sys::call3(sys::nr::WRITE, STANDARD_ERROR, bytes.as_ptr() as u64, bytes.len() as u64);
+    say(what.as_bytes());
+    for value in [at, address] {
+        let mut digits = *b" 0000000000000000";
+        for (index, digit) in digits[1..].iter_mut().rev().enumerate() {
+            *digit = b"0123456789abcdef"[(value >> (4 * index) & 15) as usize];
+        }
+        say(&digits);
+    }
+    say(b"\n");
     loop {
         sys::call3(sys::nr::EXIT_GROUP, 127, 0, 0);
     }

@@ -15,6 +15,7 @@ const STACK: u64 = 16;
 const REGISTERS: u64 = 40;
 const RIP: u64 = REGISTERS + 16 * 8;
 const FLAGS: u64 = REGISTERS + 17 * 8;
+const ERROR: u64 = REGISTERS + 19 * 8;
 const VECTORS: u64 = 224;
 const MASK: u64 = 296;
 /// The length of a `ucontext`.
@@ -56,6 +57,12 @@ impl Frame {
     /// Sets the instruction pointer.
     pub fn set_rip(self, value: u64) {
         raw::write(self.0 + RIP, value);
+    }
+
+    /// Whether a write to memory faulted.
+    pub fn is_write(self) -> bool {
+        const WRITE: u64 = 2;
+        raw::read::<u64>(self.0 + ERROR) & WRITE != 0
     }
 
     /// The mask to which the kernel returns.

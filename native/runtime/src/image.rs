@@ -97,6 +97,6 @@ bcmp:
 );
 
 #[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    dispatch::broken("hodo: the recorder's runtime panicked\n")
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    dispatch::broken("hodo: the recorder's runtime panicked at line", info.location().map_or(0, |at| at.line().into()), 0)
 }

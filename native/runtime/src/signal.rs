@@ -200,7 +200,15 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     let rip = frame.rip();
     let address: u64 = raw::read(info + 16);
     if (stubs::address(stubs::hodo_copy_fault)..stubs::address(stubs::hodo_copy_end)).contains(&rip) {
-        return frame.set_rip(stubs::address(stubs::hodo_copy_end));
+        // Nothing is copied to the program while this thread has the lock.
+        let may_write = frame.is_write() && {
+            let _lock = lock();
+            pages::written(address)
+        };
+        if !may_write {
+            frame.set_rip(stubs::address(stubs::hodo_copy_end));
+        }
+        return;
     }
     if rip == stubs::address(stubs::hodo_deliver) {
         frame.set_rip(context.pc.get());
@@ -215,7 +223,7 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     }
     if cache::containing(rip).is_none() && rip != context.pc.get() && rip != end {
         if (crate::layout::IMAGE..crate::layout::END).contains(&rip) {
-            crate::dispatch::broken("hodo: the recorder's runtime failed\n");
+            crate::dispatch::broken("hodo: the recorder's runtime failed", rip, address);
         }
     }
     fault(context, number, info, frame, address);
@@ -285,7 +293,7 @@ fn at_exit(context: &Context, frame: Frame) {
     let lock = lock();
     let found = link::locate(rip).and_then(|position| link::logging(&BLOCKS.get(position.block), rip));
     let Some((number, _)) = found else {
-        crate::dispatch::broken("hodo: a signal met no exit\n");
+        crate::dispatch::broken("hodo: a signal met no exit", rip, 0);
     };
     let exit = EXITS.get(number);
     let block = BLOCKS.get(exit.block);

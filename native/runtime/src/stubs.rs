@@ -49,6 +49,12 @@ hodo_enter_pc:
     pushfq
     pop qword ptr gs:[{flags}]
     cld
+    // Programs that look for the processor's kind set the flag that makes unaligned accesses fault.
+    test dword ptr gs:[{flags}], 0x40000
+    jz 4f
+    push 0x202
+    popfq
+4:
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
     movups gs:[{vectors}+16*\n], xmm\n
     .endr
