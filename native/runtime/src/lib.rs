@@ -15,9 +15,8 @@
 #![allow(unsafe_code)]
 
 #[cfg(test)]
+#[macro_use]
 extern crate std;
-#[cfg(test)]
-use std::vec;
 
 pub mod cache;
 pub mod calls;

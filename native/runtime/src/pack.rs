@@ -174,6 +174,8 @@ fn literal(control: u8, bytes: &[u8], last: u32) -> Option<(u32, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     fn check(words: &[u32]) -> usize {

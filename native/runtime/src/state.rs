@@ -176,7 +176,8 @@ impl Map {
 
     fn find(&self, key: u64) -> (u32, bool) {
         let mask = (1u32 << self.bits) - 1;
-        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.bits)) as u32;
+        // Neighbours share pages of the table: memory is used by the page.
+        let mut at = ((key >> 3).wrapping_add((key >> 20).wrapping_mul(0x9e_3779)) as u32) & mask;
         loop {
             let [found, _] = self.entries.get(at);
             if found == key || found == 0 {
