@@ -13,6 +13,7 @@ mod effect;
 mod emit;
 mod exec;
 mod frame;
+mod guided;
 mod layout;
 mod link;
 mod log;

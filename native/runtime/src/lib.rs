@@ -27,6 +27,7 @@ pub mod effect;
 pub mod emit;
 pub mod exec;
 pub mod frame;
+pub mod guided;
 pub mod layout;
 pub mod link;
 pub mod log;

@@ -62,6 +62,9 @@ pub fn set_call(pc: u64, begin: u64, next: u64, landing: u64) {
     LANDING_AT.set(next, landing);
 }
 
+/// Where a landing, which is aligned to 8 bytes, jumps to its block. The displacement behind it can be replaced in one store.
+const LANDING_JUMP: u64 = 39;
+
 /// Where an indirect branch to `pc` lands, whose block exists; 0 if there is no room.
 pub fn landing(pc: u64, number: u32) -> u64 {
     let landing = LANDING_AT.get(pc);
@@ -88,6 +91,20 @@ pub fn landing(pc: u64, number: u32) -> u64 {
     begin
 }
 
+/// Makes indirect branches that land at one block land at another one that begins at the same address.
+pub fn move_landing(from: u32, to: u32) {
+    let (old, new) = (BLOCKS.get(from), BLOCKS.get(to));
+    if old.prologue == 0 {
+        return;
+    }
+    let distance = new.cache.wrapping_sub(old.prologue + LANDING_JUMP + 5);
+    if distance as i32 as i64 as u64 == distance {
+        raw::patch4(old.prologue + LANDING_JUMP + 1, distance as u32);
+    }
+    BLOCKS.set(to, Block { prologue: old.prologue, ..new });
+    BLOCKS.set(from, Block { prologue: 0, ..old });
+}
+
 /// Makes a landing refuse every target.
 fn close(landing: u64) {
     let Some(home) = cache::containing(landing) else { return };
@@ -110,17 +127,25 @@ pub fn remove(number: u32) {
     if block.prologue != 0 {
         close(block.prologue);
     }
-    let last = address_of(&block, u32::from(block.instructions) - 1);
-    let step = STEPS.get(block.steps + u32::from(block.instructions) - 1);
-    let call = CALL_AT.get(last);
-    if call.wrapping_sub(block.cache) < u64::from(block.cache_length) {
-        CALL_AT.set(last, 0);
-        let next = last + u64::from(step.length);
-        close(LANDING_AT.get(next));
-        LANDING_AT.set(next, 0);
+    for out in block.first_exit..block.first_exit + u32::from(block.exits) {
+        let out = EXITS.get(out);
+        if matches!(out.kind, exit::CALL | exit::CALL_INDIRECT) {
+            forget_call(&block, u32::from(out.instructions) - 1);
+        }
     }
     let block = BLOCKS.get(number);
     BLOCKS.set(number, Block { flags: block.flags | block_flag::DEAD, prologue: 0, ..block });
+}
+
+/// Removes the real call of an instruction of a block, if the block contains it.
+fn forget_call(block: &Block, index: u32) {
+    let pc = address_of(block, index);
+    if CALL_AT.get(pc).wrapping_sub(block.cache) < u64::from(block.cache_length) {
+        CALL_AT.set(pc, 0);
+        let next = pc + u64::from(STEPS.get(block.steps + index).length);
+        close(LANDING_AT.get(next));
+        LANDING_AT.set(next, 0);
+    }
 }
 
 /// The address of an instruction of a block.
@@ -159,12 +184,16 @@ pub fn locate(address: u64) -> Option<Position> {
     let mut begin = block.cache;
     for index in 0..u32::from(block.instructions) {
         let end = begin + u64::from(STEPS.get(block.steps + index).cached);
-        if address < end || index + 1 == u32::from(block.instructions) {
+        if address < end {
             return Some(Position { block: number, index, begin });
         }
         begin = end;
     }
-    None
+    // Behind the path are its side exits, in order.
+    let offset = (address - block.cache) as u32;
+    let outs = (block.first_exit..block.first_exit + u32::from(block.exits)).map(|out| EXITS.get(out));
+    let out = outs.filter(|out| out.log_at <= offset).max_by_key(|out| out.log_at)?;
+    Some(Position { block: number, index: u32::from(out.instructions) - 1, begin: address })
 }
 
 /// The exit of a block whose entry of the log is being written at `address`, and how far: 0 before the pointer is

@@ -26,6 +26,8 @@ const BUS: u32 = 7;
 const FPE: u32 = 8;
 const SEGV: u32 = 11;
 const LAST: u64 = 64;
+/// From the entry of an exit to its end there are fewer bytes.
+const LONGEST_EXIT: u64 = 200;
 
 /// `struct sigaction` as the kernel has it.
 #[derive(Clone, Copy)]
@@ -417,7 +419,8 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
     let inside = rip - position.begin;
     for number in first..first + u32::from(block.exits) {
         let out = EXITS.get(number);
-        let after = rip > block.cache + u64::from(out.log_at);
+        let at = block.cache + u64::from(out.log_at);
+        let after = rip > at && rip < at + LONGEST_EXIT;
         if u32::from(out.instructions) == position.index + 1 && link::stands_before(out.kind) && after {
             log::push(context, &[escape::RETRACT]);
             if out.kind != exit::CALL {

@@ -23,7 +23,9 @@ use crate::{
 /// The most instructions of a superblock.
 const MOST: u32 = 160;
 /// The most side exits.
-const SIDES: usize = 64;
+pub(crate) const SIDES: usize = 64;
+/// The most calls within calls of a hot path.
+pub(crate) const DEPTH: usize = 16;
 /// The most bytes of one piece of code that are read at a time.
 const WINDOW: usize = 128;
 /// Bit of a link's number in the entry for system calls.
@@ -57,29 +59,56 @@ impl Window {
     }
 }
 
+/// An instruction of a hot path, and the address that follows in the path.
+#[derive(Clone, Copy)]
+pub struct Planned {
+    /// Its address.
+    pub pc: u64,
+    /// Where the path goes on.
+    pub next: u64,
+}
+
+/// What a side exit does after its entry in the log.
 #[derive(Clone, Copy, Default)]
-struct Side {
-    jump: u64,
-    target: u64,
-    number: u32,
+pub(crate) enum Way {
+    /// Continues at the target.
+    #[default]
+    Direct,
+    /// Repeats an indirect jump, whose target is in the context.
+    Jump,
+    /// Repeats an indirect call of the instruction at this address with this length.
+    Call(u64, u8),
+    /// Repeats a return.
+    Return(u16),
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Side {
+    pub(crate) jump: u64,
+    pub(crate) target: u64,
+    pub(crate) number: u32,
+    pub(crate) way: Way,
 }
 
 /// A superblock in the making.
 pub struct Builder {
-    e: Emitter,
-    cache: Cache,
-    window: Window,
-    block: u32,
-    begin: u64,
-    first_exit: u32,
-    first_step: u32,
-    instructions: u16,
-    branches: u32,
-    sides: [Side; SIDES],
-    side_count: usize,
-    seen: [u64; SIDES],
-    seen_count: usize,
-    stable: bool,
+    pub(crate) e: Emitter,
+    pub(crate) cache: Cache,
+    pub(crate) window: Window,
+    pub(crate) block: u32,
+    pub(crate) begin: u64,
+    pub(crate) first_exit: u32,
+    pub(crate) first_step: u32,
+    pub(crate) instructions: u16,
+    pub(crate) branches: u32,
+    pub(crate) sides: [Side; SIDES],
+    pub(crate) side_count: usize,
+    pub(crate) seen: [u64; SIDES],
+    pub(crate) seen_count: usize,
+    pub(crate) stable: bool,
+    /// Return addresses of calls that the path contains whole.
+    pub(crate) calls: [u64; DEPTH],
+    pub(crate) depth: usize,
 }
 
 /// The block that begins at `pc`: an existing one, or a new one. `None` if no code is there, or no room is left.
@@ -112,6 +141,25 @@ pub fn translate(pc: u64, most: u32, found: bool) -> Option<u32> {
         pages::register(block);
     }
     Some(block)
+}
+
+/// Translates the planned path that begins at `pc`.
+pub fn translate_path(pc: u64, steps: u32) -> Option<u32> {
+    if no_room() {
+        return None;
+    }
+    let number = cache::near(pc)?;
+    let mut builder = Builder::new(pc, CACHES.get(number));
+    builder.follow(steps);
+    BLOCKS.set(builder.block, Block { pc, flags: block_flag::TRACE, ..EMPTY });
+    builder.finish(pc, number, true);
+    pages::register(builder.block);
+    Some(builder.block)
+}
+
+/// Replaces a block by the planned path. Returns whether that was done.
+pub fn trace(head: u32, steps: u32) -> bool {
+    crate::guided::replace(head, steps)
 }
 
 const EMPTY: Block = Block {
@@ -152,6 +200,8 @@ impl Builder {
             seen: [pc; SIDES],
             seen_count: 1,
             stable: !regions::generated(pc),
+            calls: [0; DEPTH],
+            depth: 0,
         }
     }
 
@@ -186,7 +236,7 @@ impl Builder {
     }
 
     /// Emits an instruction. Returns the kind of branch and the address where the path continues, if it does.
-    fn instruction(&mut self, i: &Instruction, code: &[u8], pc: u64) -> Option<(u8, u64)> {
+    pub(crate) fn instruction(&mut self, i: &Instruction, code: &[u8], pc: u64) -> Option<(u8, u64)> {
         let next = pc.wrapping_add(u64::from(i.length));
         match i.flow {
             Flow::Next => {
@@ -267,13 +317,13 @@ impl Builder {
     }
 
     /// Emits a conditional branch to an exit that is emitted later.
-    fn side(&mut self, condition: u8, kind: u8, target: u64) {
+    pub(crate) fn side(&mut self, condition: u8, kind: u8, target: u64) {
         let number = self.exit(kind, target);
         self.e.bytes(&[0x0f, 0x80 | condition]);
         let jump = self.e.at;
         self.e.word(0);
         self.sides[self.side_count] =
-            Side { jump, target, number };
+            Side { jump, target, number, way: Way::Direct };
         self.side_count += 1;
     }
 
@@ -290,18 +340,22 @@ impl Builder {
             raw::write(at + u64::from(i.length) - 1, 5u8);
         }
         self.sides[self.side_count] =
-            Side { jump, target: next, number };
+            Side { jump, target: next, number, way: Way::Direct };
         self.side_count += 1;
         self.leave(exit::TAKEN, target);
     }
 
-    fn emit_sides(&mut self) {
+    pub(crate) fn emit_sides(&mut self) {
         for n in 0..self.side_count {
             let side = self.sides[n];
             if self.e.full {
                 return;
             }
             raw::write(side.jump, self.e.at.wrapping_sub(side.jump + 4) as u32);
+            if !matches!(side.way, Way::Direct) {
+                self.repeat(&side);
+                continue;
+            }
             let register = self.dead_at(side.target);
             self.log(side.number, register, true);
             self.link(side.target);
@@ -309,7 +363,7 @@ impl Builder {
     }
 
     /// Takes a number for an exit after the instructions so far.
-    fn exit(&mut self, kind: u8, target: u64) -> u32 {
+    pub(crate) fn exit(&mut self, kind: u8, target: u64) -> u32 {
         let number = take(&NEXT_EXIT);
         let block = self.block;
         let instructions = self.instructions;
@@ -317,7 +371,7 @@ impl Builder {
         number
     }
 
-    fn log(&mut self, number: u32, register: Option<u8>, reload: bool) {
+    pub(crate) fn log(&mut self, number: u32, register: Option<u8>, reload: bool) {
         let at = self.e.log(number, register, reload);
         let exit = EXITS.get(number);
         let log_at = (at - self.begin) as u32;
@@ -325,7 +379,7 @@ impl Builder {
     }
 
     /// The path ends, and continues at `target`.
-    fn leave(&mut self, kind: u8, target: u64) {
+    pub(crate) fn leave(&mut self, kind: u8, target: u64) {
         let register = self.dead_at(target);
         let number = self.exit(kind, target);
         self.log(number, register, true);
@@ -356,7 +410,7 @@ impl Builder {
 
     /// Emits a real call, so that the processor predicts the return; then the program's return address replaces the
     /// translated one. There is one for each call of the program.
-    fn call(&mut self, pc: u64, next: u64, target: Option<u64>) {
+    pub(crate) fn call(&mut self, pc: u64, next: u64, target: Option<u64>) {
         let there = link::call_at(pc);
         if there != 0 && there.abs_diff(self.e.at) < 1 << 30 {
             return self.e.jump(there);
@@ -394,7 +448,7 @@ impl Builder {
     }
 
     /// Loads the operand of an indirect branch into `rcx`, whose value is in the context.
-    fn operand(&mut self, i: &Instruction, code: &[u8], pc: u64) {
+    pub(crate) fn operand(&mut self, i: &Instruction, code: &[u8], pc: u64) {
         if i.relative_at != 0 && i.prefixes & prefix::FS == 0 {
             let address = i.relative_address(pc, code);
             let after = self.e.at + 7;
@@ -420,7 +474,7 @@ impl Builder {
     }
 
     /// Emits an instruction that is no branch.
-    fn copy(&mut self, i: &Instruction, code: &[u8], pc: u64) {
+    pub(crate) fn copy(&mut self, i: &Instruction, code: &[u8], pc: u64) {
         if sets_segment(i) {
             table::note(crate::wire::note::SEGMENT, pc);
             return self.refuse();
@@ -487,7 +541,7 @@ impl Builder {
             steps: self.first_step,
             exits: (NEXT_EXIT.load(Relaxed) - self.first_exit) as u16,
             instructions: self.instructions,
-            flags: if found { block_flag::FOUND } else { 0 },
+            flags: old.flags | if found { block_flag::FOUND } else { 0 },
             ..old
         };
         BLOCKS.set(self.block, block);
