@@ -26,6 +26,8 @@ const HOT: u32 = 48;
 const SHARE: u32 = 40;
 /// The most blocks of a path.
 const MOST_BLOCKS: usize = 48;
+/// The most instructions of a loop that is repeated in its path.
+const UNROLLED: u32 = 200;
 /// The most instructions of a path.
 pub const MOST_STEPS: usize = 600;
 
@@ -159,7 +161,17 @@ fn plan(head: u32) -> (u32, usize) {
     let mut length = 0;
     let mut steps = 0u32;
     let mut block = head;
-    while length < MOST_BLOCKS && !chain[..length].contains(&block) {
+    let mut round = 0;
+    while length < MOST_BLOCKS {
+        if length != 0 && block == head {
+            // A loop: several rounds need one entry.
+            round = if round == 0 { steps } else { round };
+            if steps + round > UNROLLED {
+                break;
+            }
+        } else if round == 0 && chain[..length].contains(&block) {
+            break;
+        }
         let number = BEST.get(block);
         let next = NEXT_OF.get(number);
         let entries = BLOCK_COUNT.get(block).max(1);
