@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     rustc.args(["--edition", "2024", "--crate-type", "bin", "--crate-name", "hodo_native_image"]);
     rustc.args(["--target", &target, "-C", "opt-level=3", "-C", "panic=abort", "-C", "codegen-units=1"]);
     rustc.args(["-C", "relocation-model=pie", "-C", "force-unwind-tables=no", "-C", "debuginfo=0"]);
-    for argument in ["-nostartfiles", "-nostdlib", "-static-pie", "-Wl,--no-dynamic-linker", "-Wl,-z,norelro"] {
+    for argument in ["-nostartfiles", "-nostdlib", "-static-pie", "-Wl,--no-dynamic-linker", "-Wl,-z,norelro"]
+    {
         rustc.args(["-C", &format!("link-arg={argument}")]);
     }
     rustc.arg(source.join("image.rs")).arg("-o").arg(&program);
@@ -39,7 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Lays out an ELF program as it is in memory at [`IMAGE`]. The first eight bytes are the offset of its entry.
 fn flatten(elf: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     let word = |at: u64, length: usize| -> Result<u64, Box<dyn Error>> {
-        let bytes = elf.get(at as usize..at as usize + length).ok_or("the runtime's ELF file is cut short")?;
+        let bytes =
+            elf.get(at as usize..at as usize + length).ok_or("the runtime's ELF file is cut short")?;
         Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     };
     let (entry, headers, count) = (word(24, 8)?, word(32, 8)?, word(56, 2)?);

@@ -61,6 +61,10 @@ fn count(file: &str) -> Result<(), Box<dyn Error>> {
             println!("table {key}: {} ({:x})", hodo_native_runtime::wire::note::text(note.note), note.value);
         }
     }
-    println!("{total} instructions; tables {read:?}, all {:?}, damage {:?}", start.elapsed(), recording.damage);
+    println!(
+        "{total} instructions; tables {read:?}, all {:?}, damage {:?}",
+        start.elapsed(),
+        recording.damage
+    );
     Ok(())
 }

@@ -13,8 +13,8 @@ use std::{
 use hodo_native_runtime::{
     context::Context,
     layout::{
-        ARENA, ARENA_ROOM, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK, FIRST_SLOT, LOG,
-        LOG_BYTES, SLOT_STRIDE, SLOTS,
+        ARENA, ARENA_ROOM, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK,
+        FIRST_SLOT, LOG, LOG_BYTES, SLOT_STRIDE, SLOTS,
     },
 };
 

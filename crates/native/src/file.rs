@@ -306,7 +306,10 @@ impl Block<'_> {
             let unpacked = pack::unpack(&bytes, &mut words, &mut vec![[0; 2]; GUESSES]);
             return unpacked.map(|()| words).ok_or(FileError::Damaged(self.at));
         }
-        Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
+        Ok(bytes
+            .chunks_exact(4)
+            .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+            .collect())
     }
 
     fn unpressed(&self) -> Result<Vec<u8>, FileError> {
@@ -315,7 +318,8 @@ impl Block<'_> {
             return Err(FileError::Damaged(self.at));
         }
         if self.header.codec.lz4 {
-            return lz4_flex::block::decompress(self.bytes, self.header.packed_length as usize).map_err(damaged);
+            return lz4_flex::block::decompress(self.bytes, self.header.packed_length as usize)
+                .map_err(damaged);
         }
         Ok(self.bytes.to_vec())
     }

@@ -163,8 +163,7 @@ fn follow_descendants<W: Write>(
     loop {
         let requests = header.requests.load(Acquire);
         if header.follow.load(Acquire) == follow::ASKED {
-            let (thread, number) =
-                (header.follow_thread.load(Relaxed), header.follow_process.load(Relaxed));
+            let (thread, number) = (header.follow_thread.load(Relaxed), header.follow_process.load(Relaxed));
             if let Some(warning) = follow_into(arena, drain, thread, number) {
                 warnings.push(warning);
             }
@@ -190,12 +189,7 @@ fn follow_descendants<W: Write>(
 
 /// Traces a thread until it has executed its program, and puts the runtime into that. Returns a warning if it runs
 /// unrecorded.
-fn follow_into<W: Write>(
-    arena: &Arena,
-    drain: &Mutex<Drain<W>>,
-    thread: u32,
-    number: u32,
-) -> Option<String> {
+fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, number: u32) -> Option<String> {
     let header = arena.header();
     let tracee = Tracee(thread as i32);
     if let Err(error) = tracee.seize() {
@@ -208,7 +202,9 @@ fn follow_into<W: Write>(
             }
             thread::sleep(Duration::from_micros(100));
         }
-        return Some(format!("process {number}: its next program runs unrecorded: it can't be traced ({error})"));
+        return Some(format!(
+            "process {number}: its next program runs unrecorded: it can't be traced ({error})"
+        ));
     }
     header.follow.store(follow::READY, Release);
     process::wake(&header.follow);

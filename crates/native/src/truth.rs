@@ -64,9 +64,9 @@ fn step(mut command: Command) -> Vec<u64> {
 /// Whether the instruction is a repeated one, which single steps run iteration by iteration.
 fn is_repeated(tracee: Tracee, rip: u64) -> bool {
     let word = tracee.peek(rip).expect("code").to_le_bytes();
-    word.iter().take_while(|byte| matches!(byte, 0xf2 | 0xf3 | 0x66 | 0x67 | 0x40..=0x4f)).any(|byte| {
-        matches!(byte, 0xf2 | 0xf3)
-    })
+    word.iter()
+        .take_while(|byte| matches!(byte, 0xf2 | 0xf3 | 0x66 | 0x67 | 0x40..=0x4f))
+        .any(|byte| matches!(byte, 0xf2 | 0xf3))
 }
 
 /// A command without sources of chance: addresses, hashes, and a system call that is answered differently.

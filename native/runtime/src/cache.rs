@@ -81,7 +81,7 @@ fn create(pc: u64, count: u32) -> Option<u32> {
         .chain(high)
         .filter(|&at| at > 1 << 20 && at + LENGTH < 0x7fff_ffff_f000 && at.abs_diff(pc) < REACH)
         .find(|&at| sys::map(at, LENGTH, 7))?;
-    for (offset, stub) in [(0, stubs::hodo_enter_link as unsafe extern "C" fn()), (8, stubs::hodo_enter_miss)] {
+    for (offset, stub) in [(0, stubs::hodo_enter_link as stubs::Stub), (8, stubs::hodo_enter_miss)] {
         raw::write(address + offset, stubs::address(stub));
     }
     let mut miss = Emitter { at: address + MISS, limit: address + BEGIN, full: false };

@@ -76,7 +76,9 @@ fn choose(context: &Context, next: u64) -> Outcome {
     match context.register(register::RAX) {
         nr::MMAP => Outcome::Done(map(arguments)),
         nr::MUNMAP => Outcome::Done(unmap(a, b)),
-        nr::MPROTECT | nr::PKEY_MPROTECT => Outcome::Done(protect(context.register(register::RAX), arguments)),
+        nr::MPROTECT | nr::PKEY_MPROTECT => {
+            Outcome::Done(protect(context.register(register::RAX), arguments))
+        }
         nr::MREMAP => Outcome::Done(remap(arguments)),
         nr::MADVISE => advise(context, a, b),
         nr::RT_SIGACTION => Outcome::Done(signal::action(context, a, b, c)),

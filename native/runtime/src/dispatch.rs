@@ -12,8 +12,7 @@ use crate::{
 };
 
 /// Entered from the stubs with the program's state in the context. Sets where to continue.
-#[unsafe(no_mangle)]
-extern "C" fn hodo_dispatch(context: &Context) {
+pub extern "C" fn hodo_dispatch(context: &Context) {
     if context.pending.get() == pending::POISONED {
         context.pointer.set(context.real_pointer.replace(0));
         context.pending.set(pending::NOTED);
@@ -27,8 +26,7 @@ extern "C" fn hodo_dispatch(context: &Context) {
 }
 
 /// A signal waits, and the program's state is complete: it is delivered by the next instruction.
-#[unsafe(no_mangle)]
-extern "C" fn hodo_poison() {
+pub extern "C" fn hodo_poison() {
     let context = raw::context();
     context.pending.set(pending::DELIVERING);
     context.resume.set(stubs::address(stubs::hodo_deliver));
@@ -93,7 +91,8 @@ fn missed(context: &Context, target: u64) {
 /// Ends the process with a message: the runtime itself is broken. `at` and `address` say where.
 pub fn broken(what: &str, at: u64, address: u64) -> ! {
     const STANDARD_ERROR: u64 = 2;
-    let say = |bytes: &[u8]| sys::call3(sys::nr::WRITE, STANDARD_ERROR, bytes.as_ptr() as u64, bytes.len() as u64);
+    let say =
+        |bytes: &[u8]| sys::call3(sys::nr::WRITE, STANDARD_ERROR, bytes.as_ptr() as u64, bytes.len() as u64);
     say(what.as_bytes());
     for value in [at, address] {
         let mut digits = *b" 0000000000000000";

@@ -147,7 +147,10 @@ pub fn return_from_handler(context: &Context) -> Outcome {
     }
     let [stack, off, size]: [u64; 3] = raw::read(at + STACK);
     context.alternative.set([stack, off & 2, size]);
-    raw::write(at + STACK, [context.private() + crate::layout::SIGNAL_STACK, 0, crate::layout::SIGNAL_STACK_BYTES]);
+    raw::write(
+        at + STACK,
+        [context.private() + crate::layout::SIGNAL_STACK, 0, crate::layout::SIGNAL_STACK_BYTES],
+    );
     context.blocked.set(frame.mask() & RAISED);
     frame.set_mask(frame.mask() & !RAISED);
     context.pc.set(frame.rip());

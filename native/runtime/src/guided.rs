@@ -74,7 +74,9 @@ impl Builder {
                 self.side(condition, exit::TAKEN, target);
                 Done::On(exit::NONE)
             }
-            Flow::Call(target) if step.next == target && returns(index, steps, next) && self.depth < DEPTH => {
+            Flow::Call(target)
+                if step.next == target && returns(index, steps, next) && self.depth < DEPTH =>
+            {
                 self.e.push(next);
                 self.enter_call(next);
                 Done::On(exit::CALL)

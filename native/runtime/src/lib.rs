@@ -12,7 +12,6 @@
 //! the recorder puts into programs (`image.rs`).
 
 #![no_std]
-#![allow(unsafe_code)]
 
 #[cfg(test)]
 #[macro_use]

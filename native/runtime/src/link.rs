@@ -5,7 +5,8 @@ use crate::{
     emit::Emitter,
     raw,
     state::{
-        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, CALL_AT, EXITS, LANDING_AT, LINKS, Link, STEPS, block_flag,
+        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, CALL_AT, EXITS, LANDING_AT, LINKS, Link, STEPS,
+        block_flag,
     },
     wire::exit,
 };

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::{
     context::Context,
     layout::{
-        ARENA, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK, PACK_WORK, chunk_state,
-        kind,
+        ARENA, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK, PACK_WORK,
+        chunk_state, kind,
     },
     pack::{GUESSES, pack},
     raw, sys,

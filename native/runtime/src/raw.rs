@@ -4,6 +4,8 @@
 //! Addresses of the runtime's tables come from `layout` and `state`; those of the program are read and written through
 //! [`copy`] alone, which stops at inaccessible memory.
 
+#![allow(unsafe_code)]
+
 use core::marker::PhantomData;
 
 use crate::context::Context;

@@ -223,10 +223,9 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     if number == SEGV && address == end + POISON {
         return at_exit(context, frame);
     }
-    if cache::containing(rip).is_none() && rip != context.pc.get() && rip != end {
-        if (crate::layout::IMAGE..crate::layout::END).contains(&rip) {
-            crate::dispatch::broken("hodo: the recorder's runtime failed", rip, address);
-        }
+    let own = (crate::layout::IMAGE..crate::layout::END).contains(&rip);
+    if own && rip != context.pc.get() && rip != end {
+        crate::dispatch::broken("hodo: the recorder's runtime failed", rip, address);
     }
     fault(context, number, info, frame, address);
 }

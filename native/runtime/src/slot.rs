@@ -8,8 +8,8 @@ use core::{
 use crate::{
     context::{Context, pending},
     layout::{
-        GUARD_BYTES, HOST_STACK, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS, TARGET_BITS, TARGETS, TO_PRIVATE,
-        slot_address, slot_state,
+        GUARD_BYTES, HOST_STACK, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS, TARGET_BITS, TARGETS,
+        TO_PRIVATE, slot_address, slot_state,
     },
     log::arena,
     raw, stubs, sys,

@@ -15,11 +15,11 @@ use crate::{
 };
 
 /// The program's handlers.
-static ACTIONS: [AtomicU64; (ACTION_BYTES / 8) as usize] = [const { AtomicU64::new(0) }; (ACTION_BYTES / 8) as usize];
+static ACTIONS: [AtomicU64; (ACTION_BYTES / 8) as usize] =
+    [const { AtomicU64::new(0) }; (ACTION_BYTES / 8) as usize];
 
 /// Called by `hodo_start` on a stack of its own. Returns 0 if the program is recorded from here on.
-#[unsafe(no_mangle)]
-extern "C" fn hodo_begin(pc: u64, stack: u64) -> u64 {
+pub extern "C" fn hodo_begin(pc: u64, stack: u64) -> u64 {
     const READ_WRITE: u64 = 3;
     if !sys::map(HEAP, HEAP_ROOM, READ_WRITE) {
         return 1;
@@ -132,4 +132,3 @@ fn hexadecimal(digits: &[u8]) -> u64 {
         value << 4 | u64::from(digit)
     })
 }
-

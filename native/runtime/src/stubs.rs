@@ -4,6 +4,8 @@
 //! stack of its own. From `hodo_tail` on nothing but the context is read, so a signal that arrives there may poison the
 //! log's pointer at once.
 
+#![allow(unsafe_code)]
+
 use core::arch::global_asm;
 
 use crate::context::Context;
@@ -59,12 +61,12 @@ hodo_enter_pc:
     movups gs:[{vectors}+16*\n], xmm\n
     .endr
     mov rdi, gs:[{address}]
-    call hodo_dispatch
+    call {dispatch}
     .globl hodo_tail
 hodo_tail:
     cmp dword ptr gs:[{pending}], 1
     jne 2f
-    call hodo_poison
+    call {poison}
     jmp hodo_tail
 2:
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
@@ -103,7 +105,7 @@ hodo_deliver:
 hodo_start:
     mov r12, rdi
     mov r13, rsi
-    call hodo_begin
+    call {begin}
     test rax, rax
     jz hodo_tail
     // Nothing can be recorded: the program runs alone.
@@ -185,7 +187,7 @@ hodo_clone:
 3:
     mov rsp, [rbx+{host_stack}]
     mov rdi, rbx
-    call hodo_child
+    call {child}
     jmp hodo_tail
 
     // rdi: where the state is, which becomes DONE when the stack is no longer in use; rsi: the result.
@@ -204,6 +206,10 @@ hodo_exit:
     address = const core::mem::offset_of!(Context, address),
     pending = const core::mem::offset_of!(Context, pending),
     resume = const core::mem::offset_of!(Context, resume),
+    dispatch = sym crate::dispatch::hodo_dispatch,
+    poison = sym crate::dispatch::hodo_poison,
+    child = sym crate::thread::hodo_child,
+    begin = sym crate::start::hodo_begin,
 );
 
 #[allow(missing_docs)]
@@ -228,8 +234,11 @@ unsafe extern "C" {
     pub fn hodo_exit(state: u64, result: u64) -> !;
 }
 
+/// An address in the stubs.
+pub type Stub = unsafe extern "C" fn();
+
 /// The address of a stub.
-pub fn address(stub: unsafe extern "C" fn()) -> u64 {
+pub fn address(stub: Stub) -> u64 {
     stub as usize as u64
 }
 

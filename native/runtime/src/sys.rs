@@ -1,5 +1,7 @@
 //! System calls of the runtime itself.
 
+#![allow(unsafe_code)]
+
 use core::arch::asm;
 
 /// Numbers of system calls.

@@ -91,8 +91,7 @@ fn prepare(context: &Context, child: &Context, next: u64) {
 }
 
 /// The first code of a new thread or process, on its own stack with its signals blocked.
-#[unsafe(no_mangle)]
-extern "C" fn hodo_child(context: &Context) {
+pub extern "C" fn hodo_child(context: &Context) {
     slot::enter(context);
     if context.forked.replace(0) != 0 {
         own_table(context);

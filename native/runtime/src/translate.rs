@@ -13,8 +13,8 @@ use crate::{
     regions,
     state::{
         BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, EXITS, Exit, LINKS, Link, MOST_BLOCKS, MOST_EXITS,
-        MOST_LINKS, MOST_STEPS, NEXT_BLOCK, NEXT_EXIT, NEXT_LINK, NEXT_STEP, SPILLED, STEPS, Step, block_flag,
-        take,
+        MOST_LINKS, MOST_STEPS, NEXT_BLOCK, NEXT_EXIT, NEXT_LINK, NEXT_STEP, SPILLED, STEPS, Step,
+        block_flag, take,
     },
     table,
     wire::exit,
@@ -39,6 +39,12 @@ pub struct Window {
     at: u64,
     length: usize,
     bytes: [u8; WINDOW],
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window::new()
+    }
 }
 
 impl Window {
@@ -262,7 +268,11 @@ impl Builder {
                 self.log(number, None, true);
                 self.operand(i, code, pc);
                 self.e.save(RCX, offset::TARGET);
-                if is_call { self.call(pc, next, None) } else { self.e.jump_by_table() }
+                if is_call {
+                    self.call(pc, next, None)
+                } else {
+                    self.e.jump_by_table()
+                }
                 None
             }
             Flow::Return(pops) => {
@@ -322,8 +332,7 @@ impl Builder {
         self.e.bytes(&[0x0f, 0x80 | condition]);
         let jump = self.e.at;
         self.e.word(0);
-        self.sides[self.side_count] =
-            Side { jump, target, number, way: Way::Direct };
+        self.sides[self.side_count] = Side { jump, target, number, way: Way::Direct };
         self.side_count += 1;
     }
 
@@ -339,8 +348,7 @@ impl Builder {
         if !self.e.full {
             raw::write(at + u64::from(i.length) - 1, 5u8);
         }
-        self.sides[self.side_count] =
-            Side { jump, target: next, number, way: Way::Direct };
+        self.sides[self.side_count] = Side { jump, target: next, number, way: Way::Direct };
         self.side_count += 1;
         self.leave(exit::TAKEN, target);
     }

@@ -164,8 +164,7 @@ impl<'a> Items<'a> {
 
     /// Counts an exit, and checks that it begins where the one before led.
     fn count(&mut self, exit: u32) -> bool {
-        let (Some((count, target, digest)), Some(start)) =
-            (self.table.summary(exit), self.table.start(exit))
+        let (Some((count, target, digest)), Some(start)) = (self.table.summary(exit), self.table.start(exit))
         else {
             return false;
         };

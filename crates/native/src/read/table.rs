@@ -174,7 +174,7 @@ impl Table {
         while !rest.is_empty() {
             let head = u64::from_le_bytes(*rest.first_chunk()?);
             let length = head as u32 as usize;
-            if length < 16 || length % 8 != 0 {
+            if length < 16 || !length.is_multiple_of(8) {
                 return None;
             }
             let record = rest.get(..length)?;
@@ -253,7 +253,17 @@ impl Table {
             let ran = (packed >> 48) as u16;
             let (span, in_span, last, end, digest) = *places.get(usize::from(ran).checked_sub(1)?)?;
             let kind = (packed >> 40) as u8;
-            let entry = ExitEntry { block: number, instructions: ran, kind, target, span, last, end, in_span, digest };
+            let entry = ExitEntry {
+                block: number,
+                instructions: ran,
+                kind,
+                target,
+                span,
+                last,
+                end,
+                in_span,
+                digest,
+            };
             self.set_exit(first + offset, entry)?;
         }
         if sizes as u32 != 0 && (sizes >> 32) as u32 & flag::GENERATED != 0 {
@@ -278,7 +288,13 @@ impl Table {
     }
 
     /// Joins the bytes of instructions that lie one after another.
-    fn generated(&mut self, tsc: u64, block: &BlockEntry, addresses: &[u64], words: &mut Words<'_>) -> Option<()> {
+    fn generated(
+        &mut self,
+        tsc: u64,
+        block: &BlockEntry,
+        addresses: &[u64],
+        words: &mut Words<'_>,
+    ) -> Option<()> {
         for (index, &address) in addresses.iter().enumerate() {
             let length = *self.lengths.get(block.lengths as usize + index)?;
             let bytes = words.take(length.into())?;
@@ -352,7 +368,11 @@ impl Table {
                 let whole = ran == span.count && span.kind != 0;
                 let stands = if whole { span.target } else { at };
                 let first = block.spans as usize;
-                let cut = if whole { *span } else { Span { end: at, last, count: ran, kind: 0, target: 0, ..*span } };
+                let cut = if whole {
+                    *span
+                } else {
+                    Span { end: at, last, count: ran, kind: 0, target: 0, ..*span }
+                };
                 let spans = &self.spans[first..first + index];
                 let path = Path { spans, last: cut, instructions: count.into() };
                 return Some(((count != 0).then_some(path), digest, stands));
