@@ -161,3 +161,35 @@ fn code_that_changes() {
     let folder = folder();
     check(&compile(folder.path(), "changes.c", &[]), &[]);
 }
+
+/// Superblocks are cut in other ways, and hot paths are joined: the instructions are the same.
+#[test]
+fn any_cutting_one_digest() {
+    let folder = folder();
+    let file = folder.path().join("input");
+    fs::write(&file, include_bytes!("truth.rs").repeat(60)).expect("a file");
+    let words = "my %h; $h{$_ % 100} .= $_ for 1..100000; my $n = 0; $n += length for values %h; print $n";
+    let file = file.to_str().expect("a path");
+    for (program, arguments) in [("/bin/gzip", ["-c", file]), ("/usr/bin/perl", ["-e", words])] {
+        let digest = |branches, traces| {
+            let mut command = command(Path::new(program), &arguments);
+            command.env("PERL_HASH_SEED", "0");
+            let mut file = Vec::new();
+            record(command, &mut file, Options { branches, traces }).expect("a recording");
+            let recording = Recording::read(&file).expect("a readable recording");
+            let thread = recording.threads().first().expect("a thread");
+            let mut items = recording.items(thread).expect("a table");
+            items.finish();
+            assert_eq!(items.contradictions(), 0);
+            let table = recording.table(thread).expect("a table");
+            (items.digest(), items.instructions(), table.traces())
+        };
+        let (expected, instructions, none) = digest(2, false);
+        assert_eq!(none, 0);
+        for branches in [1, 2, 8] {
+            let (found, count, traces) = digest(branches, true);
+            assert_eq!((found, count), (expected, instructions), "{program}, {branches} branches");
+            assert!(traces > 3, "{program}: {traces} traces");
+        }
+    }
+}

@@ -157,6 +157,6 @@ fn damaged_files_are_reported() {
 
 #[test]
 fn missing_programs_are_an_error() {
-    let result = record(Command::new("/nowhere/program"), &mut Vec::new(), Options::default());
+    let result = record(Command::new("/nowhere/program"), Vec::new(), Options::default());
     assert!(matches!(result, Err(Error::Start(..))));
 }

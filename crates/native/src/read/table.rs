@@ -116,6 +116,7 @@ pub struct Table {
     blocks: Vec<BlockEntry>,
     spans: Vec<Span>,
     lengths: Vec<u8>,
+    traces: usize,
     /// Executable memory, in order of time.
     pub maps: Vec<Map>,
     /// Memory that was unmapped or replaced, in order of time.
@@ -266,6 +267,7 @@ impl Table {
             };
             self.set_exit(first + offset, entry)?;
         }
+        self.traces += usize::from((sizes >> 32) as u32 & flag::TRACE != 0);
         if sizes as u32 != 0 && (sizes >> 32) as u32 & flag::GENERATED != 0 {
             self.generated(tsc, &block, &places.iter().map(|place| place.2).collect::<Vec<_>>(), words)?;
         }
@@ -306,6 +308,11 @@ impl Table {
             }
         }
         Some(())
+    }
+
+    /// The number of blocks that were made of hot paths.
+    pub fn traces(&self) -> usize {
+        self.traces
     }
 
     fn entry(&self, exit: u32) -> Option<&ExitEntry> {
