@@ -26,7 +26,7 @@
 
 use std::io::{self, Write};
 
-use hodo_native_runtime::pack::{self, GUESSES};
+use hodo_native_runtime::pack::{self, WORK};
 
 /// The first bytes of a file.
 pub const MAGIC: &[u8; 8] = b"HODONAT\x01";
@@ -34,6 +34,8 @@ pub const MAGIC: &[u8; 8] = b"HODONAT\x01";
 const BLOCK: u32 = 0x4b43_4c42;
 /// The length of a block's header.
 pub(crate) const HEADER: usize = 80;
+/// Packed bytes are compressed again if they are this many times shorter than the words.
+const DENSE: usize = 12;
 /// The largest content that a block may have.
 const LARGEST: u32 = 1 << 24;
 
@@ -149,9 +151,14 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The error of the output.
     pub fn block(&mut self, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
+        // Packed bytes are dense already, unless most guesses were right.
+        let worthwhile = !header.codec.packed || bytes.len() * DENSE < header.length as usize;
         self.scratch.resize(lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
-        let compressed = lz4_flex::block::compress_into(bytes, &mut self.scratch).unwrap_or(usize::MAX);
-        let lz4 = compressed < bytes.len();
+        let compressed = match worthwhile {
+            true => lz4_flex::block::compress_into(bytes, &mut self.scratch).unwrap_or(usize::MAX),
+            false => usize::MAX,
+        };
+        let lz4 = worthwhile && compressed < bytes.len();
         let stored = if lz4 { &self.scratch[..compressed] } else { bytes };
         let header = BlockHeader {
             codec: Codec { lz4, ..header.codec },
@@ -291,7 +298,7 @@ impl Block<'_> {
             return Ok(bytes);
         }
         let mut words = vec![0; self.header.length as usize / 4];
-        pack::unpack(&bytes, &mut words, &mut vec![[0; 2]; GUESSES]).ok_or_else(damaged)?;
+        pack::unpack(&bytes, &mut words, &mut vec![0; WORK]).ok_or_else(damaged)?;
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
@@ -303,7 +310,7 @@ impl Block<'_> {
         let bytes = self.unpressed()?;
         if self.header.codec.packed {
             let mut words = vec![0; self.header.length as usize / 4];
-            let unpacked = pack::unpack(&bytes, &mut words, &mut vec![[0; 2]; GUESSES]);
+            let unpacked = pack::unpack(&bytes, &mut words, &mut vec![0; WORK]);
             return unpacked.map(|()| words).ok_or(FileError::Damaged(self.at));
         }
         Ok(bytes

@@ -8,7 +8,7 @@ use crate::{
         ARENA, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK, PACK_WORK,
         chunk_state, kind,
     },
-    pack::{GUESSES, pack},
+    pack::{WORK, pack},
     raw, sys,
     wire::{escape, note},
 };
@@ -90,8 +90,8 @@ pub fn flush(slot: &Context) {
 fn pack_log(slot: &Context, length: u64, room: u64) -> u64 {
     let count = (length / 4) as usize;
     let words = raw::words(slot.log(), count);
-    let guesses = raw::pairs(slot.private() + PACK_WORK, GUESSES);
-    pack(words, raw::bytes_mut(room, CHUNK_ROOM as usize), guesses) as u64
+    let work = raw::words_mut(slot.private() + PACK_WORK, WORK);
+    pack(words, raw::bytes_mut(room, CHUNK_ROOM as usize), work) as u64
 }
 
 /// Appends words to a thread's log, whose pointer is not poisoned.

@@ -1,7 +1,11 @@
 //! Packs the words of a log, and unpacks them.
 //!
-//! The words before the current one, two of them, choose two guesses: what followed them lately, and before that. Packed
-//! bytes say which guess was right, many at a time, or contain the word:
+//! A word is guessed from those before it: what followed them last time. Packed bytes begin with the number of words that
+//! were guessed wrong (32 bits) and a bit for each word, which is set if it was; then these words follow, packed as below.
+//! The loop over all words has no branch that depends on them: a processor cannot predict such data.
+//!
+//! Of the words that were guessed wrong, the two before the current one choose two guesses: what followed them lately, and
+//! before that. Bytes say which guess was right, many at a time, or contain the word:
 //!
 //! | byte | meaning |
 //! |---|---|
@@ -14,17 +18,88 @@
 //!
 //! Differences are unsigned with the sign in the lowest bit.
 
-/// The number of pairs of guesses.
-pub const GUESSES: usize = 4096;
+/// The number of pairs of guesses for words that were guessed wrong, and half the number of guesses for all words.
+pub const GUESSES: usize = 2048;
+/// The number of guesses for all words.
+const FIRST: usize = 2 * GUESSES;
+/// The most words that are packed together.
+pub const MOST: usize = 1 << 16;
+/// Working memory of [`pack`] and [`unpack`] in words: guesses, pairs of guesses, and the words that were guessed wrong.
+pub const WORK: usize = FIRST + 2 * GUESSES + MOST + 1;
+const COUNT: usize = 4;
 
 /// The most bytes that `words` words become.
 pub const fn bound(words: usize) -> usize {
-    words * 5 + 8
+    COUNT + words.div_ceil(64) * 8 + words * 5 + 8
+}
+
+/// The guesses that the words so far choose: a mix of the last three or four.
+#[inline(always)]
+fn mix(state: u32, word: u32) -> u32 {
+    (state << 4) ^ word
+}
+
+/// Packs up to [`MOST`] words; returns the number of bytes, or `usize::MAX` if `bytes` is shorter than [`bound`] or `work`
+/// shorter than [`WORK`].
+pub fn pack(words: &[u32], bytes: &mut [u8], work: &mut [u32]) -> usize {
+    if bytes.len() < bound(words.len()) || work.len() < WORK || words.len() > MOST {
+        return usize::MAX;
+    }
+    let (first, rest) = work.split_at_mut(FIRST);
+    let (pairs, wrong) = rest.split_at_mut(2 * GUESSES);
+    let Ok(first) = <&mut [u32; FIRST]>::try_from(first) else { return usize::MAX };
+    first.fill(0);
+    let (head, rest) = bytes.split_at_mut(COUNT + words.len().div_ceil(64) * 8);
+    let (mut count, mut state) = (0, 0);
+    for (some, bits) in words.chunks(64).zip(head[COUNT..].chunks_exact_mut(8)) {
+        let mut set = 0u64;
+        for (index, &word) in some.iter().enumerate() {
+            let guess = &mut first[state as usize % FIRST];
+            let is_wrong = *guess != word;
+            *guess = word;
+            set |= u64::from(is_wrong) << index;
+            if let Some(place) = wrong.get_mut(count) {
+                *place = word;
+            }
+            count += usize::from(is_wrong);
+            state = mix(state, word);
+        }
+        bits.copy_from_slice(&set.to_le_bytes());
+    }
+    head[..COUNT].copy_from_slice(&(count as u32).to_le_bytes());
+    head.len() + pack_pairs(&wrong[..count], rest, pairs.as_chunks_mut::<2>().0)
+}
+
+/// Unpacks `words.len()` words. `None` if the bytes are damaged or `work` is shorter than [`WORK`].
+pub fn unpack(bytes: &[u8], words: &mut [u32], work: &mut [u32]) -> Option<()> {
+    let (first, rest) = work.split_at_mut_checked(FIRST)?;
+    let (pairs, wrong) = rest.split_at_mut_checked(2 * GUESSES)?;
+    let first: &mut [u32; FIRST] = first.try_into().ok()?;
+    first.fill(0);
+    let (count, rest) = bytes.split_first_chunk::<COUNT>()?;
+    let (bits, rest) = rest.split_at_checked(words.len().div_ceil(64) * 8)?;
+    let wrong = wrong.get_mut(..u32::from_le_bytes(*count) as usize)?;
+    unpack_pairs(rest, wrong, pairs.as_chunks_mut::<2>().0)?;
+    let mut wrong = wrong.iter();
+    let mut state = 0;
+    for (some, bits) in words.chunks_mut(64).zip(bits.chunks_exact(8)) {
+        let mut set = u64::from_le_bytes(bits.try_into().ok()?);
+        for word in some {
+            let guess = &mut first[state as usize % FIRST];
+            if set & 1 != 0 {
+                *guess = *wrong.next()?;
+            }
+            *word = *guess;
+            set >>= 1;
+            state = mix(state, *word);
+        }
+    }
+    wrong.next().is_none().then_some(())
 }
 
 fn slot(before: u32, last: u32) -> usize {
     let mixed = before.wrapping_mul(0x9e37_79b1) ^ last.wrapping_mul(0x85eb_ca77);
-    (mixed.wrapping_mul(0xc2b2_ae3d) >> 20) as usize
+    (mixed.wrapping_mul(0xc2b2_ae3d) >> 21) as usize
 }
 
 struct Output<'a> {
@@ -84,8 +159,8 @@ impl Output<'_> {
     }
 }
 
-/// Packs words; returns the number of bytes. `guesses` is working memory of [`GUESSES`] pairs.
-pub fn pack(words: &[u32], bytes: &mut [u8], guesses: &mut [[u32; 2]]) -> usize {
+/// Packs words that were guessed wrong.
+fn pack_pairs(words: &[u32], bytes: &mut [u8], guesses: &mut [[u32; 2]]) -> usize {
     guesses.fill([0; 2]);
     let guesses: &mut [[u32; 2]; GUESSES] = match guesses.try_into() {
         Ok(guesses) => guesses,
@@ -119,8 +194,8 @@ pub fn pack(words: &[u32], bytes: &mut [u8], guesses: &mut [[u32; 2]]) -> usize 
     out.length
 }
 
-/// Unpacks `words.len()` words. `None` if the bytes are damaged.
-pub fn unpack(bytes: &[u8], words: &mut [u32], guesses: &mut [[u32; 2]]) -> Option<()> {
+/// Unpacks `words.len()` words that were guessed wrong.
+fn unpack_pairs(bytes: &[u8], words: &mut [u32], guesses: &mut [[u32; 2]]) -> Option<()> {
     guesses.fill([0; 2]);
     let guesses: &mut [[u32; 2]; GUESSES] = guesses.try_into().ok()?;
     let (mut before, mut last) = (0u32, 0u32);
@@ -179,7 +254,7 @@ mod tests {
     use super::*;
 
     fn check(words: &[u32]) -> usize {
-        let mut guesses = vec![[7; 2]; GUESSES];
+        let mut guesses = vec![7; WORK];
         let mut bytes = vec![0; bound(words.len())];
         let length = pack(words, &mut bytes, &mut guesses);
         let mut back = vec![9; words.len()];
@@ -197,21 +272,25 @@ mod tests {
             state ^= state << 17;
             state
         };
-        assert_eq!(check(&[]), 0);
+        assert_eq!(check(&[]), COUNT);
         for bits in [1, 3, 8, 16, 24, 32] {
             let words: Vec<u32> = (0..20_000).map(|_| random() as u32 >> (32 - bits)).collect();
             check(&words);
         }
-        let mut loops: Vec<u32> = (0..200_000).map(|n| 1000 + n % 3).collect();
+        let mut loops: Vec<u32> = (0..60_000).map(|n| 1000 + n % 3).collect();
         loops.extend((0..1000).map(|n| if n % 7 == 0 { 5000 } else { 1000 + n % 2 }));
-        assert!(check(&loops) < 2000);
+        assert!(check(&loops) < 60_000 / 8 + 1500);
     }
 
     #[test]
     fn damage_is_refused() {
         let mut words = [0; 4];
-        let mut guesses = vec![[0; 2]; GUESSES];
-        for bytes in [&[][..], &[0xff], &[0xf0, 1], &[0x7f], &[3, 3]] {
+        let mut guesses = vec![0; WORK];
+        let cut = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xf0, 7];
+        let unknown = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xff];
+        let too_few = [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        let too_many = [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xf0, 7, 0, 0, 0, 0];
+        for bytes in [&[][..], &cut, &unknown, &too_few, &too_many, &too_many[..8]] {
             assert_eq!(unpack(bytes, &mut words, &mut guesses), None, "{bytes:x?}");
         }
     }

@@ -125,10 +125,10 @@ pub fn words<'a>(address: u64, count: usize) -> &'a [u32] {
     unsafe { core::slice::from_raw_parts(address as *const u32, count) }
 }
 
-/// Pairs of words of the runtime's memory, to write.
-pub fn pairs<'a>(address: u64, count: usize) -> &'a mut [[u32; 2]] {
+/// Words of the runtime's memory, to write.
+pub fn words_mut<'a>(address: u64, count: usize) -> &'a mut [u32] {
     // SAFETY: as for `bytes_mut`; private memory is aligned.
-    unsafe { core::slice::from_raw_parts_mut(address as *mut [u32; 2], count) }
+    unsafe { core::slice::from_raw_parts_mut(address as *mut u32, count) }
 }
 
 /// A word that other threads or processes change.
