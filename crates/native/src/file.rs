@@ -34,8 +34,8 @@ pub const MAGIC: &[u8; 8] = b"HODONAT\x01";
 const BLOCK: u32 = 0x4b43_4c42;
 /// The length of a block's header.
 pub(crate) const HEADER: usize = 80;
-/// Packed bytes are compressed again if they are this many times shorter than the words.
-const DENSE: usize = 12;
+/// One of so many bytes shows whether packed bytes are worth compressing.
+const SAMPLE: usize = 8;
 /// The largest content that a block may have.
 const LARGEST: u32 = 1 << 24;
 
@@ -151,14 +151,15 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The error of the output.
     pub fn block(&mut self, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
-        // Packed bytes are dense already, unless most guesses were right.
-        let worthwhile = !header.codec.packed || bytes.len() * DENSE < header.length as usize;
         self.scratch.resize(lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
-        let compressed = match worthwhile {
-            true => lz4_flex::block::compress_into(bytes, &mut self.scratch).unwrap_or(usize::MAX),
-            false => usize::MAX,
+        let mut compress = |bytes: &[u8]| {
+            lz4_flex::block::compress_into(bytes, &mut self.scratch).unwrap_or(usize::MAX)
         };
-        let lz4 = worthwhile && compressed < bytes.len();
+        // Packed bytes are often dense already: a part of them shows whether it is worth the time.
+        let part = &bytes[..bytes.len() / SAMPLE];
+        let worthwhile = !header.codec.packed || compress(part) < part.len() / 4 * 3;
+        let compressed = if worthwhile { compress(bytes) } else { usize::MAX };
+        let lz4 = compressed < bytes.len();
         let stored = if lz4 { &self.scratch[..compressed] } else { bytes };
         let header = BlockHeader {
             codec: Codec { lz4, ..header.codec },

@@ -20,6 +20,8 @@ use crate::{
 const SAMPLE: u64 = 16_384;
 /// Entries of the log that pay for one trace.
 const COST: u64 = 40_000;
+/// Entries of a process until it is searched less often.
+const EARLY: u64 = 2_000_000;
 /// The fewest entries of a hot block in the sample.
 const HOT: u32 = 48;
 /// A path goes on where this percentage of a block's entries went.
@@ -58,7 +60,9 @@ pub fn look(context: &Context) {
     let entries = ENTRIES.fetch_add(LOG_BYTES / 4, Relaxed) + LOG_BYTES / 4;
     let since = context.since_search.get() + 1;
     context.since_search.set(since);
-    if since < 1 << IDLE.load(Relaxed).min(5) {
+    // A program that runs long is searched less often.
+    let distance = if entries < EARLY { 1 } else { 3 };
+    if since < distance << IDLE.load(Relaxed).min(5) {
         return;
     }
     context.since_search.set(0);
