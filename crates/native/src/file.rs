@@ -152,9 +152,8 @@ impl<W: Write> Writer<W> {
     /// The error of the output.
     pub fn block(&mut self, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
         self.scratch.resize(lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
-        let mut compress = |bytes: &[u8]| {
-            lz4_flex::block::compress_into(bytes, &mut self.scratch).unwrap_or(usize::MAX)
-        };
+        let mut compress =
+            |bytes: &[u8]| lz4_flex::block::compress_into(bytes, &mut self.scratch).unwrap_or(usize::MAX);
         // Packed bytes are often dense already: a part of them shows whether it is worth the time.
         let part = &bytes[..bytes.len() / SAMPLE];
         let worthwhile = !header.codec.packed || compress(part) < part.len() / 4 * 3;

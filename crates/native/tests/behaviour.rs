@@ -117,6 +117,66 @@ fn interpreters_of_the_system() {
 }
 
 #[test]
+fn libraries_come_and_go_at_the_same_addresses() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "libraries.c");
+    same(Command::new(&program), Command::new(&program));
+}
+
+#[test]
+fn code_that_changes_and_is_written_by_the_kernel() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "changes.c");
+    same(Command::new(&program), Command::new(&program));
+    let (_, _, file) = recorded(&folder, Command::new(&program));
+    let recording = Recording::read(&file).expect("a readable recording");
+    let (_, table) = recording.tables()[0];
+    // lea eax, [rdi + 49]; ret
+    assert!(table.code.iter().any(|code| code.bytes == [0x8d, 0x87, 49, 0, 0, 0, 0xc3]));
+    assert!(table.unmaps.iter().filter(|unmap| unmap.replaced).count() > 50);
+}
+
+/// Compilers at run time, handlers of their own, threads: where these are installed.
+#[test]
+fn runtimes_with_compilers() {
+    let programs: [(&str, &[&str]); 2] = [
+        ("/usr/bin/node", &["-e", "let s=0;for(let i=0;i<3e5;i++)s+=('x'+i).length;console.log(s)"]),
+        ("/usr/bin/java", &["-version"]),
+    ];
+    for (program, arguments) in programs.into_iter().filter(|(program, _)| Path::new(program).exists()) {
+        let command = || {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        };
+        let (threads, _) = same(command(), command());
+        assert!(threads > 4, "{program}: {threads} threads");
+    }
+}
+
+#[test]
+fn a_program_without_room_is_refused() {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "ulimit -v 500000; exec /bin/true"]);
+    let mut file = Vec::new();
+    let outcome = record(command, &mut file, Options::default()).expect("a recording");
+    assert_eq!(outcome.status.code(), Some(0));
+    assert!(outcome.warnings[0].contains("no room"), "{:?}", outcome.warnings);
+}
+
+#[test]
+fn programs_with_other_rights_are_refused() {
+    let found = ["/bin/su", "/usr/bin/passwd"].into_iter().find(|path| {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o2010 == 0o2010)
+    });
+    if let Some(program) = found {
+        let result = record(Command::new(program), Vec::new(), Options::default());
+        assert!(matches!(result, Err(Error::Privileged(_))));
+    }
+}
+
+#[test]
 fn what_is_refused_is_noted() {
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "refused.c");

@@ -54,10 +54,20 @@ pub fn system_call(context: &Context, number: u32) {
 
 /// Makes the call as it is.
 fn plain(context: &Context) -> Outcome {
-    match stubs::program_call(context) {
+    let mut result = stubs::program_call(context);
+    if result == errno::EFAULT && release() {
+        // The kernel may have met a page that only the runtime protects.
+        result = stubs::program_call(context);
+    }
+    match result {
         INTERRUPTED => Outcome::Interrupted,
         result => Outcome::Done(result),
     }
+}
+
+fn release() -> bool {
+    let _lock = lock();
+    pages::release()
 }
 
 fn arguments(context: &Context) -> [u64; 6] {

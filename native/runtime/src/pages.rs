@@ -163,6 +163,19 @@ pub fn set_readonly(start: u64, end: u64) {
     for_each(start, end, |index| PAGES.set(index, Page { wanted: 0, ..PAGES.get(index) }));
 }
 
+/// Lets the program, and the kernel for it, write all pages that are protected for their blocks. Returns whether there
+/// were any.
+pub fn release() -> bool {
+    let mut any = false;
+    for index in 0..PAGE_COUNT.load(Relaxed).min(MOST) {
+        let page = PAGES.get(index);
+        if u64::from(page.wanted) & WRITE != 0 {
+            any |= written(page.number << 12);
+        }
+    }
+    any
+}
+
 /// A write failed at `address`. If the page is protected for its blocks, removes them and lets the program write.
 pub fn written(address: u64) -> bool {
     let Some(index) = existing(address >> 12) else { return false };
