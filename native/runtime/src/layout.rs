@@ -23,7 +23,7 @@ pub const HEAP_ROOM: u64 = 0x8_0000_0000;
 /// The address of the shared arena.
 pub const ARENA: u64 = 0x2010_0000_0000;
 /// The distance between slots, in the arena and in the private part.
-pub const SLOT_STRIDE: u64 = 0x18_0000;
+pub const SLOT_STRIDE: u64 = 0x1a_0000;
 /// The number of slots: threads and processes that are recorded at the same time.
 pub const SLOTS: u64 = 1024;
 /// The first slot, from the arena's begin; before it are the header and the chunks.
@@ -31,7 +31,7 @@ pub const FIRST_SLOT: u64 = 0x200_0000;
 /// The length of the arena.
 pub const ARENA_ROOM: u64 = FIRST_SLOT + SLOTS * SLOT_STRIDE;
 /// From a slot to its private memory. Fits the displacement of an instruction.
-pub const TO_PRIVATE: u64 = 0x6800_0000;
+pub const TO_PRIVATE: u64 = 0x7000_0000;
 /// The end of all memory of the runtime that lies at fixed addresses.
 pub const END: u64 = ARENA + TO_PRIVATE + ARENA_ROOM;
 
@@ -59,9 +59,9 @@ pub const FRAME_ROOM: u64 = 0x12_0000;
 /// Memory of the packer.
 pub const PACK_WORK: u64 = 0x12_8000;
 /// A copy of signal handlers.
-pub const ACTIONS: u64 = 0x17_8000;
+pub const ACTIONS: u64 = 0x18_9000;
 /// The end of the private memory of a slot.
-pub const PRIVATE_END: u64 = 0x17_9000;
+pub const PRIVATE_END: u64 = 0x18_a000;
 
 /// The number of chunks: finished parts of logs on their way to the recorder.
 pub const CHUNKS: u64 = 64;

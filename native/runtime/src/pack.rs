@@ -19,7 +19,7 @@
 //! Differences are unsigned with the sign in the lowest bit.
 
 /// The number of pairs of guesses for words that were guessed wrong, and half the number of guesses for all words.
-pub const GUESSES: usize = 2048;
+pub const GUESSES: usize = 8192;
 /// The number of guesses for all words.
 const FIRST: usize = 2 * GUESSES;
 /// The most words that are packed together.
@@ -36,7 +36,7 @@ pub const fn bound(words: usize) -> usize {
 /// The guesses that the words so far choose: a mix of the last three or four.
 #[inline(always)]
 fn mix(state: u32, word: u32) -> u32 {
-    (state << 4) ^ word
+    (state << 5) ^ word
 }
 
 /// Packs up to [`MOST`] words; returns the number of bytes, or `usize::MAX` if `bytes` is shorter than [`bound`] or `work`
@@ -99,7 +99,7 @@ pub fn unpack(bytes: &[u8], words: &mut [u32], work: &mut [u32]) -> Option<()> {
 
 fn slot(before: u32, last: u32) -> usize {
     let mixed = before.wrapping_mul(0x9e37_79b1) ^ last.wrapping_mul(0x85eb_ca77);
-    (mixed.wrapping_mul(0xc2b2_ae3d) >> 21) as usize
+    (mixed.wrapping_mul(0xc2b2_ae3d) >> 19) as usize
 }
 
 struct Output<'a> {
