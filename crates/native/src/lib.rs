@@ -20,5 +20,6 @@ mod record;
 #[cfg(test)]
 mod truth;
 
-pub use file::{BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer};
+pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer};
+pub use inject::Refusal;
 pub use record::{Error, Options, Outcome, record};

@@ -77,6 +77,7 @@ pub struct Items<'a> {
     digest: Digest,
     instructions: u64,
     contradictions: u64,
+    times: (u64, u64),
 }
 
 impl<'a> Items<'a> {
@@ -92,6 +93,7 @@ impl<'a> Items<'a> {
             digest: Digest::default(),
             instructions: 0,
             contradictions: 0,
+            times: (0, 0),
         }
     }
 
@@ -110,6 +112,11 @@ impl<'a> Items<'a> {
         self.contradictions
     }
 
+    /// The time-stamp counter at the begin and the end of the part of the log that is being read.
+    pub fn times(&self) -> (u64, u64) {
+        self.times
+    }
+
     /// Reads all that is left.
     pub fn finish(&mut self) {
         while self.next().is_some() {}
@@ -121,6 +128,7 @@ impl<'a> Items<'a> {
         let follows = block.header.sequence == self.sequence;
         self.sequence = block.header.sequence + 1;
         self.at = 0;
+        self.times = (block.header.first_tsc, block.header.last_tsc);
         match block.words() {
             Ok(words) => self.words = words,
             Err(_) => {

@@ -8,16 +8,18 @@
 mod items;
 mod table;
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 pub use items::{Digest, Item, Items};
-pub use table::{Code, Map, Note, Path, Span, Table, Unmap};
+pub use table::{Code, Map, Note, Parent, Path, Span, Table, Unmap};
 
 use crate::file::{Block, BlockKind, FileError, blocks};
 
 /// A recording whose tables are read; the logs of its threads are still packed.
 pub struct Recording<'a> {
-    tables: FxHashMap<u64, Table>,
+    tables: FxHashMap<u64, Arc<Table>>,
     threads: Vec<Thread<'a>>,
     /// Pairs of the time-stamp counter and the monotonic clock in nanoseconds, in order.
     pub clocks: Vec<(u64, u64)>,
@@ -81,7 +83,7 @@ impl<'a> Recording<'a> {
         keys.sort_unstable();
         for key in keys {
             let table = Table::read(&mut parts.remove(&key).unwrap_or_default(), &tables)?;
-            tables.insert(key, table);
+            tables.insert(key, Arc::new(table));
         }
         let mut threads: Vec<Thread<'a>> = threads.into_values().collect();
         threads.sort_unstable_by_key(|thread| thread.key);
@@ -98,14 +100,15 @@ impl<'a> Recording<'a> {
 
     /// The tables of processes, by key, in order.
     pub fn tables(&self) -> Vec<(u64, &Table)> {
-        let mut tables: Vec<(u64, &Table)> = self.tables.iter().map(|(&key, table)| (key, table)).collect();
+        let mut tables: Vec<(u64, &Table)> =
+            self.tables.iter().map(|(&key, table)| (key, &**table)).collect();
         tables.sort_unstable_by_key(|&(key, _)| key);
         tables
     }
 
     /// The table that a thread's log refers to.
     pub fn table(&self, thread: &Thread<'a>) -> Option<&Table> {
-        self.tables.get(&thread.table_key)
+        self.tables.get(&thread.table_key).map(|table| &**table)
     }
 
     /// What a thread did. `None` if the table of its process is missing.

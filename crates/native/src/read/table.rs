@@ -1,5 +1,7 @@
 //! The table of a process: blocks and their exits, mappings and notes.
 
+use std::sync::Arc;
+
 use hodo_native_runtime::wire::{exit, flag, record};
 use rustc_hash::FxHashMap;
 
@@ -127,8 +129,26 @@ pub struct Table {
     pub code: Vec<Code>,
     /// The process and its parent in the system.
     pub identity: (u64, u64),
-    /// The key of the process that it is a copy of.
-    pub parent: Option<u64>,
+    /// The process that it is a copy of.
+    pub parent: Option<Parent>,
+    /// Exits below this number are the parent's.
+    inherited: u32,
+    /// The number of processes that it is a copy of, one of the other.
+    depth: u32,
+}
+
+/// The most copies of copies.
+const DEEPEST: u32 = 1000;
+
+/// The process that another one is a copy of: all of its blocks, mappings and code before the copy was made.
+#[derive(Clone)]
+pub struct Parent {
+    /// Its key.
+    pub key: u64,
+    /// The time-stamp counter when the copy was made.
+    pub tsc: u64,
+    /// Its table.
+    pub table: Arc<Table>,
 }
 
 /// A record's words.
@@ -155,12 +175,22 @@ impl<'a> Words<'a> {
     }
 }
 
+impl Path<'_> {
+    /// All spans, in order.
+    pub fn all(&self) -> impl Iterator<Item = Span> {
+        self.spans.iter().copied().chain([self.last])
+    }
+}
+
 impl Table {
     /// Reads the parts of a table; `others` are the tables of processes that started before.
     ///
     /// # Errors
     /// A part is damaged.
-    pub(crate) fn read(parts: &mut [&Block<'_>], others: &FxHashMap<u64, Table>) -> Result<Table, FileError> {
+    pub(crate) fn read(
+        parts: &mut [&Block<'_>],
+        others: &FxHashMap<u64, Arc<Table>>,
+    ) -> Result<Table, FileError> {
         parts.sort_by_key(|block| block.header.sequence);
         let mut table = Table::default();
         for part in parts {
@@ -170,7 +200,7 @@ impl Table {
         Ok(table)
     }
 
-    fn records(&mut self, bytes: &[u8], others: &FxHashMap<u64, Table>) -> Option<()> {
+    fn records(&mut self, bytes: &[u8], others: &FxHashMap<u64, Arc<Table>>) -> Option<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let head = u64::from_le_bytes(*rest.first_chunk()?);
@@ -186,7 +216,12 @@ impl Table {
         Some(())
     }
 
-    fn record(&mut self, kind: u32, words: &mut Words<'_>, others: &FxHashMap<u64, Table>) -> Option<()> {
+    fn record(
+        &mut self,
+        kind: u32,
+        words: &mut Words<'_>,
+        others: &FxHashMap<u64, Arc<Table>>,
+    ) -> Option<()> {
         let tsc = words.long()?;
         match kind {
             record::BLOCK => self.block(tsc, words)?,
@@ -202,9 +237,14 @@ impl Table {
             }
             record::FORK => {
                 let (parent, exits) = (words.long()?, words.long()?);
-                let mut copy = others.get(&parent)?.clone();
-                copy.exits.truncate(usize::try_from(exits).ok()?);
-                *self = Table { parent: Some(parent), notes: Vec::new(), ..copy };
+                self.inherited = u32::try_from(exits).ok()?;
+                let table = others.get(&parent)?.clone();
+                self.depth = table.depth + 1;
+                // Damaged input must not make chains that are dropped too deep.
+                if self.depth > DEEPEST {
+                    return None;
+                }
+                self.parent = Some(Parent { key: parent, tsc, table });
             }
             record::NOTE => {
                 self.notes.push(Note { tsc, note: words.long()? as u32, value: words.long()? });
@@ -277,7 +317,8 @@ impl Table {
 
     fn set_exit(&mut self, number: u64, entry: ExitEntry) -> Option<()> {
         const MOST: usize = 1 << 26;
-        let index = usize::try_from(number).ok().filter(|&index| index < MOST)?;
+        let own = number.checked_sub(self.inherited.into())?;
+        let index = usize::try_from(own).ok().filter(|&index| index < MOST)?;
         // Numbers grow with few gaps, so the memory is bounded by the input.
         if index > self.exits.len() + (1 << 16) {
             return None;
@@ -315,18 +356,33 @@ impl Table {
         self.traces
     }
 
+    /// The table that has an exit: this one, or that of a process that it is a copy of.
+    #[inline]
+    fn home(&self, exit: u32) -> &Table {
+        let mut table = self;
+        while exit < table.inherited {
+            match &table.parent {
+                Some(parent) => table = &parent.table,
+                None => break,
+            }
+        }
+        table
+    }
+
+    #[inline]
     fn entry(&self, exit: u32) -> Option<&ExitEntry> {
-        self.exits.get(exit as usize)?.as_ref()
+        self.exits.get(exit.checked_sub(self.inherited)? as usize)?.as_ref()
     }
 
     /// The path that an exit stands for. `None` if there is no such exit.
     #[inline]
     pub fn path(&self, exit: u32) -> Option<Path<'_>> {
-        let entry = self.entry(exit)?;
-        let first = self.blocks[entry.block as usize].spans as usize;
-        let last = self.spans[first + usize::from(entry.span)];
+        let home = self.home(exit);
+        let entry = home.entry(exit)?;
+        let first = home.blocks[entry.block as usize].spans as usize;
+        let last = home.spans[first + usize::from(entry.span)];
         Some(Path {
-            spans: &self.spans[first..first + usize::from(entry.span)],
+            spans: &home.spans[first..first + usize::from(entry.span)],
             last: Span {
                 end: entry.end,
                 last: entry.last,
@@ -342,26 +398,28 @@ impl Table {
     /// Where the block of an exit begins.
     #[inline]
     pub fn start(&self, exit: u32) -> Option<u64> {
-        Some(self.blocks[self.entry(exit)?.block as usize].pc)
+        let home = self.home(exit);
+        Some(home.blocks[home.entry(exit)?.block as usize].pc)
     }
 
     /// The number of instructions before an exit, where it leads (0: unknown), and the digest of their addresses.
     #[inline]
     pub fn summary(&self, exit: u32) -> Option<(u64, u64, Digest)> {
-        let entry = self.entry(exit)?;
+        let entry = self.home(exit).entry(exit)?;
         Some((entry.instructions.into(), entry.target, entry.digest))
     }
 
     /// The first `count` instructions of the block of an exit: their path, and the digest of their addresses.
     pub fn part(&self, exit: u32, count: u32) -> Option<(Option<Path<'_>>, Digest, u64)> {
-        let block = &self.blocks[self.entry(exit)?.block as usize];
+        let home = self.home(exit);
+        let block = &home.blocks[home.entry(exit)?.block as usize];
         if count > u32::from(block.instructions) {
             return None;
         }
         let mut digest = Digest::default();
         let mut left = count;
-        let mut lengths = self.lengths[block.lengths as usize..].iter();
-        for (index, span) in self.spans[block.spans as usize..].iter().enumerate() {
+        let mut lengths = home.lengths[block.lengths as usize..].iter();
+        for (index, span) in home.spans[block.spans as usize..].iter().enumerate() {
             let ran = span.count.min(left);
             let mut at = span.start;
             let mut last = at;
@@ -380,7 +438,7 @@ impl Table {
                 } else {
                     Span { end: at, last, count: ran, kind: 0, target: 0, ..*span }
                 };
-                let spans = &self.spans[first..first + index];
+                let spans = &home.spans[first..first + index];
                 let path = Path { spans, last: cut, instructions: count.into() };
                 return Some(((count != 0).then_some(path), digest, stands));
             }
