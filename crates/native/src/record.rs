@@ -100,7 +100,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
     }
     tracee.detach()?;
     let over = AtomicBool::new(false);
-    let (status, warnings, drained) = thread::scope(|scope| {
+    let (status, mut warnings, drained) = thread::scope(|scope| {
         let drainer = scope.spawn(|| empty_chunks(&arena, &drain, &over));
         let (status, warnings) = follow_descendants(&arena, &drain, tracee);
         over.store(true, Release);
@@ -108,6 +108,11 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
         (status, warnings, drained)
     });
     header.closed.store(1, Release);
+    let without_room = header.without_room.load(Relaxed);
+    if without_room != 0 {
+        warnings
+            .push(format!("{without_room} programs ran unrecorded: there was no memory or slot for them"));
+    }
     drained?;
     let drain = drain.into_inner().map_err(|_| io::Error::other("the writing thread failed"))?;
     let killed = drain.killed;

@@ -104,6 +104,8 @@ pub struct ArenaHeader {
     pub follow_process: AtomicU32,
     /// Not 0: chunks hold logs as they are, without packing.
     pub unpacked: AtomicU32,
+    /// Counts programs that run unrecorded because there was no memory or slot for them.
+    pub without_room: AtomicU32,
 }
 
 /// States of [`ArenaHeader::follow`].

@@ -20,13 +20,8 @@ static ACTIONS: [AtomicU64; (ACTION_BYTES / 8) as usize] =
 
 /// Called by `hodo_start` on a stack of its own. Returns 0 if the program is recorded from here on.
 pub extern "C" fn hodo_begin(pc: u64, stack: u64) -> u64 {
-    const READ_WRITE: u64 = 3;
-    if !sys::map(HEAP, HEAP_ROOM, READ_WRITE) {
-        return 1;
-    }
-    let Some(process) = slot::take(kind::TABLE) else { return 1 };
-    let Some(context) = slot::take(kind::LOG) else {
-        slot::give_back(process);
+    let Some((process, context)) = slots() else {
+        log::arena().without_room.fetch_add(1, Relaxed);
         return 1;
     };
     TABLE_SLOT.store(process.address.get(), Relaxed);
@@ -53,6 +48,20 @@ pub extern "C" fn hodo_begin(pc: u64, stack: u64) -> u64 {
     log::go_on_at(context, pc);
     dispatch::go(context, pc);
     0
+}
+
+/// Slots for the process's table and its first thread, after the tables' memory is mapped.
+fn slots() -> Option<(&'static Context, &'static Context)> {
+    const READ_WRITE: u64 = 3;
+    if !sys::map(HEAP, HEAP_ROOM, READ_WRITE) {
+        return None;
+    }
+    let process = slot::take(kind::TABLE)?;
+    let context = slot::take(kind::LOG);
+    if context.is_none() {
+        slot::give_back(process);
+    }
+    Some((process, context?))
 }
 
 /// The runtime handles what the processor raises.
