@@ -182,7 +182,8 @@ fn what_is_refused_is_noted() {
     let program = compile(&folder, "refused.c");
     let (output, outcome, file) = recorded(&folder, Command::new(&program));
     assert_eq!((output.as_str(), outcome.status.code()), ("goes on\n", Some(0)));
-    let expected = [note::OWN_MEMORY, note::OWN_MEMORY, note::OWN_MEMORY, note::SEGMENT, note::FILTER];
+    let own = note::OWN_MEMORY;
+    let expected = [own, own, own, note::SEGMENT, note::FILTER, note::JUMPED_INTO];
     assert_eq!(notes(&file), expected);
 }
 

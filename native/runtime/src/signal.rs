@@ -217,7 +217,7 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
         return deliver_waiting(context, frame);
     }
     let end = context.log_end();
-    if number == SEGV && address == end && context.pending.get() != pending::POISONED {
+    if number == SEGV && address == end && rip != end && context.pending.get() != pending::POISONED {
         return next_buffer(context, frame, end);
     }
     if number == SEGV && address == end + POISON {
@@ -386,6 +386,11 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
     }
     let pc = match position {
         Some(position) => restore(context, &position, frame),
+        // A jump into the runtime's memory, which led to the guard page instead.
+        None if rip == context.log_end() => {
+            raw::write(info + 16, context.pc.get());
+            context.pc.get()
+        }
         None => rip,
     };
     drop(lock);

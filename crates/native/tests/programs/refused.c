@@ -1,11 +1,13 @@
 /* What a recorded program must not do: each attempt fails, and the program goes on. */
 #define _GNU_SOURCE
 #include <asm/prctl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 int main(void) {
@@ -22,6 +24,13 @@ int main(void) {
     if (syscall(SYS_arch_prctl, ARCH_GET_GS, &gs) || gs)
         return 5;
     closefrom(3);
+    if (!fork()) {
+        ((void (*)(void))0x200000001000)();
+        _exit(0);
+    }
+    int status;
+    if (wait(&status) < 0 || !WIFSIGNALED(status) || WTERMSIG(status) != SIGSEGV)
+        return 6;
     puts("goes on");
     return 0;
 }
