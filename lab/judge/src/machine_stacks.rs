@@ -48,7 +48,7 @@ pub(super) fn run() -> Outcome {
     fs::create_dir_all(&folder)?;
     let (recording, samples) = (folder.join("stacks.data"), folder.join("samples.perf"));
     record(&recording, &samples)?;
-    let kallsyms = super::machine::spool(&folder)?.join("kallsyms");
+    let kallsyms = super::machine::spool(&folder)?.join("symbols");
     let theirs = sampled(&samples, &kallsyms)?;
     let ours = decoded(&recording, &folder, &theirs)?;
     compare(&theirs, &ours, &Aliases::read(&kallsyms)?)

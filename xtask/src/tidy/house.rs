@@ -72,6 +72,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("hodoscope", &["hodo", "hodo-engine", "hodo-model", "hodo-views"]),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
+    // The image that is put into programs shares its layout and formats with the recorder.
+    ("hodo-native", &["hodo-native-runtime"]),
+    ("hodo-native-runtime", &[]),
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
     (
