@@ -7,7 +7,7 @@ use hodo_engine::{
     events::{Chunks, EventReading, EventTraces, Run, each_run, info},
 };
 use hodo_formats::events::{Item, schema::Scope};
-use hodo_model::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{FieldSink, Meaning, Name};
 use hodo_sync::{Clock, ClockGraph, ClockId, Direction, Matcher, MessageEnd, Pair};
 
 /// An event of a clock.

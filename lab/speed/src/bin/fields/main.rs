@@ -10,7 +10,7 @@ use hodo_engine::{
     events::{Chunks, EventReading, EventTraces, Run, each_run},
 };
 use hodo_formats::events::{Item, Trouble, schema::Scope};
-use hodo_model::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{FieldSink, Meaning, Name};
 
 /// Bytes of trace per chunk.
 const CHUNK: u64 = 1 << 20;
