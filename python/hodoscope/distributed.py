@@ -58,10 +58,10 @@ def report(client, inputs, kind, *, parts=None, copies=None, **given):
         raise TypeError(f"a report is a name, not {type(kind).__name__}")
     if _copies.is_remote(given.get("symfs")):
         given["symfs"] = local(given["symfs"])
-    tasks = _native.plan(trace.arguments("plan", analysis=kind, parts=parts, **given))
+    tasks = _native.plan(trace.arguments("plan", kind, parts=parts, **given))
     threads = sum(client.nthreads().values())
     if parts is None and len(tasks) < threads:
-        tasks = _native.plan(trace.arguments("plan", analysis=kind, parts=threads, **given))
+        tasks = _native.plan(trace.arguments("plan", kind, parts=threads, **given))
     # What a worker keeps open is used for this report only: files may change before the next.
     same = {"build": _native.build, "copies": remote, "plan": uuid.uuid4().hex}
     level = client.map(_fold, tasks, **same, pure=False)

@@ -102,7 +102,7 @@ def test_a_killed_worker(client):
 def test_what_workers_raise(client, tmp_path):
     copy = tmp_path / "copy.data"
     copy.write_bytes(open(FLOW, "rb").read())
-    [task, *_] = hodoscope._native.plan(hodoscope.Trace(copy, symfs=SYMFS).arguments("plan", analysis="functions"))
+    [task, *_] = hodoscope._native.plan(hodoscope.Trace(copy, symfs=SYMFS).arguments("plan", "functions"))
     copy.write_bytes(pathlib.Path(FLOW).with_name("tiny-exact-time.data").read_bytes())
     with pytest.raises(hodoscope.InputError, match=r"changed.*copy.data"):
         client.submit(hodoscope.distributed._fold, task, build=hodoscope.__build__).result()

@@ -25,24 +25,27 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     all: Span,
-    /// Number of instructions before it, up to its end, and in total.
-    ran: [u64; 3],
+    /// Instructions executed in the span before the piece.
+    before: u64,
+    /// Instructions executed in the span up to the end of the piece.
+    until: u64,
+    /// Instructions executed in the span.
+    total: u64,
 }
 
 impl Piece {
     /// Returns its begin and end in whole units.
     pub(crate) fn span(&self) -> Span {
-        let [before, until, all] = self.ran;
-        let shares = Shares::new(self.all.length(), all);
-        Span { from: self.all.from + shares.of(before), to: self.all.from + shares.of(until) }
+        let shares = Shares::new(self.all.length(), self.total);
+        Span { from: self.all.from + shares.of(self.before), to: self.all.from + shares.of(self.until) }
     }
 }
 
 /// The owner of a piece of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<N> {
-    /// The owner `who` executed `instructions`; the time that they took, and its position in the span.
-    Ran { who: N, instructions: u64, took: Time, piece: Piece },
+    /// The owner executed `instructions`; the time that they took, and its position in the span.
+    Ran { owner: N, instructions: u64, time: Time, piece: Piece },
     /// The owner of the last instructions; no instruction was executed in this time.
     Waited(Span),
     /// No owner: the thread executed code that is not traced.
@@ -73,21 +76,21 @@ impl Time {
     /// The sum.
     #[inline]
     #[must_use]
-    pub fn and(self, other: Time) -> Time {
+    pub fn saturating_add(self, other: Time) -> Time {
         Time(self.0.saturating_add(other.0))
     }
 
     /// Returns the sum; intermediate sums may be negative, so it wraps.
     #[inline]
     #[must_use]
-    pub(crate) fn wrapping_and(self, other: Time) -> Time {
+    pub(crate) fn wrapping_add(self, other: Time) -> Time {
         Time(self.0.wrapping_add(other.0))
     }
 
     /// Returns the difference; intermediate sums may be negative, so it wraps.
     #[inline]
     #[must_use]
-    pub(crate) fn wrapping_less(self, other: Time) -> Time {
+    pub(crate) fn wrapping_sub(self, other: Time) -> Time {
         Time(self.0.wrapping_sub(other.0))
     }
 
@@ -243,32 +246,32 @@ impl<N: Copy + PartialEq> Clock<N> {
     /// Shares the time since the last sharing among the instructions executed in it, including `others` that were not
     /// added; returns the share of these others.
     #[inline]
-    pub(crate) fn share(&mut self, others: u64, mut give: impl FnMut(Share<N>)) -> Even {
+    pub(crate) fn share(&mut self, others: u64, mut emit: impl FnMut(Share<N>)) -> Even {
         let since = mem::replace(&mut self.shared_until, self.now);
         let (from, to) = since.zip(self.now).map_or((0, 0), |(since, now)| (since, now.max(since)));
         let all = Span { from, to };
         if mem::take(&mut self.after_gap) {
             // How much of the time the gap took is unknown.
             self.untimed.clear();
-            give(Share::Lost(all));
+            emit(Share::Lost(all));
             return Even::default();
         }
         let reported: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
         let mut even = Even::new(to - from, reported + others);
         if self.untimed.is_empty() {
             if others == 0 {
-                give(if self.left { Share::Outside(all) } else { Share::Waited(all) });
+                emit(if self.left { Share::Outside(all) } else { Share::Waited(all) });
             }
             return even;
         }
         let mut ran = 0;
-        for &(who, count) in &self.untimed {
-            let piece = Piece { all, ran: [ran, ran + count, reported] };
+        for &(owner, count) in &self.untimed {
+            let piece = Piece { all, before: ran, until: ran + count, total: reported };
             ran += count;
             let last = ran == reported && others == 0;
             let rest = if last { mem::take(&mut even.rest) } else { Time::default() };
-            let took = even.each.times(count).and(rest);
-            give(Share::Ran { who, instructions: count, took, piece });
+            let time = even.each.times(count).saturating_add(rest);
+            emit(Share::Ran { owner, instructions: count, time, piece });
         }
         self.untimed.clear();
         even

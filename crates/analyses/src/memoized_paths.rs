@@ -166,7 +166,7 @@ impl MemoizedPaths {
             self.counted.push(id);
         }
         path.count += 1;
-        path.each = path.each.and(each);
+        path.each = path.each.saturating_add(each);
         path.instructions.into()
     }
 

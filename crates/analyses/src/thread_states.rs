@@ -19,7 +19,10 @@
 //! lost. The states of threads are not sufficient for that: events of any CPU change them, and a thread that was
 //! switched in on one CPU before a loss may appear on another one after it.
 
-use std::hash::{Hash, Hasher};
+use std::{
+    hash::{Hash, Hasher},
+    mem,
+};
 
 use hodo_clock::Nanos;
 use hodo_model::kernel::{Cpus, KernelEvent, Kind, PrevState, field};
@@ -111,7 +114,7 @@ pub(crate) enum Step {
         prev: u32,
         next: u32,
         state: PrevState,
-        call: Call,
+        call: OpenCall,
     },
     /// An event contains the thread that runs on a CPU.
     Runs {
@@ -130,14 +133,47 @@ pub(crate) enum Step {
         cpu: u32,
     },
     /// The thread on a CPU enters or leaves a system call.
-    Now {
+    SetOpenCall {
         cpu: u32,
-        call: Call,
+        call: OpenCall,
     },
 }
 
-/// The open system call: `None` if unknown, `Some(None)` if there is none.
-pub(crate) type Call = Option<Option<u32>>;
+/// The system call in which a thread is.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum OpenCall {
+    #[default]
+    Unknown,
+    None,
+    /// The one with this name.
+    Named(u32),
+}
+
+impl OpenCall {
+    /// Returns this one, or `other` if it is unknown.
+    fn or(self, other: OpenCall) -> OpenCall {
+        if let OpenCall::Unknown = self { other } else { self }
+    }
+
+    /// Returns the name of the call, if there is one; `known` if that is unknown.
+    fn name_or(self, known: Option<u32>) -> Option<u32> {
+        match self {
+            OpenCall::Unknown => known,
+            OpenCall::None => None,
+            OpenCall::Named(name) => Some(name),
+        }
+    }
+}
+
+/// Since when the thread that leaves a CPU ran there.
+#[derive(Clone, Copy, Debug)]
+enum RanSince {
+    /// It did not run there: a switch is missing.
+    Elsewhere,
+    /// The begin of the trace.
+    Begin,
+    Time(Nanos),
+}
 
 /// The events that [`ThreadStateMachine`] needs, except system calls.
 pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
@@ -146,8 +182,8 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
     (Kind::SchedMigrate, &[field::migrate::TID, field::migrate::DEST_CPU]),
 ];
 
-/// The further events that show who runs, where they contain their thread. The end of a system call is none, as it may
-/// be joined with its begin.
+/// The further events that show who runs, where they contain their thread. Exits of system calls are
+/// left out: they may be joined with their entry.
 pub(crate) const REPORTING: [Kind; 2] = [Kind::SyscallEntry, Kind::Syscall];
 
 /// Receives changes.
@@ -207,7 +243,7 @@ struct OnCpu {
     /// Who runs: the next thread of the last switch, or the thread of an event since then.
     runs: Option<u32>,
     /// The open system call of the running thread.
-    call: Call,
+    call: OpenCall,
 }
 
 impl Task {
@@ -251,8 +287,8 @@ impl Task {
 impl<O: Observer> ThreadStateMachine<O> {
     /// Ends the trace.
     pub(crate) fn end(mut self, time: Nanos) -> O {
-        let came = |(cpu, on): (u32, &OnCpu)| Some((cpu, on.now?));
-        let mut running: Vec<(u32, (u32, Nanos))> = self.cpus.all().filter_map(came).collect();
+        let mut running: Vec<(u32, (u32, Nanos))> =
+            self.cpus.all().filter_map(|(cpu, on)| Some((cpu, on.now?))).collect();
         running.sort_unstable();
         for (cpu, (tid, since)) in running.into_iter().filter(|(_, (tid, _))| *tid != 0) {
             self.observer.ran(tid, cpu, Some(since), time);
@@ -276,11 +312,11 @@ impl<O: Observer> ThreadStateMachine<O> {
         if other == Some(tid) || on.now.is_none() {
             return;
         }
-        let call = on.call.take();
+        let call = mem::take(&mut on.call);
         if let Some(other) = other {
             self.lose_on(cpu, other, time);
             let task = self.tasks.entry(other).or_default();
-            task.call = call.unwrap_or(task.call);
+            task.call = call.name_or(task.call);
         }
         if tid != 0 {
             let task = self.tasks.entry(tid).or_default();
@@ -289,31 +325,35 @@ impl<O: Observer> ThreadStateMachine<O> {
         }
     }
 
-    /// The first switch on a CPU. Returns since when the thread that leaves ran there, as [`Self::leave`] needs it.
-    fn first(&mut self, cpu: u32, prev: u32, time: Nanos) -> Option<Option<Nanos>> {
+    /// The first switch on a CPU. Returns since when the thread that leaves ran there.
+    fn first(&mut self, cpu: u32, prev: u32, time: Nanos) -> RanSince {
         let task = (prev != 0).then(|| self.tasks.entry(prev).or_default());
-        let came = task.filter(|task| task.switched.is_none_or(|before| before >= time));
-        let ran = prev == 0 || came.is_some();
-        let taken_back = came.and_then(|task| task.is_older(cpu, time));
+        let ran_here = task.filter(|task| task.switched.is_none_or(|before| before >= time));
+        let since = if prev == 0 || ran_here.is_some() { RanSince::Begin } else { RanSince::Elsewhere };
+        let taken_back = ran_here.and_then(|task| task.is_older(cpu, time));
         self.observer.begin(cpu, taken_back, time);
-        ran.then_some(None)
+        since
     }
 
-    /// Applies a switch away from a thread. `came` is the time since which it ran there, or the begin of the trace;
-    /// `None` if the last switch was to another thread.
+    /// Applies a switch away from a thread.
     fn leave(
         &mut self,
         (tid, cpu, time): (u32, u32, Nanos),
-        came: Option<Option<Nanos>>,
-        call: Call,
+        ran_since: RanSince,
+        call: OpenCall,
         state: PrevState,
     ) {
         let task = self.tasks.entry(tid).or_default();
         task.switched.get_or_insert(time);
-        task.call = call.unwrap_or(task.call);
-        if let Some(since) = came {
+        task.call = call.name_or(task.call);
+        let since = match ran_since {
+            RanSince::Elsewhere => None,
+            RanSince::Begin => Some(None),
+            RanSince::Time(since) => Some(Some(since)),
+        };
+        if let Some(since) = since {
             self.observer.ran(tid, cpu, since, time);
-            // It came to another CPU meanwhile: it is there, or its state is unknown.
+            // It already runs on another CPU: keep that state.
             if matches!(task.state(), Some(State::Running(on)) if on != cpu) {
                 return;
             }
@@ -339,16 +379,17 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
                 let on = self.cpus.get_or(cpu, OnCpu::default);
                 let before = on.now.replace((next, time));
                 let other = on.runs.replace(next).filter(|&tid| tid != prev);
-                let call = call.or(on.call.take());
+                let call = call.or(mem::take(&mut on.call));
                 if let Some(other) = other {
                     self.lose_on(cpu, other, time);
                 }
-                let came = match before {
+                let ran_since = match before {
                     None => self.first(cpu, prev, time),
-                    Some((tid, since)) => (tid == prev).then_some(Some(since)),
+                    Some((tid, since)) if tid == prev => RanSince::Time(since),
+                    Some(_) => RanSince::Elsewhere,
                 };
                 if prev != 0 {
-                    self.leave((prev, cpu, time), came, call, state);
+                    self.leave((prev, cpu, time), ran_since, call, state);
                 }
                 if next != 0 {
                     let task = self.tasks.entry(next).or_default();
@@ -370,7 +411,7 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
                     task.to(tid, Some(State::Runnable(cpu)), time, &mut self.observer);
                 }
             }
-            Step::Now { cpu, call } => self.cpus.get_or(cpu, OnCpu::default).call = call,
+            Step::SetOpenCall { cpu, call } => self.cpus.get_or(cpu, OnCpu::default).call = call,
         }
     }
 }
@@ -380,7 +421,7 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
 pub struct StateDelta<O> {
     steps: DeferredOps<ThreadStateMachine<O>, Step>,
     /// The known open calls of the threads on CPUs.
-    calls: Cpus<Call>,
+    calls: Cpus<OpenCall>,
     #[serde(skip)]
     running: Running,
 }
@@ -401,13 +442,13 @@ impl<O: Observer> StateDelta<O> {
             self.steps.see(Step::Runs { time, cpu, tid });
         }
         match event.kind {
-            Kind::SyscallEntry => *self.calls.get_or(cpu, || None) = Some(Some(event.name)),
-            Kind::SyscallExit | Kind::Syscall => *self.calls.get_or(cpu, || None) = Some(None),
+            Kind::SyscallEntry => *self.calls.get_or(cpu, OpenCall::default) = OpenCall::Named(event.name),
+            Kind::SyscallExit | Kind::Syscall => *self.calls.get_or(cpu, OpenCall::default) = OpenCall::None,
             Kind::SchedSwitch => {
                 let tids = tid(field::switch::PREV_TID).zip(tid(field::switch::NEXT_TID));
                 let Some((prev, next)) = tids else { return };
                 let state = event.prev_state();
-                let call = self.calls.remove(cpu).flatten();
+                let call = self.calls.remove(cpu).unwrap_or_default();
                 self.steps.see(Step::Switch { time, cpu, prev, next, state, call });
             }
             Kind::SchedWakeup => {
@@ -426,8 +467,8 @@ impl<O: Observer> StateDelta<O> {
 
     /// Adds the contribution of the next task.
     pub(crate) fn add(&mut self, later: StateDelta<O>) {
-        for (cpu, call) in std::mem::take(&mut self.calls).into_all() {
-            self.steps.see(Step::Now { cpu, call });
+        for (cpu, call) in mem::take(&mut self.calls).into_all() {
+            self.steps.see(Step::SetOpenCall { cpu, call });
         }
         self.steps.add(later.steps);
         self.calls = later.calls;
@@ -437,7 +478,7 @@ impl<O: Observer> StateDelta<O> {
     /// Adds the open system call of the thread on a CPU as an operation, if it is known.
     fn keep_call(&mut self, cpu: u32) {
         if let Some(call) = self.calls.remove(cpu) {
-            self.steps.see(Step::Now { cpu, call });
+            self.steps.see(Step::SetOpenCall { cpu, call });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Decodes a case's packets to lines of text.
 
 use hodo_clock::Tsc;
-use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
+use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
 use hodo_intel_pt::{
     Config,
     flow::{Decoder, Event, Executed, Gap, Guest, GuestCode, Sink, Switch},
@@ -76,14 +76,6 @@ pub fn fold(lines: &[String]) -> String {
         rest = &rest[count * length..];
     }
     text
-}
-
-struct NoLabels;
-
-impl Labels for NoLabels {
-    fn label(&self, _: Origin) -> (Label, u64) {
-        (Label::default(), u64::MAX)
-    }
 }
 
 /// Collects the decoded lines.

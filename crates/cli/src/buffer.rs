@@ -28,9 +28,9 @@ pub struct Raw {
     #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
     pub guest_elf: Vec<raw::Elf>,
     /// Address filter with which a raw buffer was recorded, in perf's syntax: 'filter ADDRESS/SIZE', 'tracestop
-    /// ADDRESS/SIZE', separated by commas; or ADDRESS-ADDRESS
+    /// ADDRESS/SIZE', separated by commas; or ADDRESS-ADDRESS (repeatable)
     #[arg(long, value_name = "FILTER", requires = "pt", value_parser = address_filter)]
-    pub filter: Option<String>,
+    pub filter: Vec<String>,
     /// Processor that wrote a raw buffer
     #[arg(long, value_name = "FAMILY/MODEL[/STEPPING]", requires = "pt", value_parser = raw::cpu)]
     pub cpu: Option<Cpu>,
@@ -135,7 +135,7 @@ impl Raw {
                 mtc_frequency: self.mtc_freq,
                 tsc_ctc_ratio: self.cpuid_0x15,
                 max_nonturbo_ratio: self.nom_freq,
-                filter: self.filter.clone().unwrap_or_default(),
+                filter: self.filter.join(","),
                 ..Config::default()
             },
         }
@@ -149,7 +149,7 @@ impl Raw {
             || !self.host_code.is_empty()
             || !self.host_elf.is_empty()
             || !self.guest_elf.is_empty()
-            || self.filter.is_some()
+            || !self.filter.is_empty()
             || self.cpu.is_some()
             || self.mtc_freq.is_some()
             || self.nom_freq.is_some()

@@ -23,9 +23,10 @@ const VERSION: u32 = 1;
 #[derive(Debug, Args)]
 pub struct Help {
     /// Command to describe
-    #[arg(value_name = "COMMAND", conflicts_with = "json")]
+    #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
-    /// Describe everything for programs: commands, reports with their columns, formats, rules and units
+    /// Describe the command for programs; without one everything: commands, reports with their columns, formats, rules
+    /// and units
     #[arg(long)]
     pub json: bool,
 }
@@ -34,21 +35,19 @@ pub struct Help {
 pub fn run(help: &Help) -> Result<ExitCode, Failure> {
     let mut program = Arguments::command();
     program.build();
-    if help.json {
-        let text = serde_json::to_string_pretty(&description(&program)).expect("names are text");
-        written(writeln!(io::stdout(), "{text}"))?;
+    let described = match &help.command {
+        None => &mut program,
+        Some(name) => program
+            .find_subcommand_mut(name)
+            .ok_or_else(|| Failure::usage(format!("no command is named `{name}`; `hodo help` lists them")))?,
+    };
+    if !help.json {
+        written(described.print_long_help())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let printed = match &help.command {
-        None => program.print_long_help(),
-        Some(name) => match program.find_subcommand_mut(name) {
-            Some(command) => command.print_long_help(),
-            None => {
-                return Err(Failure::usage(format!("no command is named `{name}`; `hodo help` lists them")));
-            }
-        },
-    };
-    written(printed)?;
+    let description = if help.command.is_some() { command(described) } else { description(described) };
+    let text = serde_json::to_string_pretty(&description).expect("names are text");
+    written(writeln!(io::stdout(), "{text}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

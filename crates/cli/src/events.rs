@@ -37,8 +37,8 @@ pub const NEEDS: Needs = Needs { flow: false, sideband: false, events: true };
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Software events")]
 pub struct Filter {
-    /// Only events whose names match, such as `sched_*` (repeatable)
-    #[arg(long, value_name = "PATTERN")]
+    /// Only events whose names match, such as `sched_*`
+    #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     pub event: Vec<String>,
     /// Only events whose fields satisfy this, such as `ret < 0 and not fd == 3`
     #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]

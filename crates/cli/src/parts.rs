@@ -188,7 +188,7 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
             "--tid, --pid and --comm select from the merged result: pass them to `hodo merge`",
         ));
     }
-    let reports = report::named(&what.analysis);
+    let reports = report::named(&what.kinds);
     input::unopened(&what.input, None, reports.clone(), parameters(what)?)?.check()?;
     let mut needs = report::needs(&reports);
     needs.events |= question(what)?.is_some_and(|question| question.needs().events);
@@ -197,7 +197,7 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
 
 /// Returns the intervals requested, if any.
 fn question(what: &crate::arguments::What) -> Result<Option<Question>, Failure> {
-    let is_of_intervals = what.analysis.iter().any(|name| name == "latency");
+    let is_of_intervals = what.kinds.iter().any(|name| name == "latency");
     let matched = if is_of_intervals { &what.period.matched[..] } else { &[] };
     Question::of(&what.question, matched)
 }
@@ -210,7 +210,7 @@ fn parameters(what: &crate::arguments::What) -> Result<Parameters, Failure> {
 fn request(what: &crate::arguments::What, experiment: &Experiment) -> Result<Request, Failure> {
     let intervals = question(what)?.map(|question| question.resolve(experiment)).transpose()?;
     let parameters = Parameters { intervals, ..parameters(what)? };
-    input::request(&what.input, None, report::named(&what.analysis), parameters, experiment)
+    input::request(&what.input, None, report::named(&what.kinds), parameters, experiment)
 }
 
 /// `hodo merge`.

@@ -71,7 +71,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
         events: command.event.clone(),
         function: command.function.clone(),
         buffer_size: command.buffer_size.as_deref().map(size).transpose()?,
-        filter: command.filter.clone(),
+        filter: (!command.filter.is_empty()).then(|| command.filter.join(",")),
         overflow: command.overflow.clone(),
         snapshot,
         triggers: command.trigger.clone(),

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use hodo_engine::{MatchRule, Matched, Needs, SyncOutcome, SyncRequest, Synchronised};
 use hodo_model::{Column, Shape, Table, Unit, Value};
-use hodo_sync::{DropCause, DroppedPair, EdgeReport};
+use hodo_sync::{DropCause, EdgeReport};
 use hodo_views::Reader;
 
 use crate::{
@@ -103,9 +103,6 @@ pub struct Sync {
 /// Change of the frequency of ordinary crystals at most, in parts per million per second.
 const WANDER: f64 = 1.0;
 
-/// Pairs between two clocks of which more than one in this many contradict the rest are no result.
-const CONTRADICTING: u64 = 10;
-
 /// Parses parts per million.
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && (0.0..=250_000.0).contains(rate));
@@ -178,8 +175,10 @@ fn beyond_bounds(command: &Sync, outcome: &SyncOutcome) {
         };
         message!(
             "{}: its frequency changes more than clocks were assumed to ({drift} ppb each, {wander} ppb per s), as when NTP \
-             slews it: its intervals rest on a drift of at most {rest}",
-            names.join(" = ")
+             slews it. Its intervals assume that slews are of at most {slew} ppb, also those that begin and end between two \
+             messages: they rest on a drift of at most {rest}",
+            names.join(" = "),
+            slew = hodo_sync::SLEW_PPB,
         );
     }
 }
@@ -187,12 +186,11 @@ fn beyond_bounds(command: &Sync, outcome: &SyncOutcome) {
 /// Refuses a result that many messages contradict.
 fn refuse_contradictions(outcome: &SyncOutcome) -> Result<(), Failure> {
     for edge in outcome.edges() {
-        let contradicts = |pair: &&DroppedPair| pair.cause == DropCause::Contradicts;
-        let contradicting = edge.dropped_pairs.iter().filter(contradicts).count() as u64;
-        if contradicting * CONTRADICTING > edge.pairs {
+        if edge.is_refuted() {
             let [from, to] = [edge.a, edge.b].map(|clock| outcome.clocks[clock.0 as usize].join(" = "));
             return Err(Failure::unreadable(format!(
-                "{from} and {to}: {contradicting} of {} messages contradict the others, whatever their clocks did: intervals would not hold the truth. Does --match pair the right events? Clocks that are more than {} ppm off take --drift",
+                "{from} and {to}: {} of {} messages contradict the others, whatever their clocks did: intervals would not hold the truth. Does --match pair the right events? Clocks that are more than {} ppm off take --drift",
+                edge.contradicting(),
                 edge.pairs,
                 hodo_sync::WIDEST_DRIFT_PPB / 1000,
             )));

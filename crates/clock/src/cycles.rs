@@ -2,13 +2,12 @@
 
 use std::{fmt, num::NonZeroU64};
 
-use serde::{Deserialize, Serialize};
-
 /// Nanoseconds in a second.
 const SECOND: i128 = 1_000_000_000;
 
 /// Nanoseconds from the origin of a trace's clock, mostly 1970; negative before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OriginNanos(pub i128);
 
 impl fmt::Display for OriginNanos {

@@ -14,15 +14,16 @@ mod time_map;
 use std::fmt;
 
 pub use cycles::{CycleClock, Cycles, OriginNanos};
-use serde::{Deserialize, Serialize};
 pub use time_map::{TimeBounds, TimeKnot, TimeMap, TimelineClock};
 
 /// A value of the processor's time-stamp counter, in ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tsc(pub u64);
 
 /// Nanoseconds since the origin of a trace's clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nanos(pub u64);
 
 impl fmt::Display for Nanos {

@@ -1,7 +1,5 @@
 //! Maps the times of a clock to a timeline.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{CycleClock, Cycles, OriginNanos};
 
 /// Bound on differences of times in nanoseconds (292 years), beyond which products would overflow. No real clock
@@ -9,7 +7,8 @@ use crate::{CycleClock, Cycles, OriginNanos};
 const FARTHEST: i128 = 1 << 63;
 
 /// A point of a curve: a clock's reading, and its time on the timeline with bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimeKnot {
     /// The clock's own time, in nanoseconds from its origin.
     pub own: i128,

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use hodo_model::{FunctionRun, Place, Transfer};
 use iced_x86::{CodeSize, Instruction, OpKind};
 
-use crate::{Label, Origin};
+use crate::{FunctionRun, Label, Origin, Place, Transfer};
 
 /// Index of a block in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

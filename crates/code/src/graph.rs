@@ -8,13 +8,12 @@ use std::{
 };
 
 use hashbrown::HashTable;
-use hodo_model::Place;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot,
-    Terminator, block::NOT_SEEN, branch_target, native::Native, padding, snapshot::Reader,
+    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Place, Provenance,
+    Snapshot, Terminator, block::NOT_SEEN, branch_target, native::Native, padding, snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -43,6 +42,16 @@ pub trait Labels {
     /// Returns whether a module is the file with this name.
     fn is_file(&self, _module: u32, _name: &str) -> bool {
         false
+    }
+}
+
+/// No symbols: all code is one function.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLabels;
+
+impl Labels for NoLabels {
+    fn label(&self, _: Origin) -> (Label, u64) {
+        (Label::default(), u64::MAX)
     }
 }
 

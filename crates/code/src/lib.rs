@@ -11,9 +11,11 @@
 mod block;
 mod branch_batches;
 mod function_run;
+mod function_runs;
 mod graph;
 mod native;
 mod padding;
+mod place;
 mod program;
 mod returns;
 mod snapshot;
@@ -21,12 +23,12 @@ mod space;
 
 pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Provenance, Terminator, branch_target};
 pub use branch_batches::{BranchBatch, BranchBatches};
-pub use function_run::FunctionRuns;
-pub use graph::{FarTransfer, Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
+pub use function_run::{FunctionRun, Numbering, Run, Transfer};
+pub use function_runs::FunctionRuns;
+pub use graph::{FarTransfer, Graph, Label, Labels, NO_OUTCOMES, NoLabels, Unreadable, writes_cr3};
 pub use native::{NativeExit, Rules};
+pub use place::{Arrival, FunctionId, Place};
 pub use program::Program;
 pub use returns::{Back, DEPTH, ReturnStack, ReturnTarget};
 pub use snapshot::Snapshot;
 pub use space::{AddressSpace, Bits, Content, Origin};
-
-pub use hodo_model::{FunctionRun, Place, Transfer};

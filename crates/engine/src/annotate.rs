@@ -131,7 +131,7 @@ fn annotated(
         })
         .collect();
     let (name, module) = modules.names(function);
-    let time = counts.values().fold(Time::default(), |sum, count| sum.and(count.time));
+    let time = counts.values().fold(Time::default(), |sum, count| sum.saturating_add(count.time));
     let mut annotation = Annotation {
         function: name,
         module,

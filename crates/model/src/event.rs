@@ -70,40 +70,31 @@ pub enum Compound {
     Variant,
 }
 
-/// Receives the fields of an event, in order.
+/// Receives the fields of an event, in order. What a sink does not define it ignores.
+#[allow(unused_variables, reason = "their names are the documentation")]
 pub trait FieldSink {
     /// An unsigned integer.
-    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning);
+    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {}
     /// A signed integer.
-    fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning);
+    fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {}
     /// A binary floating-point number.
-    fn real(&mut self, name: Name<'_>, value: f64);
+    fn real(&mut self, name: Name<'_>, value: f64) {}
     /// True or false.
-    fn boolean(&mut self, name: Name<'_>, value: bool);
+    fn boolean(&mut self, name: Name<'_>, value: bool) {}
     /// Text: UTF-8, unless the traced program wrote something else.
-    fn text(&mut self, name: Name<'_>, text: &[u8]);
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {}
     /// Bytes.
-    fn blob(&mut self, name: Name<'_>, bytes: &[u8]);
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {}
     /// An optional field that is missing.
-    fn absent(&mut self, name: Name<'_>);
+    fn absent(&mut self, name: Name<'_>) {}
     /// Starts a field with parts; they follow up to the matching `end`.
-    fn begin(&mut self, name: Name<'_>, compound: Compound);
+    fn begin(&mut self, name: Name<'_>, compound: Compound) {}
     /// Ends the innermost field with parts.
-    fn end(&mut self, compound: Compound);
+    fn end(&mut self, compound: Compound) {}
 }
 
 /// Ignores all fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ignore;
 
-impl FieldSink for Ignore {
-    fn unsigned(&mut self, _: Name<'_>, _: u64, _: &Meaning) {}
-    fn signed(&mut self, _: Name<'_>, _: i64, _: &Meaning) {}
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
-}
+impl FieldSink for Ignore {}

@@ -3,42 +3,7 @@
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::Transfer;
-
-/// A function of a module, resolved by the symbol tables of the experiment.
-///
-/// Identifiers depend only on the input, not on the order of decoding, so they are valid across threads, processes
-/// and machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct FunctionId {
-    /// Index of the module in the experiment.
-    pub module: u32,
-    /// Index of the function in the module, in order of address.
-    pub index: u32,
-}
-
-/// The kind of address within a function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
-    /// The function's first instruction.
-    Entry,
-    /// Another instruction of the function.
-    Middle,
-    /// An instruction in code without function symbols.
-    #[default]
-    Unknown,
-}
-
-/// A point where execution arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrival {
-    /// The address of the instruction.
-    pub address: u64,
-    /// Its function.
-    pub function: FunctionId,
-    /// The kind of address within the function.
-    pub place: Place,
-}
+use crate::{Arrival, FunctionId};
 
 /// The kind of the last instruction of straight-line code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -157,19 +122,6 @@ pub enum Virtual {
         /// Source: SDM vol. 3, appendix "VMX Basic Exit Reasons".
         reason: u64,
     },
-}
-
-/// A run without its code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Its first instruction.
-    pub at: Arrival,
-    /// The number of instructions, all of one function.
-    pub instructions: u64,
-    /// The effect of the last instruction on the call stack.
-    pub transfer: Transfer,
-    /// The address after the last instruction, if it is a call.
-    pub end: u64,
 }
 
 impl FlowEvent<'_> {

@@ -13,7 +13,6 @@ mod counts;
 mod erased;
 mod expression;
 mod flow;
-mod function_run;
 mod intervals;
 mod loss;
 mod period;
@@ -28,6 +27,8 @@ pub mod pass;
 pub mod table;
 pub mod vocabulary;
 
+pub use hodo_code::{Arrival, FunctionId, FunctionRun, Numbering, Place, Run, Transfer};
+
 pub use analysis::{
     Analysis, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item, Plain, Selection, Start,
     only,
@@ -35,10 +36,7 @@ pub use analysis::{
 pub use counts::{Bin, CountInterest, Counts};
 pub use erased::{AnyAnalysis, AnyPartial};
 pub use expression::ExpressionError;
-pub use flow::{
-    Arrival, Code, End, FlowEvent, FunctionId, Names, NoSources, Place, Run, SourceLine, Sources, Virtual,
-};
-pub use function_run::{FunctionRun, Numbering, Transfer};
+pub use flow::{Code, End, FlowEvent, Names, NoSources, SourceLine, Sources, Virtual};
 pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};

@@ -64,7 +64,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     }
     let command: Vec<Vec<u8>> =
         request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
-    let filter = filter::show(&settings.filter);
+    let filter = filter::to_perf_syntax(&settings.filter);
     let bytes = write(&request.output, |out| recording.write(out, &event, &filter, &command))?;
     Ok(Outcome {
         engine: Engine::Emulate,

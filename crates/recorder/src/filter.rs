@@ -57,13 +57,13 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part>, Error> {
     let ends = starts.iter().skip(1).copied().chain([words.len()]);
     let mut parts = Vec::new();
     for (start, end) in starts.iter().zip(ends) {
-        parts.push(one(&words[*start..end], &mut files).map_err(wrong)?);
+        parts.push(parse_filter(&words[*start..end], &mut files).map_err(wrong)?);
     }
     Ok(parts)
 }
 
 /// The ranges as perf writes them into a recording: functions resolved to offsets in their files.
-pub(crate) fn show(ranges: &[FilterRange]) -> String {
+pub(crate) fn to_perf_syntax(ranges: &[FilterRange]) -> String {
     let shown = ranges.iter().map(|range| {
         let at = if range.file.is_empty() { "" } else { "@" };
         format!("filter {:#x}/{:#x}{at}{}", range.start, range.size, String::from_utf8_lossy(&range.file))
@@ -76,7 +76,7 @@ fn is_action(word: &str) -> bool {
 }
 
 /// Parses one filter: action, place, optionally `/` and an end, optionally `@` and a file.
-fn one(words: &[&str], files: &mut VecDeque<&str>) -> Result<Part, String> {
+fn parse_filter(words: &[&str], files: &mut VecDeque<&str>) -> Result<Part, String> {
     let (&action, rest) = words.split_first().ok_or("it is empty")?;
     if action != "filter" {
         return Err(format!("the emulated processor has `filter` only, not `{action}`"));

@@ -41,4 +41,4 @@ pub use matcher::{
 };
 pub use report::{ClockReport, EdgeReport, Report, Step};
 pub use timeline::{Cursor, HalfWidths, Stamp, Timeline, TimelineNanos};
-pub use widen::WIDEST_DRIFT_PPB;
+pub use widen::{SLEW_PPB, WIDEST_DRIFT_PPB};

@@ -164,6 +164,19 @@ pub(crate) fn reach_all(bounds: &[Bound], slope: Slope, motion: Motion) -> Optio
     reach_bearing(bounds, slope, motion, 0)
 }
 
+/// Returns whether a clock of this motion satisfies all bounds. `bounds` are sorted by x.
+pub(crate) fn satisfiable(bounds: &[Bound], slope: Slope, motion: Motion) -> bool {
+    let Some(mut pass) = Pass::new(bounds, slope, motion) else { return true };
+    let mut set = pass.start();
+    for index in 0..pass.cells.len() {
+        set = pass.forward(index, set);
+        if pass.refused > 0 {
+            return false;
+        }
+    }
+    true
+}
+
 fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize) -> Option<Reach> {
     let mut pass = Pass::new(bounds, slope, motion)?;
     let mut checkpoints = Vec::new();

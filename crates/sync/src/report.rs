@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clocks::{ClockId, DroppedPair};
+use crate::clocks::{ClockId, DropCause, DroppedPair};
+
+/// Pairs between two clocks of which more than one in this many contradict the rest are no result.
+const CONTRADICTING: u64 = 10;
 
 /// The report of a [`Timeline`](crate::Timeline).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,4 +88,17 @@ pub struct EdgeReport {
     pub half_width_ns: Option<u64>,
     /// Steps between these two clocks.
     pub steps: u64,
+}
+
+impl EdgeReport {
+    /// Returns how many of the listed dropped messages contradict the others.
+    pub fn contradicting(&self) -> u64 {
+        self.dropped_pairs.iter().filter(|pair| pair.cause == DropCause::Contradicts).count() as u64
+    }
+
+    /// Returns whether so many messages contradict the others, whatever clocks do, that intervals would not hold the truth:
+    /// more than a tenth. Such a timeline is refused.
+    pub fn is_refuted(&self) -> bool {
+        self.contradicting() * CONTRADICTING > self.pairs
+    }
 }

@@ -5,7 +5,9 @@
 //! if one direction took longer for a while: the bound then lies far from all messages of that direction, many in a row,
 //! though elsewhere some of so many come near it. Delays that differ alone rarely do that ([`EVIDENCE`]).
 //!
-//! Nor is an interval ever narrower than the least delay there and back, if the truth is in it ([`GAP`]).
+//! Nor is an interval ever narrower than the least delay there and back, if the truth is in it ([`GAP`]). And one clock must
+//! explain all messages of a direction by ordinary delays: where the other direction is slow, the interval has room for a
+//! different clock at each message ([`Side::is_explained_by`]).
 //!
 //! These tests run with ever wider bounds, from less than what is assumed. What passes is not yet safe: a clock that is
 //! just beyond a bound escapes the tests, as delays hide the rest. The bounds used are therefore wider than those that
@@ -15,8 +17,8 @@ use crate::{
     bounds::{Bound, envelope},
     cover::conflicts,
     edge::median,
-    reach::{Motion, Reach, reach, reach_all},
-    units::{PER_NANO, Slope},
+    reach::{Motion, Reach, reach, reach_all, satisfiable},
+    units::{LIMIT, PER_NANO, Slope},
 };
 
 /// Drift between two clocks up to which bounds are widened, in parts per billion: each may be slewed by 500 ppm (what
@@ -61,9 +63,20 @@ const LEAST_MESSAGES: usize = 12;
 /// bounds.
 const GAP: f64 = 0.9;
 
+/// Windows at least by which the least delay there and back is estimated.
+const LEAST_WINDOWS: usize = 16;
+
+/// By how much the least delays still fall in longer and longer windows, as a multiple of the fall from windows half as long.
+/// It is 1 if short delays are as frequent as slightly longer ones, and 2.4 if their frequency grows in proportion to the
+/// delay above the least.
+const EXTRAPOLATION: f64 = 2.0;
+
+/// Rounds in which the least delays of a direction are found. Each takes the drift from those of the last.
+const ROUNDS: usize = 3;
+
 /// Further drift of a clock that breaks a bound, in parts per billion: what `adjtime` and NTP slew by at most.
-/// A slew shorter than the time between messages shows less of it.
-const SLEW_PPB: u64 = 500_000;
+/// Messages show only its mean from one to the next: a slew that begins and ends between two of them may be faster.
+pub const SLEW_PPB: u64 = 500_000;
 
 /// Distances below this are rounding of the possible states, in units (16 ns).
 const FLOOR: i64 = 16 * PER_NANO;
@@ -125,7 +138,8 @@ pub(crate) fn choose(bounds: &[Bound], assumed: Motion, least: Motion, thinned: 
     for wander_ppb_per_s in tried {
         let motion = Motion { drift_ppb, wander_ppb_per_s, longest_gap: i64::MAX };
         let Some(reach) = reach_all(bounds, slope, motion) else { continue };
-        let passes = tested.passes(|places, upper| reach.side(places, upper));
+        let passes = tested.passes(|places, upper| reach.side(places, upper))
+            && tested.sides.iter().all(|side| side.is_explained_by(slope, motion));
         calmest = calmest.or(Some(reach));
         if passes {
             found = wander_ppb_per_s;
@@ -137,13 +151,13 @@ pub(crate) fn choose(bounds: &[Bound], assumed: Motion, least: Motion, thinned: 
         safe => safe,
     };
     let wander_ppb_per_s = wander_ppb_per_s.max(least.wander_ppb_per_s);
-    if wander_ppb_per_s.is_infinite() || drift_ppb > assumed.drift_ppb {
+    let breaks_bounds = found_drift > assumed.drift_ppb || found > base;
+    if breaks_bounds || drift_ppb > assumed.drift_ppb {
         drift_ppb = drift_ppb.max(assumed.drift_ppb + SLEW_PPB);
     }
     let slope = Slope::from_ppb(drift_ppb);
     let bounds = &within(bounds, slope);
     let motion = Motion { drift_ppb, wander_ppb_per_s, ..assumed };
-    let breaks_bounds = found_drift > assumed.drift_ppb || found > base;
     Some(Chosen { motion, reach: reach(bounds, slope, motion)?, calmest, breaks_bounds })
 }
 
@@ -206,7 +220,7 @@ impl<'a> Tested<'a> {
 }
 
 /// Returns the width that the interval has at least at every place, if the truth is within the bounds: by the least delay
-/// there and back of neighbouring messages, less what chance adds to the least of so many.
+/// there and back of neighbouring messages, less what chance adds to the least of so many, or by that of windows.
 fn least_gap(bounds: &[Bound]) -> i64 {
     let slope = Slope::from_ppb(WIDEST_DRIFT_PPB);
     let mut before: [Option<&Bound>; 2] = [None; 2];
@@ -223,7 +237,41 @@ fn least_gap(bounds: &[Bound]) -> i64 {
     gaps.sort_unstable();
     // The sum of two exponential delays: its lower quartile, and the mean of the least of so many.
     let spread = (gaps[gaps.len() / 4] - gaps[0]) as f64 * (2.0 / gaps.len() as f64).sqrt();
-    ((gaps[0] as f64 - 2.0 * spread) * GAP) as i64
+    let of_neighbours = gaps[0] as f64 - 2.0 * spread;
+    // Nothing is known of delays shorter than any that was measured.
+    let of_windows = gap_of_windows(bounds).map_or(of_neighbours, |gap| gap.min(gaps[0] as f64));
+    (of_neighbours.max(of_windows) * GAP) as i64
+}
+
+/// Estimates the least delay there and back from messages that are not neighbours, as a short delay one way is rarely followed
+/// by one the other way. `None` for too few messages.
+///
+/// The least delays in a window fall as it gets longer. The estimate extrapolates what endless windows would have.
+/// Mean drift is subtracted; other drift within a window makes the estimate smaller.
+fn gap_of_windows(bounds: &[Bound]) -> Option<f64> {
+    let of_upper = || bounds.iter().filter(|bound| bound.upper);
+    let places: Vec<i64> = of_upper().map(|bound| bound.x).collect();
+    let values: Vec<i64> = of_upper().map(|bound| bound.value).collect();
+    let drift = mean_drift(&places, &values)?;
+    let level = |bound: &Bound| bound.value.saturating_sub((drift * bound.x as f64) as i64);
+    let gap = |window: &[Bound]| {
+        let side = |upper: bool| window.iter().filter(move |bound| bound.upper == upper).map(level);
+        Some(side(true).min()?.saturating_sub(side(false).max()?))
+    };
+    let lower_quartile = |length: usize| {
+        let mut gaps: Vec<i64> = bounds.chunks_exact(length).filter_map(gap).collect();
+        let place = gaps.len() / 4;
+        (gaps.len() >= LEAST_WINDOWS).then(|| *gaps.select_nth_unstable(place).1)
+    };
+    let mut best: Option<f64> = None;
+    let (mut shorter, mut length) = (lower_quartile(2)?, 4);
+    while let Some(longer) = lower_quartile(length) {
+        let fall = shorter.saturating_sub(longer).max(0);
+        let least = longer as f64 - EXTRAPOLATION * fall as f64;
+        best = Some(best.map_or(least, |best| best.max(least)));
+        (shorter, length) = (longer, length * 2);
+    }
+    best
 }
 
 impl Side {
@@ -235,6 +283,54 @@ impl Side {
         let (weight, from, to) = largest_rectangle(&beyond.collect::<Vec<_>>());
         let evidence = EVIDENCE + (self.values.len() as f64).ln();
         (weight as f64 > evidence * noise).then_some((from, to))
+    }
+
+    /// Returns whether one clock of the motion explains all messages of this direction by delays that chance explains: of each
+    /// few in a row, one at least lies near it.
+    ///
+    /// [`Side::longest_row`] asks the same of the interval's end, which may be of a different clock at each message. What it allows
+    /// for one row bounds the clock here from the other side.
+    fn is_explained_by(&self, slope: Slope, motion: Motion) -> bool {
+        let Some(noise) = self.noise else { return true };
+        let evidence = EVIDENCE + (self.values.len() as f64).ln();
+        let depth = ((evidence * noise / LEAST_ROW as f64) as i64).min(LIMIT / 4) + FLOOR;
+        let farthest = if self.upper { -depth } else { depth };
+        let mut bounds = Vec::new();
+        for index in self.least_delays() {
+            let (x, value) = (self.places[index], self.values[index]);
+            bounds.push(Bound::new(x, value, self.upper, slope, 0));
+            bounds.push(Bound::new(x, value + farthest, !self.upper, slope, 0));
+        }
+        satisfiable(&bounds, slope, motion)
+    }
+
+    /// Returns the ascending indices of the messages with the least delay of each few in a row; none for too few messages.
+    fn least_delays(&self) -> Vec<usize> {
+        let Some(drift) = mean_drift(&self.places, &self.values) else { return Vec::new() };
+        let sign = if self.upper { 1.0 } else { -1.0 };
+        // Rows overlap, so that a slew that begins within one lies between two others.
+        let last = self.values.len() - LEAST_ROW;
+        let starts: Vec<usize> = (0..last).step_by(LEAST_ROW / 2).chain([last]).collect();
+        let least = |start: usize, drift: f64| {
+            let delay = |index: &usize| {
+                let apart = self.places[*index] - self.places[start];
+                sign * (self.values[*index] as f64 - drift * apart as f64)
+            };
+            (start..start + LEAST_ROW).min_by(|a, b| delay(a).total_cmp(&delay(b))).unwrap_or(start)
+        };
+        let mut found: Vec<usize> = starts.iter().map(|&start| least(start, drift)).collect();
+        for _ in 0..ROUNDS {
+            let drift_near = |row: usize| {
+                let (from, to) = (found[row.saturating_sub(2)], found[(row + 2).min(found.len() - 1)]);
+                let run = self.places[to] - self.places[from];
+                let rise = (self.values[to] - self.values[from]) as f64;
+                if run > 0 { rise / run as f64 } else { drift }
+            };
+            found = starts.iter().enumerate().map(|(row, &start)| least(start, drift_near(row))).collect();
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Leaves out messages that lie far from the interval even if drift is as wide as it may be: no clock explains these,
@@ -250,9 +346,9 @@ impl Side {
     }
 }
 
-/// Returns the mean delay above the least, in units, were delays exponential; `None` for too few messages. It is measured by
-/// the differences of neighbours beside the mean drift.
-fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
+/// Returns how much the values rise per unit of time in the mean, by the medians of the first and the last eighth; `None` for
+/// too few messages.
+fn mean_drift(places: &[i64], values: &[i64]) -> Option<f64> {
     if places.len() < LEAST_MESSAGES {
         return None;
     }
@@ -260,7 +356,13 @@ fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
     let middle = |values: &[i64]| median(values.iter().map(|&value| value.into()));
     let (first, last) = (..part, places.len() - part..);
     let run = middle(&places[last.clone()]) - middle(&places[first]);
-    let drift = (middle(&values[last]) - middle(&values[first])) as f64 / run.max(1) as f64;
+    Some((middle(&values[last]) - middle(&values[first])) as f64 / run.max(1) as f64)
+}
+
+/// Returns the mean delay above the least, in units, were delays exponential; `None` for too few messages. It is measured by
+/// the differences of neighbours beside the mean drift.
+fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
+    let drift = mean_drift(places, values)?;
     let neighbours = places.windows(2).zip(values.windows(2));
     let apart = neighbours.map(|(places, values)| {
         ((values[1] - values[0]) as f64 - drift * (places[1] - places[0]) as f64).abs() as i128

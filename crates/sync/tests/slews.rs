@@ -3,7 +3,7 @@
 mod simulator;
 
 use hodo_sync::{Method, Timeline};
-use simulator::{Delay, Protocol, Wander, World};
+use simulator::{Delay, Protocol, Wander, World, slews};
 
 /// A clock that runs `ppm` faster for some seconds, amid messages of about the delay `least`, in nanoseconds.
 fn slewed(seed: u64, ppm: f64, seconds: f64, least: f64) -> World {
@@ -44,6 +44,47 @@ fn intervals_hold_the_truth_and_no_message_is_dropped() {
     }
     // What delays of milliseconds hide breaks nothing that can be seen.
     assert!((20..48).contains(&wider), "{wider}");
+}
+
+/// Slews that the messages hardly show, of the grid of `cargo judge sync`: shorter than the time between messages, in one
+/// direction only as the other is slow, or among delays that are mostly chance.
+#[test]
+fn intervals_hold_the_truth_where_messages_hardly_show_a_slew() {
+    let slews = [
+        (500.0, 0.5, 40e3, "plain", 1e9),
+        (500.0, 2.0, 500e3, "plain", 1e9),
+        (50.0, 0.5, 500e3, "by chance", 10e6),
+        (500.0, 0.5, 500e3, "slow there", 1e9),
+        (500.0, 2.0, 5e6, "slow there", 1e9),
+        (500.0, 0.5, 500e3, "slow back", 1e9),
+        (500.0, 0.5, 5e6, "slow back", 100e6),
+    ];
+    for wanted in slews {
+        let is_wanted = |slew: &&slews::Slew| {
+            (slew.ppm, slew.seconds, slew.delay_ns, slew.shape.name, slew.period_ns) == wanted
+        };
+        let all = slews::all();
+        let slew = all.iter().find(is_wanted).unwrap();
+        let mut world = slew.world(0);
+        let timeline = solve(&world);
+        let coverage = world.judge(&timeline, 20_000).coverage();
+        assert!(coverage >= 0.999, "{slew}: {} % covered", coverage * 100.0);
+        let clock = &timeline.report().clocks[1];
+        assert!(clock.breaks_bounds, "{slew}: {clock:?}");
+        // What is slewed at all may be slewed by 500 ppm beside what the clocks were assumed to drift.
+        assert!(clock.drift_bound_ppb >= 700_000, "{slew}: {clock:?}");
+    }
+}
+
+/// The same messages, without a slew.
+#[test]
+fn bounds_stay_as_assumed_where_nothing_is_slewed() {
+    for slew in slews::all().into_iter().filter(|slew| slew.ppm == 500.0 && slew.seconds == 2.0) {
+        let steady = slews::Slew { ppm: 0.0, ..slew };
+        let clock = solve(&steady.world(0)).report().clocks[1].clone();
+        let bounds = (clock.drift_bound_ppb / 1_000, clock.wander_bound_ppb_per_s);
+        assert_eq!((clock.breaks_bounds, bounds), (false, (200, Some(2_000))), "{steady}");
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn ours(arguments: &[&str], trace: &Path, threads: usize) -> Command {
         .tap(|command| command.args(arguments).args(["-q", "-j", &threads]).arg(trace))
 }
 
-/// The program in `lab/fields`.
+/// The program that reads every field.
 fn fields(trace: &Path, threads: usize) -> Command {
     Command::new(shipped("hodo-fields")).tap(|command| command.arg(trace).arg(threads.to_string()))
 }

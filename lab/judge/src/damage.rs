@@ -1,5 +1,5 @@
 //! `cargo judge damage`: damages real recordings and compares what we decode with what really ran; also measures how
-//! much perf recovers. `lab/damage` does the work.
+//! much perf recovers. `bin/damage` does the work.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     }
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo-damage"]))?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-damage"]))?;
     let folder = command::target().join("judge/damage");
     workloads::compile("tiny.c", &["-static", "-nostdlib"], &folder)?;
     let mut judge = Command::new(command::target().join("release/hodo-damage"));

@@ -82,7 +82,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge path [SCENARIO]…
        cargo judge tcp
        cargo judge tracepoints
-       cargo judge sync [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]";
+       cargo judge sync [--seconds N] [--only PROTOCOL | --only slews]… [--board SETTINGS] [--keep FOLDER | --read FOLDER] [--seed N]";
 
 /// The parsed command line.
 #[derive(Default)]

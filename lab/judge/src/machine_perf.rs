@@ -54,10 +54,10 @@ fn arrange(recording: &Path, spool: &Path, folder: &Path) -> Outcome<PathBuf> {
     _ = fs::remove_dir_all(&recorded);
     fs::create_dir_all(&kernel)?;
     fs::hard_link(recording, recorded.join("data"))?;
-    for name in ["kallsyms", "modules"] {
-        fs::copy(spool.join(name), kernel.join(name))?;
+    for (name, as_perf_names_it) in [("symbols", "kallsyms"), ("modules", "modules")] {
+        fs::copy(spool.join(name), kernel.join(as_perf_names_it))?;
     }
-    let symbols = fs::read_to_string(spool.join("kallsyms"))?;
+    let symbols = fs::read_to_string(spool.join("symbols"))?;
     let symbol = |name: &str| -> Outcome<u64> {
         let line = symbols.lines().find(|line| line.get(19..) == Some(name));
         let digits =

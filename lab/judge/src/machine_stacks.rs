@@ -42,13 +42,13 @@ pub(super) fn run() -> Outcome {
     setup::ensure(Need::Judge)?;
     machine::ensure()?;
     command::build_hodo()?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo-stacks"]))?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-stacks"]))?;
     let folder = command::target().join("judge/stacks");
     _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     let (recording, samples) = (folder.join("stacks.data"), folder.join("samples.perf"));
     record(&recording, &samples)?;
-    let kallsyms = super::machine::spool(&folder)?.join("kallsyms");
+    let kallsyms = super::machine::spool(&folder)?.join("symbols");
     let theirs = sampled(&samples, &kallsyms)?;
     let ours = decoded(&recording, &folder, &theirs)?;
     compare(&theirs, &ours, &Aliases::read(&kallsyms)?)

@@ -1,5 +1,5 @@
 //! `cargo judge missing`: decodes real recordings with some of their code withheld, and compares with what really ran.
-//! `lab/missing` does the work.
+//! `bin/missing` does the work.
 
 use std::{path::Path, process::Command};
 
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     }
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo-missing"]))?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "judge", "--bin", "hodo-missing"]))?;
     let folder = command::target().join("judge/missing");
     let programs = PROGRAMS.iter().chain(MORE);
     let asked = |program: &&Program| only.is_empty() || only.iter().any(|name| *name == program.name);

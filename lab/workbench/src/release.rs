@@ -22,8 +22,8 @@ use crate::{
     wheel, workloads,
 };
 
-/// The shipped package with the command, and those of the lab that are measured with it.
-const PROGRAMS: [&str; 4] = ["hodo", "hodo-fields", "hodo-repeat", "hodo-speed"];
+/// The shipped package with the command, and that of the lab whose programs are measured with it.
+const PROGRAMS: [&str; 2] = ["hodo", "hodo-speed"];
 /// The emulated processor, and the wheel.
 const LIBRARIES: [&str; 2] = ["hodo-emulator", "hodoscope"];
 /// A kernel trace, and how often it is repeated so that reading it takes most of the time, and analyses of its events

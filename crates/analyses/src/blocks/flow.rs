@@ -90,7 +90,7 @@ impl Flow {
                 });
                 found.executions = found.executions.saturating_add(block.counts.executions);
                 let time = block.counts.time.part(index as u64, index as u64 + 1, count as u64);
-                found.time = found.time.and(time);
+                found.time = found.time.saturating_add(time);
                 found.cycles = found.cycles.saturating_add(part(block.counts.cycles));
                 found.counted = found.counted.saturating_add(part(block.counts.counted));
                 if index + 1 == count && block.end != End::Next {

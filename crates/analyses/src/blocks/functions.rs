@@ -17,7 +17,7 @@ struct Cost {
 impl Cost {
     fn add(&mut self, executions: u64, time: Time) {
         self.instructions = self.instructions.saturating_add(executions);
-        self.time = self.time.and(time);
+        self.time = self.time.saturating_add(time);
     }
 }
 

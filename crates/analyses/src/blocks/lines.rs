@@ -68,7 +68,7 @@ pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
             (count, at.address)
         });
         count.instructions = count.instructions.saturating_add(at.executions);
-        count.time = count.time.and(at.time);
+        count.time = count.time.saturating_add(at.time);
         count.cycles = count.cycles.saturating_add(at.cycles);
         count.counted = count.counted.saturating_add(at.counted);
     }

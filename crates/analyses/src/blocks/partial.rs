@@ -48,7 +48,7 @@ impl Counts {
         self.executions = self.executions.saturating_add(other.executions);
         self.taken = self.taken.saturating_add(other.taken);
         self.not_taken = self.not_taken.saturating_add(other.not_taken);
-        self.time = self.time.and(other.time);
+        self.time = self.time.saturating_add(other.time);
         self.cycles = self.cycles.saturating_add(other.cycles);
         self.counted = self.counted.saturating_add(other.counted);
     }
@@ -293,14 +293,14 @@ impl Partial {
     fn share(&mut self) {
         let Partial { list, clock, last, before, .. } = self;
         clock.share(0, |share| match (share, *last) {
-            (Share::Ran { who: UNSELECTED, .. }, _) => {}
-            (Share::Ran { who: block, took, .. }, _) => {
+            (Share::Ran { owner: UNSELECTED, .. }, _) => {}
+            (Share::Ran { owner: block, time, .. }, _) => {
                 let counts = list.counts(block);
-                counts.time = counts.time.and(took);
+                counts.time = counts.time.saturating_add(time);
             }
             (Share::Waited(time), Last::Block(block)) => {
                 let counts = list.counts(block);
-                counts.time = counts.time.and(Time::of(time.length()));
+                counts.time = counts.time.saturating_add(Time::of(time.length()));
             }
             (Share::Waited(time), Last::Unknown) => *before = before.saturating_add(time.length()),
             _ => {}
@@ -315,10 +315,10 @@ impl Partial {
         }
         if cycles.read(count) {
             cycles.share(0, |share| {
-                if let Share::Ran { who, instructions, piece, .. } = share
-                    && who != UNSELECTED
+                if let Share::Ran { owner, instructions, piece, .. } = share
+                    && owner != UNSELECTED
                 {
-                    let counts = list.counts(who);
+                    let counts = list.counts(owner);
                     counts.cycles = counts.cycles.saturating_add(piece.span().length());
                     counts.counted += instructions;
                 }
@@ -348,7 +348,7 @@ impl Partial {
             Last::Unknown => self.before = self.before.saturating_add(later.before),
             Last::Block(block) => {
                 let counts = self.list.counts(block);
-                counts.time = counts.time.and(Time::of(later.before));
+                counts.time = counts.time.saturating_add(Time::of(later.before));
             }
             Last::Nothing => {}
         }

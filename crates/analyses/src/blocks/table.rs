@@ -10,7 +10,7 @@ use crate::{clock::Time, profile::share};
 pub(super) fn summary(blocks: &[Block], threads: u64) -> Summary {
     let sum =
         |part: fn(&Block) -> u64| blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)));
-    let time = blocks.iter().fold(Time::default(), |sum, block| sum.and(block.counts.time));
+    let time = blocks.iter().fold(Time::default(), |sum, block| sum.saturating_add(block.counts.time));
     vec![
         ("instructions", Value::from(sum(Block::instructions))),
         ("threads", Value::from(threads)),

@@ -41,12 +41,12 @@ pub(super) struct TimeSlices(Cpus<Switches>);
 impl Switches {
     /// Adds the switches that follow, and returns the slice between the two parts.
     #[inline]
-    fn then(&mut self, cpu: u32, later: Switches) -> TimeSlice {
-        let ((from, came), (to, left)) = (self.last, later.first);
+    fn append(&mut self, cpu: u32, later: Switches) -> TimeSlice {
+        let ((start, next_task), (end, prev_task)) = (self.last, later.first);
         self.last = later.last;
         self.missing.add(later.missing);
-        let thread = (came == left).then_some(left);
-        let slice = TimeSlice { cpu, thread, from, to };
+        let thread = (next_task == prev_task).then_some(prev_task);
+        let slice = TimeSlice { cpu, thread, from: start, to: end };
         if thread.is_none() {
             self.missing.add(Missing { switches: 1, time: slice.length() });
         }
@@ -73,22 +73,22 @@ impl TimeSlices {
     pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<TimeSlice> {
         let (prev, next) = event.switch()?;
         let missing = Missing::default();
-        self.then(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
+        self.append(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
     }
 
     /// Adds the switches of the next task, and returns the slices across the border.
     pub(super) fn add(&mut self, later: TimeSlices) -> Vec<TimeSlice> {
-        later.0.into_all().filter_map(|(cpu, later)| self.then(cpu, later)).collect()
+        later.0.into_all().filter_map(|(cpu, later)| self.append(cpu, later)).collect()
     }
 
     #[inline]
-    fn then(&mut self, cpu: u32, later: Switches) -> Option<TimeSlice> {
+    fn append(&mut self, cpu: u32, later: Switches) -> Option<TimeSlice> {
         let mut is_first = false;
         let known = self.0.get_or(cpu, || {
             is_first = true;
             later
         });
-        if is_first { None } else { Some(known.then(cpu, later)) }
+        if is_first { None } else { Some(known.append(cpu, later)) }
     }
 
     /// Returns the slices before the first switch of each CPU and after its last one, within a span of time.

@@ -127,7 +127,7 @@ impl Delta {
     /// Adds the later of two neighbours.
     pub(crate) fn add(&mut self, later: Delta) {
         for (cpu, inside) in std::mem::take(&mut self.inside) {
-            self.steps.see(Step::Now { cpu, inside });
+            self.steps.see(Step::SetOpenCall { cpu, inside });
         }
         self.steps.add(later.steps);
         self.inside = later.inside;
@@ -162,7 +162,7 @@ impl Delta {
     fn compare(&mut self, event: &KernelEvent<'_>, cpu: Key) {
         let Some(tid) = self.running.see(event) else { return };
         if let Some(inside) = self.inside.remove(&cpu) {
-            self.steps.see(Step::Now { cpu, inside });
+            self.steps.see(Step::SetOpenCall { cpu, inside });
         }
         self.steps.see(Step::Runs { time: event.time, cpu, tid });
     }

@@ -66,8 +66,8 @@ impl Executed {
     fn share(&self, partial: &mut Partial) {
         let Partial { costs, clock } = partial;
         clock.share(0, |share| {
-            if let Share::Ran { who, instructions, piece, .. } = share {
-                self.add(costs, who, instructions, piece.span());
+            if let Share::Ran { owner, instructions, piece, .. } = share {
+                self.add(costs, owner, instructions, piece.span());
             }
         });
     }

@@ -104,7 +104,7 @@ pub(crate) enum Step {
         packet: u64,
     },
     /// What the running thread of a CPU does where the next chunk begins.
-    Now {
+    SetOpenCall {
         cpu: Key,
         inside: Inside,
     },
@@ -426,7 +426,7 @@ impl Machine<Step> for Histories {
                 let work = self.packets.remove(&(cpu.trace, packet));
                 self.completes(cpu, work);
             }
-            Step::Now { cpu, inside } => {
+            Step::SetOpenCall { cpu, inside } => {
                 let on = self.cpus.entry(cpu).or_default();
                 on.inside = inside.or(on.inside);
             }

@@ -43,27 +43,27 @@ impl RareCosts {
 impl Cost {
     /// Adds a span of execution, and the sampling points within it.
     pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
-        self.ran.time = self.ran.time.and(Time::of(time.length()));
+        self.ran.time = self.ran.time.saturating_add(Time::of(time.length()));
         self.rare.sample(time, every);
     }
 
     /// Adds a span outside traced code.
     pub(super) fn wait_for(&mut self, time: Span) {
-        self.rare.outside = self.rare.outside.and(Time::of(time.length()));
+        self.rare.outside = self.rare.outside.saturating_add(Time::of(time.length()));
     }
 
     /// Returns the time inside plus outside of traced code.
     pub(super) fn elapsed(&self) -> Time {
-        self.ran.time.and(self.rare.outside)
+        self.ran.time.saturating_add(self.rare.outside)
     }
 
     pub(super) fn add(&mut self, other: &Cost) {
         // A forged partial may contain any count, and a damaged clock may give any number of samples.
         self.ran.entries = self.ran.entries.saturating_add(other.ran.entries);
         self.ran.instructions = self.ran.instructions.saturating_add(other.ran.instructions);
-        self.ran.time = self.ran.time.and(other.ran.time);
+        self.ran.time = self.ran.time.saturating_add(other.ran.time);
         self.rare.samples = self.rare.samples.saturating_add(other.rare.samples);
-        self.rare.outside = self.rare.outside.and(other.rare.outside);
+        self.rare.outside = self.rare.outside.saturating_add(other.rare.outside);
     }
 }
 

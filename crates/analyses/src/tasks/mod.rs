@@ -1,7 +1,7 @@
 //! `tasks`: how long did each task run on each board, and from when to when?
 //!
-//! A run lasts from one `task_switch` of a board's kernel to the next. Idleness is no run, nor are the times before a
-//! board's first switch and after its last one. Where a switch is missing, the task is unknown, and the run has no task.
+//! A run lasts from one `task_switch` of a board's kernel to the next. Idle time is not counted, nor is time before the
+//! first and after the last switch of a board. Where a switch is missing, the task is unknown, and the run has no task.
 
 use std::collections::BTreeMap;
 
@@ -113,28 +113,28 @@ impl<K: Kept> Partial<K> {
         if event.kind == Kind::TaskSwitch {
             let prev = self.labels.task(event, task_switch::PREV, task_switch::PREV_NAME);
             let next = self.labels.task(event, task_switch::NEXT, task_switch::NEXT_NAME);
-            self.then(event.trace(), Switches { first: (event.time, prev), last: (event.time, next) });
+            self.append(event.trace(), Switches { first: (event.time, prev), last: (event.time, next) });
         }
     }
 
     fn merge(mut self, later: Partial<K>) -> Partial<K> {
         self.runs.add(later.runs);
         self.labels.add(later.labels);
-        later.switches.into_iter().for_each(|(trace, later)| self.then(trace, later));
+        later.switches.into_iter().for_each(|(trace, later)| self.append(trace, later));
         self
     }
 
     /// Adds switches of a board that follow, and the run between the two parts.
-    fn then(&mut self, trace: u32, later: Switches) {
+    fn append(&mut self, trace: u32, later: Switches) {
         let Some(known) = self.switches.get_mut(&trace) else {
             self.switches.insert(trace, later);
             return;
         };
-        let ((from, came), (to, left)) = (known.last, later.first);
+        let ((start, next_task), (end, prev_task)) = (known.last, later.first);
         known.last = later.last;
-        let task = (came == left).then_some(left);
+        let task = (next_task == prev_task).then_some(prev_task);
         if task != Some(IDLE) {
-            self.runs.see(to, (trace, task, from));
+            self.runs.see(end, (trace, task, start));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use hodo_engine::Portion;
 use hodo_model::Every;
 
@@ -13,8 +13,8 @@ use crate::{function::RootArguments, quantities};
 #[derive(Debug, Args)]
 pub struct What {
     /// Kinds of report
-    #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = report_names())]
-    pub analysis: Vec<String>,
+    #[arg(value_name = "KIND,…", value_delimiter = ',', num_args = 1, action = ArgAction::Set, value_parser = report_names())]
+    pub kinds: Vec<String>,
     /// Kind of rows, if the tables need other data than the default rows; `hodo merge` reports if they do
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
@@ -32,7 +32,7 @@ pub struct What {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  hodo plan --analysis functions --parts 8 perf.data > tasks
+  hodo plan functions --parts 8 perf.data > tasks
   while read -r task; do hodo fold --task \"$task\" -o $((i++)).part; done < tasks
   hodo merge *.part")]
 pub struct Plan {
@@ -45,16 +45,16 @@ pub struct Plan {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  hodo fold --analysis cpu,io --part 1/2 -o 1.part ./my-trace
-  hodo fold --analysis cpu,io --part 2/2 -o 2.part ./my-trace
-  hodo fold --task \"$(hodo plan --analysis functions --parts 4 | head -1)\" -o 1.part
+  hodo fold cpu,io --part 1/2 -o 1.part ./my-trace
+  hodo fold cpu,io --part 2/2 -o 2.part ./my-trace
+  hodo fold --task \"$(hodo plan functions --parts 4 perf.data | head -1)\" -o 1.part
   hodo merge *.part")]
 pub struct Fold {
     /// Number of the part, and of all parts: 1/4 is the first of four
     #[arg(long, value_name = "I/N", value_parser = portion, required_unless_present = "task")]
     pub part: Option<Portion>,
     /// A line printed by `hodo plan`, which contains all other options
-    #[arg(long, value_name = "JSON", conflicts_with_all = ["part", "analysis"])]
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["part", "kinds"])]
     pub task: Option<String>,
     /// File to write
     #[arg(short, long, value_name = "FILE")]

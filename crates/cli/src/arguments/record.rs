@@ -50,9 +50,9 @@ pub struct Record {
     #[arg(long, value_name = "SIZE")]
     pub buffer_size: Option<String>,
     /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE @ FILE'; machine: also
-    /// 'filter FUNC' of the kernel
+    /// 'filter FUNC' of the kernel (repeatable)
     #[arg(long, value_name = "FILTER")]
-    pub filter: Option<String>,
+    pub filter: Vec<String>,
     /// Keep only the last bytes of the trace of each thread, or of each processor of a machine (default size: 4M)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
     pub snapshot: Option<String>,

@@ -144,7 +144,7 @@ impl Diff {
                 Ok(Sides::new(vec![one.clone()], vec![one.clone()]))
             }
             _ => Err(Failure::usage(
-                "what is compared with what? Name two recordings; groups by --a and --b; of one recording two times by --a-time and --b-time, or two executions by --function F --nth N,M",
+                "hodo diff needs two sides: A B, --a and --b, --a-time and --b-time of one recording, or --function F --nth N,M",
             )),
         }
     }

@@ -280,7 +280,7 @@ fn what_can_not_be_compared_is_said() {
     let (recording, _) = record(&folder, &[], &["true"]);
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf/lttng2.13-kernel");
     for (arguments, expected) in [
-        (&[recording.as_str()][..], "what is compared with what?"),
+        (&[recording.as_str()][..], "hodo diff needs two sides"),
         (&["--a", "nowhere-*", "--b", &recording], "--a nowhere-*: no file matches"),
         (&["--a", "[", "--b", &recording], "--a [: "),
         (&["--a", &recording, "--b", &recording, &recording], "either A and B, or --a and --b"),

@@ -204,8 +204,7 @@ fn parts_of_a_recording_give_the_same_latencies() {
         let mut parts = Vec::new();
         for part in ["1/3", "2/3", "3/3"] {
             let file = folder.file(&part.replace('/', "-"));
-            let arguments =
-                ["fold", "--analysis", "latency", "--chunk-size", "1K", "--part", part, "-o", &file];
+            let arguments = ["fold", "latency", "--chunk-size", "1K", "--part", part, "-o", &file];
             hodo(&[&arguments, question, &[&recording]].concat()).fine();
             parts.push(file);
         }

@@ -143,7 +143,7 @@ fn outputs_that_are_closed_or_full_end_a_command_as_they_end_cat() {
         (&["info", flow], true, false),
         (&["script", "--calls", flow], true, true),
         (&["sql", kernel, "select nothing"], false, true),
-        (&["plan", "--analysis", "cpu", kernel], true, false),
+        (&["plan", "cpu", kernel], true, false),
         (&["index", "--store", store, kernel], true, false),
         (&["export", "--to", "folded", "-o", exported, flow], false, true),
         (&["completions", "bash"], true, false),

@@ -31,7 +31,7 @@ fn analyses() -> Vec<String> {
 /// Folds a part and returns its file.
 fn fold(folder: &Folder, analysis: &str, part: &str, more: &[&str]) -> String {
     let file = folder.file(&format!("{}.part", part.replace('/', "-of-")));
-    let fixed = ["fold", "-q", "--analysis", analysis, "--part", part, "-o", &file, "--chunk-size", "16K"];
+    let fixed = ["fold", "-q", analysis, "--part", part, "-o", &file, "--chunk-size", "16K"];
     hodo(&[&fixed, more, &[&trace()]].concat()).fine();
     file
 }
@@ -60,7 +60,7 @@ fn empty_parts_change_nothing() {
         let part = |number: usize| {
             let file = folder.file(&format!("{number}.part"));
             let part = format!("{number}/{PARTS}");
-            hodo(&["fold", "-q", "--analysis", &name, "--part", &part, "-o", &file, &trace()]).fine();
+            hodo(&["fold", "-q", &name, "--part", &part, "-o", &file, &trace()]).fine();
             file
         };
         let parts: Vec<String> = (1..=PARTS).map(part).collect();
@@ -136,7 +136,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     refuse(&[&first], 2, "parts are missing: number 2");
     refuse(&[&first, &first], 2, "part 1 is there twice");
     let other = fold(&folder, "irq", "2/2", &[]);
-    refuse(&[&first, &other], 2, "--analysis differs");
+    refuse(&[&first, &other], 2, "KIND differs");
     let other = fold(&folder, "cpu", "2/2", &["--time", "0%-50%"]);
     refuse(&[&first, &other], 2, "--time or --call differs");
     let other = fold(&folder, "cpu", "3/3", &[]);
@@ -148,7 +148,7 @@ fn parts_that_do_not_belong_together_are_refused() {
         refuse(&[&first, &damaged], 3, "not written by `hodo fold`, or it is damaged");
     }
     let file = folder.file("unused");
-    let wrong = hodo(&["fold", "--analysis", "cpu", "--part", "0/2", "-o", &file, &trace()]);
+    let wrong = hodo(&["fold", "cpu", "--part", "0/2", "-o", &file, &trace()]);
     assert!(wrong.code == 2 && wrong.stderr.contains("1/4"), "{wrong:?}");
 }
 
@@ -185,7 +185,7 @@ fn tasks_of_a_plan_are_the_whole_merged_as_a_chain_and_as_a_tree() {
         };
         let whole = hodo(&[&["report", &name, "--format", "json"], &input[..]].concat()).fine().stdout;
         let folder = Folder::new();
-        let plan = hodo(&[&["plan", "--analysis", &name, "--parts", "4"], &input[..]].concat()).fine().stdout;
+        let plan = hodo(&[&["plan", &name, "--parts", "4"], &input[..]].concat()).fine().stdout;
         let fold = |(number, task): (usize, &str)| {
             let file = folder.file(&format!("{number}.part"));
             hodo(&["fold", "--task", task, "-o", &file]).fine();
@@ -214,7 +214,7 @@ fn a_task_of_an_input_that_changed_is_refused() {
     let [recording, _] = recording();
     let bytes = std::fs::read(recording).unwrap();
     let copy = folder.write("copy.data", &bytes);
-    let plan = hodo(&["plan", "--analysis", "functions", "--parts", "1", &copy]).fine().stdout;
+    let plan = hodo(&["plan", "functions", "--parts", "1", &copy]).fine().stdout;
     let fold = || hodo(&["fold", "--task", plan.trim(), "-o", &folder.file("part")]);
     let longer = [&bytes[..], &[0]].concat();
     // The last byte belongs to the counts of the emulator, which no stream contains.

@@ -56,7 +56,7 @@ fn paths_of_a_function_are_its_executions() {
 
     let part = |number: &str| {
         let out = folder.file(&format!("{}.part", &number[..1]));
-        hodo(&["fold", "--analysis", "paths", "--part", number, "-o", &out, &recording]).fine();
+        hodo(&["fold", "paths", "--part", number, "-o", &out, &recording]).fine();
         out
     };
     let parts = [part("1/2"), part("2/2")];

@@ -54,7 +54,7 @@ fn periods_travel_in_parts() {
     let folder = Folder::new();
     let fold = |part: &str, more: &[&str]| {
         let file = folder.file(&part.replace('/', "-"));
-        let fixed = ["fold", "-q", "--analysis", "periods", "--part", part, "-o", &file, &trace];
+        let fixed = ["fold", "-q", "periods", "--part", part, "-o", &file, &trace];
         hodo(&[&fixed, &HARD[..], more].concat()).fine();
         file
     };

@@ -250,7 +250,7 @@ fn clock_readings_of_a_known_program() {
 
     let part = |number: &str| {
         let out = folder.file(&format!("{}.part", &number[..1]));
-        hodo(&["fold", "--analysis", "resolution", "--part", number, "-o", &out, &recording]).fine();
+        hodo(&["fold", "resolution", "--part", number, "-o", &out, &recording]).fine();
         out
     };
     let merged = hodo(&["merge", "--format", "json", &part("1/2"), &part("2/2")]).fine().json();

@@ -95,11 +95,10 @@ fn functions_of_sql() {
 fn a_part_of_the_longest_does_not_claim_to_have_all() {
     let folder = Folder::new();
     let (kernel, part) = (&fixture("ctf/lttng2.13-kernel"), &folder.file("part"));
-    hodo(&["fold", "-q", "--analysis", "sched", "--part", "1/1", "-o", part, kernel]).fine();
+    hodo(&["fold", "-q", "sched", "--part", "1/1", "-o", part, kernel]).fine();
     let ran = hodo(&["merge", "--by", "interval", part]);
     assert!(ran.code == 2 && ran.stderr.contains("fold them with --by"), "{ran:?}");
-    hodo(&["fold", "-q", "--analysis", "sched", "--by", "interval", "--part", "1/1", "-o", part, kernel])
-        .fine();
+    hodo(&["fold", "-q", "sched", "--by", "interval", "--part", "1/1", "-o", part, kernel]).fine();
     let merged: Value = hodo(&["merge", "--by", "interval", "--format", "json", part]).fine().json();
     let whole =
         hodo(&["report", "sched", "-q", "--by", "interval", "--format", "json", kernel]).fine().json();

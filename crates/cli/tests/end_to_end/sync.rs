@@ -186,6 +186,7 @@ fn a_slewed_clock_keeps_the_truth_in_its_intervals() {
     let file = folder.file("experiment.toml");
     let ran = sync(&["-o", &file, &client, &server]);
     assert!(ran.stderr.contains("server: its frequency changes more than clocks were assumed to"), "{ran:?}");
+    assert!(ran.stderr.contains("slews are of at most 500000 ppb"), "{ran:?}");
     let tables = ran.fine().json();
     assert_eq!(tables[0]["summary"]["clocks_beyond_bounds"], 1);
     let clock = row(&tables, "clocks", 1);

@@ -183,10 +183,7 @@ fn one_selection_means_the_same_in_every_command() {
         (&["sync", "--comm", "cat", &ftrace, &perf], "do not apply"),
         (&["script", "--cpu-list", "0", &flow], "select software events"),
         (&["report", "functions", "--event", "x", &flow], "select single events"),
-        (
-            &["fold", "--analysis", "cpu", "--comm", "x", "--part", "1/1", "-o", "/nowhere", &ftrace],
-            "hodo merge",
-        ),
+        (&["fold", "cpu", "--comm", "x", "--part", "1/1", "-o", "/nowhere", &ftrace], "hodo merge"),
     ] {
         let ran = hodo(arguments);
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{arguments:?}: {ran:?}");

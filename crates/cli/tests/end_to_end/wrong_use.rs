@@ -100,7 +100,7 @@ fn what_is_no_trace_ends_with_3_for_reports_on_events() {
         &["report", "cpu"][..],
         &["report", "count"],
         &["report", "all"],
-        &["fold", "--analysis", "cpu", "--part", "1/1", "-o", &part],
+        &["fold", "cpu", "--part", "1/1", "-o", &part],
         &["export", "--to", "ctf", "-o", &part],
     ];
     let cases = [

@@ -406,7 +406,7 @@ impl Code {
     }
 
     /// Crosses into another function, at a block of it.
-    pub(super) fn cross(&mut self, start: u64, compact: CompactBlock) {
+    pub(super) fn enter_function(&mut self, start: u64, compact: CompactBlock) {
         self.end_function_run(Transfer::None);
         self.begin_function_run(start, compact);
     }

@@ -183,7 +183,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                 }
                 let crossing = self.code.here();
                 let (start, compact) = self.start(to);
-                self.code.cross(start, compact);
+                self.code.enter_function(start, compact);
                 self.code.jump(checked);
                 self.code.commit();
                 self.code.redirect(site, crossing);
@@ -243,7 +243,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                 let into = self.graph.compact(to).function;
                 if into != compact.function {
                     let (start, compact) = self.start(to);
-                    self.code.cross(start, compact);
+                    self.code.enter_function(start, compact);
                 }
                 self.advance(to)
             }

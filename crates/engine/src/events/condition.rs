@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use hodo_formats::events::{Event, FieldPath};
-use hodo_model::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{FieldSink, Meaning, Name};
 use winnow::{
     ModalResult, Parser,
     ascii::{digit1, hex_digit1, multispace0},
@@ -347,11 +347,6 @@ impl FieldSink for Comparison<'_> {
             _ => self.ordered(Some(text.cmp(literal.as_bytes()))),
         }
     }
-
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
 }
 
 /// Returns whether text matches a pattern in which `*` matches any bytes and `?` any one byte.

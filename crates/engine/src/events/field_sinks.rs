@@ -18,14 +18,6 @@ impl FieldSink for Number {
     fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
         self.0 = Some(value);
     }
-
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
 }
 
 /// Appends the name of an enumeration's value to a record, if it has one.
@@ -39,14 +31,6 @@ impl FieldSink for Labeller<'_> {
     fn signed(&mut self, _: Name<'_>, value: i64, meaning: &Meaning) {
         meaning.labels_of(value.into()).take(1).for_each(|label| self.0.text(label.as_bytes()));
     }
-
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
 }
 
 /// Appends the value of one field to a record; compound fields are ignored.
@@ -75,11 +59,6 @@ impl FieldSink for Filler<'_> {
             self.records.text(text);
         }
     }
-
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
 
     fn begin(&mut self, _: Name<'_>, _: Compound) {
         self.depth += 1;

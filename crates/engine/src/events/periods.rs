@@ -209,9 +209,6 @@ impl FieldSink for Written<'_> {
         self.put(text);
     }
 
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-
     fn begin(&mut self, _: Name<'_>, _: Compound) {
         self.depth += 1;
     }

@@ -9,7 +9,7 @@ use hodo_formats::events::{
 };
 use hodo_model::{
     Column, Shape, TableBuilder, Type, Unit,
-    event::{Compound, FieldSink, Meaning, Name},
+    event::{FieldSink, Meaning, Name},
     table::{Cell, RecordBatch, interned},
     vocabulary,
 };
@@ -408,12 +408,4 @@ impl FieldSink for Scalar<'_> {
         self.text.extend_from_slice(String::from_utf8_lossy(text).as_bytes());
         self.content = Content::Text(start, self.text.len());
     }
-
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-
-    fn absent(&mut self, _: Name<'_>) {}
-
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-
-    fn end(&mut self, _: Compound) {}
 }

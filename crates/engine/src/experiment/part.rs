@@ -197,7 +197,7 @@ impl Origin {
     fn differs(&self, other: &Origin) -> Option<&'static str> {
         let differences = [
             (self.traces != other.traces, "the trace"),
-            (self.reports != other.reports, "--analysis"),
+            (self.reports != other.reports, "KIND"),
             (self.view != other.view, "--by"),
             (self.every != other.every, "--every"),
             (self.period != other.period, "what periods are"),

@@ -512,8 +512,6 @@ impl<S: FieldSink> FieldSink for Within<'_, S> {
         }
     }
 
-    fn absent(&mut self, _: Name<'_>) {}
-
     fn begin(&mut self, name: Name<'_>, _: Compound) {
         // Off the path or beyond its end, nothing matches until the compound is closed.
         let on_the_way = self.depth == 0 || (self.depth < self.wanted.len() && self.matches(name));

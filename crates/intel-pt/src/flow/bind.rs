@@ -151,7 +151,7 @@ impl Decoder<'_> {
             }
             (State::Overflowed, Some(ip)) if self.machine.missing_guest().is_none() => {
                 self.close_gap(context.sink);
-                self.walk.go(ip);
+                self.walk.set_ip(ip);
                 self.state = if bound || interrupts { State::On } else { State::OnSinceOverflow };
                 self.left_from = Some(ip).filter(|_| interrupts);
             }
@@ -161,7 +161,7 @@ impl Decoder<'_> {
                 if self.off_since_psb && !self.announced.waits && (!bound || self.stays_traced()) =>
             {
                 self.off_since_psb = false;
-                self.walk.go(ip);
+                self.walk.set_ip(ip);
                 self.state = State::OnSinceOverflow;
                 context.sink.event(Event::Enabled(ip));
             }
@@ -227,11 +227,11 @@ impl Decoder<'_> {
     ) {
         let wrong_branch = self.announced.aborts() && self.errata.has(Erratum::Bdm64);
         let (walk, graph, sink) = self.parts(context);
-        match walk.reach(graph, sink, ip) {
+        match walk.walk_to(graph, sink, ip) {
             Ok(()) => self.state = State::On,
             // The abort followed a branch that was reported wrongly: execution is at its real target.
             Err(Trouble::Contradiction { .. }) if wrong_branch => {
-                walk.go(ip);
+                walk.set_ip(ip);
                 self.state = State::On;
             }
             Err(trouble) => {
@@ -248,7 +248,7 @@ impl Decoder<'_> {
     fn resume_at<L: Labels, S: Sink>(&mut self, ip: u64, context: &mut Context<'_, '_, L, S>) {
         if !self.damaged && self.machine.missing_guest().is_none() && self.read(ip, context).is_ok() {
             self.close_gap(context.sink);
-            self.walk.go(ip);
+            self.walk.set_ip(ip);
             self.state = State::On;
         }
     }
@@ -526,7 +526,7 @@ impl Decoder<'_> {
     fn walk_to<L: Labels, S: Sink>(&mut self, address: u64, context: &mut Context<'_, '_, L, S>) {
         self.state = State::On;
         let (walk, graph, sink) = self.parts(context);
-        if let Err(trouble) = walk.reach(graph, sink, address) {
+        if let Err(trouble) = walk.walk_to(graph, sink, address) {
             self.lose(trouble);
         }
     }

@@ -400,7 +400,7 @@ impl<'t> Decoder<'t> {
         let from = self.left_from;
         let (walk, graph, sink) = self.parts(context);
         let walked = match from {
-            Some(from) => walk.reach(graph, sink, from),
+            Some(from) => walk.walk_to(graph, sink, from),
             None => walk.indirect(graph, sink, to),
         };
         if let Err(trouble) = walked {
@@ -418,7 +418,7 @@ impl<'t> Decoder<'t> {
         if let Some(from) = self.left_from.take() {
             context.sink.event(Event::Asynchronous { from, to, cause: self.announced.take_cause() });
         }
-        self.walk.go(to);
+        self.walk.set_ip(to);
     }
 
     /// Without traced conditional branches, a contradiction means a branch of unknown outcome: passes it.
@@ -467,9 +467,9 @@ impl<'t> Decoder<'t> {
             Some(ip) if self.damaged => {
                 // Tracing is on, at whichever address.
                 self.accept_address(ip, certain, context)?;
-                self.walk.go(ip);
+                self.walk.set_ip(ip);
             }
-            Some(ip) => self.walk.go(ip),
+            Some(ip) => self.walk.set_ip(ip),
         }
         if let Some(trouble) = self.machine.missing_guest() {
             return Err(trouble);
@@ -546,7 +546,7 @@ impl<'t> Decoder<'t> {
             filter.traces(address, origin, is_file)
         };
         let left = match (from, to) {
-            (Some(from), _) => walk.reach(graph, sink, from),
+            (Some(from), _) => walk.walk_to(graph, sink, from),
             (None, Some(to)) => walk.leave(graph, sink, to),
             (None, None) => {
                 let filter = match filter.is_empty() {

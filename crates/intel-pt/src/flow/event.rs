@@ -4,15 +4,15 @@ use std::fmt::{self, Display};
 
 use hodo_clock::Tsc;
 use hodo_code::Bits;
-use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::Gap;
 
 /// An event between the blocks. All instructions before it are reported before it, and all after it later.
 ///
 /// Serialised as an object with `name` and `fields`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "name", content = "fields", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "name", content = "fields", rename_all = "snake_case"))]
 pub enum Event {
     /// Everything reported so far ran no later than this tick.
     ///
@@ -50,7 +50,7 @@ pub enum Event {
     /// The flow is unknown here.
     Gap(Gap),
     /// PTWRITE ran: it is the last reported instruction.
-    #[serde(rename = "ptwrite")]
+    #[cfg_attr(feature = "serde", serde(rename = "ptwrite"))]
     PtWrite {
         /// Its address, if the trace gives it or the code shows it.
         ip: Option<u64>,
@@ -114,7 +114,7 @@ pub enum Event {
     /// Tracing stopped in a TraceStop region, until software enables it again.
     TraceStop,
     /// Width of the code from here on.
-    Mode(#[serde(serialize_with = "width")] Bits),
+    Mode(#[cfg_attr(feature = "serde", serde(serialize_with = "super::serialized::width"))] Bits),
     /// Whether interrupts are enabled from here on (RFLAGS.IF, with event trace).
     InterruptFlag(bool),
     /// A breakpoint or performance counter requested a mark (TRIG).
@@ -138,7 +138,8 @@ pub struct Cause {
 }
 
 /// A control-flow event of event trace (SDM, "CFE Packet", "EVD Packet").
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ControlFlow {
     /// Type and vector.
     pub cause: Cause,
@@ -180,8 +181,9 @@ pub enum ControlFlowKind {
 }
 
 /// Data of an EVD packet for the next control-flow event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum EventData {
     /// CR2 at a page fault.
     PageFaultAddress(u64),
@@ -199,7 +201,8 @@ pub enum EventData {
 }
 
 /// The values between BBP and BEP.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ValueBlock {
     /// Type of the block: 1 general-purpose registers, 4 PEBS basic information, 5 memory access,
     /// 8 last branch records, 16 SSE registers (SDM, "BBP Packet Type").
@@ -211,8 +214,9 @@ pub struct ValueBlock {
 }
 
 /// State change of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Transaction {
     /// It began, or is in progress at the start of decoding.
     Begin,
@@ -236,31 +240,6 @@ impl Event {
             Event::Asynchronous { from, .. } => Some(*from),
             _ => None,
         }
-    }
-}
-
-fn width<S: Serializer>(bits: &Bits, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u8(*bits as u8)
-}
-
-impl Serialize for Cause {
-    /// As text, because the vector has a meaning for some kinds only.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl Serialize for Gap {
-    /// With the reason as text.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Gap", 6)?;
-        object.serialize_field("from", &self.from)?;
-        object.serialize_field("to", &self.to)?;
-        object.serialize_field("since", &self.since)?;
-        object.serialize_field("until", &self.until)?;
-        object.serialize_field("doubtful_since", &self.doubtful_since)?;
-        object.serialize_field("reason", &self.trouble.to_string())?;
-        object.end()
     }
 }
 

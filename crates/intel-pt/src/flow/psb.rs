@@ -60,7 +60,7 @@ impl Decoder<'_> {
         match plus.ip {
             Some(ip) if missing_guest.is_none() => {
                 self.close_gap(context.sink);
-                self.walk.go(ip);
+                self.walk.set_ip(ip);
                 self.state = State::OnSincePsb;
             }
             // The FUP of an overflow may follow the PSB+ (SDM, "Compound Packet Event Summary").
@@ -88,7 +88,7 @@ impl Decoder<'_> {
         let (walk, graph, sink) = self.parts(context);
         match plus.ip {
             Some(ip) => {
-                if let Err(trouble) = walk.reach(graph, sink, ip) {
+                if let Err(trouble) = walk.walk_to(graph, sink, ip) {
                     let trouble = self.explain(trouble, context);
                     self.lose(trouble);
                 }

@@ -140,7 +140,7 @@ impl Decoder<'_> {
         (trial.state, trial.left_from) = (State::On, None);
         trial.last_ip.trust();
         trial.walk.returns = calls.clone();
-        trial.walk.go(ip);
+        trial.walk.set_ip(ip);
         let mut borne_out = 0;
         let mut waiting = waiting.map(|tnt| trial.tnt(tnt, context));
         while borne_out < CONFIRMED_TIPS {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
+use hodo_code::{AddressSpace, Content, NoLabels, Origin, Program};
 use hodo_intel_pt::{
     Config,
     encoder::{Encoder, Settings},
@@ -346,14 +346,6 @@ pub(crate) fn walker<'a>(code: &'a Code, choices: &'a [u32], settings: Settings,
         transfers: Vec::new(),
         interrupted: Vec::new(),
         ptwrites: Vec::new(),
-    }
-}
-
-pub(crate) struct NoLabels;
-
-impl Labels for NoLabels {
-    fn label(&self, _: Origin) -> (Label, u64) {
-        (Label::default(), u64::MAX)
     }
 }
 

@@ -283,7 +283,7 @@ impl Collected {
             start: range.start,
             size: range.end - range.start,
         });
-        filter::show(&ranges.collect::<Vec<_>>())
+        filter::to_perf_syntax(&ranges.collect::<Vec<_>>())
     }
 
     /// The kernel's records of all CPUs, in order of time. The time of a switch is that at which the stack changes.

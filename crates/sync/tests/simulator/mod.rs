@@ -4,6 +4,8 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod slews;
+
 use std::collections::BTreeSet;
 
 use fastrand::Rng;

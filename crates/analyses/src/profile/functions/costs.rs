@@ -62,14 +62,14 @@ impl Amount {
     #[inline]
     pub(super) fn add(&mut self, other: Amount) {
         self.instructions = self.instructions.wrapping_add(other.instructions);
-        self.time = { self.time }.wrapping_and(other.time);
+        self.time = { self.time }.wrapping_add(other.time);
     }
 
     /// Subtracts an amount; intermediate results may be negative, so it wraps.
     #[inline]
     fn less(&mut self, other: Amount) {
         self.instructions = self.instructions.wrapping_sub(other.instructions);
-        self.time = { self.time }.wrapping_less(other.time);
+        self.time = { self.time }.wrapping_sub(other.time);
     }
 
     /// Adds or subtracts an amount without a branch, which would often be mispredicted.
@@ -77,11 +77,8 @@ impl Amount {
     fn count(&mut self, other: Amount, add: bool) {
         let sign = if add { 1 } else { u64::MAX };
         self.instructions = self.instructions.wrapping_add(other.instructions.wrapping_mul(sign));
-        self.time = if add {
-            { self.time }.wrapping_and(other.time)
-        } else {
-            { self.time }.wrapping_less(other.time)
-        };
+        self.time =
+            if add { { self.time }.wrapping_add(other.time) } else { { self.time }.wrapping_sub(other.time) };
     }
 
     /// Returns the difference to an earlier point.

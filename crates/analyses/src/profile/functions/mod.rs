@@ -107,7 +107,7 @@ impl Analysis for Functions {
         for thread in threads {
             let whole = thread.close();
             all.sums.add(&whole.sums);
-            all.cost.rare.outside = all.cost.rare.outside.and(whole.outside);
+            all.cost.rare.outside = all.cost.rare.outside.saturating_add(whole.outside);
             for (holder, account, total) in whole.by_function() {
                 let Amount { instructions, time } = account.own;
                 let own = Ran { entries: 0, instructions, time };
@@ -118,7 +118,7 @@ impl Analysis for Functions {
                 function.calls = function.calls.saturating_add(account.calls);
                 function.jumps = function.jumps.saturating_add(holder.jumps);
                 function.instructions = function.instructions.saturating_add(total.instructions);
-                function.time = function.time.and(total.time);
+                function.time = function.time.saturating_add(total.time);
             }
         }
         table::functions(functions, &all, of.functions(), None)

@@ -306,7 +306,7 @@ impl Partial {
                     }
                     None => match stack.last() {
                         Some(top) => costs.ran(top.function, amount),
-                        None => before.inside = before.inside.and(time),
+                        None => before.inside = before.inside.saturating_add(time),
                     },
                 }
             }
@@ -315,12 +315,12 @@ impl Partial {
                 match path {
                     Some(path) => paths.took(*path, time, true),
                     None if stack.is_empty() => {
-                        before.outside = before.outside.and(time);
+                        before.outside = before.outside.saturating_add(time);
                         return;
                     }
                     None => {}
                 }
-                *outside = outside.and(time);
+                *outside = outside.saturating_add(time);
                 costs.pass(Amount { instructions: 0, time });
             }
         });
@@ -366,7 +366,7 @@ impl Partial {
         follow(costs, &entries[done..], &mut at, unseen, even.each);
         if !*unseen {
             let mut last = amount(*instructions - at);
-            last.time = { last.time }.and(even.rest);
+            last.time = { last.time }.saturating_add(even.rest);
             match (path, stack.last()) {
                 (Some(path), _) => paths.took(*path, even.rest, false),
                 (None, Some(top)) => costs.credit(top.function, last),
@@ -494,14 +494,14 @@ impl Partial {
     fn append(&mut self, later: &Partial, below: Below) {
         let Waits { inside, outside } = later.before;
         if self.edge.is_gap() {
-            self.sums.add_lost_time(inside.and(outside).nanoseconds());
+            self.sums.add_lost_time(inside.saturating_add(outside).nanoseconds());
         } else if let Some(top) = self.stack.last() {
             self.costs.credit(top.function, Amount { instructions: 0, time: inside });
-            self.costs.pass(Amount { instructions: 0, time: inside.and(outside) });
-            self.outside = self.outside.and(outside);
+            self.costs.pass(Amount { instructions: 0, time: inside.saturating_add(outside) });
+            self.outside = self.outside.saturating_add(outside);
         } else {
-            self.before.inside = self.before.inside.and(inside);
-            self.before.outside = self.before.outside.and(outside);
+            self.before.inside = self.before.inside.saturating_add(inside);
+            self.before.outside = self.before.outside.saturating_add(outside);
         }
         let slots = self.costs.add_accounts(&later.costs);
         let open: Vec<Slot> = later.stack.iter().skip(1).map(|frame| frame.function).collect();
@@ -525,7 +525,7 @@ impl Partial {
         let placed = |frame: &Frame<(), Slot>| Frame { function: slots[frame.function as usize], ..*frame };
         self.stack.extend(later.stack.iter().skip(1).map(placed));
         self.edge = self.edge.then(later.edge);
-        self.outside = self.outside.and(later.outside);
+        self.outside = self.outside.saturating_add(later.outside);
         self.sums.add(&later.sums);
     }
 }

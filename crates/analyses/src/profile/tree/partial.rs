@@ -151,10 +151,10 @@ impl Partial {
         let Partial { clock, tree, sums, stack, edge, before, paths, .. } = self;
         let here = paths.node(tree).or(stack.last().map(|frame| frame.note));
         let even = clock.share(paths.instructions(), |share| match (share, here) {
-            (Share::Ran { who: NO_PARENT, .. }, _) => {}
-            (Share::Ran { who: node, took, piece, .. }, _) => {
+            (Share::Ran { owner: NO_PARENT, .. }, _) => {}
+            (Share::Ran { owner: node, time, piece, .. }, _) => {
                 let ran = tree.ran(node);
-                ran.time = ran.time.and(took);
+                ran.time = ran.time.saturating_add(time);
                 if every.is_some() {
                     tree.rare(node).sample(piece.span(), every);
                 }
@@ -170,7 +170,7 @@ impl Partial {
         });
         if let Some(here) = here.filter(|_| paths.any_ran()) {
             let ran = tree.ran(here);
-            ran.time = ran.time.and(even.rest);
+            ran.time = ran.time.saturating_add(even.rest);
         }
         paths.count(even);
     }

@@ -140,7 +140,7 @@ impl Paths {
             let ran = tree.ran(node);
             ran.entries += sum.entries;
             ran.instructions += sum.instructions;
-            ran.time = ran.time.and(sum.time);
+            ran.time = ran.time.saturating_add(sum.time);
         });
     }
 }

@@ -68,7 +68,7 @@ impl CallTree {
             if *depth == 0 {
                 let total = &self.totals[id as usize];
                 function.instructions = function.instructions.saturating_add(total.ran.instructions);
-                function.time = function.time.and(total.elapsed());
+                function.time = function.time.saturating_add(total.elapsed());
                 function.samples = function.samples.saturating_add(total.rare.samples);
             }
             *depth += 1;

@@ -330,19 +330,11 @@ impl FieldSink for Headers {
         self.unsigned(name, value as u64, meaning);
     }
 
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
         if let Some(side) = Headers::side(name) {
             *self.address(side) = bytes.to_vec();
         }
     }
-
-    fn absent(&mut self, _: Name<'_>) {}
 
     fn begin(&mut self, name: Name<'_>, compound: Compound) {
         if compound == Compound::Array {

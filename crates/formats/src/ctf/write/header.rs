@@ -1,6 +1,6 @@
 //! Writes event headers: class id and timestamp.
 
-use hodo_model::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{FieldSink, Meaning, Name};
 
 use super::bits::BitWriter;
 use crate::events::{
@@ -198,10 +198,4 @@ impl FieldSink for Others {
     fn boolean(&mut self, name: Name<'_>, value: bool) {
         self.add(name, value.into());
     }
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
 }

@@ -54,7 +54,7 @@ impl Decoder<'_> {
                     break;
                 }
             }
-            if self.walk.has_much_to_tell() {
+            if self.walk.should_flush() {
                 let (walk, graph, sink) = self.parts(context);
                 walk.emit(graph, sink);
             }

@@ -45,13 +45,13 @@ impl Walk {
             if !are_few && at.straight == 0 {
                 // Native code continues the open function run; the tables may have led into another function.
                 if mem::take(&mut by_tables) {
-                    self.cross(graph, at.id);
+                    self.enter_function(graph, at.id);
                 }
                 match graph.run(at.id, &mut self.branch_batches, &mut self.pending, &mut self.returns, rules)
                 {
                     Some(NativeExit::Before(to)) => at.id = to,
                     // Unreadable code is trouble only once a packet proves that it ran.
-                    Some(NativeExit::Unreadable(address)) => return self.go(address),
+                    Some(NativeExit::Unreadable(address)) => return self.set_ip(address),
                     None => {}
                 }
             }
@@ -74,7 +74,7 @@ impl Walk {
                 let Some(back) = self.pass_indirect(graph, &mut at, to) else { break };
                 let Some(next) = back.or_else(|| graph.indirect_target(at.id, to, self.at).ok()) else {
                     self.branch_batches.pass();
-                    return self.go(to);
+                    return self.set_ip(to);
                 };
                 at = RunPosition { id: next, straight: 0 };
                 self.pending.begin(graph.start(next), graph.compact(next));
@@ -92,7 +92,7 @@ impl Walk {
     #[inline]
     pub(in super::super) fn halt<L: Labels>(&mut self, graph: &Graph<'_, L>) {
         if let Some(at) = self.run_position.take() {
-            self.stand(graph, &at);
+            self.store_position(graph, &at);
         }
     }
 
@@ -127,7 +127,7 @@ impl Walk {
                 break;
             }
             let compact = graph.compact(id);
-            self.cross(graph, id);
+            self.enter_function(graph, id);
             let mut end = 0;
             let taken = bits >> 63 == 1;
             let next = match compact.pass {
@@ -145,7 +145,7 @@ impl Walk {
                 EdgeKind::Return if taken && !self.no_return_compression => {
                     let Some(back) = self.returns.pop() else { break };
                     (bits, straight) = (bits << 1, 0);
-                    self.go(back.address);
+                    self.set_ip(back.address);
                     let known = back.block.filter(|&id| graph.is_at(id, back.address, self.at));
                     known.or_else(|| graph.at(back.address, self.at).ok())
                 }
@@ -155,7 +155,7 @@ impl Walk {
                 // Unreadable code is trouble only once a packet proves that it ran.
                 if compact.pass != EdgeKind::Return {
                     let block = graph.block(id);
-                    self.go(if compact.pass == EdgeKind::Branch && !taken {
+                    self.set_ip(if compact.pass == EdgeKind::Branch && !taken {
                         block.end
                     } else {
                         block.target
@@ -180,7 +180,7 @@ impl Walk {
 
     /// Begins a function run if the block is of another function.
     #[inline(always)]
-    fn cross<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+    fn enter_function<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
         let compact = graph.compact(id);
         if compact.function != self.pending.open().function() {
             self.pending.close();
@@ -191,10 +191,10 @@ impl Walk {
     /// Continues the open function run with a block, or begins another one.
     #[inline(always)]
     fn continue_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
-        if self.pending.nothing_is_open() {
+        if self.pending.has_no_open_run() {
             self.pending.begin(graph.start(id), graph.compact(id));
         }
-        self.cross(graph, id);
+        self.enter_function(graph, id);
     }
 
     /// Reports the pending function runs.
@@ -228,13 +228,13 @@ impl Walk {
 
     /// Returns whether the pending function runs should be reported now.
     #[inline]
-    pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
+    pub(in super::super) fn should_flush(&mut self) -> bool {
         self.pending.ended().len() >= REPORT_THRESHOLD || self.pending.open().until >= LONG
     }
 
     /// Sets the position to where the walk stands. Its block may not be valid at the current tick.
     #[inline(always)]
-    fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &RunPosition) {
+    fn store_position<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &RunPosition) {
         let &RunPosition { id, straight } = at;
         self.ip = graph.start(id);
         self.block =
@@ -253,7 +253,7 @@ impl Walk {
     ) -> Option<Option<BlockId>> {
         while at.straight < LONGEST_STRAIGHT {
             let (id, compact) = (at.id, graph.compact(at.id));
-            self.cross(graph, id);
+            self.enter_function(graph, id);
             let (instructions, transfer) = (u32::from(compact.instructions), compact.pass.transfer());
             match compact.pass {
                 EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly => {

@@ -70,7 +70,7 @@ impl Walk {
 
     /// Continues at `ip`.
     #[inline]
-    pub(super) fn go(&mut self, ip: u64) {
+    pub(super) fn set_ip(&mut self, ip: u64) {
         (self.ip, self.block, self.straight) = (ip, None, 0);
     }
 
@@ -162,11 +162,11 @@ impl Walk {
     #[inline]
     fn step<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, id: BlockId) -> bool {
         match graph.block(id).terminator {
-            Terminator::None => self.pass(graph, sink, id, false),
-            Terminator::Jump => self.pass(graph, sink, id, true),
+            Terminator::None => self.execute_block(graph, sink, id, false),
+            Terminator::Jump => self.execute_block(graph, sink, id, true),
             Terminator::Call => {
                 self.remember_call(graph, id);
-                self.pass(graph, sink, id, true);
+                self.execute_block(graph, sink, id, true);
             }
             _ => return false,
         }
@@ -174,7 +174,13 @@ impl Walk {
     }
 
     #[inline]
-    fn pass<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, id: BlockId, taken: bool) {
+    fn execute_block<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        id: BlockId,
+        taken: bool,
+    ) {
         self.report(graph, id, sink);
         self.continue_at(graph, id, taken);
     }
@@ -248,7 +254,7 @@ impl Walk {
                 Some(next) => id = next,
                 // Unreadable code is trouble only once a packet proves that it ran.
                 None => {
-                    self.go(to);
+                    self.set_ip(to);
                     return left;
                 }
             }
@@ -271,7 +277,7 @@ impl Walk {
         let block = graph.block(id);
         match block.terminator {
             Terminator::Conditional => {
-                self.pass(graph, sink, id, taken);
+                self.execute_block(graph, sink, id, taken);
                 Ok(true)
             }
             Terminator::Return if taken && !self.no_return_compression => {
@@ -312,11 +318,11 @@ impl Walk {
         }
         self.follow_returns(graph, id);
         self.report(graph, id, sink);
-        self.go(to);
+        self.set_ip(to);
         Ok(())
     }
 
-    fn scout(&self) -> Lookahead {
+    fn lookahead(&self) -> Lookahead {
         Lookahead::new(self.ip, self.block, self.at)
     }
 
@@ -330,17 +336,17 @@ impl Walk {
     }
 
     /// Walks to `ip`, without a branch that needs a packet.
-    pub(super) fn reach<L: Labels>(
+    pub(super) fn walk_to<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
         ip: u64,
     ) -> Result<(), Trouble> {
-        let mut scout = self.scout();
-        let found = self.advance_lookahead_to(graph, &mut scout, ip);
+        let mut lookahead = self.lookahead();
+        let found = self.advance_lookahead_to(graph, &mut lookahead, ip);
         // Code before unreadable code has run, as there is no other path.
         if matches!(found, Ok(()) | Err(Trouble::Code(_))) {
-            self.advance(graph, sink, scout.steps);
+            self.advance(graph, sink, lookahead.steps);
         }
         found?;
         self.reach_inside(graph, sink, ip)
@@ -350,17 +356,17 @@ impl Walk {
     fn advance_lookahead_to<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        scout: &mut Lookahead,
+        lookahead: &mut Lookahead,
         ip: u64,
     ) -> Result<(), Trouble> {
-        while scout.ip != ip {
-            let id = scout.current_block(graph)?;
+        while lookahead.ip != ip {
+            let id = lookahead.current_block(graph)?;
             let block = graph.block(id);
             let contradiction = Trouble::Contradiction { at: block.start, expected: Expected::Reach(ip) };
             if (block.start..block.end).contains(&ip) {
                 return instructions_before(graph, block, ip).map(|_| ()).ok_or(contradiction);
             }
-            if !scout.step(graph, id)? {
+            if !lookahead.step(graph, id)? {
                 return Err(contradiction);
             }
         }
@@ -383,7 +389,7 @@ impl Walk {
         let count = instructions_before(graph, block, ip)
             .ok_or(Trouble::Contradiction { at: block.start, expected })?;
         self.report_part(graph, id, &graph.lengths(block)[..count], sink);
-        self.go(ip);
+        self.set_ip(ip);
         Ok(())
     }
 
@@ -393,24 +399,26 @@ impl Walk {
         graph: &mut Graph<'_, L>,
         wanted: impl Fn(&Instruction) -> bool,
     ) -> Option<(u64, u64)> {
-        self.scout().find(graph, wanted)
+        self.lookahead().find(graph, wanted)
     }
 
     /// Returns the address `count` instructions ahead, if no decision comes before it.
     pub(super) fn ahead<L: Labels>(&mut self, graph: &mut Graph<'_, L>, count: u16) -> Option<u64> {
-        let mut scout = self.scout();
+        let mut lookahead = self.lookahead();
         let mut left = usize::from(count);
         loop {
             if left == 0 {
-                return Some(scout.ip);
+                return Some(lookahead.ip);
             }
-            let id = scout.current_block(graph).ok()?;
+            let id = lookahead.current_block(graph).ok()?;
             let lengths = graph.lengths(graph.block(id));
             if left < lengths.len() {
-                return Some(scout.ip + lengths[..left].iter().map(|&length| u64::from(length)).sum::<u64>());
+                return Some(
+                    lookahead.ip + lengths[..left].iter().map(|&length| u64::from(length)).sum::<u64>(),
+                );
             }
             left -= lengths.len();
-            if !scout.step(graph, id).ok()? {
+            if !lookahead.step(graph, id).ok()? {
                 return None;
             }
         }
@@ -425,15 +433,15 @@ impl Walk {
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
     ) -> Result<Terminator, Trouble> {
-        let mut scout = self.scout();
+        let mut lookahead = self.lookahead();
         loop {
-            let stepped = scout.current_block(graph).and_then(|id| Ok((id, scout.step(graph, id)?)));
+            let stepped = lookahead.current_block(graph).and_then(|id| Ok((id, lookahead.step(graph, id)?)));
             match stepped {
                 Ok((_, true)) => {}
                 Ok((id, false)) => return Ok(graph.block(id).terminator),
                 Err(trouble) => {
                     if matches!(trouble, Trouble::Code(_)) {
-                        self.advance(graph, sink, scout.steps);
+                        self.advance(graph, sink, lookahead.steps);
                     }
                     return Err(trouble);
                 }
@@ -449,27 +457,27 @@ impl Walk {
         sink: &mut impl Sink,
         to: u64,
     ) -> Result<(), Trouble> {
-        let mut scout = self.scout();
+        let mut lookahead = self.lookahead();
         loop {
-            if scout.ip == to {
-                self.advance(graph, sink, scout.steps);
+            if lookahead.ip == to {
+                self.advance(graph, sink, lookahead.steps);
                 return Ok(());
             }
-            let id = scout.current_block(graph)?;
+            let id = lookahead.current_block(graph)?;
             let block = graph.block(id);
             // Execution ran on into untraced code, in the middle of one of our blocks.
             let inside = (block.start..block.end).contains(&to);
             if inside && instructions_before(graph, block, to).is_some() {
-                self.advance(graph, sink, scout.steps);
+                self.advance(graph, sink, lookahead.steps);
                 return self.reach_inside(graph, sink, to);
             }
             let (start, terminator) = (block.start, block.terminator);
             let goes_there = to == block.target || to == block.end;
-            if !scout.step(graph, id)? {
+            if !lookahead.step(graph, id)? {
                 if terminator == Terminator::Conditional && !goes_there {
                     return Err(Trouble::Contradiction { at: start, expected: Expected::Indirect });
                 }
-                self.advance(graph, sink, scout.steps);
+                self.advance(graph, sink, lookahead.steps);
                 return self.pass_decision(graph, sink);
             }
         }
@@ -485,28 +493,28 @@ impl Walk {
         direct_unseen: bool,
         filter: Filtering<impl Fn(&Graph<'_, L>, u64) -> bool>,
     ) -> Result<(), Trouble> {
-        let mut scout = self.scout();
+        let mut lookahead = self.lookahead();
         // The first direct branch that an unknown filter may have ended tracing at.
         let mut perhaps_last = None;
         loop {
-            let id = scout.current_block(graph)?;
+            let id = lookahead.current_block(graph)?;
             let block = graph.block(id);
             let (start, target, terminator) = (block.start, block.target, block.terminator);
             if block.writes_cr3 {
                 let found = self.find(graph, writes_cr3);
-                return found.map_or(Ok(()), |(address, length)| self.reach(graph, sink, address + length));
+                return found.map_or(Ok(()), |(address, length)| self.walk_to(graph, sink, address + length));
             }
             if direct_unseen && matches!(terminator, Terminator::Jump | Terminator::Call) {
                 match &filter {
                     Filtering::By(traced) if !traced(graph, target) => {
-                        self.advance(graph, sink, scout.steps + 1);
+                        self.advance(graph, sink, lookahead.steps + 1);
                         return Ok(());
                     }
-                    Filtering::Unknown => _ = perhaps_last.get_or_insert((scout.steps + 1, start)),
+                    Filtering::Unknown => _ = perhaps_last.get_or_insert((lookahead.steps + 1, start)),
                     Filtering::By(_) | Filtering::Absent => {}
                 }
             }
-            if scout.step(graph, id)? {
+            if lookahead.step(graph, id)? {
                 continue;
             }
             // A far transfer may leave the traced privilege level; at a near branch, only a filter ends tracing.
@@ -519,7 +527,7 @@ impl Walk {
                     Err(Trouble::UnknownFilter { at })
                 }
                 _ => {
-                    self.advance(graph, sink, scout.steps);
+                    self.advance(graph, sink, lookahead.steps);
                     self.pass_decision(graph, sink)
                 }
             };
@@ -535,7 +543,7 @@ impl Walk {
         let id = self.seek_decision(graph, sink)?;
         self.follow_returns(graph, id);
         self.report(graph, id, sink);
-        self.go(graph.block(id).end);
+        self.set_ip(graph.block(id).end);
         Ok(())
     }
 }

@@ -249,7 +249,7 @@ impl Decoder<'_> {
         let (walk, graph, _) = self.parts(context);
         walk.go_to_block(graph.block(block).start, block);
         if walk.at == u64::MAX {
-            walk.go(walk.ip);
+            walk.set_ip(walk.ip);
         }
         context.sink.resume(sink);
         if pending != 0 {

@@ -1,0 +1,96 @@
+//! Builds the runtime that the recorder puts into programs: an image without libc, at a fixed address.
+
+#![allow(missing_docs)]
+
+use std::{env, error::Error, fs, path::PathBuf, process::Command};
+
+/// Where the image lies in each program, as in `native/runtime/src/layout.rs`.
+const IMAGE: u64 = 0x2000_0000_0000;
+const RELATIVE: u64 = 8;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let source = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../native/runtime/src");
+    println!("cargo::rerun-if-changed={}", source.display());
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let image = out.join("runtime.bin");
+    let target = env::var("TARGET")?;
+    if target != "x86_64-unknown-linux-gnu" {
+        // The recorder refuses to record there.
+        return Ok(fs::write(image, [])?);
+    }
+    let program = out.join("runtime");
+    let mut rustc = Command::new(env::var("RUSTC")?);
+    rustc.args(["--edition", "2024", "--crate-type", "bin", "--crate-name", "hodo_native_image"]);
+    rustc.args(["--target", &target, "-C", "opt-level=3", "-C", "panic=abort", "-C", "codegen-units=1"]);
+    rustc.args(["-C", "relocation-model=pie", "-C", "force-unwind-tables=no", "-C", "debuginfo=0"]);
+    for argument in ["-nostartfiles", "-nostdlib", "-static-pie", "-Wl,--no-dynamic-linker", "-Wl,-z,norelro"]
+    {
+        rustc.args(["-C", &format!("link-arg={argument}")]);
+    }
+    rustc.arg(source.join("image.rs")).arg("-o").arg(&program);
+    // Flags that are meant for the recorder, such as instrumentation, have no place in the image.
+    rustc.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    if !rustc.status()?.success() {
+        return Err("the runtime did not build".into());
+    }
+    fs::write(image, flatten(&fs::read(program)?)?)?;
+    Ok(())
+}
+
+/// Lays out an ELF program as it is in memory at [`IMAGE`]. The first eight bytes are the offset of its entry.
+fn flatten(elf: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+    let word = |at: u64, length: usize| -> Result<u64, Box<dyn Error>> {
+        let bytes =
+            elf.get(at as usize..at as usize + length).ok_or("the runtime's ELF file is cut short")?;
+        Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
+    };
+    let (entry, headers, count) = (word(24, 8)?, word(32, 8)?, word(56, 2)?);
+    let mut memory = Vec::new();
+    let mut dynamic = None;
+    for header in (0..count).map(|index| headers + index * 56) {
+        let (kind, offset, address) = (word(header, 4)?, word(header + 8, 8)?, word(header + 16, 8)?);
+        let (in_file, in_memory) = (word(header + 32, 8)?, word(header + 40, 8)?);
+        match kind {
+            1 => {
+                memory.resize(memory.len().max((address + in_memory) as usize), 0);
+                let bytes = elf.get(offset as usize..(offset + in_file) as usize).ok_or("a cut segment")?;
+                memory[address as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            2 => dynamic = Some((offset, in_file)),
+            _ => {}
+        }
+    }
+    relocate(&mut memory, dynamic.ok_or("the runtime has no relocations")?, &word)?;
+    let mut image = entry.to_le_bytes().to_vec();
+    image.extend(memory);
+    Ok(image)
+}
+
+/// Applies the relocations of the dynamic section, all of which are relative.
+fn relocate(
+    memory: &mut [u8],
+    (offset, length): (u64, u64),
+    word: &dyn Fn(u64, usize) -> Result<u64, Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let (mut table, mut size) = (0, 0);
+    for at in (offset..offset + length).step_by(16) {
+        match word(at, 8)? {
+            7 => table = word(at + 8, 8)?,
+            8 => size = word(at + 8, 8)?,
+            _ => {}
+        }
+    }
+    let read = |memory: &[u8], at: u64| {
+        let bytes = memory.get(at as usize..at as usize + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u64::from_le_bytes).ok_or("a relocation outside of the runtime")
+    };
+    for at in (table..table + size).step_by(24) {
+        let (place, kind, value) = (read(memory, at)?, read(memory, at + 8)?, read(memory, at + 16)?);
+        if kind != RELATIVE {
+            return Err(format!("a relocation of kind {kind}").into());
+        }
+        read(memory, place)?;
+        memory[place as usize..][..8].copy_from_slice(&(IMAGE + value).to_le_bytes());
+    }
+    Ok(())
+}

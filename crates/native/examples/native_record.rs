@@ -1,0 +1,70 @@
+//! Records a command natively, and counts what the recording contains.
+//!
+//!     native_record FILE [--branches N] [--no-traces] COMMAND...
+//!     native_record --count FILE
+
+use std::{error::Error, fs, fs::File, io::BufWriter, process::Command, time::Instant};
+
+use hodo_native::{Options, read::Recording, record};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let file = arguments.next().ok_or("no file")?;
+    if file == "--count" {
+        return count(&arguments.next().ok_or("no file")?);
+    }
+    let mut options = Options::default();
+    let mut arguments = arguments.peekable();
+    while let Some(option) = arguments.next_if(|argument| argument.starts_with("--")) {
+        match option.as_str() {
+            "--branches" => options.branches = arguments.next().ok_or("no number")?.parse()?,
+            "--no-traces" => options.traces = false,
+            _ => return Err(format!("unknown option {option}").into()),
+        }
+    }
+    let mut command = Command::new(arguments.next().ok_or("no command")?);
+    command.args(arguments);
+    let outcome = record(command, BufWriter::new(File::create(&file)?), options)?;
+    for warning in &outcome.warnings {
+        eprintln!("{warning}");
+    }
+    eprintln!("{}, {} bytes, {} threads killed", outcome.status, outcome.bytes, outcome.killed);
+    std::process::exit(outcome.status.code().unwrap_or(1));
+}
+
+fn count(file: &str) -> Result<(), Box<dyn Error>> {
+    let bytes = fs::read(file)?;
+    let start = Instant::now();
+    let recording = Recording::read(&bytes)?;
+    let read = start.elapsed();
+    let mut total = 0;
+    for thread in recording.threads() {
+        let Some(mut items) = recording.items(thread) else {
+            println!("thread {} has no table", thread.thread);
+            continue;
+        };
+        let packed: u64 = thread.blocks.iter().map(|block| u64::from(block.header.length) / 4).sum();
+        items.finish();
+        total += items.instructions();
+        println!(
+            "process {} thread {}: {} instructions, {packed} words, digest {:016x}, {} contradictions, losses {:?}",
+            thread.process,
+            thread.thread,
+            items.instructions(),
+            items.digest(),
+            items.contradictions(),
+            thread.losses
+        );
+    }
+    for (key, table) in recording.tables() {
+        for note in &table.notes {
+            println!("table {key}: {} ({:x})", hodo_native_runtime::wire::note::text(note.note), note.value);
+        }
+    }
+    println!(
+        "{total} instructions; tables {read:?}, all {:?}, damage {:?}",
+        start.elapsed(),
+        recording.damage
+    );
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The memory that the recorder shares with all recorded processes.
+
+#![allow(unsafe_code)]
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsRawFd, FromRawFd},
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, Ordering::Acquire},
+};
+
+use hodo_native_runtime::{
+    context::Context,
+    layout::{
+        ARENA, ARENA_ROOM, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK,
+        FIRST_SLOT, LOG, LOG_BYTES, SLOT_STRIDE, SLOTS,
+    },
+};
+
+/// The arena, mapped by the recorder.
+pub(crate) struct Arena {
+    file: File,
+    base: NonNull<u8>,
+}
+
+// SAFETY: the memory is mapped until the arena is dropped, and what is shared in it is atomic or read when its owner is
+// done.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+/// A part of a log that a thread has finished.
+pub(crate) struct Chunk<'a> {
+    pub(crate) header: &'a ChunkHeader,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Arena {
+    /// Creates an arena; memory is used where it is touched.
+    pub(crate) fn new() -> io::Result<Arena> {
+        // SAFETY: the name is a C string.
+        let descriptor = unsafe { libc::memfd_create(c"hodo".as_ptr(), libc::MFD_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just returned the descriptor, which nobody else has.
+        let file = unsafe { File::from_raw_fd(descriptor) };
+        file.set_len(ARENA_ROOM)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of the file, at an address that the kernel chooses.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), ARENA_ROOM as usize, protection, libc::MAP_SHARED, descriptor, 0)
+        };
+        match NonNull::new(base.cast()) {
+            Some(base) if base.as_ptr() as usize != usize::MAX => Ok(Arena { file, base }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The descriptor of its memory.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
+    fn at<T>(&self, offset: u64) -> &T {
+        // SAFETY: callers pass offsets of the layout, where such structures of atomics and cells are.
+        unsafe { self.base.byte_add(offset as usize).cast().as_ref() }
+    }
+
+    fn bytes(&self, offset: u64, length: u64) -> &[u8] {
+        let length = length.min(ARENA_ROOM - offset) as usize;
+        // SAFETY: the range is within the mapping. Threads of the program write to it only before they publish it, or the
+        // program is at an end; a program that writes there on purpose makes its recording wrong, not the recorder.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset as usize), length) }
+    }
+
+    pub(crate) fn header(&self) -> &ArenaHeader {
+        self.at(0)
+    }
+
+    /// The chunk with this index, whatever its state.
+    pub(crate) fn chunk(&self, index: u64) -> Chunk<'_> {
+        let offset = FIRST_CHUNK + index.min(CHUNKS - 1) * CHUNK_STRIDE;
+        let header: &ChunkHeader = self.at(offset);
+        let stored = u64::from(header.stored.load(Acquire)).min(CHUNK_ROOM);
+        Chunk { header, bytes: self.bytes(offset + size_of::<ChunkHeader>() as u64, stored) }
+    }
+
+    /// The state of a slot, as an atomic.
+    pub(crate) fn slot_state(&self, index: u64) -> &AtomicU32 {
+        let field = std::mem::offset_of!(Context, state) as u64;
+        self.at(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE + field)
+    }
+
+    /// A slot.
+    pub(crate) fn slot(&self, index: u64) -> &Context {
+        self.at(FIRST_SLOT + index.min(SLOTS - 1) * SLOT_STRIDE)
+    }
+
+    /// What a slot's log contains, whose thread has stopped.
+    pub(crate) fn rest(&self, index: u64) -> &[u8] {
+        let offset = FIRST_SLOT + index * SLOT_STRIDE;
+        let slot = self.slot(index);
+        let pointer = match slot.real_pointer.get() {
+            0 => slot.pointer.get(),
+            real => real,
+        };
+        let length = pointer.saturating_sub(ARENA + offset + LOG);
+        if length > LOG_BYTES { &[] } else { self.bytes(offset + LOG, length) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), ARENA_ROOM as usize) };
+    }
+}

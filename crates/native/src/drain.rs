@@ -1,0 +1,179 @@
+//! Moves finished parts of logs and tables from the arena to the file.
+
+use std::{
+    io::{self, Write},
+    os::fd::OwnedFd,
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+};
+
+use hodo_native_runtime::{
+    layout::{CHUNKS, SLOTS, chunk_state, kind, slot_state},
+    wire::{escape, note},
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    arena::Arena,
+    file::{BlockHeader, BlockKind, Codec, Writer, empty},
+    process,
+};
+
+/// Writes what the arena contains.
+pub(crate) struct Drain<W> {
+    writer: Writer<W>,
+    /// Recorded processes, with descriptors that tell their end.
+    processes: FxHashMap<u32, Option<OwnedFd>>,
+    /// The next position in each stream.
+    next: FxHashMap<u64, u64>,
+    /// Threads that were killed: how many.
+    pub(crate) killed: u64,
+}
+
+impl<W: Write> Drain<W> {
+    pub(crate) fn new(out: W) -> io::Result<Drain<W>> {
+        let mut drain = Drain {
+            writer: Writer::new(out)?,
+            processes: FxHashMap::default(),
+            next: FxHashMap::default(),
+            killed: 0,
+        };
+        drain.clock()?;
+        Ok(drain)
+    }
+
+    fn clock(&mut self) -> io::Result<()> {
+        let (tsc, time) = process::clocks();
+        let bytes = [tsc.to_le_bytes(), time.to_le_bytes()].concat();
+        let header = BlockHeader { length: 16, first_tsc: tsc, last_tsc: tsc, ..empty(BlockKind::Clock) };
+        self.writer.block(header, &bytes)
+    }
+
+    /// Writes what is finished. Returns how many chunks there were.
+    pub(crate) fn chunks(&mut self, arena: &Arena) -> io::Result<usize> {
+        let mut full: Vec<(u64, u64, u64)> = (0..CHUNKS)
+            .filter(|&index| arena.chunk(index).header.state.load(Acquire) == chunk_state::FULL)
+            .map(|index| {
+                let header = arena.chunk(index).header;
+                (header.key.load(Relaxed), header.sequence.load(Relaxed), index)
+            })
+            .collect();
+        full.sort_unstable();
+        for &(key, sequence, index) in &full {
+            let chunk = arena.chunk(index);
+            let header = chunk.header;
+            let kind = match header.kind.load(Relaxed) {
+                kind::LOG => BlockKind::Log,
+                _ => BlockKind::Table,
+            };
+            let block = BlockHeader {
+                codec: Codec { packed: header.packed.load(Relaxed) != 0, lz4: false },
+                length: header.raw.load(Relaxed),
+                key,
+                table_key: header.table_key.load(Relaxed),
+                sequence,
+                first_tsc: header.first_tsc.load(Relaxed),
+                last_tsc: header.last_tsc.load(Relaxed),
+                process: header.process.load(Relaxed).into(),
+                thread: header.thread.load(Relaxed),
+                ..empty(kind)
+            };
+            self.writer.block(block, chunk.bytes)?;
+            self.next.insert(key, sequence + 1);
+            header.process.store(0, Relaxed);
+            header.state.store(chunk_state::FREE, Release);
+            arena.header().emptied.fetch_add(1, Release);
+            process::wake(&arena.header().emptied);
+        }
+        Ok(full.len())
+    }
+
+    /// Looks for new and ended processes, and for threads that ended. Returns how many processes run.
+    pub(crate) fn processes(&mut self, arena: &Arena) -> io::Result<usize> {
+        for index in 0..SLOTS {
+            match arena.slot_state(index).load(Acquire) {
+                slot_state::LIVE => {
+                    let number = arena.slot(index).process.get();
+                    self.processes.entry(number).or_insert_with(|| process::end_of(number));
+                }
+                slot_state::DONE => {
+                    self.chunks(arena)?;
+                    self.free(arena, index, false)?;
+                }
+                _ => {}
+            }
+        }
+        let ended = |end: &Option<OwnedFd>| end.as_ref().is_none_or(process::readable);
+        let over: Vec<u32> =
+            self.processes.iter().filter(|(_, end)| ended(end)).map(|(&number, _)| number).collect();
+        for number in over {
+            self.retire(arena, number, true)?;
+            self.processes.remove(&number);
+        }
+        Ok(self.processes.len())
+    }
+
+    /// A process ended, or executes another program: writes what its slots contain, and frees them.
+    pub(crate) fn retire(&mut self, arena: &Arena, number: u32, ended: bool) -> io::Result<()> {
+        self.chunks(arena)?;
+        for index in 0..SLOTS {
+            let live = arena.slot_state(index).load(Acquire) == slot_state::LIVE;
+            if live && arena.slot(index).process.get() == number {
+                self.free(arena, index, ended)?;
+            }
+        }
+        for index in 0..CHUNKS {
+            let header = arena.chunk(index).header;
+            let taken = header.state.load(Acquire) == chunk_state::TAKEN;
+            if taken && header.process.load(Relaxed) == number {
+                header.process.store(0, Relaxed);
+                header.state.store(chunk_state::FREE, Release);
+            }
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, arena: &Arena, index: u64, ended: bool) -> io::Result<()> {
+        let slot = arena.slot(index);
+        let rest = arena.rest(index);
+        let is_log = slot.kind.get() == kind::LOG;
+        let sequence = slot.sequence.get();
+        let block = BlockHeader {
+            length: rest.len() as u32,
+            key: slot.key.get(),
+            table_key: slot.table_key.get(),
+            sequence,
+            first_tsc: slot.first_tsc.get(),
+            last_tsc: process::clocks().0,
+            process: slot.process.get().into(),
+            thread: slot.thread.get().into(),
+            ..empty(if is_log { BlockKind::Log } else { BlockKind::Table })
+        };
+        if !rest.is_empty() {
+            self.writer.block(block, rest)?;
+        }
+        let word = |back: usize| rest.len().checked_sub(4 * back).and_then(|at| rest.get(at..at + 4));
+        // A thread that ended, or waited in a system call, ran nothing more.
+        let over = [(1, escape::END), (4, escape::CALL)];
+        let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
+        if is_log && ended && cut {
+            self.killed += 1;
+            let loss = BlockHeader { length: 4, kind: BlockKind::Loss, ..block };
+            self.writer.block(loss, &note::KILLED.to_le_bytes())?;
+        }
+        arena.slot_state(index).store(slot_state::FREE, Release);
+        arena.header().emptied.fetch_add(1, Release);
+        process::wake(&arena.header().emptied);
+        Ok(())
+    }
+
+    /// Writes the end; returns the length of the file.
+    pub(crate) fn finish(mut self, arena: &Arena) -> io::Result<u64> {
+        self.chunks(arena)?;
+        let running: Vec<u32> = self.processes.keys().copied().collect();
+        for number in running {
+            self.retire(arena, number, true)?;
+        }
+        self.clock()?;
+        self.writer.finish()
+    }
+}

@@ -1,0 +1,25 @@
+//! The native recorder: runs a program out of a cache of translated code, and records its control flow.
+//!
+//! ```text
+//! record ──fork, exec──► program, stopped ──inject──► runtime (`native/runtime`) in its address space
+//!                                                        │ chunks of logs and tables, in shared memory (arena)
+//! file of blocks ◄──file──────── drain ◄─────────────────┘
+//!      │
+//!      └──read──► tables of exits, and each thread's items: spans of instructions, signals, system calls, losses
+//! ```
+//!
+//! The program's control flow is exact, and its times are real, but it runs slower than alone.
+
+mod arena;
+mod drain;
+mod file;
+mod inject;
+mod process;
+pub mod read;
+mod record;
+#[cfg(test)]
+mod truth;
+
+pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer};
+pub use inject::Refusal;
+pub use record::{Error, Options, Outcome, record};

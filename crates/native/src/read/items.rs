@@ -1,0 +1,281 @@
+//! What a thread did, item by item.
+
+use hodo_native_runtime::wire::escape;
+
+use super::table::{Path, Table};
+use crate::file::Block;
+
+/// A digest of instruction addresses in order. Digests of parts can be joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    sum: u64,
+    power: u64,
+}
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest { sum: 0, power: 1 }
+    }
+}
+
+impl Digest {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    /// Appends an address.
+    pub fn push(&mut self, address: u64) {
+        let mixed = (address ^ address >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.sum = self.sum.wrapping_mul(Digest::FACTOR).wrapping_add(mixed ^ mixed >> 32);
+        self.power = self.power.wrapping_mul(Digest::FACTOR);
+    }
+
+    /// Appends the addresses of another digest.
+    #[inline]
+    pub fn append(&mut self, other: Digest) {
+        self.sum = self.sum.wrapping_mul(other.power).wrapping_add(other.sum);
+        self.power = self.power.wrapping_mul(other.power);
+    }
+
+    /// The digest as a number.
+    pub fn value(self) -> u64 {
+        self.sum
+    }
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// It ran these instructions.
+    Path(Path<'a>),
+    /// A signal: its number, and its handler's address. 0: the signal ended the process.
+    Signal(u32, u64),
+    /// It continues at this address, without a branch.
+    Continue(u64),
+    /// A system call begins: its number, and the time-stamp counter.
+    Call(u32, u64),
+    /// A system call is over: the time-stamp counter.
+    CallEnd(u64),
+    /// The time-stamp counter.
+    Time(u64),
+    /// What follows was not recorded: one of [`hodo_native_runtime::wire::note`].
+    Loss(u32),
+    /// The log contradicts itself or its table: what is between this item and the next is unknown.
+    Contradiction,
+    /// The thread ended.
+    End,
+}
+
+/// The items of a thread.
+pub struct Items<'a> {
+    table: &'a Table,
+    blocks: std::slice::Iter<'a, Block<'a>>,
+    sequence: u64,
+    words: Vec<u32>,
+    at: usize,
+    /// An exit that may still be taken back.
+    held: Option<u32>,
+    expected: u64,
+    digest: Digest,
+    instructions: u64,
+    contradictions: u64,
+    times: (u64, u64),
+}
+
+impl<'a> Items<'a> {
+    pub(crate) fn new(table: &'a Table, blocks: &'a [Block<'a>]) -> Items<'a> {
+        Items {
+            table,
+            blocks: blocks.iter(),
+            sequence: 0,
+            words: Vec::new(),
+            at: 0,
+            held: None,
+            expected: 0,
+            digest: Digest::default(),
+            instructions: 0,
+            contradictions: 0,
+            times: (0, 0),
+        }
+    }
+
+    /// The digest of all instruction addresses so far.
+    pub fn digest(&self) -> u64 {
+        self.digest.value()
+    }
+
+    /// The number of instructions so far.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// How often the log contradicted itself so far.
+    pub fn contradictions(&self) -> u64 {
+        self.contradictions
+    }
+
+    /// The time-stamp counter at the begin and the end of the part of the log that is being read.
+    pub fn times(&self) -> (u64, u64) {
+        self.times
+    }
+
+    /// Reads all that is left.
+    pub fn finish(&mut self) {
+        while self.next().is_some() {}
+    }
+
+    /// Unpacks the next part of the log. `Some(false)`: a part is missing or damaged.
+    fn refill(&mut self) -> Option<bool> {
+        let block = self.blocks.next()?;
+        let follows = block.header.sequence == self.sequence;
+        self.sequence = block.header.sequence + 1;
+        self.at = 0;
+        self.times = (block.header.first_tsc, block.header.last_tsc);
+        match block.words() {
+            Ok(words) => self.words = words,
+            Err(_) => {
+                self.words.clear();
+                return Some(false);
+            }
+        }
+        Some(follows)
+    }
+
+    fn contradiction(&mut self) -> Item<'a> {
+        self.contradictions += 1;
+        self.expected = 0;
+        Item::Contradiction
+    }
+
+    /// The exit that was held, as an item; without its last instruction if `retracted`.
+    fn release(&mut self, exit: u32, retracted: bool) -> Option<Item<'a>> {
+        if retracted {
+            let (count, ..) = self.table.summary(exit)?;
+            return self.partial(exit, count as u32 - 1);
+        }
+        Some(Item::Path(self.table.path(exit)?))
+    }
+
+    fn partial(&mut self, exit: u32, count: u32) -> Option<Item<'a>> {
+        let table = self.table;
+        let Some((path, digest, stands)) = table.part(exit, count) else {
+            return Some(self.contradiction());
+        };
+        let begins = table.start(exit)?;
+        let known = self.expected;
+        self.expected = stands;
+        if known != 0 && known != begins {
+            return Some(self.contradiction());
+        }
+        self.digest.append(digest);
+        self.instructions += u64::from(count);
+        path.map(Item::Path)
+    }
+
+    /// Counts an exit, and checks that it begins where the one before led.
+    fn count(&mut self, exit: u32) -> bool {
+        let (Some((count, target, digest)), Some(start)) = (self.table.summary(exit), self.table.start(exit))
+        else {
+            return false;
+        };
+        let fits = self.expected == 0 || self.expected == start;
+        self.expected = target;
+        self.digest.append(digest);
+        self.instructions += count;
+        fits
+    }
+
+    fn escape(&mut self, word: u32) -> Option<Item<'a>> {
+        let count = escape::words(word)?;
+        let payload = self.words.get(self.at..self.at + count)?;
+        self.at += count;
+        let long = |index: usize| u64::from(payload[index]) | u64::from(payload[index + 1]) << 32;
+        let item = match word {
+            escape::TIME => Item::Time(long(0)),
+            escape::SIGNAL => {
+                self.expected = long(1);
+                Item::Signal(payload[0], long(1))
+            }
+            escape::CONTINUE => {
+                self.expected = long(0);
+                Item::Continue(long(0))
+            }
+            escape::CALL => Item::Call(payload[0], long(1)),
+            escape::CALL_END => Item::CallEnd(long(0)),
+            escape::LOSS => {
+                self.expected = 0;
+                Item::Loss(payload[0])
+            }
+            escape::END => Item::End,
+            _ => return None,
+        };
+        Some(item)
+    }
+
+    fn step(&mut self) -> Step<'a> {
+        if self.at >= self.words.len() {
+            return match self.refill() {
+                None => Step::Over,
+                Some(true) => Step::Again,
+                Some(false) => Step::Item(self.contradiction()),
+            };
+        }
+        let word = self.words[self.at];
+        self.at += 1;
+        if word < escape::FIRST {
+            self.held = Some(word);
+            return Step::Again;
+        }
+        if word == escape::PARTIAL {
+            let Some(&[exit, count]) = self.words.get(self.at..self.at + 2) else {
+                return Step::Item(self.contradiction());
+            };
+            self.at += 2;
+            return self.partial(exit, count).map_or(Step::Again, Step::Item);
+        }
+        match self.escape(word) {
+            Some(item) => Step::Item(item),
+            None => Step::Item(self.contradiction()),
+        }
+    }
+}
+
+enum Step<'a> {
+    Item(Item<'a>),
+    Again,
+    Over,
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        loop {
+            let Some(exit) = self.held else {
+                match self.step() {
+                    Step::Item(item) => return Some(item),
+                    Step::Again => continue,
+                    Step::Over => return None,
+                }
+            };
+            // Whether the exit stands depends on the next word, which may be in the next part.
+            if self.at >= self.words.len() && self.refill() == Some(false) {
+                self.held = None;
+                let item = if self.count(exit) { self.release(exit, false) } else { None };
+                return item.or_else(|| Some(self.contradiction()));
+            }
+            self.held = None;
+            if self.words.get(self.at) == Some(&escape::RETRACT) {
+                self.at += 1;
+                match self.release(exit, true) {
+                    Some(item) => return Some(item),
+                    None => continue,
+                }
+            }
+            if !self.count(exit) {
+                let item = self.contradiction();
+                self.expected = self.table.summary(exit).map_or(0, |(_, target, _)| target);
+                return Some(item);
+            }
+            return self.release(exit, false);
+        }
+    }
+}

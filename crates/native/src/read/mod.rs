@@ -1,0 +1,124 @@
+//! Reads a native recording: its processes with their tables, and its threads with their items.
+//!
+//! ```text
+//! file ──file::blocks──► Recording ─┬─ processes: Table: exits as paths of spans, mappings, notes, generated code
+//!                                   └─ threads ──items──► Item: path, signal, system call, time, loss
+//! ```
+
+mod items;
+mod table;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+pub use items::{Digest, Item, Items};
+pub use table::{Code, Map, Note, Parent, Path, Span, Table, Unmap};
+
+use crate::file::{Block, BlockKind, FileError, blocks};
+
+/// A recording whose tables are read; the logs of its threads are still packed.
+pub struct Recording<'a> {
+    tables: FxHashMap<u64, Arc<Table>>,
+    threads: Vec<Thread<'a>>,
+    /// Pairs of the time-stamp counter and the monotonic clock in nanoseconds, in order.
+    pub clocks: Vec<(u64, u64)>,
+    /// The damage at which reading stopped.
+    pub damage: Option<FileError>,
+}
+
+/// A thread of a recording.
+pub struct Thread<'a> {
+    /// Its number in the recording.
+    pub key: u64,
+    /// The process whose table its log refers to.
+    pub table_key: u64,
+    /// The process in the system.
+    pub process: u64,
+    /// The thread in the system.
+    pub thread: u64,
+    /// The parts of its log, in order.
+    pub blocks: Vec<Block<'a>>,
+    /// What was lost at its end: one of [`hodo_native_runtime::wire::note`].
+    pub losses: Vec<u32>,
+}
+
+impl<'a> Recording<'a> {
+    /// Reads the tables of a file.
+    ///
+    /// # Errors
+    /// The file is of another kind, or a table is damaged.
+    pub fn read(file: &'a [u8]) -> Result<Recording<'a>, FileError> {
+        let (blocks, damage) = blocks(file)?;
+        let mut parts: FxHashMap<u64, Vec<&Block<'a>>> = FxHashMap::default();
+        let mut threads: FxHashMap<u64, Thread<'a>> = FxHashMap::default();
+        let mut clocks = Vec::new();
+        for block in &blocks {
+            let header = &block.header;
+            match header.kind {
+                BlockKind::Table => parts.entry(header.key).or_default().push(block),
+                BlockKind::Log | BlockKind::Loss => {
+                    let thread = threads.entry(header.key).or_insert_with(|| Thread {
+                        key: header.key,
+                        table_key: header.table_key,
+                        process: header.process,
+                        thread: header.thread,
+                        blocks: Vec::new(),
+                        losses: Vec::new(),
+                    });
+                    if header.kind == BlockKind::Log {
+                        thread.blocks.push(*block);
+                    } else {
+                        let words = block.words()?;
+                        thread.losses.extend(words);
+                    }
+                }
+                BlockKind::Clock => clocks.extend(pair(&block.content()?)),
+                BlockKind::End => {}
+            }
+        }
+        let mut tables = FxHashMap::default();
+        let mut keys: Vec<u64> = parts.keys().copied().collect();
+        // A process is numbered after its parent.
+        keys.sort_unstable();
+        for key in keys {
+            let table = Table::read(&mut parts.remove(&key).unwrap_or_default(), &tables)?;
+            tables.insert(key, Arc::new(table));
+        }
+        let mut threads: Vec<Thread<'a>> = threads.into_values().collect();
+        threads.sort_unstable_by_key(|thread| thread.key);
+        for thread in &mut threads {
+            thread.blocks.sort_by_key(|block| block.header.sequence);
+        }
+        Ok(Recording { tables, threads, clocks, damage })
+    }
+
+    /// The threads, in the order in which they started.
+    pub fn threads(&self) -> &[Thread<'a>] {
+        &self.threads
+    }
+
+    /// The tables of processes, by key, in order.
+    pub fn tables(&self) -> Vec<(u64, &Table)> {
+        let mut tables: Vec<(u64, &Table)> =
+            self.tables.iter().map(|(&key, table)| (key, &**table)).collect();
+        tables.sort_unstable_by_key(|&(key, _)| key);
+        tables
+    }
+
+    /// The table that a thread's log refers to.
+    pub fn table(&self, thread: &Thread<'a>) -> Option<&Table> {
+        self.tables.get(&thread.table_key).map(|table| &**table)
+    }
+
+    /// What a thread did. `None` if the table of its process is missing.
+    pub fn items(&self, thread: &'a Thread<'a>) -> Option<Items<'_>> {
+        Some(Items::new(self.table(thread)?, &thread.blocks))
+    }
+}
+
+fn pair(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (tsc, rest) = bytes.split_first_chunk::<8>()?;
+    let (time, _) = rest.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*tsc), u64::from_le_bytes(*time)))
+}

@@ -1,0 +1,448 @@
+//! The table of a process: blocks and their exits, mappings and notes.
+
+use std::sync::Arc;
+
+use hodo_native_runtime::wire::{exit, flag, record};
+use rustc_hash::FxHashMap;
+
+use super::items::Digest;
+use crate::file::{Block, FileError};
+
+/// Instructions that lie one after another, and how control flow leaves them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The address of the first instruction.
+    pub start: u64,
+    /// The end of the last instruction.
+    pub end: u64,
+    /// The address of the last instruction.
+    pub last: u64,
+    /// The number of instructions.
+    pub count: u32,
+    /// The branch at its end: one of [`hodo_native_runtime::wire::exit`]. `NONE`: the next span follows in the path.
+    pub kind: u8,
+    /// Where it leads. 0 if only the next item says it: indirect branches and returns at the end of a path.
+    pub target: u64,
+}
+
+/// What one entry of a log stands for: instructions from the begin of a block to an exit.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    /// All spans but the last.
+    pub spans: &'a [Span],
+    /// The last span, which ends at the exit.
+    pub last: Span,
+    /// The number of instructions.
+    pub instructions: u64,
+}
+
+/// Code that is in no file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The time-stamp counter when it was first translated.
+    pub tsc: u64,
+    /// Where it is.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Executable memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// The time-stamp counter when it was mapped.
+    pub tsc: u64,
+    /// Its address.
+    pub address: u64,
+    /// Its length.
+    pub length: u64,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// `PROT_*`.
+    pub protection: u64,
+    /// The file's name; empty for memory without a file, in brackets for the kernel's.
+    pub name: Vec<u8>,
+}
+
+/// Executable memory that was unmapped, or whose code was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmap {
+    /// The time-stamp counter.
+    pub tsc: u64,
+    /// Its address.
+    pub address: u64,
+    /// Its length.
+    pub length: u64,
+    /// Only the code was replaced; the mapping stays.
+    pub replaced: bool,
+}
+
+/// What was refused or not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The time-stamp counter.
+    pub tsc: u64,
+    /// One of [`hodo_native_runtime::wire::note`].
+    pub note: u32,
+    /// An address or number that belongs to it.
+    pub value: u64,
+}
+
+#[derive(Clone, Copy)]
+struct ExitEntry {
+    block: u32,
+    instructions: u16,
+    kind: u8,
+    target: u64,
+    /// The index of the span that ends at the exit, within the block's.
+    span: u16,
+    last: u64,
+    end: u64,
+    in_span: u16,
+    digest: Digest,
+}
+
+#[derive(Clone)]
+struct BlockEntry {
+    pc: u64,
+    spans: u32,
+    /// The lengths of its instructions begin here.
+    lengths: u32,
+    instructions: u16,
+}
+
+/// The table of a process.
+#[derive(Clone, Default)]
+pub struct Table {
+    exits: Vec<Option<ExitEntry>>,
+    blocks: Vec<BlockEntry>,
+    spans: Vec<Span>,
+    lengths: Vec<u8>,
+    traces: usize,
+    /// Executable memory, in order of time.
+    pub maps: Vec<Map>,
+    /// Memory that was unmapped or replaced, in order of time.
+    pub unmaps: Vec<Unmap>,
+    /// Notes, in order of time.
+    pub notes: Vec<Note>,
+    /// Generated code, in order of time.
+    pub code: Vec<Code>,
+    /// The process and its parent in the system.
+    pub identity: (u64, u64),
+    /// The process that it is a copy of.
+    pub parent: Option<Parent>,
+    /// Exits below this number are the parent's.
+    inherited: u32,
+    /// The number of processes that it is a copy of, one of the other.
+    depth: u32,
+}
+
+/// The most copies of copies.
+const DEEPEST: u32 = 1000;
+
+/// The process that another one is a copy of: all of its blocks, mappings and code before the copy was made.
+#[derive(Clone)]
+pub struct Parent {
+    /// Its key.
+    pub key: u64,
+    /// The time-stamp counter when the copy was made.
+    pub tsc: u64,
+    /// Its table.
+    pub table: Arc<Table>,
+}
+
+/// A record's words.
+struct Words<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn long(&mut self) -> Option<u64> {
+        let bytes = self.bytes.get(self.at..self.at + 8)?;
+        self.at += 8;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let bytes = self.bytes.get(self.at..self.at.checked_add(length)?)?;
+        self.at += length;
+        Some(bytes)
+    }
+
+    fn pad(&mut self) {
+        self.at = self.at.next_multiple_of(8);
+    }
+}
+
+impl Path<'_> {
+    /// All spans, in order.
+    pub fn all(&self) -> impl Iterator<Item = Span> {
+        self.spans.iter().copied().chain([self.last])
+    }
+}
+
+impl Table {
+    /// Reads the parts of a table; `others` are the tables of processes that started before.
+    ///
+    /// # Errors
+    /// A part is damaged.
+    pub(crate) fn read(
+        parts: &mut [&Block<'_>],
+        others: &FxHashMap<u64, Arc<Table>>,
+    ) -> Result<Table, FileError> {
+        parts.sort_by_key(|block| block.header.sequence);
+        let mut table = Table::default();
+        for part in parts {
+            let bytes = part.content()?;
+            table.records(&bytes, others).ok_or(FileError::Damaged(part.at))?;
+        }
+        Ok(table)
+    }
+
+    fn records(&mut self, bytes: &[u8], others: &FxHashMap<u64, Arc<Table>>) -> Option<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let head = u64::from_le_bytes(*rest.first_chunk()?);
+            let length = head as u32 as usize;
+            if length < 16 || !length.is_multiple_of(8) {
+                return None;
+            }
+            let record = rest.get(..length)?;
+            let mut words = Words { bytes: record, at: 8 };
+            self.record((head >> 32) as u32, &mut words, others)?;
+            rest = &rest[length..];
+        }
+        Some(())
+    }
+
+    fn record(
+        &mut self,
+        kind: u32,
+        words: &mut Words<'_>,
+        others: &FxHashMap<u64, Arc<Table>>,
+    ) -> Option<()> {
+        let tsc = words.long()?;
+        match kind {
+            record::BLOCK => self.block(tsc, words)?,
+            record::MAP => {
+                let (address, length, offset) = (words.long()?, words.long()?, words.long()?);
+                let (protection, name) = (words.long()?, words.long()?);
+                let name = words.take(usize::try_from(name).ok()?)?.to_vec();
+                self.maps.push(Map { tsc, address, length, offset, protection, name });
+            }
+            record::UNMAP | record::REPLACED => {
+                let replaced = kind == record::REPLACED;
+                self.unmaps.push(Unmap { tsc, address: words.long()?, length: words.long()?, replaced });
+            }
+            record::FORK => {
+                let (parent, exits) = (words.long()?, words.long()?);
+                self.inherited = u32::try_from(exits).ok()?;
+                let table = others.get(&parent)?.clone();
+                self.depth = table.depth + 1;
+                // Damaged input must not make chains that are dropped too deep.
+                if self.depth > DEEPEST {
+                    return None;
+                }
+                self.parent = Some(Parent { key: parent, tsc, table });
+            }
+            record::NOTE => {
+                self.notes.push(Note { tsc, note: words.long()? as u32, value: words.long()? });
+            }
+            record::IDENTITY => self.identity = (words.long()?, words.long()?),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn block(&mut self, tsc: u64, words: &mut Words<'_>) -> Option<()> {
+        let pc = words.long()?;
+        let (counts, sizes) = (words.long()?, words.long()?);
+        let (first, exits, instructions) = (counts >> 32, counts >> 16 & 0xffff, counts & 0xffff);
+        let number = self.blocks.len() as u32;
+        let block = BlockEntry {
+            pc,
+            spans: self.spans.len() as u32,
+            lengths: self.lengths.len() as u32,
+            instructions: instructions as u16,
+        };
+        // For each instruction: its span, its number within it, its address, its end, and the digest up to it.
+        let mut places = Vec::with_capacity(instructions as usize);
+        let mut digest = Digest::default();
+        let mut span = Span { start: pc, end: pc, last: pc, count: 0, kind: exit::NONE, target: 0 };
+        let mut index = 0;
+        for _ in 0..instructions {
+            let byte = words.take(1)?[0];
+            let (length, kind) = (byte & 15, byte >> 4);
+            self.lengths.push(length);
+            digest.push(span.end);
+            span.last = span.end;
+            span.end += u64::from(length);
+            span.count += 1;
+            places.push((index, span.count as u16, span.last, span.end, digest));
+            if kind != 0 {
+                let target = words.long()?;
+                self.spans.push(Span { kind, target, ..span });
+                span = Span { start: target, end: target, last: target, count: 0, kind: 0, target: 0 };
+                index += 1;
+            }
+        }
+        self.spans.push(span);
+        words.pad();
+        for offset in 0..exits {
+            let (packed, target) = (words.long()?, words.long()?);
+            let ran = (packed >> 48) as u16;
+            let (span, in_span, last, end, digest) = *places.get(usize::from(ran).checked_sub(1)?)?;
+            let kind = (packed >> 40) as u8;
+            let entry = ExitEntry {
+                block: number,
+                instructions: ran,
+                kind,
+                target,
+                span,
+                last,
+                end,
+                in_span,
+                digest,
+            };
+            self.set_exit(first + offset, entry)?;
+        }
+        self.traces += usize::from((sizes >> 32) as u32 & flag::TRACE != 0);
+        if sizes as u32 != 0 && (sizes >> 32) as u32 & flag::GENERATED != 0 {
+            self.generated(tsc, &block, &places.iter().map(|place| place.2).collect::<Vec<_>>(), words)?;
+        }
+        self.blocks.push(block);
+        Some(())
+    }
+
+    fn set_exit(&mut self, number: u64, entry: ExitEntry) -> Option<()> {
+        const MOST: usize = 1 << 26;
+        let own = number.checked_sub(self.inherited.into())?;
+        let index = usize::try_from(own).ok().filter(|&index| index < MOST)?;
+        // Numbers grow with few gaps, so the memory is bounded by the input.
+        if index > self.exits.len() + (1 << 16) {
+            return None;
+        }
+        if index >= self.exits.len() {
+            self.exits.resize(index + 1, None);
+        }
+        self.exits[index] = Some(entry);
+        Some(())
+    }
+
+    /// Joins the bytes of instructions that lie one after another.
+    fn generated(
+        &mut self,
+        tsc: u64,
+        block: &BlockEntry,
+        addresses: &[u64],
+        words: &mut Words<'_>,
+    ) -> Option<()> {
+        for (index, &address) in addresses.iter().enumerate() {
+            let length = *self.lengths.get(block.lengths as usize + index)?;
+            let bytes = words.take(length.into())?;
+            match self.code.last_mut() {
+                Some(code) if index != 0 && code.address + code.bytes.len() as u64 == address => {
+                    code.bytes.extend(bytes);
+                }
+                _ => self.code.push(Code { tsc, address, bytes: bytes.to_vec() }),
+            }
+        }
+        Some(())
+    }
+
+    /// The number of blocks that were made of hot paths.
+    pub fn traces(&self) -> usize {
+        self.traces
+    }
+
+    /// The table that has an exit: this one, or that of a process that it is a copy of.
+    #[inline]
+    fn home(&self, exit: u32) -> &Table {
+        let mut table = self;
+        while exit < table.inherited {
+            match &table.parent {
+                Some(parent) => table = &parent.table,
+                None => break,
+            }
+        }
+        table
+    }
+
+    #[inline]
+    fn entry(&self, exit: u32) -> Option<&ExitEntry> {
+        self.exits.get(exit.checked_sub(self.inherited)? as usize)?.as_ref()
+    }
+
+    /// The path that an exit stands for. `None` if there is no such exit.
+    #[inline]
+    pub fn path(&self, exit: u32) -> Option<Path<'_>> {
+        let home = self.home(exit);
+        let entry = home.entry(exit)?;
+        let first = home.blocks[entry.block as usize].spans as usize;
+        let last = home.spans[first + usize::from(entry.span)];
+        Some(Path {
+            spans: &home.spans[first..first + usize::from(entry.span)],
+            last: Span {
+                end: entry.end,
+                last: entry.last,
+                count: entry.in_span.into(),
+                kind: entry.kind,
+                target: entry.target,
+                ..last
+            },
+            instructions: entry.instructions.into(),
+        })
+    }
+
+    /// Where the block of an exit begins.
+    #[inline]
+    pub fn start(&self, exit: u32) -> Option<u64> {
+        let home = self.home(exit);
+        Some(home.blocks[home.entry(exit)?.block as usize].pc)
+    }
+
+    /// The number of instructions before an exit, where it leads (0: unknown), and the digest of their addresses.
+    #[inline]
+    pub fn summary(&self, exit: u32) -> Option<(u64, u64, Digest)> {
+        let entry = self.home(exit).entry(exit)?;
+        Some((entry.instructions.into(), entry.target, entry.digest))
+    }
+
+    /// The first `count` instructions of the block of an exit: their path, and the digest of their addresses.
+    pub fn part(&self, exit: u32, count: u32) -> Option<(Option<Path<'_>>, Digest, u64)> {
+        let home = self.home(exit);
+        let block = &home.blocks[home.entry(exit)?.block as usize];
+        if count > u32::from(block.instructions) {
+            return None;
+        }
+        let mut digest = Digest::default();
+        let mut left = count;
+        let mut lengths = home.lengths[block.lengths as usize..].iter();
+        for (index, span) in home.spans[block.spans as usize..].iter().enumerate() {
+            let ran = span.count.min(left);
+            let mut at = span.start;
+            let mut last = at;
+            for _ in 0..ran {
+                digest.push(at);
+                last = at;
+                at += u64::from(*lengths.next()?);
+            }
+            left -= ran;
+            if left == 0 {
+                let whole = ran == span.count && span.kind != 0;
+                let stands = if whole { span.target } else { at };
+                let first = block.spans as usize;
+                let cut = if whole {
+                    *span
+                } else {
+                    Span { end: at, last, count: ran, kind: 0, target: 0, ..*span }
+                };
+                let spans = &home.spans[first..first + index];
+                let path = Path { spans, last: cut, instructions: count.into() };
+                return Some(((count != 0).then_some(path), digest, stands));
+            }
+        }
+        None
+    }
+}

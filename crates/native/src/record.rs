@@ -1,0 +1,245 @@
+//! Starts a program with the runtime in it, follows its descendants, and writes their logs.
+
+use std::{
+    fs, io,
+    io::Write,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+    sync::{
+        Mutex,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    thread,
+    time::Duration,
+};
+
+use hodo_native_runtime::layout::{VERSION, follow};
+
+use crate::{
+    arena::Arena,
+    drain::Drain,
+    inject::{Refusal, inject},
+    process::{self, Event, Tracee},
+};
+
+/// How to record.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The number of branches in a first translation, at least 1.
+    pub branches: u32,
+    /// Whether hot paths are translated again as one.
+    pub traces: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { branches: 2, traces: true }
+    }
+}
+
+/// What a recording contains.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// The length of the file in bytes.
+    pub bytes: u64,
+    /// The number of threads that were killed.
+    pub killed: u64,
+    /// Programs that ran unrecorded, and why.
+    pub warnings: Vec<String>,
+}
+
+/// Why nothing was recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The program did not start.
+    #[error("{0}: {1}")]
+    Start(PathBuf, #[source] io::Error),
+    /// The program cannot be recorded.
+    #[error("{0} can't be recorded: {1}")]
+    Refused(PathBuf, Refusal),
+    /// The program gets other rights when it starts.
+    #[error("{0} can't be recorded: it is a set-user-ID program")]
+    Privileged(PathBuf),
+    /// The recording could not be written, or shared memory is missing.
+    #[error("the recording: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Runs a command and records it and all its descendants. Returns when all of them have ended.
+///
+/// # Errors
+/// The command did not start or cannot be recorded, or the output failed.
+pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -> Result<Outcome, Error> {
+    let name = PathBuf::from(command.get_program());
+    if is_privileged(&name) {
+        return Err(Error::Privileged(name));
+    }
+    let arena = Arena::new()?;
+    let header = arena.header();
+    header.version.store(VERSION, Relaxed);
+    header.recorder.store(std::process::id().into(), Relaxed);
+    header.branches.store(options.branches.max(1), Relaxed);
+    header.traces.store(options.traces.into(), Relaxed);
+    let drain = Mutex::new(Drain::new(out)?);
+    process::trace_from_start(&mut command);
+    let child = command.spawn().map_err(|error| Error::Start(name.clone(), error))?;
+    let tracee = Tracee(child.id() as i32);
+    if tracee.wait() != Event::Signal(libc::SIGTRAP) {
+        return Err(Error::Refused(name, Refusal::Ended));
+    }
+    if let Err(refusal) = inject(tracee, arena.descriptor()) {
+        process::send(tracee.0, libc::SIGKILL);
+        tracee.wait();
+        return Err(Error::Refused(name, refusal));
+    }
+    tracee.detach()?;
+    let over = AtomicBool::new(false);
+    let (status, mut warnings, drained) = thread::scope(|scope| {
+        let drainer = scope.spawn(|| empty_chunks(&arena, &drain, &over));
+        let (status, warnings) = follow_descendants(&arena, &drain, tracee);
+        over.store(true, Release);
+        let drained = drainer.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
+        (status, warnings, drained)
+    });
+    header.closed.store(1, Release);
+    let without_room = header.without_room.load(Relaxed);
+    if without_room != 0 {
+        warnings
+            .push(format!("{without_room} programs ran unrecorded: there was no memory or slot for them"));
+    }
+    drained?;
+    let drain = drain.into_inner().map_err(|_| io::Error::other("the writing thread failed"))?;
+    let killed = drain.killed;
+    let bytes = drain.finish(&arena)?;
+    Ok(Outcome { status, bytes, killed, warnings })
+}
+
+/// Whether a program file gives its program other rights than this process has. The name is a path, or is found in
+/// `PATH`.
+fn is_privileged(name: &Path) -> bool {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2010;
+    let in_path = || {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    };
+    let file = if name.components().count() > 1 { Some(name.to_owned()) } else { in_path() };
+    let Some(metadata) = file.and_then(|file| fs::metadata(file).ok()) else { return false };
+    let own = fs::metadata("/proc/self").map(|own| own.uid()).unwrap_or(0);
+    let mode = metadata.mode();
+    mode & SET_USER != 0 && metadata.uid() != own || mode & SET_GROUP == SET_GROUP
+}
+
+/// Writes chunks as they fill, until the recording is over.
+fn empty_chunks<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, over: &AtomicBool) -> io::Result<()> {
+    const PATIENCE: i64 = 20;
+    loop {
+        let filled = arena.header().filled.load(Acquire);
+        let is_over = over.load(Acquire);
+        let count = match drain.lock() {
+            Ok(mut drain) => drain.chunks(arena)?,
+            Err(_) => return Ok(()),
+        };
+        if count == 0 {
+            if is_over {
+                return Ok(());
+            }
+            process::wait_for(&arena.header().filled, filled, PATIENCE);
+        }
+    }
+}
+
+/// Serves threads that execute programs, until the command and all its descendants have ended.
+fn follow_descendants<W: Write>(
+    arena: &Arena,
+    drain: &Mutex<Drain<W>>,
+    root: Tracee,
+) -> (ExitStatus, Vec<String>) {
+    use std::os::unix::process::ExitStatusExt;
+    let mut warnings = Vec::new();
+    let mut status = None;
+    let header = arena.header();
+    loop {
+        let requests = header.requests.load(Acquire);
+        if header.follow.load(Acquire) == follow::ASKED {
+            let (thread, number) = (header.follow_thread.load(Relaxed), header.follow_process.load(Relaxed));
+            if let Some(warning) = follow_into(arena, drain, thread, number) {
+                warnings.push(warning);
+            }
+            header.follow.store(follow::FREE, Release);
+            process::wake(&header.follow);
+            continue;
+        }
+        if status.is_none() {
+            match root.look() {
+                Event::Ended(raw) => status = Some(ExitStatus::from_raw(raw)),
+                Event::Gone => status = Some(ExitStatus::from_raw(0)),
+                _ => {}
+            }
+        }
+        let running = drain.lock().map_or(Ok(0), |mut drain| drain.processes(arena)).unwrap_or(0);
+        if let Some(status) = status.filter(|_| running == 0) {
+            return (status, warnings);
+        }
+        const PATIENCE: i64 = 5;
+        process::wait_for(&header.requests, requests, PATIENCE);
+    }
+}
+
+/// Traces a thread until it has executed its program, and puts the runtime into that. Returns a warning if it runs
+/// unrecorded.
+fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, number: u32) -> Option<String> {
+    let header = arena.header();
+    let tracee = Tracee(thread as i32);
+    if let Err(error) = tracee.seize() {
+        header.follow.store(follow::REFUSED, Release);
+        process::wake(&header.follow);
+        // The thread takes the answer back.
+        while header.follow.load(Acquire) == follow::REFUSED && !matches!(tracee.look(), Event::Ended(_)) {
+            if !Path::new(&format!("/proc/{thread}")).exists() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        return Some(format!(
+            "process {number}: its next program runs unrecorded: it can't be traced ({error})"
+        ));
+    }
+    header.follow.store(follow::READY, Release);
+    process::wake(&header.follow);
+    let leader = Tracee(number as i32);
+    loop {
+        // A thread that executes a program takes the number of its process.
+        let (who, event) = match tracee.look() {
+            Event::Nothing | Event::Gone if thread != number => (leader, leader.look()),
+            event => (tracee, event),
+        };
+        match event {
+            Event::Executed => {
+                if let Ok(mut drain) = drain.lock() {
+                    _ = drain.retire(arena, number, false);
+                }
+                let injected = inject(who, arena.descriptor());
+                _ = who.detach();
+                return injected.err().map(|refusal| {
+                    let program = fs::read_link(format!("/proc/{number}/exe")).unwrap_or_default();
+                    format!("{} (process {number}) runs unrecorded: {refusal}", program.display())
+                });
+            }
+            Event::Signal(libc::SIGSTOP) if header.follow.load(Acquire) == follow::FAILED => {
+                _ = who.detach();
+                return None;
+            }
+            Event::Signal(signal) => _ = who.go_on(signal),
+            Event::Ended(_) => return None,
+            Event::Gone if !Path::new(&format!("/proc/{number}")).exists() => return None,
+            Event::Gone | Event::Nothing => thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}

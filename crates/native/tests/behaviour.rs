@@ -1,0 +1,223 @@
+//! Recorded programs do what they do alone, and their recordings are consistent.
+
+#![allow(missing_docs)]
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use hodo_native::{Error, Options, Outcome, read::Recording, record};
+use hodo_native_runtime::wire::note;
+use tempfile::TempDir;
+
+fn compile(folder: &TempDir, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let program = folder.path().join(name.replace('.', "-"));
+    let status = Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&program).status();
+    assert!(status.expect("gcc").success());
+    program
+}
+
+/// Records a command whose output goes to a file; returns the output, the outcome and the recording.
+fn recorded(folder: &TempDir, mut command: Command) -> (String, Outcome, Vec<u8>) {
+    let output = folder.path().join("output");
+    let sink = std::fs::File::create(&output).expect("a file");
+    command.stdout(sink);
+    let mut file = Vec::new();
+    let outcome = record(command, &mut file, Options::default()).expect("a recording");
+    (std::fs::read_to_string(output).expect("text"), outcome, file)
+}
+
+/// Checks that all threads of a recording are consistent; returns the number of threads and of instructions.
+#[track_caller]
+fn consistent(file: &[u8]) -> (usize, u64) {
+    let recording = Recording::read(file).expect("a readable recording");
+    assert_eq!(recording.damage, None);
+    let mut instructions = 0;
+    for thread in recording.threads() {
+        let mut items = recording.items(thread).expect("a table");
+        items.finish();
+        assert_eq!(items.contradictions(), 0, "thread {}", thread.thread);
+        instructions += items.instructions();
+    }
+    (recording.threads().len(), instructions)
+}
+
+fn notes(file: &[u8]) -> Vec<u32> {
+    let recording = Recording::read(file).expect("a readable recording");
+    recording.tables().iter().flat_map(|(_, table)| table.notes.iter().map(|note| note.note)).collect()
+}
+
+/// Runs a program alone and recorded: output and status are the same.
+#[track_caller]
+fn same(mut alone: Command, recorded_command: Command) -> (usize, u64) {
+    let folder = TempDir::new().expect("a folder");
+    let expected = alone.output().expect("the program runs");
+    let (output, outcome, file) = recorded(&folder, recorded_command);
+    assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
+    assert_eq!(outcome.warnings, Vec::<String>::new());
+    consistent(&file)
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]);
+    command
+}
+
+#[test]
+fn signals_arrive_where_the_program_stands() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "signals.c");
+    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    assert_eq!(threads, 2);
+}
+
+#[test]
+fn many_threads() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "threads.c");
+    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    assert_eq!(threads, 129);
+}
+
+#[test]
+fn breakpoints_of_the_program_itself() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "faults.c");
+    let with_traps = || {
+        let mut command = Command::new(&program);
+        command.arg("traps");
+        command
+    };
+    same(with_traps(), with_traps());
+}
+
+#[test]
+fn children_and_the_programs_that_they_execute() {
+    let script = "for i in 1 2 3; do /bin/true; (echo in $i); done; ls / | sort -r | head -n 3; \
+                  missing 2>/dev/null; echo $?; exec /bin/sh -c 'exit 7'";
+    let (threads, _) = same(shell(script), shell(script));
+    assert!(threads > 10, "{threads}");
+}
+
+#[test]
+fn interpreters_of_the_system() {
+    let program =
+        "my %h; $h{$_ % 100} .= $_ for 1..20000; my $n = 0; $n += length for values %h; print \"$n\\n\"";
+    let perl = || {
+        let mut command = Command::new("/usr/bin/perl");
+        command.args(["-e", program]).env("PERL_HASH_SEED", "0");
+        command
+    };
+    let (_, instructions) = same(perl(), perl());
+    assert!(instructions > 1_000_000);
+}
+
+#[test]
+fn libraries_come_and_go_at_the_same_addresses() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "libraries.c");
+    same(Command::new(&program), Command::new(&program));
+}
+
+#[test]
+fn code_that_changes_and_is_written_by_the_kernel() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "changes.c");
+    same(Command::new(&program), Command::new(&program));
+    let (_, _, file) = recorded(&folder, Command::new(&program));
+    let recording = Recording::read(&file).expect("a readable recording");
+    let (_, table) = recording.tables()[0];
+    // lea eax, [rdi + 49]; ret
+    assert!(table.code.iter().any(|code| code.bytes == [0x8d, 0x87, 49, 0, 0, 0, 0xc3]));
+    assert!(table.unmaps.iter().filter(|unmap| unmap.replaced).count() > 50);
+}
+
+/// Compilers at run time, handlers of their own, threads: where these are installed.
+#[test]
+fn runtimes_with_compilers() {
+    let programs: [(&str, &[&str]); 2] = [
+        ("/usr/bin/node", &["-e", "let s=0;for(let i=0;i<3e5;i++)s+=('x'+i).length;console.log(s)"]),
+        ("/usr/bin/java", &["-version"]),
+    ];
+    for (program, arguments) in programs.into_iter().filter(|(program, _)| Path::new(program).exists()) {
+        let command = || {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        };
+        let (threads, _) = same(command(), command());
+        assert!(threads > 4, "{program}: {threads} threads");
+    }
+}
+
+#[test]
+fn a_program_without_room_is_refused() {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "ulimit -v 500000; exec /bin/true"]);
+    let mut file = Vec::new();
+    let outcome = record(command, &mut file, Options::default()).expect("a recording");
+    assert_eq!(outcome.status.code(), Some(0));
+    assert!(outcome.warnings[0].contains("no room"), "{:?}", outcome.warnings);
+}
+
+#[test]
+fn programs_with_other_rights_are_refused() {
+    let found = ["/bin/su", "/usr/bin/passwd"].into_iter().find(|path| {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o2010 == 0o2010)
+    });
+    if let Some(program) = found {
+        let result = record(Command::new(program), Vec::new(), Options::default());
+        assert!(matches!(result, Err(Error::Privileged(_))));
+    }
+}
+
+#[test]
+fn what_is_refused_is_noted() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "refused.c");
+    let (output, outcome, file) = recorded(&folder, Command::new(&program));
+    assert_eq!((output.as_str(), outcome.status.code()), ("goes on\n", Some(0)));
+    let own = note::OWN_MEMORY;
+    let expected = [own, own, own, note::SEGMENT, note::FILTER, note::JUMPED_INTO];
+    assert_eq!(notes(&file), expected);
+}
+
+#[test]
+fn a_killed_program_keeps_its_log() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "killed.c");
+    let (_, outcome, file) = recorded(&folder, Command::new(&program));
+    assert_eq!(outcome.status.signal(), Some(9));
+    let (_, instructions) = consistent(&file);
+    assert!(instructions > 9_000_000, "{instructions}");
+}
+
+#[test]
+fn damaged_files_are_reported() {
+    let folder = TempDir::new().expect("a folder");
+    let (_, _, file) = recorded(&folder, Command::new("/bin/true"));
+    assert!(Recording::read(b"something else").is_err());
+    let cut = Recording::read(&file[..file.len() - 100]).expect("what is before the cut");
+    assert!(cut.damage.is_some());
+    for at in (8..file.len()).step_by(97) {
+        let mut damaged = file.clone();
+        damaged[at] ^= 0x55;
+        let Ok(recording) = Recording::read(&damaged) else { continue };
+        for thread in recording.threads() {
+            if let Some(mut items) = recording.items(thread) {
+                items.finish();
+            }
+        }
+    }
+}
+
+#[test]
+fn missing_programs_are_an_error() {
+    let result = record(Command::new("/nowhere/program"), Vec::new(), Options::default());
+    assert!(matches!(result, Err(Error::Start(..))));
+}

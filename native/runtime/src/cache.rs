@@ -1,0 +1,120 @@
+//! Where translated code lies: near the program's code, so that its operands relative to RIP stay in reach.
+//!
+//! Code grows from the begin of a cache, what only unlinked exits need from its end. The first words of a cache are the
+//! addresses of the runtime's entries and of short jumps to them.
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::{
+    emit::Emitter,
+    raw::{self, Table},
+    state::CACHE_HEAP,
+    stubs, sys,
+};
+
+/// A cache.
+#[derive(Clone, Copy)]
+pub struct Cache {
+    /// Its begin.
+    pub base: u64,
+    /// The next free byte for code.
+    pub at: u64,
+    /// The begin of what grows from its end.
+    pub cold: u64,
+    /// Blocks in it.
+    pub blocks: u32,
+}
+
+/// The length of a cache.
+pub const LENGTH: u64 = 64 << 20;
+/// The most caches.
+const MOST: u32 = 64;
+/// Code this far from a cache can use it.
+const REACH: u64 = 0x6000_0000;
+/// A superblock needs less room.
+pub const LARGEST: u64 = 0x1_0000;
+/// Where a landing jumps if the target is another one.
+pub const MISS: u64 = 16;
+const BEGIN: u64 = 32;
+
+/// The caches.
+pub static CACHES: Table<Cache> = Table::new(CACHE_HEAP);
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The number of the cache that holds the translation at this address.
+pub fn containing(address: u64) -> Option<u32> {
+    (0..COUNT.load(Relaxed)).find(|&n| address.wrapping_sub(CACHES.get(n).base) < LENGTH)
+}
+
+/// Whether memory contains a part of a cache.
+pub fn overlaps(start: u64, end: u64) -> bool {
+    (0..COUNT.load(Relaxed)).any(|n| {
+        let base = CACHES.get(n).base;
+        start < base + LENGTH && end > base
+    })
+}
+
+/// A cache near `pc` with room for a block; `None` if there is no memory.
+pub fn near(pc: u64) -> Option<u32> {
+    let count = COUNT.load(Relaxed);
+    let fits = |n: &u32| {
+        let cache = CACHES.get(*n);
+        cache.base.abs_diff(pc) < REACH && cache.cold - cache.at > 2 * LARGEST
+    };
+    (0..count).find(fits).or_else(|| create(pc, count))
+}
+
+/// Creates a cache. Programs grow their heap upwards from their data, and their mappings downwards from their libraries:
+/// a cache lies below a program and above its libraries if there is room, otherwise as far away as possible.
+fn create(pc: u64, count: u32) -> Option<u32> {
+    if count == MOST {
+        return None;
+    }
+    let page = pc & !0xf_ffff;
+    let low = (1..20).rev().map(|step| page.wrapping_sub(step * (LENGTH + (8 << 20))));
+    let high = (2..20).rev().map(|step| page.wrapping_add(step * (LENGTH + (8 << 20))));
+    let above = (1..8).map(|step| page.wrapping_add(step * (32 << 20)));
+    let is_library = pc > 0x7000_0000_0000;
+    let address = above
+        .filter(|_| is_library)
+        .chain(low)
+        .chain(high)
+        .filter(|&at| at > 1 << 20 && at + LENGTH < 0x7fff_ffff_f000 && at.abs_diff(pc) < REACH)
+        .find(|&at| sys::map(at, LENGTH, 7))?;
+    for (offset, stub) in [(0, stubs::hodo_enter_link as stubs::Stub), (8, stubs::hodo_enter_miss)] {
+        raw::write(address + offset, stubs::address(stub));
+    }
+    let mut miss = Emitter { at: address + MISS, limit: address + BEGIN, full: false };
+    // jmp [rip - 14]: the word at `address + 8`
+    miss.bytes(&[0xff, 0x25, 0xf2, 0xff, 0xff, 0xff]);
+    CACHES.set(count, Cache { base: address, at: address + BEGIN, cold: address + LENGTH, blocks: 0 });
+    COUNT.store(count + 1, Relaxed);
+    Some(count)
+}
+
+/// The length of a cold stub.
+pub const STUB: u64 = 40;
+
+/// Emits the cold end of a link at the end of a cache: `jmp [slot]`, where the slot leads to the code behind it, which enters
+/// the runtime with the link's number. Returns its address.
+pub fn cold_stub(number: u32, cache: &mut Cache) -> u64 {
+    cache.cold -= STUB;
+    let at = cache.cold & !7;
+    cache.cold = at;
+    let mut e = Emitter { at, limit: at + STUB, full: false };
+    e.bytes(&[0xff, 0x25]);
+    e.word(32 - 6);
+    e.save(crate::emit::RCX, crate::context::offset::SAVED_RCX);
+    e.bytes(&[0xb9]);
+    e.word(number);
+    e.bytes(&[0xff, 0x25]);
+    let next = e.at + 4;
+    e.word(cache.base.wrapping_sub(next) as u32);
+    raw::write(at + 32, at + 6);
+    at
+}
+
+/// Makes a cold stub lead to `to`, or back to the runtime if that is 0.
+pub fn aim_stub(stub: u64, to: u64) {
+    raw::patch8(stub + 32, if to == 0 { stub + 6 } else { to });
+}

@@ -1,0 +1,412 @@
+//! The length, operands in memory and control flow of an x86-64 instruction: Intel SDM vol. 2, chapter 2 and appendix A.
+
+/// The longest instruction.
+pub const LONGEST: usize = 15;
+
+/// What an instruction does to control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Continues behind itself.
+    Next,
+    /// A direct jump.
+    Jump(u64),
+    /// `Jcc`: the condition's number, and the target.
+    Conditional(u8, u64),
+    /// `LOOP`, `LOOPE`, `LOOPNE`, `JRCXZ`: the target.
+    Counted(u64),
+    /// A direct near call.
+    Call(u64),
+    /// An indirect near jump.
+    JumpIndirect,
+    /// An indirect near call.
+    CallIndirect,
+    /// A near return, which also pops so many bytes.
+    Return(u16),
+    /// `SYSCALL`.
+    Syscall,
+    /// A far transfer, a software interrupt, or `HLT`: the kernel decides.
+    Far,
+}
+
+/// Segment, repeat and size prefixes.
+pub mod prefix {
+    /// 0x66.
+    pub const OPERAND_SIZE: u8 = 1;
+    /// 0x67.
+    pub const ADDRESS_SIZE: u8 = 2;
+    /// 0xf2.
+    pub const REPNE: u8 = 4;
+    /// 0xf3.
+    pub const REP: u8 = 8;
+    /// The segment `fs`.
+    pub const FS: u8 = 16;
+    /// The segment `gs`.
+    pub const GS: u8 = 32;
+    /// 0xf0.
+    pub const LOCK: u8 = 64;
+}
+
+/// A decoded instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its length in bytes.
+    pub length: u8,
+    /// 0: one-byte opcodes, 1: 0f, 2: 0f 38, 3: 0f 3a.
+    pub map: u8,
+    /// The opcode in its map.
+    pub opcode: u8,
+    /// Whether it begins with VEX or EVEX.
+    pub vector: bool,
+    /// Bits of [`prefix`].
+    pub prefixes: u8,
+    /// The REX prefix, or 0.
+    pub rex: u8,
+    /// Where the ModRM byte is; 0 without one.
+    pub modrm_at: u8,
+    /// The ModRM byte.
+    pub modrm: u8,
+    /// Where a displacement relative to RIP is; 0 without one.
+    pub relative_at: u8,
+    /// Where the address or segment prefix for `gs` is.
+    pub gs_at: u8,
+    /// Its effect on control flow.
+    pub flow: Flow,
+}
+
+impl Instruction {
+    /// The register in the ModRM byte's middle field.
+    pub fn reg(&self) -> u8 {
+        (self.modrm >> 3 & 7) | (self.rex & 4) << 1
+    }
+
+    /// The register in the ModRM byte's last field, if it is one.
+    pub fn rm(&self) -> Option<u8> {
+        (self.modrm_at != 0 && self.modrm >= 0xc0).then_some((self.modrm & 7) | (self.rex & 1) << 3)
+    }
+
+    /// Whether a ModRM operand is in memory.
+    pub fn in_memory(&self) -> bool {
+        self.modrm_at != 0 && self.modrm < 0xc0
+    }
+
+    /// The address of an operand relative to RIP, for an instruction at `pc` with these bytes.
+    pub fn relative_address(&self, pc: u64, bytes: &[u8]) -> u64 {
+        let next = pc.wrapping_add(u64::from(self.length));
+        next.wrapping_add(signed(bytes, self.relative_at as usize, 4).unwrap_or(0))
+    }
+}
+
+const M: u8 = 1;
+const I8: u8 = 2;
+const IZ: u8 = 4;
+const I16: u8 = 8;
+const BAD: u8 = 128;
+
+/// Operands of one-byte opcodes.
+const ONE: [u8; 256] = one();
+/// Operands of opcodes after 0f.
+const TWO: [u8; 256] = two();
+
+const fn fill(mut table: [u8; 256], from: usize, to: usize, value: u8) -> [u8; 256] {
+    let mut at = from;
+    while at <= to {
+        table[at] = value;
+        at += 1;
+    }
+    table
+}
+
+const fn one() -> [u8; 256] {
+    let mut t = [0; 256];
+    let mut row = 0;
+    while row < 0x40 {
+        t = fill(t, row, row + 3, M);
+        t[row + 4] = I8;
+        t[row + 5] = IZ;
+        t = fill(t, row + 6, row + 7, BAD);
+        row += 8;
+    }
+    t = fill(t, 0x60, 0x62, BAD);
+    t[0x63] = M;
+    t[0x68] = IZ;
+    t[0x69] = M | IZ;
+    t[0x6a] = I8;
+    t[0x6b] = M | I8;
+    t = fill(t, 0x70, 0x7f, I8);
+    t[0x80] = M | I8;
+    t[0x81] = M | IZ;
+    t[0x82] = BAD;
+    t[0x83] = M | I8;
+    t = fill(t, 0x84, 0x8f, M);
+    t[0x9a] = BAD;
+    t[0xa8] = I8;
+    t[0xa9] = IZ;
+    t = fill(t, 0xb0, 0xb7, I8);
+    t = fill(t, 0xc0, 0xc1, M | I8);
+    t[0xc2] = I16;
+    t[0xc6] = M | I8;
+    t[0xc7] = M | IZ;
+    t[0xc8] = I16 | I8;
+    t[0xca] = I16;
+    t[0xcd] = I8;
+    t[0xce] = BAD;
+    t = fill(t, 0xd0, 0xd3, M);
+    t = fill(t, 0xd4, 0xd6, BAD);
+    t = fill(t, 0xd8, 0xdf, M);
+    t = fill(t, 0xe0, 0xe7, I8);
+    t = fill(t, 0xe8, 0xe9, IZ);
+    t[0xea] = BAD;
+    t[0xeb] = I8;
+    t = fill(t, 0xf6, 0xf7, M);
+    fill(t, 0xfe, 0xff, M)
+}
+
+const fn two() -> [u8; 256] {
+    let mut t = [M; 256];
+    t = fill(t, 0x04, 0x0c, 0);
+    t[0x04] = BAD;
+    t[0x0a] = BAD;
+    t[0x0c] = BAD;
+    t[0x0e] = 0;
+    t[0x0f] = M | I8;
+    t = fill(t, 0x24, 0x27, BAD);
+    t = fill(t, 0x30, 0x37, 0);
+    t[0x36] = BAD;
+    t = fill(t, 0x38, 0x3f, BAD);
+    t = fill(t, 0x70, 0x73, M | I8);
+    t[0x77] = 0;
+    t = fill(t, 0x7a, 0x7b, BAD);
+    t = fill(t, 0x80, 0x8f, IZ);
+    t = fill(t, 0xa0, 0xa2, 0);
+    t[0xa4] = M | I8;
+    t = fill(t, 0xa6, 0xa7, BAD);
+    t = fill(t, 0xa8, 0xaa, 0);
+    t[0xac] = M | I8;
+    t[0xba] = M | I8;
+    t[0xc2] = M | I8;
+    t = fill(t, 0xc4, 0xc6, M | I8);
+    fill(t, 0xc8, 0xcf, 0)
+}
+
+fn signed(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + length)?;
+    let mut value = if bytes[length - 1] & 0x80 != 0 { u64::MAX } else { 0 };
+    for &byte in bytes.iter().rev() {
+        value = value << 8 | u64::from(byte);
+    }
+    Some(value)
+}
+
+/// Decodes the instruction at `pc`, whose bytes begin with `bytes`. `None`: it is not valid, or its bytes end early.
+pub fn decode(bytes: &[u8], pc: u64) -> Option<Instruction> {
+    let mut i = Instruction {
+        length: 0,
+        map: 0,
+        opcode: 0,
+        vector: false,
+        prefixes: 0,
+        rex: 0,
+        modrm_at: 0,
+        modrm: 0,
+        relative_at: 0,
+        gs_at: 0,
+        flow: Flow::Next,
+    };
+    let mut at = prefixes(&mut i, bytes)?;
+    let operands = opcode(&mut i, bytes, &mut at)?;
+    if operands & BAD != 0 {
+        return None;
+    }
+    if operands & M != 0 {
+        modrm(&mut i, bytes, &mut at)?;
+    }
+    let immediate = at;
+    at += immediates(&i, operands);
+    if at > LONGEST || at > bytes.len() {
+        return None;
+    }
+    i.length = at as u8;
+    i.flow = flow(&i, bytes, immediate, pc)?;
+    Some(i)
+}
+
+/// Reads prefixes; returns where the opcode is.
+fn prefixes(i: &mut Instruction, bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let byte = *bytes.get(at)?;
+        let bit = match byte {
+            0x66 => prefix::OPERAND_SIZE,
+            0x67 => prefix::ADDRESS_SIZE,
+            0xf2 => prefix::REPNE,
+            0xf3 => prefix::REP,
+            0x64 => prefix::FS,
+            0x65 => prefix::GS,
+            0xf0 => prefix::LOCK,
+            0x26 | 0x2e | 0x36 | 0x3e => 0,
+            0x40..=0x4f => {
+                i.rex = byte;
+                at += 1;
+                continue;
+            }
+            _ => return Some(at),
+        };
+        if bit == prefix::GS {
+            i.gs_at = at as u8;
+            i.prefixes &= !prefix::FS;
+        }
+        if bit == prefix::FS {
+            i.prefixes &= !prefix::GS;
+        }
+        // A prefix after REX makes REX void.
+        i.rex = 0;
+        i.prefixes |= bit;
+        at += 1;
+        if at >= LONGEST {
+            return None;
+        }
+    }
+}
+
+/// Reads the opcode; returns its operands.
+fn opcode(i: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<u8> {
+    let first = *bytes.get(*at)?;
+    *at += 1;
+    match first {
+        0x0f => {
+            let second = *bytes.get(*at)?;
+            *at += 1;
+            if second == 0x38 || second == 0x3a {
+                i.map = if second == 0x38 { 2 } else { 3 };
+                i.opcode = *bytes.get(*at)?;
+                *at += 1;
+                return Some(if i.map == 3 { M | I8 } else { M });
+            }
+            (i.map, i.opcode) = (1, second);
+            Some(TWO[second as usize])
+        }
+        0xc5 => {
+            let extra = *bytes.get(*at)?;
+            i.rex = if extra & 0x80 == 0 { 0x44 } else { 0 };
+            i.opcode = *bytes.get(*at + 1)?;
+            *at += 2;
+            (i.map, i.vector) = (1, true);
+            vector_operands(i)
+        }
+        0xc4 | 0x62 => {
+            let extra = *bytes.get(*at)?;
+            let skip = if first == 0x62 { 3 } else { 2 };
+            i.rex = 0x40 | (!extra >> 5) & 7;
+            i.map = if first == 0x62 { extra & 7 } else { extra & 31 };
+            i.opcode = *bytes.get(*at + skip)?;
+            *at += skip + 1;
+            i.vector = true;
+            vector_operands(i)
+        }
+        0x8f if bytes.get(*at)? & 0x38 != 0 => None,
+        _ => {
+            (i.map, i.opcode) = (0, first);
+            Some(ONE[first as usize])
+        }
+    }
+}
+
+fn vector_operands(i: &Instruction) -> Option<u8> {
+    match (i.map, i.opcode) {
+        (1, 0x77) => Some(0),
+        (1, 0x70..=0x73 | 0xc2 | 0xc4..=0xc6) | (3, _) => Some(M | I8),
+        (1 | 2 | 5 | 6, _) => Some(M),
+        _ => None,
+    }
+}
+
+/// Reads ModRM, SIB and the displacement.
+fn modrm(i: &mut Instruction, bytes: &[u8], at: &mut usize) -> Option<()> {
+    i.modrm_at = *at as u8;
+    i.modrm = *bytes.get(*at)?;
+    *at += 1;
+    let (mode, rm) = (i.modrm >> 6, i.modrm & 7);
+    // Moves of control and debug registers have registers whatever the mode is.
+    if mode == 3 || (i.map == 1 && !i.vector && (0x20..=0x23).contains(&i.opcode)) {
+        return Some(());
+    }
+    let mut base = rm;
+    if rm == 4 {
+        base = *bytes.get(*at)? & 7;
+        *at += 1;
+    }
+    match mode {
+        0 if rm == 5 => {
+            i.relative_at = *at as u8;
+            *at += 4;
+        }
+        0 if rm == 4 && base == 5 => *at += 4,
+        1 => *at += 1,
+        2 => *at += 4,
+        _ => {}
+    }
+    Some(())
+}
+
+/// The length of the immediate operands.
+fn immediates(i: &Instruction, operands: u8) -> usize {
+    let wide = i.rex & 8 != 0;
+    let word = if i.prefixes & prefix::OPERAND_SIZE != 0 && !wide { 2 } else { 4 };
+    let mut length = 0;
+    if i.map == 0 && !i.vector {
+        match i.opcode {
+            0xa0..=0xa3 => return if i.prefixes & prefix::ADDRESS_SIZE != 0 { 4 } else { 8 },
+            0xb8..=0xbf => return if wide { 8 } else { word },
+            0xf6 if i.modrm & 0x30 == 0 => return 1,
+            0xf7 if i.modrm & 0x30 == 0 => return word,
+            // Near branches are of 64 bits, whatever the prefix.
+            0xe8 | 0xe9 => return 4,
+            _ => {}
+        }
+    }
+    if i.map == 1 && !i.vector && (0x80..=0x8f).contains(&i.opcode) {
+        return 4;
+    }
+    if operands & I8 != 0 {
+        length += 1;
+    }
+    if operands & I16 != 0 {
+        length += 2;
+    }
+    if operands & IZ != 0 {
+        length += word;
+    }
+    length
+}
+
+fn flow(i: &Instruction, bytes: &[u8], immediate: usize, pc: u64) -> Option<Flow> {
+    if i.vector {
+        return Some(Flow::Next);
+    }
+    let next = pc.wrapping_add(u64::from(i.length));
+    let near = |length| Some(next.wrapping_add(signed(bytes, immediate, length)?));
+    Some(match (i.map, i.opcode) {
+        (0, 0x70..=0x7f) => Flow::Conditional(i.opcode & 15, near(1)?),
+        (1, 0x80..=0x8f) => Flow::Conditional(i.opcode & 15, near(4)?),
+        (0, 0xe0..=0xe3) => Flow::Counted(near(1)?),
+        (0, 0xe8) => Flow::Call(near(4)?),
+        (0, 0xe9) => Flow::Jump(near(4)?),
+        (0, 0xeb) => Flow::Jump(near(1)?),
+        (0, 0xc2) => Flow::Return(signed(bytes, immediate, 2)? as u16),
+        (0, 0xc3) => Flow::Return(0),
+        (0, 0xca | 0xcb | 0xcd | 0xcf | 0xf4) => Flow::Far,
+        (0, 0xff) => match i.modrm >> 3 & 7 {
+            2 => Flow::CallIndirect,
+            4 => Flow::JumpIndirect,
+            3 | 5 => Flow::Far,
+            7 => return None,
+            _ => Flow::Next,
+        },
+        (0, 0xfe) if i.modrm & 0x30 != 0 => return None,
+        (1, 0x05) => Flow::Syscall,
+        (1, 0x07 | 0x34 | 0x35) => Flow::Far,
+        // XBEGIN: an abort would land in the code as it was.
+        (0, 0xc7) if i.modrm == 0xf8 => return None,
+        _ => Flow::Next,
+    })
+}

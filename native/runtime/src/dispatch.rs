@@ -1,0 +1,108 @@
+//! What happens when translated code leaves for the runtime.
+
+use crate::{
+    calls,
+    context::{Context, pending},
+    layout::{END, IMAGE, TARGETS},
+    link, log, raw,
+    state::{BLOCKS, LINKS, lock},
+    stubs, sys, table,
+    translate::{CALL_BIT, block_at},
+    wire::note,
+};
+
+/// Entered from the stubs with the program's state in the context. Sets where to continue.
+pub extern "C" fn hodo_dispatch(context: &Context) {
+    if context.pending.get() == pending::POISONED {
+        context.pointer.set(context.real_pointer.replace(0));
+        context.pending.set(pending::NOTED);
+    }
+    match context.reason.get() {
+        -1 => missed(context, context.target.get()),
+        -2 => go(context, context.pc.get()),
+        link if link as u32 & CALL_BIT != 0 => calls::system_call(context, link as u32 & !CALL_BIT),
+        link => follow_link(context, link as u32),
+    }
+}
+
+/// A signal waits, and the program's state is complete: it is delivered by the next instruction.
+pub extern "C" fn hodo_poison() {
+    let context = raw::context();
+    context.pending.set(pending::DELIVERING);
+    context.resume.set(stubs::address(stubs::hodo_deliver));
+}
+
+/// Continues at an address of the program.
+pub fn go(context: &Context, pc: u64) {
+    let lock = lock();
+    let block = block_at(pc);
+    drop(lock);
+    resume(context, pc, block);
+}
+
+fn resume(context: &Context, pc: u64, block: Option<u32>) {
+    context.pc.set(pc);
+    match block {
+        Some(block) => context.resume.set(BLOCKS.get(block).cache),
+        None => unreachable_code(context, pc),
+    }
+}
+
+/// No code can be translated at `pc`. The processor raises the program's fault when it jumps there itself.
+fn unreachable_code(context: &Context, pc: u64) {
+    let lock = lock();
+    let own = (IMAGE..END).contains(&pc) || crate::cache::containing(pc).is_some();
+    if own {
+        table::note(note::JUMPED_INTO, pc);
+    } else if crate::regions::executable_from(pc) != 0 {
+        table::note(note::NO_ROOM, pc);
+        log::lost(context, note::NO_ROOM);
+    }
+    drop(lock);
+    // What is ours must not run: the guard page of the log is not executable.
+    context.resume.set(if own { context.log_end() } else { pc });
+}
+
+fn follow_link(context: &Context, number: u32) {
+    let link = LINKS.get(number);
+    let lock = lock();
+    let block = block_at(link.target);
+    if let Some(block) = block {
+        link::connect(number, block);
+    }
+    drop(lock);
+    resume(context, link.target, block);
+}
+
+/// The table of targets has no landing, or another one, for the target.
+fn missed(context: &Context, target: u64) {
+    let lock = lock();
+    let block = block_at(target);
+    if let Some(block) = block {
+        let landing = link::landing(target, block);
+        if landing != 0 {
+            raw::write(context.private() + TARGETS + (target & 0xffff) * 8, landing);
+        }
+    }
+    drop(lock);
+    resume(context, target, block);
+}
+
+/// Ends the process with a message: the runtime itself is broken. `at` and `address` say where.
+pub fn broken(what: &str, at: u64, address: u64) -> ! {
+    const STANDARD_ERROR: u64 = 2;
+    let say =
+        |bytes: &[u8]| sys::call3(sys::nr::WRITE, STANDARD_ERROR, bytes.as_ptr() as u64, bytes.len() as u64);
+    say(what.as_bytes());
+    for value in [at, address] {
+        let mut digits = *b" 0000000000000000";
+        for (index, digit) in digits[1..].iter_mut().rev().enumerate() {
+            *digit = b"0123456789abcdef"[(value >> (4 * index) & 15) as usize];
+        }
+        say(&digits);
+    }
+    say(b"\n");
+    loop {
+        sys::call3(sys::nr::EXIT_GROUP, 127, 0, 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! Which general registers an instruction reads and writes, for common instructions.
+
+use crate::decode::{Flow, Instruction, decode, prefix};
+
+/// Bits of general registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// Registers that it may read.
+    pub reads: u32,
+    /// Registers that it writes in full.
+    pub writes: u32,
+}
+
+const RAX: u32 = 1;
+const RCX: u32 = 2;
+const RDX: u32 = 4;
+const RSP: u32 = 1 << 4;
+
+/// The registers of the operand in memory.
+fn address(i: &Instruction, bytes: &[u8]) -> u32 {
+    if !i.in_memory() || i.relative_at != 0 {
+        return 0;
+    }
+    let rex = u32::from(i.rex);
+    let rm = u32::from(i.modrm & 7);
+    if rm != 4 {
+        return 1 << (rm | (rex & 1) << 3);
+    }
+    let sib = u32::from(bytes.get(i.modrm_at as usize + 1).copied().unwrap_or(0));
+    let index = (sib >> 3 & 7) | (rex & 2) << 2;
+    let base = (sib & 7) | (rex & 1) << 3;
+    let mut registers = if index == 4 { 0 } else { 1 << index };
+    if !(sib & 7 == 5 && i.modrm < 0x40) {
+        registers |= 1 << base;
+    }
+    registers
+}
+
+/// The effect of an instruction; `None` if it is not known.
+pub fn effect(i: &Instruction, bytes: &[u8]) -> Option<Effect> {
+    if i.vector {
+        return None;
+    }
+    let small = i.prefixes & prefix::OPERAND_SIZE != 0 && i.rex & 8 == 0;
+    let reg = 1u32 << i.reg();
+    let memory = address(i, bytes);
+    let rm = i.rm().map_or(0, |r| 1u32 << r);
+    let low = 1u32 << (i.opcode & 7 | (i.rex & 1) << 3);
+    let parts = if i.opcode & 1 == 0 { bytes_of(i) } else { 0 };
+    let known = |reads, writes| Some(Effect { reads, writes });
+    // Of 8 or 16 bits: a part of the register stays.
+    let full = |register: u32, reads: u32| {
+        if small { known(reads | register, 0) } else { known(reads, register) }
+    };
+    match (i.map, i.opcode) {
+        (0, 0x00..=0x3f) if i.opcode & 7 < 6 => arithmetic(i, reg, rm, memory, small),
+        (0, 0x50..=0x57) => known(low | RSP, 0),
+        (0, 0x58..=0x5f) => full(low, RSP),
+        (0, 0x63) | (1, 0xb6 | 0xb7 | 0xbe | 0xbf) => full(reg, rm | memory | bytes_of(i)),
+        (0, 0x84 | 0x85 | 0x88 | 0x89) if i.opcode != 0x89 || rm == 0 => known(reg | rm | parts | memory, 0),
+        (0, 0x89) => full(rm, reg),
+        (0, 0x8a) => known(reg | rm | memory | 0xf, 0),
+        (0, 0x8b) => full(reg, rm | memory),
+        (0, 0x8d) => full(reg, memory),
+        (0, 0x80 | 0x83 | 0x81) => known(byte(i, rm) | memory, 0),
+        (0, 0xa8 | 0xa9) => known(RAX, 0),
+        (0, 0xb8..=0xbf) => full(low, 0),
+        (0, 0xc0 | 0xc1 | 0xd0 | 0xd1) => known(byte(i, rm) | memory, 0),
+        (0, 0xd2 | 0xd3) => known(byte(i, rm) | memory | RCX, 0),
+        (0, 0xc7) if rm != 0 => full(rm, 0),
+        (0, 0xc6 | 0xc7) => known(byte(i, rm) | memory, 0),
+        (0, 0xf6 | 0xf7) if i.modrm >> 3 & 7 < 4 => known(byte(i, rm) | memory, 0),
+        (0, 0xf6 | 0xf7) => known(byte(i, rm) | memory | RAX | RDX, 0),
+        (0, 0xfe | 0xff) if i.modrm >> 3 & 7 < 2 => known(byte(i, rm) | memory, 0),
+        (0, 0x98) => known(RAX, 0),
+        (0, 0x99) => full(RDX, RAX),
+        (0, 0x90) => known(0, 0),
+        (0, 0x69 | 0x6b) | (1, 0xbc | 0xbd) => known(reg | rm | memory, 0),
+        (1, 0x1e | 0x1f | 0x18 | 0x0d) => known(memory, 0),
+        (1, 0x40..=0x4f | 0xaf) => known(reg | rm | memory, 0),
+        (1, 0x90..=0x9f) => known(rm | memory | bytes_of(i), 0),
+        (1, 0xa3 | 0xab | 0xb3 | 0xbb) => known(reg | rm | memory, 0),
+        (1, 0xba) => known(rm | memory, 0),
+        // Moves and arithmetic between vector registers and memory.
+        (
+            1,
+            0x10..=0x17 | 0x28 | 0x29 | 0x2e | 0x2f | 0x51..=0x6d | 0x6f | 0x70 | 0x74..=0x76 | 0x7f | 0xd6,
+        ) => known(memory, 0),
+        (1, 0xd4 | 0xd8..=0xdf | 0xe7..=0xef | 0xf8..=0xfe) => known(memory, 0),
+        _ => None,
+    }
+}
+
+/// Registers whose parts an operand of 8 bits may name: without REX, numbers 4 to 7 are parts of the first four.
+fn bytes_of(i: &Instruction) -> u32 {
+    if i.rex == 0 { 0xf } else { 0 }
+}
+
+fn byte(i: &Instruction, rm: u32) -> u32 {
+    if i.opcode & 1 == 0 && rm != 0 { rm | bytes_of(i) } else { rm }
+}
+
+fn arithmetic(i: &Instruction, reg: u32, rm: u32, memory: u32, small: bool) -> Option<Effect> {
+    let reads = match i.opcode & 7 {
+        4 | 5 => RAX,
+        // XOR and SUB of a register with itself.
+        1 | 3 if rm == reg && matches!(i.opcode & 0x38, 0x30 | 0x28) && !small => {
+            return Some(Effect { reads: 0, writes: reg });
+        }
+        0 | 2 => reg | rm | memory | 0xf,
+        _ => reg | rm | memory,
+    };
+    Some(Effect { reads, writes: 0 })
+}
+
+/// A register that the code at `pc` writes before it reads it. Never `rsp` or `r12`, whose addressing is longer.
+pub fn dead_register(bytes: &[u8], mut pc: u64) -> Option<u8> {
+    let mut read = RSP | 1 << 12;
+    let mut at = 0;
+    for _ in 0..6 {
+        let code = bytes.get(at..)?;
+        let i = decode(code, pc)?;
+        let effect = effect(&i, code)?;
+        let free = effect.writes & !read & !effect.reads;
+        if free != 0 {
+            return Some(free.trailing_zeros() as u8);
+        }
+        read |= effect.reads | effect.writes;
+        if i.flow != Flow::Next {
+            return None;
+        }
+        at += i.length as usize;
+        pc += u64::from(i.length);
+    }
+    None
+}

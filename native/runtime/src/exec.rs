@@ -1,0 +1,127 @@
+//! Programs that the program executes: the recorder puts the runtime into them.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::{
+    calls::Outcome,
+    context::{Context, register},
+    layout::follow,
+    log::{self, arena},
+    raw,
+    signal::{self, Action, RAISED},
+    state::lock,
+    stubs::{self, INTERRUPTED},
+    sys::{self, failed, nr},
+    table,
+    wire::note,
+};
+
+const CURRENT: u64 = -100i64 as u64;
+
+/// `execve` and `execveat`.
+pub fn execute(context: &Context, arguments: [u64; 6]) -> Outcome {
+    let (folder, path, flags) = match context.register(register::RAX) {
+        nr::EXECVE => (CURRENT, arguments[0], 0),
+        _ => (arguments[0], arguments[1], arguments[4]),
+    };
+    let Some(mask) = signal::block(context) else { return Outcome::Interrupted };
+    let runs = is_executable(folder, path, flags);
+    let follows = runs && {
+        let plain = !gains_privileges(folder, path, flags);
+        let follows = plain && ask(context);
+        if !follows {
+            let _lock = lock();
+            table::note(note::UNFOLLOWED, u64::from(context.process.get()));
+        }
+        follows
+    };
+    restore_dispositions(context, true);
+    signal::set_mask(mask | context.blocked.get());
+    let result = stubs::program_call(context);
+    signal::set_mask(mask & !RAISED);
+    restore_dispositions(context, false);
+    if follows {
+        let thread = u64::from(context.thread.get());
+        const STOP: u64 = 19;
+        arena().follow.store(follow::FAILED, Release);
+        sys::call3(nr::TGKILL, u64::from(context.process.get()), thread, STOP);
+    }
+    if result == INTERRUPTED { Outcome::Interrupted } else { Outcome::Done(result) }
+}
+
+/// Whether the kernel would start the file.
+fn is_executable(folder: u64, path: u64, flags: u64) -> bool {
+    const EXECUTE: u64 = 1;
+    const EMPTY_PATH: u64 = 0x1000;
+    if flags & EMPTY_PATH != 0 {
+        return true;
+    }
+    !failed(sys::call3(nr::FACCESSAT, folder, path, EXECUTE))
+}
+
+/// Whether the program gets other rights than its user: a tracer would take them away.
+fn gains_privileges(folder: u64, path: u64, flags: u64) -> bool {
+    const MODE: u64 = 24;
+    const OWNER: u64 = 28;
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2010;
+    const GETEUID: u64 = 107;
+    const GETXATTR: u64 = 191;
+    let mut status = [0u64; 18];
+    let result = sys::call(nr::NEWFSTATAT, [folder, path, status.as_mut_ptr() as u64, flags & 0x1100, 0, 0]);
+    if failed(result) {
+        return false;
+    }
+    let base = status.as_ptr() as u64;
+    let (mode, owner): (u32, u32) = (raw::read(base + MODE), raw::read(base + OWNER));
+    let user = sys::call3(GETEUID, 0, 0, 0);
+    let other = mode & SET_USER != 0 && u64::from(owner) != user;
+    let capable =
+        user != 0 && !failed(sys::call(GETXATTR, [path, c"security.capability".as_ptr() as u64, 0, 0, 0, 0]));
+    other || mode & SET_GROUP == SET_GROUP || capable
+}
+
+/// Asks the recorder to follow this thread into its next program.
+fn ask(context: &Context) -> bool {
+    let arena = arena();
+    while arena.follow.compare_exchange(follow::FREE, follow::TAKEN, AcqRel, Relaxed).is_err() {
+        if !log::open() {
+            return false;
+        }
+        sys::wait(&raw const arena.follow as u64, arena.follow.load(Relaxed), 1);
+    }
+    const SET_PTRACER: u64 = 0x5961_6d61;
+    sys::call3(nr::PRCTL, SET_PTRACER, arena.recorder.load(Relaxed), 0);
+    arena.follow_thread.store(context.thread.get(), Relaxed);
+    arena.follow_process.store(context.process.get(), Relaxed);
+    arena.follow.store(follow::ASKED, Release);
+    arena.requests.fetch_add(1, Release);
+    sys::wake(&raw const arena.requests as u64);
+    loop {
+        match arena.follow.load(Acquire) {
+            follow::READY => return true,
+            follow::REFUSED => {
+                arena.follow.store(follow::FREE, Release);
+                return false;
+            }
+            state if log::open() => sys::wait(&raw const arena.follow as u64, state, 20),
+            _ => return false,
+        }
+    }
+}
+
+/// A new program ignores the signals that this one ignores: the kernel must know. `ignore`: before; otherwise after.
+fn restore_dispositions(context: &Context, ignore: bool) {
+    for number in 1..=31 {
+        let action = signal::action_of(context, number);
+        if RAISED >> (number - 1) & 1 == 0 || action.handler != 1 {
+            continue;
+        }
+        if ignore {
+            let ignored = Action { handler: 1, flags: 0, restorer: 0, mask: 0 };
+            sys::call(nr::RT_SIGACTION, [u64::from(number), &raw const ignored as u64, 0, 8, 0, 0]);
+        } else {
+            signal::install(number, &action);
+        }
+    }
+}

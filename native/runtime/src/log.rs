@@ -1,0 +1,142 @@
+//! The logs of threads and processes, and their way to the recorder.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::{
+    context::Context,
+    layout::{
+        ARENA, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK, PACK_WORK,
+        chunk_state, kind,
+    },
+    pack::{WORK, pack},
+    raw, sys,
+    wire::{escape, note},
+};
+
+/// The begin of the arena.
+pub fn arena<'a>() -> &'a ArenaHeader {
+    raw::shared(ARENA)
+}
+
+/// Whether the recorder is there and wants more.
+pub fn open() -> bool {
+    let arena = arena();
+    if arena.closed.load(Acquire) != 0 {
+        return false;
+    }
+    if sys::call3(sys::nr::KILL, arena.recorder.load(Relaxed), 0, 0) == -3i64 as u64 {
+        arena.closed.store(1, Release);
+        return false;
+    }
+    true
+}
+
+/// An empty chunk, which now belongs to this thread. `None` once the recording is over.
+fn take_chunk<'a>(process: u32) -> Option<(u64, &'a ChunkHeader)> {
+    let arena = arena();
+    loop {
+        let emptied = arena.emptied.load(Acquire);
+        for index in 0..CHUNKS {
+            let address = ARENA + FIRST_CHUNK + index * CHUNK_STRIDE;
+            let chunk: &ChunkHeader = raw::shared(address);
+            let taken = chunk.state.compare_exchange(chunk_state::FREE, chunk_state::TAKEN, AcqRel, Relaxed);
+            if taken.is_ok() {
+                chunk.process.store(process, Relaxed);
+                return Some((address + size_of::<ChunkHeader>() as u64, chunk));
+            }
+        }
+        if !open() {
+            return None;
+        }
+        sys::wait(&raw const arena.emptied as u64, emptied, 200);
+    }
+}
+
+/// Gives what a slot contains to the recorder, and empties it.
+pub fn flush(slot: &Context) {
+    let length = slot.pointer.get() - slot.log();
+    slot.pointer.set(slot.log());
+    let first_tsc = slot.first_tsc.replace(sys::tsc());
+    if length == 0 || slot.dropping.get() != 0 {
+        return;
+    }
+    let Some((room, chunk)) = take_chunk(slot.process.get()) else {
+        slot.dropping.set(1);
+        return;
+    };
+    let is_log = slot.kind.get() == kind::LOG && arena().unpacked.load(Relaxed) == 0;
+    let source = raw::bytes(slot.log(), length as usize);
+    let stored = if is_log { pack_log(slot, length, room) } else { u64::MAX };
+    let packed = stored < length;
+    if !packed {
+        raw::write_bytes(room, source);
+    }
+    chunk.kind.store(slot.kind.get(), Relaxed);
+    chunk.key.store(slot.key.get(), Relaxed);
+    chunk.table_key.store(slot.table_key.get(), Relaxed);
+    chunk.thread.store(slot.thread.get().into(), Relaxed);
+    chunk.stored.store(if packed { stored as u32 } else { length as u32 }, Relaxed);
+    chunk.raw.store(length as u32, Relaxed);
+    chunk.packed.store(packed.into(), Relaxed);
+    chunk.sequence.store(slot.sequence.get(), Relaxed);
+    chunk.first_tsc.store(first_tsc, Relaxed);
+    chunk.last_tsc.store(slot.first_tsc.get(), Relaxed);
+    slot.sequence.set(slot.sequence.get() + 1);
+    chunk.state.store(chunk_state::FULL, Release);
+    arena().filled.fetch_add(1, Release);
+    sys::wake(&raw const arena().filled as u64);
+}
+
+fn pack_log(slot: &Context, length: u64, room: u64) -> u64 {
+    let count = (length / 4) as usize;
+    let words = raw::words(slot.log(), count);
+    let work = raw::words_mut(slot.private() + PACK_WORK, WORK);
+    pack(words, raw::bytes_mut(room, CHUNK_ROOM as usize), work) as u64
+}
+
+/// Appends words to a thread's log, whose pointer is not poisoned.
+pub fn push(context: &Context, words: &[u32]) {
+    if context.pointer.get() + words.len() as u64 * 4 > context.log_end() {
+        flush(context);
+    }
+    for &word in words {
+        raw::write(context.pointer.get(), word);
+        context.pointer.set(context.pointer.get() + 4);
+    }
+}
+
+fn halves(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}
+
+/// Records that a system call begins.
+pub fn call(context: &Context, number: u64) {
+    let [low, high] = halves(sys::tsc());
+    push(context, &[escape::CALL, number as u32, low, high]);
+}
+
+/// Records that a system call is over.
+pub fn call_end(context: &Context) {
+    let [low, high] = halves(sys::tsc());
+    push(context, &[escape::CALL_END, low, high]);
+}
+
+/// Records that a signal's handler starts, or that the signal ends the program (0).
+pub fn signal(context: &Context, number: u32, handler: u64) {
+    let [low, high] = halves(handler);
+    push(context, &[escape::SIGNAL, number, low, high]);
+}
+
+/// Records that the thread continues elsewhere without a branch.
+pub fn go_on_at(context: &Context, pc: u64) {
+    let [low, high] = halves(pc);
+    push(context, &[escape::CONTINUE, low, high]);
+}
+
+/// Records that nothing is recorded from here on.
+pub fn lost(context: &Context, what: u32) {
+    push(context, &[escape::LOSS, what]);
+}
+
+/// Whether a full table of the process means that its recording ended.
+pub const NO_ROOM: u32 = note::NO_ROOM;

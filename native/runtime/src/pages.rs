@@ -1,0 +1,191 @@
+//! Pages of translated code. Those that the program may write are protected, so that a change is seen.
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::{
+    link,
+    raw::Table,
+    regions,
+    state::{BLOCKS, PAGE_AT, PAGE_HEAP, take},
+    sys, table,
+};
+
+/// A page with translated code.
+#[derive(Clone, Copy)]
+struct Page {
+    number: u64,
+    /// The first of its nodes; 0 for none.
+    first: u32,
+    /// The protection that the program set, if the page is protected more than that; otherwise 0.
+    wanted: u32,
+}
+
+/// A block on a page.
+#[derive(Clone, Copy)]
+struct Node {
+    block: u32,
+    next: u32,
+}
+
+static PAGES: Table<Page> = Table::new(PAGE_HEAP);
+static NODES: Table<Node> = Table::new(PAGE_HEAP + 0x1000_0000);
+static PAGE_COUNT: AtomicU32 = AtomicU32::new(0);
+static NODE_COUNT: AtomicU32 = AtomicU32::new(1);
+static FREE_NODE: AtomicU32 = AtomicU32::new(0);
+/// The most pages: half of the room of [`PAGE_AT`].
+const MOST: u32 = 1 << 17;
+const READ_EXECUTE: u64 = 5;
+const WRITE: u64 = 2;
+
+/// The index of a page, which gets one.
+fn page(number: u64) -> Option<u32> {
+    match PAGE_AT.get(number) {
+        0 => {
+            let index = take(&PAGE_COUNT);
+            if index >= MOST {
+                return None;
+            }
+            PAGES.set(index, Page { number, first: 0, wanted: 0 });
+            PAGE_AT.set(number, u64::from(index) + 1);
+            Some(index)
+        }
+        found => Some(found as u32 - 1),
+    }
+}
+
+fn existing(number: u64) -> Option<u32> {
+    (PAGE_AT.get(number) as u32).checked_sub(1)
+}
+
+/// Enters a block on its pages.
+pub fn register(number: u32) {
+    let block = BLOCKS.get(number);
+    let mut last = 0;
+    for index in 0..u32::from(block.instructions) {
+        let pc = link::address_of(&block, index);
+        let length = u64::from(crate::state::STEPS.get(block.steps + index).length);
+        for page in [pc >> 12, (pc + length - 1) >> 12] {
+            if page != last {
+                enter(page, number);
+                last = page;
+            }
+        }
+    }
+}
+
+fn enter(number: u64, block: u32) {
+    let Some(index) = page(number) else { return };
+    let mut page = PAGES.get(index);
+    if page.first != 0 && NODES.get(page.first).block == block {
+        return;
+    }
+    let free = FREE_NODE.load(Relaxed);
+    let node = if free != 0 {
+        FREE_NODE.store(NODES.get(free).next, Relaxed);
+        free
+    } else {
+        take(&NODE_COUNT)
+    };
+    NODES.set(node, Node { block, next: page.first });
+    page.first = node;
+    if page.wanted == 0 && regions::writable(number << 12) {
+        page.wanted = 7;
+        sys::protect(number << 12, 4096, READ_EXECUTE);
+    }
+    PAGES.set(index, page);
+}
+
+/// Removes the blocks of a page. Returns whether there were any.
+fn clear(index: u32) -> bool {
+    let page = PAGES.get(index);
+    let mut node = page.first;
+    while node != 0 {
+        let Node { block, next } = NODES.get(node);
+        link::remove(block);
+        NODES.set(node, Node { block: 0, next: FREE_NODE.load(Relaxed) });
+        FREE_NODE.store(node, Relaxed);
+        node = next;
+    }
+    PAGES.set(index, Page { first: 0, ..page });
+    page.first != 0
+}
+
+/// Removes the blocks in memory that is unmapped or mapped anew.
+pub fn forget(start: u64, end: u64) {
+    for_each(start, end, |index| {
+        clear(index);
+        PAGES.set(index, Page { wanted: 0, ..PAGES.get(index) });
+    });
+}
+
+fn for_each(start: u64, end: u64, mut action: impl FnMut(u32)) {
+    let (first, last) = (start >> 12, end.wrapping_add(4095) >> 12);
+    let count = PAGE_COUNT.load(Relaxed).min(MOST);
+    if last.saturating_sub(first) > u64::from(count) {
+        for index in 0..count {
+            if (first..last).contains(&PAGES.get(index).number) {
+                action(index);
+            }
+        }
+    } else {
+        for index in (first..last).filter_map(existing) {
+            action(index);
+        }
+    }
+}
+
+/// Whether memory contains pages with blocks.
+pub fn any(start: u64, end: u64) -> bool {
+    let mut any = false;
+    for_each(start, end, |index| any |= PAGES.get(index).first != 0);
+    any
+}
+
+/// After the program set the protection of memory to `wanted` and the kernel to the same without writing: lets it write
+/// pages without blocks.
+pub fn set_protection(start: u64, end: u64, wanted: u64) {
+    let mut run = start;
+    for number in start >> 12..end >> 12 {
+        let Some(index) = existing(number).filter(|&index| PAGES.get(index).first != 0) else { continue };
+        if run < number << 12 {
+            sys::protect(run, (number << 12) - run, wanted);
+        }
+        PAGES.set(index, Page { wanted: wanted as u32, ..PAGES.get(index) });
+        run = (number + 1) << 12;
+    }
+    if run < end {
+        sys::protect(run, end - run, wanted);
+    }
+}
+
+/// The program's protection of memory forbids writing.
+pub fn set_readonly(start: u64, end: u64) {
+    for_each(start, end, |index| PAGES.set(index, Page { wanted: 0, ..PAGES.get(index) }));
+}
+
+/// Lets the program, and the kernel for it, write all pages that are protected for their blocks. Returns whether there
+/// were any.
+pub fn release() -> bool {
+    let mut any = false;
+    for index in 0..PAGE_COUNT.load(Relaxed).min(MOST) {
+        let page = PAGES.get(index);
+        if u64::from(page.wanted) & WRITE != 0 {
+            any |= written(page.number << 12);
+        }
+    }
+    any
+}
+
+/// A write failed at `address`. If the page is protected for its blocks, removes them and lets the program write.
+pub fn written(address: u64) -> bool {
+    let Some(index) = existing(address >> 12) else { return false };
+    let page = PAGES.get(index);
+    if u64::from(page.wanted) & WRITE == 0 {
+        return false;
+    }
+    clear(index);
+    PAGES.set(index, Page { wanted: 0, ..PAGES.get(index) });
+    sys::protect(page.number << 12, 4096, u64::from(page.wanted));
+    table::replaced(page.number << 12, 4096);
+    true
+}

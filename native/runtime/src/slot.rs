@@ -1,0 +1,98 @@
+//! Slots of the arena: the memory that a thread, or the table of a process, shares with the recorder.
+
+use core::{
+    mem::offset_of,
+    sync::atomic::Ordering::{AcqRel, Relaxed, Release},
+};
+
+use crate::{
+    context::{Context, pending},
+    layout::{
+        GUARD_BYTES, HOST_STACK, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS, TARGET_BITS, TARGETS,
+        TO_PRIVATE, slot_address, slot_state,
+    },
+    log::arena,
+    raw, stubs, sys,
+};
+
+/// Takes a slot. `None` if all are in use.
+pub fn take(kind: u32) -> Option<&'static Context> {
+    // Slots of threads that ended become free when the recorder has read them.
+    for _ in 0..200 {
+        if let Some(slot) = (0..SLOTS).find_map(|index| try_take(slot_address(index))) {
+            prepare(slot, kind);
+            return Some(slot);
+        }
+        if !crate::log::open() {
+            return None;
+        }
+        sys::wait(&raw const arena().emptied as u64, arena().emptied.load(Relaxed), 10);
+    }
+    None
+}
+
+fn state_of(address: u64) -> &'static core::sync::atomic::AtomicU32 {
+    raw::atomic(address + offset_of!(Context, state) as u64)
+}
+
+fn try_take(address: u64) -> Option<&'static Context> {
+    let state = state_of(address);
+    if state.load(Relaxed) != slot_state::FREE {
+        return None;
+    }
+    state.compare_exchange(slot_state::FREE, slot_state::TAKEN, AcqRel, Relaxed).ok()?;
+    Some(raw::shared(address))
+}
+
+fn prepare(slot: &Context, kind: u32) {
+    let address = slot_of(slot);
+    sys::protect(address + crate::layout::LOG + crate::layout::LOG_BYTES, GUARD_BYTES, 0);
+    // It is mapped already if an earlier thread of this process had the slot.
+    sys::map(address + TO_PRIVATE, PRIVATE_END, 3);
+    slot.address.set(address);
+    slot.pointer.set(slot.log());
+    slot.kind.set(kind);
+    slot.pending.set(pending::NONE);
+    slot.key.set(arena().last_key.fetch_add(1, Relaxed) + 1);
+    slot.sequence.set(0);
+    slot.first_tsc.set(sys::tsc());
+    slot.real_pointer.set(0);
+    slot.blocked.set(0);
+    slot.dropping.set(0);
+    slot.forked.set(0);
+    slot.since_search.set(0);
+    slot.host_stack.set(slot.private() + HOST_STACK);
+}
+
+fn slot_of(slot: &Context) -> u64 {
+    slot as *const Context as u64
+}
+
+/// Lets the recorder see a slot of this thread.
+pub fn publish(slot: &Context) {
+    slot.process.set(sys::call3(sys::nr::GETPID, 0, 0, 0) as u32);
+    slot.thread.set(sys::call3(sys::nr::GETTID, 0, 0, 0) as u32);
+    state_of(slot.address.get()).store(slot_state::LIVE, Release);
+}
+
+/// Gives back a slot that was not used.
+pub fn give_back(slot: &Context) {
+    state_of(slot.address.get()).store(slot_state::FREE, Release);
+}
+
+/// Makes the slot the state of this thread: its segment, its stack for signals, its table of targets.
+pub fn enter(slot: &Context) {
+    const ARCH_SET_GS: u64 = 0x1001;
+    sys::call3(sys::nr::ARCH_PRCTL, ARCH_SET_GS, slot.address.get(), 0);
+    let stack = [slot.private() + SIGNAL_STACK, 0, SIGNAL_STACK_BYTES];
+    sys::call3(sys::nr::SIGALTSTACK, stack.as_ptr() as u64, 0, 0);
+    let miss = stubs::address(stubs::hodo_enter_miss);
+    for index in 0..1 << TARGET_BITS {
+        raw::write(slot.private() + TARGETS + index * 8, miss);
+    }
+}
+
+/// Where the state of a slot is.
+pub fn state_address(slot: &Context) -> u64 {
+    slot.address.get() + offset_of!(Context, state) as u64
+}

@@ -1,0 +1,580 @@
+//! Makes superblocks: a path of the program's code with one entry and many exits, each of which writes its number.
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::{
+    cache::{self, CACHES, Cache},
+    context::offset,
+    decode::{Flow, Instruction, LONGEST, decode, prefix},
+    effect::dead_register,
+    emit::{Emitter, RCX},
+    link, pages,
+    raw::{self, bytes},
+    regions,
+    state::{
+        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, EXITS, Exit, LINKS, Link, MOST_BLOCKS, MOST_EXITS,
+        MOST_LINKS, MOST_STEPS, NEXT_BLOCK, NEXT_EXIT, NEXT_LINK, NEXT_STEP, SPILLED, STEPS, Step,
+        block_flag, take,
+    },
+    table,
+    wire::exit,
+};
+
+/// The most instructions of a superblock.
+const MOST: u32 = 160;
+/// The most side exits.
+pub(crate) const SIDES: usize = 64;
+/// The most calls within calls of a hot path.
+pub(crate) const DEPTH: usize = 16;
+/// The most bytes of one piece of code that are read at a time.
+const WINDOW: usize = 128;
+/// Bit of a link's number in the entry for system calls.
+pub const CALL_BIT: u32 = 1 << 30;
+
+/// The number of branches in a first translation; the recorder sets it.
+pub static BRANCHES: AtomicU32 = AtomicU32::new(2);
+
+/// Bytes of the program's code.
+pub struct Window {
+    at: u64,
+    length: usize,
+    bytes: [u8; WINDOW],
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window::new()
+    }
+}
+
+impl Window {
+    /// Nothing is read yet.
+    pub const fn new() -> Window {
+        Window { at: 0, length: 0, bytes: [0; WINDOW] }
+    }
+
+    /// The bytes from `pc` on, at least those of one instruction if memory is executable so far.
+    pub fn from(&mut self, pc: u64) -> &[u8] {
+        let inside = pc.wrapping_sub(self.at);
+        if inside >= self.length as u64 || (self.length as u64 - inside) < LONGEST as u64 {
+            let room = regions::executable_from(pc).min(WINDOW as u64);
+            let missing = raw::copy(self.bytes.as_mut_ptr() as u64, pc, room);
+            (self.at, self.length) = (pc, (room - missing) as usize);
+        }
+        &self.bytes[(pc - self.at) as usize..self.length]
+    }
+}
+
+/// An instruction of a hot path, and the address that follows in the path.
+#[derive(Clone, Copy)]
+pub struct Planned {
+    /// Its address.
+    pub pc: u64,
+    /// Where the path goes on.
+    pub next: u64,
+}
+
+/// What a side exit does after its entry in the log.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Way {
+    /// Continues at the target.
+    #[default]
+    Direct,
+    /// Repeats an indirect jump, whose target is in the context.
+    Jump,
+    /// Repeats an indirect call of the instruction at this address with this length.
+    Call(u64, u8),
+    /// Repeats a return.
+    Return(u16),
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Side {
+    pub(crate) jump: u64,
+    pub(crate) target: u64,
+    pub(crate) number: u32,
+    pub(crate) way: Way,
+}
+
+/// A superblock in the making.
+pub struct Builder {
+    pub(crate) e: Emitter,
+    pub(crate) cache: Cache,
+    pub(crate) window: Window,
+    pub(crate) block: u32,
+    pub(crate) begin: u64,
+    pub(crate) first_exit: u32,
+    pub(crate) first_step: u32,
+    pub(crate) instructions: u16,
+    pub(crate) branches: u32,
+    pub(crate) sides: [Side; SIDES],
+    pub(crate) side_count: usize,
+    pub(crate) seen: [u64; SIDES],
+    pub(crate) seen_count: usize,
+    pub(crate) stable: bool,
+    /// Return addresses of calls that the path contains whole.
+    pub(crate) calls: [u64; DEPTH],
+    pub(crate) depth: usize,
+}
+
+/// The block that begins at `pc`: an existing one, or a new one. `None` if no code is there, or no room is left.
+pub fn block_at(pc: u64) -> Option<u32> {
+    match BLOCK_AT.get(pc) {
+        0 => translate(pc, MOST, true),
+        found => Some(found as u32),
+    }
+}
+
+/// Translates code at `pc`, at most `most` instructions; `found`: others may continue there.
+pub fn translate(pc: u64, most: u32, found: bool) -> Option<u32> {
+    if regions::executable_from(pc) == 0 || no_room() {
+        return None;
+    }
+    let number = cache::near(pc)?;
+    let mut builder = Builder::new(pc, CACHES.get(number));
+    if builder.window.from(pc).is_empty() {
+        return None;
+    }
+    if found {
+        BLOCK_AT.set(pc, u64::from(builder.block));
+        let block = Block { pc, cache: builder.begin, flags: block_flag::FOUND, ..EMPTY };
+        BLOCKS.set(builder.block, block);
+    }
+    builder.run(pc, most);
+    builder.finish(pc, number, found);
+    let block = builder.block;
+    if found {
+        pages::register(block);
+    }
+    Some(block)
+}
+
+/// Translates the planned path that begins at `pc`.
+pub fn translate_path(pc: u64, steps: u32) -> Option<u32> {
+    if no_room() {
+        return None;
+    }
+    let number = cache::near(pc)?;
+    let mut builder = Builder::new(pc, CACHES.get(number));
+    builder.follow(steps);
+    BLOCKS.set(builder.block, Block { pc, flags: block_flag::TRACE, ..EMPTY });
+    builder.finish(pc, number, true);
+    pages::register(builder.block);
+    Some(builder.block)
+}
+
+/// Replaces a block by the planned path. Returns whether that was done.
+pub fn trace(head: u32, steps: u32) -> bool {
+    crate::guided::replace(head, steps)
+}
+
+const EMPTY: Block = Block {
+    pc: 0,
+    cache: 0,
+    prologue: 0,
+    cache_length: 0,
+    first_exit: 0,
+    steps: 0,
+    incoming: 0,
+    exits: 0,
+    instructions: 0,
+    flags: 0,
+};
+
+fn no_room() -> bool {
+    NEXT_EXIT.load(Relaxed) + 256 > MOST_EXITS
+        || NEXT_BLOCK.load(Relaxed) + 1 > MOST_BLOCKS
+        || NEXT_LINK.load(Relaxed) + 256 > MOST_LINKS
+        || NEXT_STEP.load(Relaxed) + 4096 > MOST_STEPS
+}
+
+impl Builder {
+    fn new(pc: u64, cache: Cache) -> Builder {
+        let begin = (cache.at + 15) & !15;
+        Builder {
+            e: Emitter { at: begin, limit: cache.cold, full: false },
+            cache,
+            window: Window::new(),
+            block: take(&NEXT_BLOCK),
+            begin,
+            first_exit: NEXT_EXIT.load(Relaxed),
+            first_step: NEXT_STEP.load(Relaxed),
+            instructions: 0,
+            branches: 0,
+            sides: [Side::default(); SIDES],
+            side_count: 0,
+            seen: [pc; SIDES],
+            seen_count: 1,
+            stable: !regions::generated(pc),
+            calls: [0; DEPTH],
+            depth: 0,
+        }
+    }
+
+    /// Emits the path from `pc` on, then the side exits.
+    fn run(&mut self, mut pc: u64, most: u32) {
+        loop {
+            let mut code = [0; LONGEST];
+            let there = self.window.from(pc);
+            let length = there.len().min(LONGEST);
+            code[..length].copy_from_slice(&there[..length]);
+            let Some(i) = decode(&code[..length], pc) else {
+                self.undecodable(pc);
+                break;
+            };
+            if u32::from(self.instructions) >= most || self.side_count + 2 > SIDES {
+                self.leave(exit::NONE, pc);
+                break;
+            }
+            let begin = self.e.at;
+            let next = pc.wrapping_add(u64::from(i.length));
+            self.instructions += 1;
+            let led = self.instruction(&i, &code[..i.length as usize], pc);
+            let (kind, to) = led.unwrap_or((exit::NONE, next));
+            let cached = (self.e.at - begin) as u16;
+            STEPS.set(take(&NEXT_STEP), Step { next: to, length: i.length, kind, cached });
+            match led {
+                Some(_) => pc = to,
+                None => break,
+            }
+        }
+        self.emit_sides();
+    }
+
+    /// Emits an instruction. Returns the kind of branch and the address where the path continues, if it does.
+    pub(crate) fn instruction(&mut self, i: &Instruction, code: &[u8], pc: u64) -> Option<(u8, u64)> {
+        let next = pc.wrapping_add(u64::from(i.length));
+        match i.flow {
+            Flow::Next => {
+                self.copy(i, code, pc);
+                Some((exit::NONE, next))
+            }
+            Flow::Jump(target) => self.go_on(exit::JUMP, target),
+            Flow::Conditional(condition, target) => self.conditional(condition, target, next),
+            Flow::Counted(target) => {
+                self.counted(i, code, target, next);
+                None
+            }
+            Flow::Call(target) => {
+                let register = self.dead_at(target);
+                let number = self.exit(exit::CALL, target);
+                self.log(number, register, true);
+                self.call(pc, next, Some(target));
+                None
+            }
+            Flow::CallIndirect | Flow::JumpIndirect => {
+                let is_call = i.flow == Flow::CallIndirect;
+                let number = self.exit(if is_call { exit::CALL_INDIRECT } else { exit::JUMP_INDIRECT }, 0);
+                self.log(number, None, true);
+                self.operand(i, code, pc);
+                self.e.save(RCX, offset::TARGET);
+                if is_call {
+                    self.call(pc, next, None)
+                } else {
+                    self.e.jump_by_table()
+                }
+                None
+            }
+            Flow::Return(pops) => {
+                let number = self.exit(exit::RETURN, 0);
+                self.log(number, None, false);
+                self.e.return_by_table(pops);
+                None
+            }
+            Flow::Syscall => {
+                let number = self.exit(exit::SYSCALL, next);
+                self.log(number, None, false);
+                self.system_call(pc, next);
+                None
+            }
+            Flow::Far => {
+                if matches!((i.map, i.opcode), (0, 0xcd | 0xf4)) {
+                    self.e.bytes(code);
+                } else {
+                    self.refuse();
+                }
+                self.leave(exit::FAR, next);
+                None
+            }
+        }
+    }
+
+    /// The path goes on at `target`, unless it was there before.
+    fn go_on(&mut self, kind: u8, target: u64) -> Option<(u8, u64)> {
+        if self.seen[..self.seen_count].contains(&target) || self.branches >= BRANCHES.load(Relaxed) {
+            self.leave(kind, target);
+            return None;
+        }
+        self.seen[self.seen_count] = target;
+        self.seen_count = (self.seen_count + 1).min(SIDES - 1);
+        Some((kind, target))
+    }
+
+    /// Backward branches are likely taken, forward branches not.
+    fn conditional(&mut self, condition: u8, target: u64, next: u64) -> Option<(u8, u64)> {
+        self.branches += 1;
+        let seen = self.seen[..self.seen_count].contains(&target);
+        if target < next && !seen && self.branches < BRANCHES.load(Relaxed) {
+            self.side(condition ^ 1, exit::NOT_TAKEN, next);
+            return self.go_on(exit::TAKEN, target);
+        }
+        self.side(condition, exit::TAKEN, target);
+        if self.branches >= BRANCHES.load(Relaxed) {
+            self.leave(exit::NOT_TAKEN, next);
+            return None;
+        }
+        Some((exit::NONE, next))
+    }
+
+    /// Emits a conditional branch to an exit that is emitted later.
+    pub(crate) fn side(&mut self, condition: u8, kind: u8, target: u64) {
+        let number = self.exit(kind, target);
+        self.e.bytes(&[0x0f, 0x80 | condition]);
+        let jump = self.e.at;
+        self.e.word(0);
+        self.sides[self.side_count] = Side { jump, target, number, way: Way::Direct };
+        self.side_count += 1;
+    }
+
+    /// `LOOP` and its like have short displacements: taken over a jump.
+    fn counted(&mut self, i: &Instruction, code: &[u8], target: u64, next: u64) {
+        self.branches += 1;
+        let at = self.e.at;
+        self.e.bytes(code);
+        let number = self.exit(exit::NOT_TAKEN, next);
+        self.e.bytes(&[0xe9]);
+        let jump = self.e.at;
+        self.e.word(0);
+        if !self.e.full {
+            raw::write(at + u64::from(i.length) - 1, 5u8);
+        }
+        self.sides[self.side_count] = Side { jump, target: next, number, way: Way::Direct };
+        self.side_count += 1;
+        self.leave(exit::TAKEN, target);
+    }
+
+    pub(crate) fn emit_sides(&mut self) {
+        for n in 0..self.side_count {
+            let side = self.sides[n];
+            if self.e.full {
+                return;
+            }
+            raw::write(side.jump, self.e.at.wrapping_sub(side.jump + 4) as u32);
+            if !matches!(side.way, Way::Direct) {
+                self.repeat(&side);
+                continue;
+            }
+            let register = self.dead_at(side.target);
+            self.log(side.number, register, true);
+            self.link(side.target);
+        }
+    }
+
+    /// Takes a number for an exit after the instructions so far.
+    pub(crate) fn exit(&mut self, kind: u8, target: u64) -> u32 {
+        let number = take(&NEXT_EXIT);
+        let block = self.block;
+        let instructions = self.instructions;
+        EXITS.set(number, Exit { target, block, log_at: 0, instructions, kind, register: SPILLED });
+        number
+    }
+
+    pub(crate) fn log(&mut self, number: u32, register: Option<u8>, reload: bool) {
+        let at = self.e.log(number, register, reload);
+        let exit = EXITS.get(number);
+        let log_at = (at - self.begin) as u32;
+        EXITS.set(number, Exit { log_at, register: register.unwrap_or(SPILLED), ..exit });
+    }
+
+    /// The path ends, and continues at `target`.
+    pub(crate) fn leave(&mut self, kind: u8, target: u64) {
+        let register = self.dead_at(target);
+        let number = self.exit(kind, target);
+        self.log(number, register, true);
+        self.link(target);
+    }
+
+    /// A register that is free at `target`. Code that may change is not asked.
+    fn dead_at(&mut self, target: u64) -> Option<u8> {
+        if !self.stable || regions::generated(target) {
+            return None;
+        }
+        let mut window = Window::new();
+        dead_register(window.from(target), target)
+    }
+
+    /// Emits a jump to the translation of `target`, which may not exist yet.
+    fn link(&mut self, target: u64) {
+        let number = take(&NEXT_LINK);
+        let cold = cache::cold_stub(number, &mut self.cache);
+        self.e.limit = cold;
+        let site = self.e.patchable_jump(cold);
+        LINKS.set(number, Link { site, cold, target, next: 0, linked: 0 });
+        let block = BLOCK_AT.get(target);
+        if block != 0 && !self.e.full {
+            link::connect(number, block as u32);
+        }
+    }
+
+    /// Emits a real call, so that the processor predicts the return; then the program's return address replaces the
+    /// translated one. There is one for each call of the program.
+    pub(crate) fn call(&mut self, pc: u64, next: u64, target: Option<u64>) {
+        let there = link::call_at(pc);
+        if there != 0 && there.abs_diff(self.e.at) < 1 << 30 {
+            return self.e.jump(there);
+        }
+        self.e.align(5, 8);
+        let begin = self.e.at;
+        self.e.bytes(&[0xe8]);
+        let over = self.e.at;
+        self.e.word(0);
+        let landing = self.e.at;
+        self.e.landing(next, self.cache.base + cache::MISS);
+        self.link(next);
+        if self.e.full {
+            return;
+        }
+        raw::write(over, (self.e.at - landing) as u32);
+        // lea rsp, [rsp+8]
+        self.e.bytes(&[0x48, 0x8d, 0x64, 0x24, 8]);
+        self.e.push(next);
+        match target {
+            Some(target) => self.link(target),
+            None => self.e.jump_by_table(),
+        }
+        link::set_call(pc, begin, next, landing);
+    }
+
+    fn system_call(&mut self, pc: u64, next: u64) {
+        let number = take(&NEXT_LINK);
+        LINKS.set(number, Link { site: 0, cold: pc, target: next, next: 0, linked: 0 });
+        self.e.bytes(&[0xb9]);
+        self.e.word(number | CALL_BIT);
+        self.e.bytes(&[0xff, 0x25]);
+        let after = self.e.at + 4;
+        self.e.word(self.cache.base.wrapping_sub(after) as u32);
+    }
+
+    /// Loads the operand of an indirect branch into `rcx`, whose value is in the context.
+    pub(crate) fn operand(&mut self, i: &Instruction, code: &[u8], pc: u64) {
+        if i.relative_at != 0 && i.prefixes & prefix::FS == 0 {
+            let address = i.relative_address(pc, code);
+            let after = self.e.at + 7;
+            let distance = address.wrapping_sub(after);
+            if distance as i32 as i64 as u64 == distance {
+                self.e.bytes(&[0x48, 0x8b, 0x0d]);
+                self.e.word(distance as u32);
+            } else {
+                self.e.bytes(&[0x48, 0xb9]);
+                self.e.long(address);
+                self.e.bytes(&[0x48, 0x8b, 0x09]);
+            }
+            return;
+        }
+        if i.prefixes & prefix::FS != 0 {
+            self.e.bytes(&[0x64]);
+        }
+        if i.prefixes & prefix::ADDRESS_SIZE != 0 {
+            self.e.bytes(&[0x67]);
+        }
+        self.e.bytes(&[0x48 | i.rex & 3, 0x8b, i.modrm & 0xc7 | RCX << 3]);
+        self.e.bytes(&code[i.modrm_at as usize + 1..]);
+    }
+
+    /// Emits an instruction that is no branch.
+    pub(crate) fn copy(&mut self, i: &Instruction, code: &[u8], pc: u64) {
+        if sets_segment(i) {
+            table::note(crate::wire::note::SEGMENT, pc);
+            return self.refuse();
+        }
+        let mut own = [0; LONGEST];
+        let own = &mut own[..code.len()];
+        own.copy_from_slice(code);
+        if i.prefixes & prefix::GS != 0 {
+            // The program's `gs` begins at 0, as `ds` does.
+            own[i.gs_at as usize] = 0x3e;
+        }
+        if i.relative_at == 0 {
+            return self.e.bytes(own);
+        }
+        let address = i.relative_address(pc, code);
+        let after = self.e.at + own.len() as u64;
+        let distance = address.wrapping_sub(after);
+        if distance as i32 as i64 as u64 == distance {
+            own[i.relative_at as usize..][..4].copy_from_slice(&(distance as u32).to_le_bytes());
+            return self.e.bytes(own);
+        }
+        self.copy_far(i, own, address);
+    }
+
+    /// An operand out of reach gets its address in a register that the instruction does not use.
+    fn copy_far(&mut self, i: &Instruction, code: &[u8], address: u64) {
+        let other = if i.vector { !code[i.modrm_at as usize - 2] >> 3 & 15 } else { 0xff };
+        let borrowed = [6, 7, 3].into_iter().find(|&r| r != i.reg() & 7 && r != other & 7).unwrap_or(3);
+        self.e.save(borrowed, offset::SCRATCH);
+        self.e.bytes(&[0x48, 0xb8 | borrowed]);
+        self.e.long(address);
+        let (modrm, relative) = (i.modrm_at as usize, i.relative_at as usize);
+        self.e.bytes(&code[..modrm]);
+        self.e.bytes(&[code[modrm] & 0x38 | borrowed]);
+        self.e.bytes(&code[relative + 4..]);
+        self.e.load(borrowed, offset::SCRATCH);
+    }
+
+    /// An instruction that must not run raises the signal of an unknown one.
+    fn refuse(&mut self) {
+        self.e.bytes(&[0x0f, 0x0b]);
+    }
+
+    /// What is no instruction raises a signal when it runs; the path before it ends.
+    fn undecodable(&mut self, pc: u64) {
+        if self.instructions != 0 {
+            return self.leave(exit::NONE, pc);
+        }
+        let begin = self.e.at;
+        self.instructions = 1;
+        self.refuse();
+        let cached = (self.e.at - begin) as u16;
+        STEPS.set(take(&NEXT_STEP), Step { next: pc + 1, length: 1, kind: exit::NONE, cached });
+        self.leave(exit::NONE, pc + 1);
+    }
+
+    fn finish(&mut self, pc: u64, number: u32, found: bool) {
+        let old = BLOCKS.get(self.block);
+        let block = Block {
+            pc,
+            cache: self.begin,
+            cache_length: (self.e.at - self.begin) as u32,
+            first_exit: self.first_exit,
+            steps: self.first_step,
+            exits: (NEXT_EXIT.load(Relaxed) - self.first_exit) as u16,
+            instructions: self.instructions,
+            flags: old.flags | if found { block_flag::FOUND } else { 0 },
+            ..old
+        };
+        BLOCKS.set(self.block, block);
+        self.cache.at = self.e.at;
+        if self.cache.blocks < BY_CACHE_ROOM {
+            BY_CACHE.set(number * BY_CACHE_ROOM + self.cache.blocks, self.block);
+            self.cache.blocks += 1;
+        }
+        CACHES.set(number, self.cache);
+        table::block(self.block);
+    }
+}
+
+/// Whether an instruction sets the segment `gs` or its base.
+fn sets_segment(i: &Instruction) -> bool {
+    let middle = i.modrm >> 3 & 7;
+    match (i.map, i.opcode, i.vector) {
+        (0, 0x8e, false) => middle == 5,
+        (1, 0xa9 | 0xb5, false) => true,
+        (1, 0xae, false) => i.prefixes & prefix::REP != 0 && i.modrm >= 0xc0 && matches!(middle, 1 | 3),
+        _ => false,
+    }
+}
+
+/// The bytes of a translation.
+pub fn translation<'a>(block: &Block) -> &'a [u8] {
+    bytes(block.cache, block.cache_length as usize)
+}
