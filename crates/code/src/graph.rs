@@ -12,8 +12,9 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Origin, Place, Provenance,
-    Snapshot, Terminator, block::NOT_SEEN, branch_target, native::Native, padding, snapshot::Reader,
+    AddressSpace, Bits, Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Label, Labels, Origin, Place,
+    Provenance, Snapshot, Terminator, block::NOT_SEEN, branch_target, native::Native, padding,
+    snapshot::Reader,
 };
 
 /// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
@@ -21,39 +22,6 @@ const LONGEST_BLOCK: u32 = 1 << 10;
 
 /// An empty set of branch outcomes for [`Graph::pass_branches`].
 pub const NO_OUTCOMES: u64 = 1 << 63;
-
-/// Module, function and position of a block's code, as the caller knows them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Label {
-    /// Index of the module, in the caller's list.
-    pub module: u32,
-    /// Index of the function in the module.
-    pub function: u32,
-    /// The place in the function at which the block begins.
-    pub place: Place,
-}
-
-/// Maps code to its function.
-pub trait Labels {
-    /// Returns the label of the code at `origin`, and the number of bytes from there on that belong to the same
-    /// function (at least 1). The function's entry may be the first of these bytes, but none of the others.
-    fn label(&self, origin: Origin) -> (Label, u64);
-
-    /// Returns whether a module is the file with this name.
-    fn is_file(&self, _module: u32, _name: &str) -> bool {
-        false
-    }
-}
-
-/// No symbols: all code is one function.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoLabels;
-
-impl Labels for NoLabels {
-    fn label(&self, _: Origin) -> (Label, u64) {
-        (Label::default(), u64::MAX)
-    }
-}
 
 /// Why code can't be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

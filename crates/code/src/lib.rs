@@ -13,6 +13,7 @@ mod branch_batches;
 mod function_run;
 mod function_runs;
 mod graph;
+mod label;
 mod native;
 mod padding;
 mod place;
@@ -25,7 +26,8 @@ pub use block::{Block, BlockBytes, BlockId, CompactBlock, EdgeKind, Provenance, 
 pub use branch_batches::{BranchBatch, BranchBatches};
 pub use function_run::{FunctionRun, Numbering, Run, Transfer};
 pub use function_runs::FunctionRuns;
-pub use graph::{FarTransfer, Graph, Label, Labels, NO_OUTCOMES, NoLabels, Unreadable, writes_cr3};
+pub use graph::{FarTransfer, Graph, NO_OUTCOMES, Unreadable, writes_cr3};
+pub use label::{Label, Labels, NoLabels};
 pub use native::{NativeExit, Rules};
 pub use place::{Arrival, FunctionId, Place};
 pub use program::Program;
