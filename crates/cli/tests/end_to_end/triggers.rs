@@ -49,7 +49,9 @@ fn only_the_filtered_code_of_a_machine_is_recorded() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(listed(&recording), truth(&recording));
     let functions = functions(&recording);
-    let names: Vec<&str> = functions.keys().map(String::as_str).collect();
+    // Code beyond the range calls them, and nothing of it is recorded.
+    let ran_any = functions.iter().filter(|(_, instructions)| **instructions > 0);
+    let names: Vec<&str> = ran_any.map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["handle", "vfs_write"], "{functions:?}");
     let ran = record(&folder, &["--filter", "filter no_such_function"], &["true"]).expect("it is set up").1;
     assert!(ran.code == 2 && ran.stderr.contains("has no function no_such_function"), "{ran:?}");
