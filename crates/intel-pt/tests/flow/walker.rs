@@ -528,7 +528,11 @@ pub(crate) fn damage_changes_nothing_before(
     let before = decode_with_holes(code, holes, &trace[..whole], config);
     let seen = decode_with_holes(code, holes, &damaged, config);
     let alike = seen.addresses.iter().zip(&before.addresses).take_while(|(one, other)| one == other).count();
-    if alike < before.addresses.len() {
+    // What follows a gap was decoded by a guess, which the damage may disprove: then the decoder says from where on.
+    let doubtful = seen.gaps.iter().filter_map(|gap| gap.doubtful_since).find(|&since| since < place as u64);
+    let guessed = before.gaps.iter().zip(&before.gap_after).find(|(gap, _)| Some(gap.to) == doubtful);
+    let certain = guessed.map_or(before.addresses.len(), |(_, &addresses)| addresses);
+    if alike < certain {
         return Err(format!(
             "{alike} of {} as before byte {place}, then {:x?} for {:x?}; gaps {:?} for {:?}",
             before.addresses.len(),
