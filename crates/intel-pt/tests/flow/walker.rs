@@ -509,6 +509,27 @@ pub(crate) struct Damage {
 /// A PSB+ of the encoder has fewer bytes.
 const PSB_PLUS: usize = 64;
 
+/// Returns where the last packet ends that needs no other to be understood: what a FUP says depends on the packets that follow.
+fn complete(trace: &[u8]) -> usize {
+    let mut packets = hodo_intel_pt::packet::Decoder::new(trace, 0);
+    let mut end = 0;
+    while let Ok(Some(packet)) = packets.next_packet() {
+        let stands_alone = matches!(
+            packet,
+            Packet::Tnt8(_)
+                | Packet::Tnt64(_)
+                | Packet::Tip(_)
+                | Packet::TipPge(_)
+                | Packet::TipPgd(_)
+                | Packet::PsbEnd
+        );
+        if stands_alone {
+            end = packets.position();
+        }
+    }
+    end
+}
+
 /// Checks that a damaged trace shows first what the packets before the damage prove. Otherwise describes what differs.
 pub(crate) fn damage_changes_nothing_before(
     code: &Code,
@@ -525,7 +546,7 @@ pub(crate) fn damage_changes_nothing_before(
     let psbs = std::iter::successors(next(0), |&start| next(start + PSB.len()));
     let psb = psbs.take_while(|&at| at <= place).last().unwrap_or(0);
     let whole = if place < psb + PSB_PLUS { psb } else { place };
-    let before = decode_with_holes(code, holes, &trace[..whole], config);
+    let before = decode_with_holes(code, holes, &trace[..complete(&trace[..whole])], config);
     let seen = decode_with_holes(code, holes, &damaged, config);
     let alike = seen.addresses.iter().zip(&before.addresses).take_while(|(one, other)| one == other).count();
     // What follows a gap was decoded by a guess, which the damage may disprove: then the decoder says from where on.
