@@ -1,17 +1,19 @@
 //! A recording of a whole machine: one stream per CPU, kernel code in the recording, and context switches in traced
 //! kernel code.
 
+mod setup;
+
 use std::{
     fs::File,
     io::{BufWriter, Cursor, Seek, Write},
 };
 
-use hodo_clock::{Nanos, PerfClock};
+use hodo_clock::Nanos;
 use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Reading, TrackSink, decode_all};
 use hodo_formats::{
     perf::{
-        layout::{CodeEntry, HodoscopeSection, intel_pt_config},
-        write::{Setup, Source, Writer},
+        layout::{CodeEntry, HodoscopeSection},
+        write::{Source, Writer},
     },
     recording::{EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind, Thread},
 };
@@ -19,6 +21,8 @@ use hodo_intel_pt::{
     encoder::{Encoder, Settings, Timing},
     flow::{Event, Executed, Sink},
 };
+
+use self::setup::setup;
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 const USER: u64 = 0x1000;
@@ -57,18 +61,6 @@ fn trace() -> Vec<u8> {
 }
 
 fn write(out: impl Write + Seek) {
-    let setup = Setup {
-        config: intel_pt_config::TSC,
-        clock: PerfClock::new(10, 1024, 0).unwrap(),
-        tsc_ctc_ratio: (40, 1),
-        max_nonturbo_ratio: 10,
-        snapshot: false,
-        filter: "",
-        event: "intel_pt//",
-        command: &[],
-        version: "test",
-        host: "",
-    };
     let map = Mapping {
         address: KERNEL,
         length: 0x1000,
@@ -83,7 +75,7 @@ fn write(out: impl Write + Seek) {
         (2000, FIRST, SidebandKind::SwitchOut { preempted: false, next: Some(SECOND) }),
         (2001, SECOND, SidebandKind::SwitchIn),
     ];
-    let mut writer = Writer::new(out, setup, vec![Source::Cpu(3)]).unwrap();
+    let mut writer = Writer::new(out, setup(), vec![Source::Cpu(3)]).unwrap();
     for (time, thread, kind) in records {
         let said = Sideband { time: Some(Nanos(time)), cpu: Some(3), thread, guest: None, kind };
         writer.sideband(&said).unwrap();

@@ -144,7 +144,7 @@ fn states_are_those_of_the_kernel() {
     }
 }
 
-/// An enumeration tells the kernel, whatever else does.
+/// If a trace names the codes of states by an enumeration, that decides, and not the kernel's release.
 #[test]
 fn names_of_states_tell_the_kernel() {
     for (dead, code, lifetime) in [(64, 64, 10u64), (128, 64, 50)] {

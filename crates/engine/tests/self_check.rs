@@ -1,5 +1,7 @@
 //! What an emulated processor says it ran is compared with what is decoded, however a recording is cut and read.
 
+mod setup;
+
 use std::{
     fs::File,
     io::{BufWriter, Cursor},
@@ -7,17 +9,19 @@ use std::{
 };
 
 use hodo_analyses::profile::{Functions, Profile, Report};
-use hodo_clock::{Nanos, PerfClock, Tsc};
+use hodo_clock::{Nanos, Tsc};
 use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Reading, Window, profile, script};
 use hodo_formats::{
     perf::{
-        layout::{CodeEntry, HodoscopeSection, intel_pt_config},
-        write::{Setup, Source, Writer},
+        layout::{CodeEntry, HodoscopeSection},
+        write::{Source, Writer},
     },
     recording::{Checkpoint, CpuCheckpoints, EmulatedNotes, Sideband, SidebandKind, Thread},
 };
 use hodo_intel_pt::encoder::{Encoder, Settings, Timing};
 use hodo_model::Loss;
+
+use self::setup::setup;
 
 const START: u64 = 0x1000;
 const THREAD: Thread = Thread { pid: 7, tid: 7 };
@@ -63,20 +67,8 @@ fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
 
 /// Writes a recording with these checkpoints of the trace.
 fn write(path: &Path, places: Vec<Checkpoint>) {
-    let setup = Setup {
-        config: intel_pt_config::TSC,
-        clock: PerfClock::new(10, 1024, 0).unwrap(),
-        tsc_ctc_ratio: (40, 1),
-        max_nonturbo_ratio: 10,
-        snapshot: false,
-        filter: "",
-        event: "intel_pt//",
-        command: &[],
-        version: "test",
-        host: "",
-    };
     let out = BufWriter::new(File::create(path).unwrap());
-    let mut writer = Writer::new(out, setup, vec![Source::Cpu(CPU)]).unwrap();
+    let mut writer = Writer::new(out, setup(), vec![Source::Cpu(CPU)]).unwrap();
     let kind = SidebandKind::SwitchIn;
     let said = Sideband { time: Some(Nanos(500)), cpu: Some(CPU), thread: THREAD, guest: None, kind };
     writer.sideband(&said).unwrap();

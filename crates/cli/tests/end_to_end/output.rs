@@ -115,7 +115,7 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
-/// A pipe that nobody reads, and a device without space.
+/// A closed pipe, and a full device.
 fn nowhere() -> [(&'static str, Stdio); 2] {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -151,30 +151,34 @@ fn outputs_that_are_closed_or_full_end_a_command_as_they_end_cat() {
         (&["--help"], true, false),
         (&["nonsense"], false, true),
     ];
-    for (words, writes, tells) in commands {
+    for (words, has_results, has_messages) in commands {
         let usual = hodo(words);
-        assert!(!writes || !usual.stdout.is_empty(), "{words:?}: {usual:?}");
-        assert!(!tells || !usual.stderr.is_empty(), "{words:?}: {usual:?}");
+        assert!(!has_results || !usual.stdout.is_empty(), "{words:?}: {usual:?}");
+        assert!(!has_messages || !usual.stderr.is_empty(), "{words:?}: {usual:?}");
         let failed = |is_lost: bool| if is_lost && usual.code == 0 { 3 } else { usual.code };
         for (how, end) in nowhere() {
             let ran = wait(command(words).stdout(end).spawn().unwrap()).expect("it ends");
-            assert_eq!(ran.code, failed(*writes && how == "full"), "{words:?}, output {how}: {ran:?}");
+            assert_eq!(ran.code, failed(*has_results && how == "full"), "{words:?}, output {how}: {ran:?}");
             assert_eq!(
                 ran.stderr.contains("can't write the output"),
-                *writes && how == "full",
+                *has_results && how == "full",
                 "{words:?}, output {how}: {ran:?}"
             );
         }
         for (how, end) in nowhere() {
             let ran = wait(command(words).stderr(end).spawn().unwrap()).expect("it ends");
-            assert_eq!(ran.code, failed(*tells && how == "full"), "{words:?}, messages {how}: {ran:?}");
+            assert_eq!(
+                ran.code,
+                failed(*has_messages && how == "full"),
+                "{words:?}, messages {how}: {ran:?}"
+            );
             assert_eq!(ran.stdout, usual.stdout, "{words:?}, messages {how}");
         }
         for ((how, out), (_, err)) in nowhere().into_iter().zip(nowhere()) {
             let ran = wait(command(words).stdout(out).stderr(err).spawn().unwrap()).expect("it ends");
             assert_eq!(
                 ran.code,
-                failed(how == "full" && (*writes || *tells)),
+                failed(how == "full" && (*has_results || *has_messages)),
                 "{words:?}, both {how}: {ran:?}"
             );
         }

@@ -1,7 +1,7 @@
 //! What a trace records of the scheduler: the events that are its wake-ups, and the codes of its switches.
 //!
 //! ```text
-//! classes ──► can it hold sched_wakeup? ──packets of all streams in turn, up to the first one──► Wakeups
+//! classes ──► is there a class sched_wakeup? ──packets, until the first such event──► Wakeups
 //! print format, else names, else the kernel's release ──► StateCodes ──an idle CPU's switch──► right, or shifted
 //! ```
 //!
@@ -93,7 +93,7 @@ fn of_trace(traces: &EventTraces<'_>, index: usize) -> Option<Wakeups> {
     Some(best)
 }
 
-/// Passes events of some classes to `see`, packet by packet of all streams in turn, until it returns `true`.
+/// Passes events of some classes to `see` until it returns `true`. Streams take turns, a packet each.
 fn search(
     traces: &EventTraces<'_>,
     index: usize,
