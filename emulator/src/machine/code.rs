@@ -242,6 +242,7 @@ fn pieces(address: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::{NamedTempFile, tempfile};
 
     extern "C" fn noon() -> i64 {
         12
@@ -273,8 +274,8 @@ mod tests {
     /// A debugger may have written what runs for the first time: the decoder must not read the file instead.
     #[test]
     fn new_code_is_there_since_the_last_time_that_the_trace_shows() {
-        let path = std::env::temp_dir().join(format!("hodo-since-{}", std::process::id()));
-        let memory = Memory::new(File::create(&path).unwrap(), tempfile().unwrap(), tempfile().unwrap());
+        let written = NamedTempFile::new().unwrap();
+        let memory = Memory::new(written.reopen().unwrap(), tempfile().unwrap(), tempfile().unwrap());
         let user = memory.space(0x5000);
         let see = |pc, bytes: &[u8], since| {
             memory.see(&Seen { index: 0, space: user, pc, bytes, since: Some(since), clock: noon })
@@ -288,19 +289,11 @@ mod tests {
         assert_eq!(see(0x1000, b"ABc", 10), sight(Was::Fresh, 12, 7));
         assert_eq!(see(0x1003, b"d", 14), sight(Was::Fresh, 12, 12));
         assert_eq!(memory.flush(), None);
-        let mut file = std::io::BufReader::new(File::open(&path).unwrap());
-        std::fs::remove_file(path).unwrap();
+        let mut file = std::io::BufReader::new(written);
         let mut times = Vec::new();
         while let Some((note, _)) = super::super::spool::next_code(&mut file).unwrap() {
             times.push(note.time);
         }
         assert_eq!(times, [7, 12, 12, 14]);
-    }
-
-    fn tempfile() -> std::io::Result<File> {
-        let path = std::env::temp_dir().join(format!("hodo-code-{}-{:p}", std::process::id(), &()));
-        let file = File::create(&path)?;
-        std::fs::remove_file(path)?;
-        Ok(file)
     }
 }

@@ -416,10 +416,10 @@ mod tests {
 
     #[test]
     fn what_was_written_bit_by_bit_ends_where_qemu_did() {
-        let folder = std::env::temp_dir().join(format!("hodo-spool-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Machine::default().save(&folder).unwrap();
-        let mut progress = Progress::create(&folder, 1).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        Machine::default().save(folder).unwrap();
+        let mut progress = Progress::create(folder, 1).unwrap();
         let checkpoint =
             |position, instructions| Checkpoint { position, instructions, sum: 2 * instructions };
         let mut save = |instructions, length, checkpoints: &[Checkpoint], closing: &[u8]| {
@@ -433,8 +433,7 @@ mod tests {
         let whole = progress.saved().unwrap().clone();
         // The next line is cut off.
         progress.file.write_all(b"{\"cpu\":1,").unwrap();
-        let machine = Machine::load(&folder).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        let machine = Machine::load(folder).unwrap();
         assert_eq!(machine.cpus, std::slice::from_ref(&whole));
         let places = [(0, 0), (60, 7), (120, 15), (142, 20)];
         assert_eq!(whole.places(), places.map(|(position, instructions)| checkpoint(position, instructions)));
