@@ -5,7 +5,7 @@
 
 use std::{path::Path, sync::LazyLock};
 
-use hodo_engine::{Chunking, Experiment, Input, Needs, Options, Part, Portion, Request, reports};
+use hodo_engine::{Chunks, Experiment, Input, Needs, Options, Part, Portion, Request, reports};
 use hodo_model::{Selection, Parameters};
 use libfuzzer_sys::fuzz_target;
 
@@ -29,8 +29,8 @@ static PARTS: LazyLock<Vec<Folded>> = LazyLock::new(|| {
     };
     let traces = [open("ctf/lttng2.13-kernel"), open("perf/tiny.data")];
     let fold = |(experiment, report): (&'static Experiment, &'static dyn hodo_engine::AnyReport)| {
-        let chunking = Chunking::Bytes(1 << 14);
-        let request = Request { chunking, ..Request::of(vec![report], Parameters::default()) };
+        let chunks = Chunks::Bytes(1 << 14);
+        let request = Request { chunks, ..Request::of(vec![report], Parameters::default()) };
         let part = |portion| {
             let portion = Portion::parse(portion).expect("there is one");
             Some(experiment.fold(&request, &[], portion, &mut |_| true).ok()?.to_bytes())

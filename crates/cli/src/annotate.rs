@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use hodo_engine::{Annotation, ChunkSize, Instruction, Line};
+use hodo_engine::{Annotation, Chunks, Instruction, Line};
 
 use crate::{
     arguments::Annotate,
@@ -30,13 +30,13 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
             "an annotated function is written as text or json, not {format}"
         )));
     }
-    input::open(&command.input, false, |experiment, window| {
-        let function = function::find(&command.function, experiment)?;
-        let size = ChunkSize::Shares;
+    input::open(&command.input, false, |trace, window| {
+        let function = function::find(&command.function, trace)?;
+        let size = Chunks::Default;
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
         let result =
-            input::read(&command.input, experiment, size, false, window, begin, |reading, keep_going| {
-                hodo_engine::annotate(experiment, function, reading, keep_going)
+            input::read(&command.input, trace, size, false, window, begin, |reading, keep_going| {
+                hodo_engine::annotate(trace, function, reading, keep_going)
             })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };
         let sources = Sources::find(&annotation, &command.prefix, &command.source_dir);

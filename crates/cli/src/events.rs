@@ -7,13 +7,11 @@ use std::{
 
 use clap::Args;
 use hodo_engine::{
-    Chunking, Files, Needs, Traces,
-    events::{
-        self, Chunks, Condition, Contents, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo,
-        Wanted,
-    },
+    Chunks, Contents, EventReading, Files, Needs, Reading, Traces, Window,
+    events::{self, Condition, StreamInfo, TraceInfo, Wanted},
 };
 use hodo_model::{Column, Loss, Shape, Table, Unit, Value};
+use hodo_script::Format;
 
 use crate::{
     arguments::{self, Input},
@@ -85,7 +83,7 @@ pub fn open(
     Ok(code)
 }
 
-pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
+pub fn wanted(filter: &Filter, input: &Input, traces: &Traces<'_>) -> Result<Wanted, Failure> {
     let wanted = Selection::new(input, Some(filter))?.wanted();
     match wanted.missing_contexts(traces) {
         None => Ok(wanted),
@@ -97,15 +95,13 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
 
 /// Returns how to read, with chunks of `usual` unless the command line gives a size.
 pub fn reading(input: &Input, traces: &Traces<'_>, usual: Chunks) -> Result<EventReading, Failure> {
-    let chunks = match input::chunking(input)? {
-        Chunking::Default => usual,
-        Chunking::Bytes(bytes) => Chunks::Bytes(bytes.max(input::SMALLEST_CHUNK)),
-        Chunking::Time(span) => Chunks::Time(span),
-        Chunking::Streams => Chunks::Streams,
+    let chunks = match input::chunks(input)? {
+        Chunks::Default => usual,
+        chunks => chunks,
     };
-    let (from, to) =
-        input::span(input, traces)?.map_or(Ok((None, None)), |span| span.of_events(traces.events.span()))?;
-    Ok(EventReading { threads: input::threads(input), chunks, from, to })
+    let span = input::span(input, traces)?;
+    let window = span.map_or(Ok(Window::ALL), |span| span.of_events(traces.event_span()))?;
+    Ok(Reading { window, ..Reading::new(input::threads(input), chunks) })
 }
 
 /// Rejects chunks of whole streams for merged output.
@@ -140,10 +136,10 @@ pub fn refuse_marks(command: &arguments::Script) -> Result<(), Failure> {
 }
 
 /// Returns the output format of events.
-pub fn format(output: &arguments::Output) -> Result<EventFormat, Failure> {
+pub fn format(output: &arguments::Output) -> Result<Format, Failure> {
     match output.format.as_str() {
-        "text" => Ok(EventFormat::Text),
-        "jsonl" => Ok(EventFormat::JsonLines),
+        "text" => Ok(Format::Text),
+        "jsonl" => Ok(Format::JsonLines),
         _ => Err(Failure::usage("events are written as text or as jsonl")),
     }
 }
@@ -158,17 +154,18 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
     if contents.flow && !command.input.quiet {
         message!("{BOTH}");
     }
-    open(&command.input, |all| {
-        timeline::refuse_unrelated(all)?;
-        let reading = reading(&command.input, all, SCRIPT_CHUNKS)?;
-        let traces = &all.events;
+    open(&command.input, |traces| {
+        timeline::refuse_unrelated(traces)?;
+        let reading = reading(&command.input, traces, SCRIPT_CHUNKS)?;
         refuse_streams(&reading)?;
         let wanted = wanted(&command.filter, &command.input, traces)?;
-        let progress = Progress::new(traces.bytes(), command.input.quiet);
+        let progress = Progress::new(traces.event_bytes(), command.input.quiet);
         let mut out = Destination::open(command.output.output.as_deref())?;
         let limit = command.output.limit;
         let outcome =
-            events::script(traces, &wanted, format, &reading, limit, &mut out, |done| progress.set(done));
+            hodo_script::events::script(traces, &wanted, format, &reading, limit, &mut out, |done| {
+                progress.set(done)
+            });
         progress.finish();
         written(outcome.written)?;
         if progress.is_interrupted() {
@@ -182,8 +179,8 @@ pub fn script(command: &arguments::Script, contents: Contents) -> Result<ExitCod
 }
 
 /// Returns the numbers of events and packets that the tracer lost.
-pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
-    let streams = traces.traces.iter().flat_map(|trace| &trace.streams);
+pub fn lost(traces: &Traces<'_>) -> (u64, u64) {
+    let streams = traces.events.iter().flat_map(|trace| &trace.streams);
     let packets = streams.flat_map(|stream| &stream.packets);
     packets.fold((0, 0), |(events, lost), packet| {
         (packet.events_lost.saturating_add(events), packet.packets_lost.saturating_add(lost))
@@ -191,8 +188,8 @@ pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
 }
 
 /// Returns the tables that describe traces, the last one with their losses.
-pub fn of_traces(traces: &EventTraces<'_>) -> Vec<Table> {
-    about(&events::info(traces), &traces.loss())
+pub fn of_traces(traces: &Traces<'_>) -> Vec<Table> {
+    about(&events::info(traces), &traces.event_losses())
 }
 
 fn about(traces: &[TraceInfo], loss: &[Loss]) -> Vec<Table> {
@@ -202,13 +199,9 @@ fn about(traces: &[TraceInfo], loss: &[Loss]) -> Vec<Table> {
 }
 
 /// Writes the contents of traces as text.
-pub fn write_info(
-    traces: &EventTraces<'_>,
-    command: &arguments::Info,
-    out: &mut Destination,
-) -> io::Result<()> {
+pub fn write_info(traces: &Traces<'_>, command: &arguments::Info, out: &mut Destination) -> io::Result<()> {
     let infos = events::info(traces);
-    let tables = about(&infos, &traces.loss());
+    let tables = about(&infos, &traces.event_losses());
     output::write_all(&tables, command.output.limit, &command.output, out)?;
     let notes = infos.iter().flat_map(|trace| &trace.notes);
     let notes = notes.map(|note| (note.file.as_str(), note.note.as_str()));
@@ -216,8 +209,8 @@ pub fn write_info(
 }
 
 /// Returns the contents of traces as JSON.
-pub fn json_info(traces: &EventTraces<'_>) -> serde_json::Value {
-    let loss = traces.loss();
+pub fn json_info(traces: &Traces<'_>) -> serde_json::Value {
+    let loss = traces.event_losses();
     let loss = loss.iter().map(|loss| {
         serde_json::json!({
             "stream": loss.stream, "cause": loss.cause.name(), "count": loss.count,

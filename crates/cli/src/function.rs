@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hodo_engine::{Experiment, FlowTrace, NthCalls, latency};
+use hodo_engine::{Experiment, NthCalls, Trace, latency};
 use hodo_model::{FunctionId, Root};
 
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ impl RootArguments {
 }
 
 /// Returns the only function named `name`: as in tables, or as in the file, with `@FILE` if several files have one.
-pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failure> {
+pub fn find(name: &str, experiment: &Trace<'_>) -> Result<FunctionId, Failure> {
     Ok(latency::function(experiment, name)?)
 }
 
@@ -41,7 +41,7 @@ pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failur
 pub fn root(root: &Root, experiment: &Experiment) -> Result<Root, Failure> {
     let (mut roots, mut alike) = (BTreeSet::new(), BTreeSet::new());
     experiment.with(|traces| {
-        for (_, flow) in &traces.flows {
+        for flow in &traces.flows {
             match flow.modules.find_roots(root) {
                 Ok(found) => roots.extend(found),
                 Err(names) => alike.extend(names),
@@ -76,7 +76,7 @@ pub fn root(root: &Root, experiment: &Experiment) -> Result<Root, Failure> {
 }
 
 /// Returns the calls named by `FUNC`, `FUNC#N` or `FUNC#N..M`: all, the N-th, or the N-th to the M-th.
-pub fn calls(text: &str, experiment: &FlowTrace<'_>) -> Result<NthCalls, Failure> {
+pub fn calls(text: &str, experiment: &Trace<'_>) -> Result<NthCalls, Failure> {
     let wrong = || {
         Failure::usage(format!(
             "--call {text}: expected FUNC, FUNC#N or FUNC#N..M, where calls are counted from 1"

@@ -5,10 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{
-    Experiment, Info, ModuleInfo, Needs, Source, TraceClock, Traces,
-    events::{Contents, EventTraces},
-};
+use hodo_engine::{Contents, Experiment, Info, ModuleInfo, Needs, Source, TraceClock, Traces};
 use hodo_model::{Column, Shape, Table, Unit, Value};
 use hodo_views::{Reader, View};
 
@@ -24,7 +21,7 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let reader = reader(command)?;
-    let events_only = Contents { events: true, flow: false };
+    let events_only = Contents::EVENTS;
     let contents = events::contents(&command.input)?;
     if unused(&command.input) && contents != events_only {
         return Err(Failure::usage(
@@ -38,7 +35,7 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let experiment = input::experiment(&command.input, Needs::ALL)?;
     let store = index::find(&command.input, &command.store);
     experiment.with(|traces| {
-        let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
+        let infos: Vec<Info> = traces.flows.iter().map(|flow| hodo_engine::info(flow)).collect();
         let mut out = Destination::open(command.output.output.as_deref())?;
         written(match reader {
             Reader::People => all_text(&infos, traces, timeline::clocks(&experiment), command, &mut out)
@@ -53,8 +50,8 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
         })?;
         out.finish()?;
         let lossless = infos.iter().all(|info| info.loss.is_empty())
-            && traces.events.loss().is_empty()
-            && events::lost(&traces.events) == (0, 0);
+            && traces.event_losses().is_empty()
+            && events::lost(traces) == (0, 0);
         Ok(input::exit_code_of(&command.input, &experiment, lossless))
     })
 }
@@ -67,8 +64,8 @@ pub fn write_json(
 ) -> io::Result<()> {
     let store = index::find(&command.input, &command.store);
     experiment.with(|traces| {
-        let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
-        json(&infos, &traces.events, &experiment.clocks, store.as_ref(), out)
+        let infos: Vec<Info> = traces.flows.iter().map(|flow| hodo_engine::info(flow)).collect();
+        json(&infos, traces, &experiment.clocks, store.as_ref(), out)
     })
 }
 
@@ -94,16 +91,16 @@ fn unused(input: &arguments::Input) -> bool {
 /// Writes one recording of control flow or traces of events directly, and both as members of one object.
 fn json(
     infos: &[Info],
-    events: &EventTraces<'_>,
+    traces: &Traces<'_>,
     clocks: &[TraceClock],
     store: Option<&index::Found>,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let mut of_events = events::json_info(events);
+    let mut of_events = events::json_info(traces);
     of_events["clocks"] = serde_json::to_value(clocks)?;
     let mut value = match infos {
         [] => of_events,
-        [info] if events.traces.is_empty() => serde_json::to_value(info)?,
+        [info] if traces.events.is_empty() => serde_json::to_value(info)?,
         infos => {
             of_events["recordings"] = serde_json::to_value(infos)?;
             of_events
@@ -123,21 +120,21 @@ fn all_text(
     command: &arguments::Info,
     out: &mut Destination,
 ) -> io::Result<()> {
-    let several = infos.len() + traces.events.traces.len() > 1;
-    for (index, (info, (name, _))) in infos.iter().zip(&traces.flows).enumerate() {
+    let several = infos.len() + traces.events.len() > 1;
+    for (index, (info, flow)) in infos.iter().zip(&traces.flows).enumerate() {
         if index > 0 {
             writeln!(out)?;
         }
         if several {
-            writeln!(out, "{name}")?;
+            writeln!(out, "{}", flow.name)?;
         }
         tables(info, command, out)?;
     }
-    if !traces.events.traces.is_empty() {
+    if !traces.events.is_empty() {
         if !infos.is_empty() {
             writeln!(out)?;
         }
-        events::write_info(&traces.events, command, out)?;
+        events::write_info(traces, command, out)?;
     }
     if let Some(clocks) = clocks {
         writeln!(out)?;

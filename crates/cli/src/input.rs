@@ -4,8 +4,8 @@ use std::{env, path::PathBuf, process::ExitCode, thread};
 
 use hodo_clock::Nanos;
 use hodo_engine::{
-    AnyReport, ChunkSize, Chunking, Experiment, FileSearchPaths, FlowTrace, KernelFiles, Losses, Needs,
-    Options, Reading, Request, TimeSpan, Times, Traces, events::note_lines, nanos,
+    AnyReport, Chunks, Executions, Experiment, FileSearchPaths, KernelFiles, Losses, Needs, Options, Reading,
+    Request, TimeSpan, Times, Trace, Traces, Window, events::note_lines, nanos,
 };
 use hodo_model::Parameters;
 
@@ -87,7 +87,7 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
         message!("{problem}");
     }
     if !input.quiet {
-        let lines = experiment.with(|traces| note_lines(traces.events.notes()));
+        let lines = experiment.with(|traces| note_lines(traces.event_notes()));
         lines.iter().for_each(|line| message!("{line}"));
     }
     Ok(experiment)
@@ -95,7 +95,7 @@ fn opened(input: &Input, files: Vec<PathBuf>, needs: Needs) -> Result<Experiment
 
 /// Rejects options that do not apply to the traces, and reports the time zone of times.
 fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
-    if input.clock_frequency.is_some() && !traces.events.implies_clocks() {
+    if input.clock_frequency.is_some() && !traces.implies_clocks() {
         return Err(Failure::usage(
             "--clock-frequency is for traces that describe no clock, but this one records its clock's frequency",
         ));
@@ -104,8 +104,8 @@ fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
     if let (Some((_, Some(zone))), false) = (resolved(input, traces)?, input.quiet) {
         message!("{zone}");
     }
-    match traces.flows.first().filter(|_| chosen && traces.events.traces.is_empty()) {
-        Some((_, first)) if traces.flows.iter().all(|(_, flow)| !flow.has_any()) => Err(nobody(first)),
+    match traces.flows.first().filter(|_| chosen && traces.events.is_empty()) {
+        Some(first) if traces.flows.iter().all(|flow| !flow.has_any()) => Err(nobody(first)),
         _ => Ok(()),
     }
 }
@@ -115,7 +115,7 @@ fn fits(input: &Input, traces: &Traces<'_>) -> Result<(), Failure> {
 pub fn open(
     input: &Input,
     sideband: bool,
-    work: impl FnOnce(&FlowTrace<'_>, Option<TimeSpan>) -> Result<ExitCode, Failure>,
+    work: impl FnOnce(&Trace<'_>, Option<TimeSpan>) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
     let experiment = experiment(input, Needs { flow: true, sideband, events: false })?;
     if !experiment.contents.flow {
@@ -123,7 +123,7 @@ pub fn open(
         return Err(Failure::usage(format!("{file} has no control flow; see `hodo script --events`")));
     }
     experiment.with(|traces| match traces.flows.as_slice() {
-        [(_, flow)] => {
+        [flow] => {
             let code = work(flow, span(input, traces)?)?;
             if code != ExitCode::from(INTERRUPTED) {
                 report_nothing_decoded(traces);
@@ -136,7 +136,7 @@ pub fn open(
 
 /// Reports control flow from which no instruction was decoded, as the last line.
 pub fn report_nothing_decoded(traces: &Traces<'_>) {
-    for reason in traces.flows.iter().filter_map(|(_, flow)| flow.nothing_decoded()) {
+    for reason in traces.flows.iter().filter_map(|flow| flow.nothing_decoded()) {
         message!("no instruction was decoded: {reason}");
     }
 }
@@ -181,12 +181,12 @@ pub fn span(input: &Input, traces: &Traces<'_>) -> Result<Option<TimeSpan>, Fail
 }
 
 /// Parses `--chunk-size`.
-pub fn chunking(input: &Input) -> Result<Chunking, Failure> {
-    let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Default) };
+pub fn chunks(input: &Input) -> Result<Chunks, Failure> {
+    let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunks::Default) };
     match nanos(text).filter(|&nanos| nanos > 0 && text.ends_with('s')) {
-        Some(span) => Ok(Chunking::Time(Nanos(span))),
-        None if text == "stream" => Ok(Chunking::Streams),
-        None => Ok(Chunking::Bytes(size(text)?)),
+        Some(span) => Ok(Chunks::Time(Nanos(span))),
+        None if text == "stream" => Ok(Chunks::Streams),
+        None => Ok(Chunks::Bytes(size(text)?.max(SMALLEST_CHUNK))),
     }
 }
 
@@ -206,7 +206,7 @@ pub fn unopened(
         condition,
         times: Times { span: time, calls: None },
         threads: threads(input),
-        chunking: chunking(input)?,
+        chunks: chunks(input)?,
     })
 }
 
@@ -221,7 +221,7 @@ pub fn request(
     let mut request = unopened(input, filter, reports, parameters)?;
     let calls = |text: &str| {
         experiment.with(|traces| match traces.flows.as_slice() {
-            [(_, flow)] => function::calls(text, flow),
+            [flow] => function::calls(text, flow),
             _ => Err(Failure::usage("--call needs a single recording of control flow")),
         })
     };
@@ -230,9 +230,9 @@ pub fn request(
 }
 
 /// Returns the failure for a selection that matches no thread.
-fn nobody(experiment: &FlowTrace<'_>) -> Failure {
+fn nobody(trace: &Trace<'_>) -> Failure {
     const SHOWN: usize = 20;
-    let present = &experiment.present;
+    let present = &trace.present;
     let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
     let more = if present.len() > SHOWN { " …" } else { "" };
     Failure::usage(format!(
@@ -241,54 +241,30 @@ fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     ))
 }
 
-/// Reads an experiment; returns `None` if interrupted. `chunk_size` maps the number of threads to the default chunk
-/// size. `work` gets the reading, and a callback that takes the bytes done and returns whether to continue. `numbered`
-/// requests instruction numbers.
+/// Reads a trace; returns `None` if interrupted. `usual` are the chunks if the command line gives no size; `numbered`
+/// requests the numbers of instructions. `work` gets the reading, and a callback that takes the bytes done and returns
+/// whether to continue.
 pub fn read<R>(
     input: &Input,
-    experiment: &FlowTrace<'_>,
-    chunk_size: impl Fn(usize) -> ChunkSize,
+    trace: &Trace<'_>,
+    usual: Chunks,
     numbered: bool,
     window: Option<TimeSpan>,
     begin: Begin<'_>,
-    work: impl FnOnce(Reading<'_>, &mut (dyn FnMut(u64) -> bool + Send)) -> R,
+    work: impl FnOnce(Reading<'_>, hodo_engine::Progress<'_>) -> R,
 ) -> Result<Option<R>, Failure> {
-    let window = window.map(|span| span.of_flow(experiment)).transpose()?;
-    let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
-    let threads = threads(input);
-    let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
-    let chunk_size = match &input.chunk_size {
-        Some(text) => ChunkSize::Bytes(size(text)?.max(SMALLEST_CHUNK)),
-        None => chunk_size(threads),
+    let window = window.map_or(Ok(Window::ALL), |span| span.of_flow(trace))?;
+    let calls = input.call.as_deref().map(|text| function::calls(text, trace)).transpose()?;
+    let chunks = match chunks(input)? {
+        Chunks::Default => usual,
+        chunks => chunks,
     };
-    let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
-    let rounds = 1 + u64::from(calls.is_some()) + u64::from(numbered || calls.is_some());
-    let progress = begin(bytes * rounds);
-    let mut before = 0;
-    let spans = calls.map(|calls| {
-        let spans = hodo_engine::find_calls(experiment, &calls, reading, |done| progress.set(done));
-        before += bytes;
-        (calls, spans)
-    });
-    if let Some((calls, spans)) = &spans {
-        if spans.is_empty() && !progress.is_interrupted() {
-            progress.finish();
-            return Err(calls.never_made(experiment).into());
-        }
-        reading.spans = Some(spans);
-    }
-    let numbers = (numbered || spans.is_some()).then(|| {
-        let numbers = hodo_engine::numbers(experiment, reading, |done| progress.set(before + done));
-        before += bytes;
-        numbers
-    });
-    reading.numbers = numbers.as_ref();
-    let result = match progress.is_interrupted() {
-        true => None,
-        false => Some(work(reading, &mut |done| progress.set(before + done))),
-    };
+    let reading = Reading { window, ..Reading::new(threads(input), chunks) };
+    let executions = Executions { calls: calls.as_ref(), numbered, ..Executions::default() };
+    let progress = begin(trace.bytes() * (1 + executions.passes()));
+    let result = trace.read(reading, executions, &mut |done| progress.set(done), work);
     progress.finish();
-    Ok(result.filter(|_| !progress.is_interrupted()))
+    Ok(Some(result?).filter(|_| !progress.is_interrupted()))
 }
 
 /// Returns the exit code after an interrupt.
@@ -308,8 +284,8 @@ pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
 /// nothing was readable.
 pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> ExitCode {
     let nothing = experiment.with(|traces| {
-        let stray = traces.events.traces.iter().any(|trace| trace.streams.is_empty());
-        (!lossless || stray) && traces.flows.is_empty() && traces.events.is_unreadable()
+        let stray = traces.events.iter().any(|trace| trace.streams.is_empty());
+        (!lossless || stray) && traces.flows.is_empty() && traces.is_unreadable()
     });
     if nothing {
         let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();

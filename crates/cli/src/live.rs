@@ -7,10 +7,12 @@ use std::{
 };
 
 use hodo_clock::OriginNanos;
-use hodo_engine::events::{
-    Chunks, EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions,
+use hodo_engine::{
+    Chunks, EventReading, Reading, Window,
+    events::{LiveAddress, LiveError, live_count, live_sessions},
 };
 use hodo_model::{Parameters, Table, Value};
+use hodo_script::live_script;
 
 use crate::{
     arguments::{Input, Report, Script},
@@ -52,8 +54,8 @@ fn reading(input: &Input) -> Result<EventReading, Failure> {
         ));
     }
     let start = (OriginNanos(0), OriginNanos(0));
-    let (from, to) = input::times(input)?.map_or(Ok((None, None)), |span| span.of_events(Some(start)))?;
-    Ok(EventReading { threads: input::threads(input), chunks: Chunks::Bytes(CHUNK), from, to })
+    let window = input::times(input)?.map_or(Ok(Window::ALL), |span| span.of_events(Some(start)))?;
+    Ok(Reading { window, ..Reading::new(input::threads(input), Chunks::Bytes(CHUNK)) })
 }
 
 /// `hodo script`: prints the events of a session as they arrive, or lists the sessions.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hodo_clock::Nanos;
-use hodo_engine::{Bound, ChunkSize, Experiment, Needs, Outcome, TimeSpan, path};
+use hodo_engine::{Bound, Chunks, Experiment, Needs, Outcome, TimeSpan, path};
 use hodo_model::{Parameters, Table, Value};
 
 use crate::{
@@ -75,7 +75,7 @@ pub fn run(command: &Path) -> Result<ExitCode, Failure> {
     let all = Input { tid: vec![], pid: vec![], comm: vec![], ..command.input.clone() };
     let experiment = input::experiment(&all, Needs { flow: with_functions, sideband: false, events: true })?;
     let has_flow = experiment
-        .with(|traces| traces.unrelated.is_empty() && traces.flows.iter().any(|(_, flow)| flow.bytes() > 0));
+        .with(|traces| traces.unrelated.is_empty() && traces.flows.iter().any(|flow| flow.bytes() > 0));
     if has_flow {
         selection.view = "stretch".to_owned();
     }
@@ -110,17 +110,12 @@ fn functions(command: &Path, experiment: &Experiment, table: Table) -> Result<Op
     let whole = Input { call: None, ..command.input.clone() };
     let begin = |bytes| Progress::new(bytes, command.input.quiet);
     let executed = experiment.with(|traces| {
-        let of = |(_, flow)| {
-            input::read(&whole, flow, ChunkSize::Shares, false, None, &begin, |reading, keep_going| {
+        let of = |flow| {
+            input::read(&whole, flow, Chunks::Default, false, None, &begin, |reading, keep_going| {
                 path::executed(flow, stretches.clone(), reading, keep_going)
             })
         };
-        traces
-            .flows
-            .iter()
-            .map(|(name, flow)| (name, flow))
-            .map(of)
-            .collect::<Result<Option<Vec<Table>>, _>>()
+        traces.flows.iter().map(of).collect::<Result<Option<Vec<Table>>, _>>()
     })?;
     let Some(executed) = executed else { return Ok(None) };
     let loss: Vec<_> = executed.iter().flat_map(|table| table.loss.clone()).collect();
@@ -136,10 +131,10 @@ fn window(command: &Path, experiment: &Experiment) -> Result<Option<(Nanos, Nano
     }
     let bound = |bound: Option<Bound>| bound.unwrap_or(Bound::None);
     let span = TimeSpan::Bounds(bound(command.from), bound(command.to));
-    let (from, to) = experiment.with(|traces| traces.resolve(&span)?.0.of_events(traces.events.span()))?;
+    let window = experiment.with(|traces| traces.resolve(&span)?.0.of_events(traces.event_span()))?;
     let nanos = |time: i128| Nanos(u64::try_from(time.max(0)).unwrap_or(u64::MAX));
-    let (from, to) =
-        (from.map_or(Nanos(0), |time| nanos(time.0)), to.map_or(Nanos(u64::MAX), |time| nanos(time.0)));
+    let from = window.from.map_or(Nanos(0), |time| nanos(time.0));
+    let to = window.to.map_or(Nanos(u64::MAX), |time| nanos(time.0));
     match from < to {
         true => Ok(Some((from, to))),
         false => Err(Failure::usage("--from, --to: it ends before it begins")),

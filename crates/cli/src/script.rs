@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use hodo_engine::{
-    CHUNKS_IN_ORDER,
-    script::{self, CallFormat, InstructionFormat, MarkFormat, Marks},
+use hodo_engine::CHUNKS_IN_ORDER;
+use hodo_script::{
+    Format,
+    flow::{self, Marks},
 };
 
 use crate::{
@@ -40,33 +41,30 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
             "--time and --call select executed code; packets are always shown completely",
         ));
     }
-    input::open(&command.input, command.sideband, |experiment, window| {
+    input::open(&command.input, command.sideband, |trace, window| {
         let mut out = Destination::open(command.output.output.as_deref())?;
-        let chunk_size = |_| CHUNKS_IN_ORDER;
+        let format = if json { Format::JsonLines } else { Format::Text };
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);
         let outcome = input::read(
             &command.input,
-            experiment,
-            chunk_size,
+            trace,
+            CHUNKS_IN_ORDER,
             false,
             window,
             begin,
             |reading, mut keep_going| {
                 let limit = command.output.limit;
                 if command.packets {
-                    script::packets(experiment, reading, limit, &mut out, keep_going)
+                    flow::packets(trace, reading, limit, &mut out, keep_going)
                 } else if command.sideband {
-                    script::sideband(experiment, reading, limit, &mut out)
+                    flow::sideband(trace, reading, limit, &mut out)
                 } else if let Some(marks) = marks(command) {
-                    let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
-                    script::marks(experiment, marks, format, reading, limit, &mut out, &mut keep_going)
+                    flow::marks(trace, marks, format, reading, limit, &mut out, &mut keep_going)
                 } else if command.insns {
-                    let format = if json { InstructionFormat::JsonLines } else { InstructionFormat::Text };
                     let (lines, out) = ((&command.fields[..], format), &mut out);
-                    script::instructions(experiment, lines, reading, limit, out, &mut keep_going)
+                    flow::instructions(trace, lines, reading, limit, out, &mut keep_going)
                 } else {
-                    let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
-                    script::calls(experiment, format, reading, limit, &mut out, keep_going)
+                    flow::calls(trace, format, reading, limit, &mut out, keep_going)
                 }
             },
         )?;

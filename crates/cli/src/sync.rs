@@ -133,7 +133,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     // The result has several tables.
     output::check(2, &view(command))?;
     let experiment = input::unplaced(&command.input, Needs { flow: false, sideband: false, events: true })?;
-    let bytes = experiment.with(|traces| traces.events.bytes());
+    let bytes = experiment.with(|traces| traces.event_bytes());
     let progress = Progress::new(bytes, command.input.quiet);
     let outcome = experiment.synchronise(&request, &mut |done| progress.set(done))?;
     progress.finish();
@@ -148,7 +148,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     for name in &alone {
         message!("{name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
     }
-    let lost = experiment.with(|traces| events::lost(&traces.events));
+    let lost = experiment.with(|traces| events::lost(traces));
     let lossless = outcome.losses.is_empty() && lost == (0, 0);
     input::report_losses(outcome.losses);
     match alone.is_empty() {

@@ -14,11 +14,9 @@ use std::{
 };
 
 use clap::Parser;
-use hodo_engine::{
-    Outcome, Part,
-    events::{EventTable, event_tables},
-};
+use hodo_engine::{Outcome, Part};
 use hodo_model::{Selection, Table, table::RecordBatch};
+use hodo_script::events::{EventTable, event_tables};
 use hodo_store::Budget;
 
 use crate::{
@@ -136,11 +134,11 @@ pub fn events(arguments: &[OsString], name: Option<&str>) -> Result<Events, Erro
         timeline::refuse_unrelated(traces)?;
         let reading = events::reading(&command.input, traces, events::EXPORT_CHUNKS)?;
         events::refuse_streams(&reading)?;
-        let wanted = events::wanted(&command.filter, &command.input, &traces.events)?;
+        let wanted = events::wanted(&command.filter, &command.input, traces)?;
         let table = match name {
             None => EventTable::of_all(),
             Some(name) => {
-                let found = event_tables(&traces.events).into_iter().find(|table| table.name == name);
+                let found = event_tables(traces).into_iter().find(|table| table.name == name);
                 found.ok_or_else(|| Failure::usage(format!("no class of events is called {name}")))?
             }
         };
@@ -151,7 +149,7 @@ pub fn events(arguments: &[OsString], name: Option<&str>) -> Result<Events, Erro
     thread::spawn(move || {
         experiment.with(|traces| {
             let rows = &mut |batch| sender.send(batch).is_ok();
-            table.read(&traces.events, (&wanted, &reading), &[], rows, &mut |_| true);
+            table.read(traces, (&wanted, &reading), &[], rows, &mut |_| true);
         });
     });
     Ok(Events { empty, batches })

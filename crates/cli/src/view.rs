@@ -166,9 +166,9 @@ impl Opened {
 
 /// Returns the tables of `hodo info`.
 fn info_tables(traces: &Traces<'_>) -> Vec<Table> {
-    let infos = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow));
+    let infos = traces.flows.iter().map(|flow| hodo_engine::info(flow));
     let mut tables: Vec<Table> = infos.flat_map(|about| info::of_recording(&about)).collect();
-    tables.extend(events::of_traces(&traces.events));
+    tables.extend(events::of_traces(traces));
     tables
 }
 

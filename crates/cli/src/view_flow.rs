@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use clap::Parser;
 use hodo_engine::{
-    ChunkSize, Experiment, Needs,
+    Chunks, Experiment, Needs,
     latency::{self as executions, Interval, NamedPair},
 };
 use hodo_model::{Parameters, Table};
@@ -44,19 +44,17 @@ impl Recorded {
     /// Returns the recordings among opened inputs.
     pub fn of(input: &Input, experiment: &Experiment) -> Vec<Recorded> {
         experiment.with(|traces| {
-            let flows =
-                traces.flows.iter().zip(&traces.flow_inputs).filter(|((_, flow), _)| flow.bytes() > 0);
+            let flows = traces.flows.iter().filter(|flow| flow.bytes() > 0);
             let is_only = flows.clone().count() == 1;
-            let recorded = |((name, flow), number): (&(String, _), &usize)| {
-                let flow: &hodo_engine::FlowTrace<'_> = flow;
-                let files = match (is_only, input.files.get(*number)) {
+            let recorded = |flow: &hodo_engine::Trace<'_>| {
+                let files = match (is_only, input.files.get(flow.input)) {
                     (false, Some(file)) => vec![file.clone()],
                     _ => input.files.clone(),
                 };
                 let threads =
                     flow.threads.iter().map(|thread| (format!("{}/{}", thread.pid, thread.tid), thread.tid));
                 Recorded {
-                    name: name.clone(),
+                    name: flow.name.clone(),
                     threads: threads.collect(),
                     input: Input { files, ..input.clone() },
                     alone: OnceLock::new(),
@@ -257,7 +255,7 @@ impl FlowInputs for Opened {
             let flow = only(traces)?;
             let window = input::span(&input, traces)?;
             let function = function::find(function, flow)?;
-            let size = ChunkSize::Shares;
+            let size = Chunks::Default;
             let read =
                 input::read(&input, flow, size, false, window, &begin(stop), |reading, keep_going| {
                     hodo_engine::annotate(flow, function, reading, keep_going)

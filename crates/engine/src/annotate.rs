@@ -11,7 +11,7 @@ use hodo_model::{End, FunctionId, Names, Plain, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;
 
-use crate::{FlowTrace, Losses, Reading, fold::fold};
+use crate::{Losses, Reading, Trace, fold::fold};
 
 /// Longest x86 instruction, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;
@@ -82,24 +82,24 @@ pub struct Instruction {
 /// Counts the executions of a function's instructions. `progress` gets the number of decoded bytes and returns whether
 /// to continue.
 pub fn annotate(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     function: FunctionId,
     reading: Reading<'_>,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> (Annotation, Losses) {
-    annotated(experiment, function, reading, &mut progress)
+    annotated(trace, function, reading, &mut progress)
 }
 
 /// As [`annotate`], once for all callers, as it contains a decoder.
 fn annotated(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     function: FunctionId,
     reading: Reading<'_>,
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> (Annotation, Losses) {
-    let modules = &experiment.modules;
+    let modules = &trace.modules;
     let analysis = Plain(Blocks { report: Report::Lines });
-    let (threads, losses) = fold(experiment, &analysis, reading, progress);
+    let (threads, losses) = fold(trace, &analysis, reading, progress);
     let mut blocks: Vec<Block> = Partial::together(threads);
     blocks.retain(|block| block.function == function);
     let flow = Flow::of(&blocks, modules).into_iter().next();
@@ -142,7 +142,7 @@ fn annotated(
         lines: Vec::new(),
         code: Vec::new(),
     };
-    list(experiment, function, &counts, counted, lines, &mut annotation);
+    list(trace, function, &counts, counted, lines, &mut annotation);
     (annotation, losses)
 }
 
@@ -173,14 +173,14 @@ impl Cycles {
 
 /// Adds all instructions of the function and their source lines.
 fn list(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     function: FunctionId,
     counts: &BTreeMap<u64, InstructionCount>,
     counted: Cycles,
     mut lines: BTreeMap<(String, u32), Line>,
     annotation: &mut Annotation,
 ) {
-    let modules = &experiment.modules;
+    let modules = &trace.modules;
     let Some(first) = counts.values().next() else { return };
     let start = modules.start(function);
     let end = modules.end(function).min(start.saturating_add(LONGEST_FUNCTION));
@@ -191,7 +191,7 @@ fn list(
     let mut places = Vec::new();
     let mut address = start;
     while address < end {
-        let bytes = bytes_at(experiment, function.module, offset(address));
+        let bytes = bytes_at(trace, function.module, offset(address));
         let mut decoder = Decoder::with_ip(64, &bytes, address, DecoderOptions::NONE);
         let decoded = decoder.decode();
         let mut text = String::new();
@@ -238,14 +238,14 @@ fn list(
 }
 
 /// Returns the code of a module at an offset, from its file or from the recording.
-fn bytes_at(experiment: &FlowTrace<'_>, module: u32, offset: u64) -> Vec<u8> {
-    let file = experiment.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
+fn bytes_at(trace: &Trace<'_>, module: u32, offset: u64) -> Vec<u8> {
+    let file = trace.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let found = match file.get(at..) {
         Some(bytes) if !bytes.is_empty() => bytes,
         _ => {
             let newest = Tsc(u64::MAX - 1).0;
-            let kept = experiment.spaces.iter().filter_map(|space| space.at(offset, newest));
+            let kept = trace.spaces.iter().filter_map(|space| space.at(offset, newest));
             kept.map(|(content, _)| content.bytes).find(|bytes| !bytes.is_empty()).unwrap_or_default()
         }
     };

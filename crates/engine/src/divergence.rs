@@ -19,7 +19,7 @@ use hodo_model::{
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 
-use crate::{FlowTrace, Module, NthCalls, Numbers, Reading, Refusal, Spans, fold::fold};
+use crate::{Module, NthCalls, Numbers, Reading, Refusal, Spans, Trace, fold::fold};
 
 /// Number of instructions per digest.
 const BLOCK: u64 = 1 << 16;
@@ -27,7 +27,7 @@ const BLOCK: u64 = 1 << 16;
 /// One execution of a function.
 #[derive(Debug)]
 pub struct Execution<'x, 'f> {
-    trace: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     spans: Spans,
     numbers: Numbers,
     span: Range<u64>,
@@ -76,7 +76,7 @@ impl<'x, 'f> Execution<'x, 'f> {
     /// # Errors
     /// If no thread has the execution.
     pub fn find(
-        trace: &'x FlowTrace<'f>,
+        trace: &'x Trace<'f>,
         calls: &NthCalls,
         reading: Reading<'_>,
         mut progress: impl FnMut(u64) -> bool + Send,

@@ -106,64 +106,6 @@ impl Early {
     }
 }
 
-/// Lines that a segment writes before its first timestamp. They are already in the text, and are truncated if they lie
-/// outside of the window.
-#[derive(Default)]
-pub(crate) struct EarlyLines {
-    /// Offset of the lines in the text, until the first timestamp arrives.
-    begin: Option<usize>,
-    /// Instructions in these lines, and instructions dropped.
-    instructions: u64,
-    left_out: u64,
-}
-
-impl EarlyLines {
-    /// Maximum size of these lines, in bytes.
-    const MOST: usize = 64 << 20;
-
-    /// Begins a segment; `is_part` if only a window is selected.
-    pub(crate) fn begin(&mut self, is_part: bool, text: &[u8]) {
-        *self = EarlyLines { begin: is_part.then_some(text.len()), ..EarlyLines::default() };
-    }
-
-    /// Returns whether the first timestamp is still missing, so that the lines may have to be truncated.
-    pub(crate) fn wait(&self) -> bool {
-        self.begin.is_some()
-    }
-
-    /// Returns whether to write the lines of instructions before the first timestamp. Replaces the lines by `instead`
-    /// once they exceed the limit.
-    #[cold]
-    pub(crate) fn takes(&mut self, instructions: u64, text: &mut Vec<u8>, instead: &str) -> bool {
-        let Some(begin) = self.begin else { return false };
-        self.instructions += instructions;
-        if self.left_out == 0 && text.len() - begin > EarlyLines::MOST {
-            text.truncate(begin);
-            text.extend_from_slice(instead.as_bytes());
-            self.left_out = self.instructions.max(1);
-        } else if self.left_out > 0 {
-            self.left_out += instructions;
-        }
-        self.left_out == 0
-    }
-
-    /// Handles the first timestamp, which is in the window if `is_wanted`. Returns whether lines were truncated.
-    pub(crate) fn decide(&mut self, is_wanted: bool, text: &mut Vec<u8>) -> bool {
-        let Some(begin) = self.begin.take() else { return false };
-        if !is_wanted {
-            text.truncate(begin);
-            self.left_out = 0;
-        }
-        !is_wanted
-    }
-
-    /// Returns the number of instructions dropped at the end of a segment, because of the limit or because no timestamp
-    /// arrived.
-    pub(crate) fn left_out(&self) -> u64 {
-        if self.wait() { self.instructions } else { self.left_out }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use hodo_model::{Arrival, End, FunctionId, Place};
@@ -203,20 +145,5 @@ mod tests {
         let mut reported = Vec::new();
         early.emit(|seen| reported.push(matches!(seen, FlowEvent::Gap)));
         assert_eq!(reported, [true]);
-    }
-
-    #[test]
-    fn early_lines_are_taken_back_or_kept() {
-        for wanted in [false, true] {
-            let mut text = b"before\n".to_vec();
-            let mut early = EarlyLines::default();
-            early.begin(true, &text);
-            assert!(early.takes(1, &mut text, ""));
-            text.extend_from_slice(b"line\n");
-            assert_eq!(early.left_out(), 1, "no time came so far");
-            assert_eq!(early.decide(wanted, &mut text), !wanted);
-            assert_eq!(text, if wanted { &b"before\nline\n"[..] } else { b"before\n" });
-            assert!(early.left_out() == 0 && !early.takes(1, &mut text, "") && !early.wait());
-        }
     }
 }

@@ -51,11 +51,11 @@ const NO_RUN: Run = Run {
 
 impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     pub(crate) fn new(taker: T, filter: SelectionFilter<'x, 'f>) -> Self {
-        let clock = filter.experiment.recording.config.clock;
+        let clock = filter.trace.recording.config.clock;
         let open = filter.open;
         let early = Early::default();
-        let border = (!filter.experiment.recording.config.filter.is_empty()).then(Border::default);
-        let own_share = OwnShare::new(filter.experiment);
+        let border = (!filter.trace.recording.config.filter.is_empty()).then(Border::default);
+        let own_share = OwnShare::new(filter.trace);
         FlowEventSink {
             taker,
             filter,

@@ -1,4 +1,4 @@
-//! Folds analyses over the chunks of an experiment.
+//! Folds analyses over the chunks of a trace.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,9 @@ use hodo_model::{
 };
 
 use crate::{
-    Chunk, ChunkSize, FlowTrace, Losses, Numbers, Spans, Window, flow_event_sink::FlowEventSink,
-    segments::decode_chunks, selection_filter::SelectionFilter,
+    Chunk, Losses, Reading, Trace, flow_event_sink::FlowEventSink, segments::decode_chunks,
+    selection_filter::SelectionFilter,
 };
-
-/// The settings for reading an experiment.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading<'a> {
-    /// Number of threads that decode.
-    pub threads: usize,
-    /// Size of the chunks.
-    pub chunk_size: ChunkSize,
-    /// Time window to select; everything if `None`.
-    pub window: Option<Window>,
-    /// Numbers of the chunks' first instructions, if needed.
-    pub numbers: Option<&'a Numbers>,
-    /// Parts of the threads to select, which need `numbers`; everything if `None`.
-    pub spans: Option<&'a Spans>,
-    /// Whether to memoize the effect of packets, which is faster and does not change the results.
-    pub memo: bool,
-}
-
-impl Reading<'_> {
-    /// Returns whether everything in the chunks is selected.
-    pub(crate) fn is_of_all(&self) -> bool {
-        self.window.is_none() && self.spans.is_none()
-    }
-
-    /// Returns whether an event at `now` is in the window.
-    pub(crate) fn wants(&self, now: Tsc) -> bool {
-        self.window.is_none_or(|window| window.from <= now && now < window.to)
-    }
-}
 
 /// A part of a thread's execution on one stream.
 pub(crate) struct ThreadSlice<P> {
@@ -55,33 +26,33 @@ pub(crate) type Tracks<P> = BTreeMap<usize, Vec<ThreadSlice<P>>>;
 
 /// Folds an analysis over all streams. `progress` gets the number of decoded bytes and returns whether to continue.
 pub fn profile<A: FastFlow>(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     analysis: &A,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Table {
-    let (threads, losses) = fold(experiment, analysis, reading, progress);
+    let (threads, losses) = fold(trace, analysis, reading, progress);
     let (selection, known) = (Selection::default(), Threads::default());
-    let whole = FinishContext::without_events(&selection, &known, &experiment.modules);
+    let whole = FinishContext::without_events(&selection, &known, &trace.modules);
     analysis.finish(threads, &whole).with_loss(losses.into_list())
 }
 
 /// Returns the input of [`profile`]'s table: the state of each thread, and the losses.
 pub(crate) fn fold<A: FastFlow>(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     analysis: &A,
     reading: Reading<'_>,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<A::Partial>, Losses) {
-    let chunks = experiment.chunks(reading.chunk_size);
-    let (tracks, losses) = fold_chunks(experiment, analysis, &chunks, reading, &mut progress);
+    let chunks = trace.chunks(reading);
+    let (tracks, losses) = fold_chunks(trace, analysis, &chunks, reading, &mut progress);
     let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
-    (by_thread(experiment, tracks, merge).into_iter().map(|(_, partial)| partial).collect(), losses)
+    (by_thread(trace, tracks, merge).into_iter().map(|(_, partial)| partial).collect(), losses)
 }
 
 /// Folds some chunks. `progress` is an object, as each copy of this function contains a decoder.
 pub(crate) fn fold_chunks<A: FastFlow>(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     analysis: &A,
     chunks: &[Chunk],
     reading: Reading<'_>,
@@ -89,12 +60,12 @@ pub(crate) fn fold_chunks<A: FastFlow>(
 ) -> (Tracks<A::Partial>, Losses) {
     let mut tracks = Tracks::new();
     let losses = decode_chunks(
-        experiment,
+        trace,
         chunks,
         reading,
         |chunk, memory| {
             let folder = Folder { analysis, slices: Vec::new(), memory };
-            FlowEventSink::new(folder, SelectionFilter::new(experiment, chunk, reading))
+            FlowEventSink::new(folder, SelectionFilter::new(trace, chunk, reading))
         },
         |_| None,
         |sink| sink.into_inner().finish(),
@@ -129,17 +100,13 @@ pub(crate) fn join<P>(
 }
 
 /// Merges the states of each thread over all streams that it ran on. Returns each with the thread's context.
-pub(crate) fn by_thread<P>(
-    experiment: &FlowTrace<'_>,
-    tracks: Tracks<P>,
-    merge: impl Fn(P, P) -> P,
-) -> Vec<(u32, P)> {
+pub(crate) fn by_thread<P>(trace: &Trace<'_>, tracks: Tracks<P>, merge: impl Fn(P, P) -> P) -> Vec<(u32, P)> {
     let mut threads: BTreeMap<u32, Vec<ThreadSlice<P>>> = BTreeMap::new();
-    for slice in tracks.into_values().flatten().filter(|slice| experiment.wants(slice.context)) {
+    for slice in tracks.into_values().flatten().filter(|slice| trace.wants(slice.context)) {
         threads.entry(slice.context).or_default().push(slice);
     }
     let mut list: Vec<_> = threads.into_iter().collect();
-    list.sort_by_key(|&(context, _)| experiment.threads.get(context as usize).copied());
+    list.sort_by_key(|&(context, _)| trace.threads.get(context as usize).copied());
     let whole = |(context, mut slices): (u32, Vec<ThreadSlice<P>>)| {
         slices.sort_by_key(|slice| slice.since);
         let partials = slices.into_iter().map(|slice| slice.partial);

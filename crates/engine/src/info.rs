@@ -7,7 +7,7 @@ use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{FlowTrace, Module};
+use crate::{Module, Trace};
 
 /// Contents of a recording, and which of the files it needs are available. Serialises as one stable JSON object.
 #[derive(Clone, Debug, Serialize)]
@@ -178,8 +178,8 @@ pub struct KeptCode {
 }
 
 /// Describes a recording. Searches all of the trace for PSBs, but decodes nothing.
-pub fn info(experiment: &FlowTrace<'_>) -> Info {
-    let recording = &experiment.recording;
+pub fn info(trace: &Trace<'_>) -> Info {
+    let recording = &trace.recording;
     let mut facts = recording.facts.clone();
     let format = facts.iter().position(|(name, _)| *name == "format").map(|at| facts.remove(at).1);
     let notes = recording.emulated.as_ref().map(|emulated| &emulated.notes);
@@ -200,13 +200,13 @@ pub fn info(experiment: &FlowTrace<'_>) -> Info {
             let (shift, multiplier, zero) = clock.words();
             Clock { shift, multiplier, zero }
         }),
-        span: clock.zip(experiment.span()).map(|(clock, (first, last))| Span {
+        span: clock.zip(trace.span()).map(|(clock, (first, last))| Span {
             begin_ns: clock.nanos(first).0,
             end_ns: clock.nanos(last).0,
         }),
-        streams: streams(experiment),
-        modules: modules(experiment),
-        sideband: sideband(experiment),
+        streams: streams(trace),
+        modules: modules(trace),
+        sideband: sideband(trace),
         kept_code: KeptCode {
             ranges: code().count() as u64,
             bytes: code().map(|kept| kept.bytes.len() as u64).sum(),
@@ -216,7 +216,7 @@ pub fn info(experiment: &FlowTrace<'_>) -> Info {
         snapshots: notes.map(|notes| notes.snapshots.clone()).unwrap_or_default(),
         cut: notes.map(|notes| notes.cut.clone()).unwrap_or_default(),
         untraced: notes.map(|notes| notes.untraced.clone()).unwrap_or_default(),
-        loss: experiment.recorded_losses().into_list(),
+        loss: trace.recorded_losses().into_list(),
     }
 }
 
@@ -234,25 +234,25 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn streams(experiment: &FlowTrace<'_>) -> Vec<Stream> {
-    let tracks = experiment.tracks.iter().zip(&experiment.recording.streams);
+fn streams(trace: &Trace<'_>) -> Vec<Stream> {
+    let tracks = trace.tracks.iter().zip(&trace.recording.streams);
     let stream = tracks.map(|(track, stream)| Stream {
         name: track.name.clone(),
         cpu: track.cpu,
         pid: track.thread.map(|thread| thread.pid),
         tid: track.thread.map(|thread| thread.tid),
-        command: track.thread.and_then(|thread| experiment.thread_name(thread)).map(Cow::into_owned),
+        command: track.thread.and_then(|thread| trace.thread_name(thread)).map(Cow::into_owned),
         bytes: track.bytes(),
         pieces: stream.pieces.len() as u64,
-        cuts: track.runs.len().saturating_sub(1) as u64,
-        segments: track.runs.iter().map(|run| run.psbs().count() as u64).sum(),
+        cuts: track.extents.len().saturating_sub(1) as u64,
+        segments: track.extents.iter().map(|extent| extent.psbs().count() as u64).sum(),
         ranges: stream.pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len() as u64)).collect(),
     });
     stream.collect()
 }
 
-fn modules(experiment: &FlowTrace<'_>) -> Vec<ModuleInfo> {
-    let kept = experiment.recording.emulated.iter().flat_map(|emulated| &emulated.code);
+fn modules(trace: &Trace<'_>) -> Vec<ModuleInfo> {
+    let kept = trace.recording.emulated.iter().flat_map(|emulated| &emulated.code);
     let mut kept: Vec<Range<u64>> =
         kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
     kept.sort_unstable_by_key(|range| range.start);
@@ -262,9 +262,9 @@ fn modules(experiment: &FlowTrace<'_>) -> Vec<ModuleInfo> {
         next.is_some_and(|next| next.start < range.end)
     };
     let mut kernel = BTreeSet::new();
-    for sideband in experiment.recording.of_host() {
+    for sideband in trace.recording.of_host() {
         if let SidebandKind::Map(mapping) = &sideband.kind {
-            kernel.extend(mapping.kernel.then(|| experiment.modules.of(mapping)));
+            kernel.extend(mapping.kernel.then(|| trace.modules.of(mapping)));
         }
     }
     let named = |(index, module): (usize, &Module<'_>)| {
@@ -274,22 +274,22 @@ fn modules(experiment: &FlowTrace<'_>) -> Vec<ModuleInfo> {
             source => source,
         };
         // DWARF that can't be read is a problem.
-        let unreadable = || experiment.modules.debug(index).err().filter(|_| source == Source::File);
+        let unreadable = || trace.modules.debug(index).err().filter(|_| source == Source::File);
         ModuleInfo {
             name: module.name.clone(),
             build_id: module.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
             kernel: kernel.contains(&index),
             source,
             addresses: module.ranges.iter().map(|range| (range.start, range.end)).collect(),
-            symbols: experiment.modules.named_functions(index),
+            symbols: trace.modules.named_functions(index),
             problem: module.problem.clone().filter(|_| source != Source::Recording).or_else(unreadable),
         }
     };
-    let modules = experiment.modules.list().iter().enumerate().skip(1);
+    let modules = trace.modules.list().iter().enumerate().skip(1);
     modules.filter(|(_, module)| module.source != Source::Recording).map(named).collect()
 }
 
-fn sideband(experiment: &FlowTrace<'_>) -> Vec<(&'static str, u64)> {
+fn sideband(trace: &Trace<'_>) -> Vec<(&'static str, u64)> {
     const KINDS: [&str; 15] = [
         "mappings",
         "names",
@@ -308,7 +308,7 @@ fn sideband(experiment: &FlowTrace<'_>) -> Vec<(&'static str, u64)> {
         "hardware_ids",
     ];
     let mut counts = [0; KINDS.len()];
-    for sideband in &experiment.recording.sideband {
+    for sideband in &trace.recording.sideband {
         let kind = match sideband.kind {
             SidebandKind::Map(_) => 0,
             SidebandKind::Comm { exec: false, .. } => 1,

@@ -1,11 +1,11 @@
 //! Computes results from files: opens inputs, plans chunks, folds them on all cores, merges in order.
 //!
 //! ```text
-//! paths ──Files──► bytes ──format──► Recording ──FlowTrace──► streams, programs, modules
+//! paths ──Files──► bytes ──format──► Recording ──Trace──► streams, programs, modules
 //!                                                                  │
 //!            Table ◄──finish── merged in order ◄──fold, on all cores── chunks of streams
 //!
-//! folders ──Files──► metadata, streams ──ctf──► EventTraces ──slices of time──► text, JSON; counts
+//! folders ──Files──► metadata, streams ──ctf──► Traces ──slices of time──► text, JSON; counts
 //! ```
 //!
 //! Only this crate opens files and starts threads; the crates below it do neither.
@@ -35,12 +35,10 @@ mod border;
 mod divergence;
 mod early;
 mod experiment;
-mod fast_format;
 mod files;
 mod find;
 mod flow_event;
 mod flow_event_sink;
-mod flow_trace;
 mod fold;
 mod generated;
 mod guests;
@@ -52,37 +50,44 @@ mod modules;
 mod names;
 mod own_share;
 mod parallel;
+mod passes;
 mod process_history;
+mod reading;
 mod registry;
 mod segments;
 mod selection_filter;
 mod self_check;
 mod system_calls;
 mod threads;
+mod trace;
 mod trace_stream;
-
-pub mod script;
+mod traces;
 
 pub use annotate::{Annotation, Instruction, Line, annotate};
 pub use divergence::{Divergence, Execution, Place, divergence};
 pub use experiment::{
-    Bound, Chunking, EventWindow, Experiment, MatchRule, Matched, Needs, Outcome, Part, PartError, Portion,
-    Refusal, Relation, Request, SyncOutcome, SyncRequest, SyncStep, Synchronised, SynchronisedError,
-    SynchronisedTrace, TimeSpan, TimelineRequest, Times, TraceClock, TraceOffset, Traces, nanos,
+    Bound, Experiment, MatchRule, Matched, Outcome, Part, PartError, Portion, Refusal, Relation, Request,
+    SyncOutcome, SyncRequest, SyncStep, Synchronised, SynchronisedError, SynchronisedTrace, TimeSpan,
+    TimelineRequest, Times, TraceClock, TraceOffset, micros, nanos,
 };
 pub use files::Files;
 pub use find::FileSearchPaths;
-pub use flow_trace::{FlowTrace, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
-pub use fold::{Reading, profile};
+pub use fold::profile;
 pub use guests::GuestFiles;
 pub use history::{Identity, IndexError};
 pub use hodo_bytes::{Unreadable, unreadable as unreadable_files};
+pub use hodo_formats::Contents;
 pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
 pub use losses::Losses;
 pub use modules::{Module, Modules};
+pub use parallel::{in_order, parts_in_order};
+pub use passes::{Executions, Progress};
+pub use reading::{Chunks, EventReading, Reading, Window};
 pub use registry::{AnyFlow, AnyReport, AnyRun, FlowPartial, PackedFlow, empty_table, report, reports};
-pub use segments::{TrackSink, decode_all};
-pub use selection_filter::{Numbers, Spans, numbers};
+pub use segments::{TrackSink, decode_all, decode_chunks};
+pub use selection_filter::{Numbers, SelectionFilter, Spans, numbers};
 pub use threads::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
-pub use trace_stream::{Chunk, ChunkSize, TraceStream};
+pub use trace::{Input, OpenError, OpenErrorReason, Options, RawInput, Trace};
+pub use trace_stream::{Chunk, Extent, TraceStream};
+pub use traces::{Needs, Traces};

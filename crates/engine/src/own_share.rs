@@ -7,7 +7,7 @@ use hodo_formats::recording::Thread;
 use hodo_model::{Arrival, FunctionId, Names, Place, RECORDERS_FUNCTIONS, Transfer};
 use rustc_hash::FxHashMap;
 
-use crate::FlowTrace;
+use crate::Trace;
 
 /// This bit is set in addresses of the kernel half.
 const KERNEL: u64 = 1 << 63;
@@ -44,7 +44,7 @@ enum Until {
 /// Follows the recorder's own functions in a stream. Where a segment begins within one, what that calls counts as any
 /// other code: where it returns to is unknown.
 pub(crate) struct OwnShare<'x, 'f> {
-    experiment: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     known: FxHashMap<FunctionId, bool>,
     /// The address after the last call.
     called: Option<u64>,
@@ -54,9 +54,9 @@ pub(crate) struct OwnShare<'x, 'f> {
 
 impl<'x, 'f> OwnShare<'x, 'f> {
     /// Returns `None` if nothing is left out.
-    pub(crate) fn new(experiment: &'x FlowTrace<'f>) -> Option<OwnShare<'x, 'f>> {
-        experiment.without_recorder.then(|| OwnShare {
-            experiment,
+    pub(crate) fn new(trace: &'x Trace<'f>) -> Option<OwnShare<'x, 'f>> {
+        trace.without_recorder.then(|| OwnShare {
+            trace,
             known: FxHashMap::default(),
             called: None,
             within: HashMap::new(),
@@ -94,7 +94,7 @@ impl<'x, 'f> OwnShare<'x, 'f> {
     fn is_own(&mut self, at: &Arrival) -> bool {
         at.address & KERNEL != 0
             && *self.known.entry(at.function).or_insert_with(|| {
-                RECORDERS_FUNCTIONS.contains(&self.experiment.modules.names(at.function).0.as_str())
+                RECORDERS_FUNCTIONS.contains(&self.trace.modules.names(at.function).0.as_str())
             })
     }
 }

@@ -235,7 +235,7 @@ impl<R, C> Drop for StopOnPanic<'_, R, C> {
 
 /// Runs `jobs` on `threads` threads, including the caller's, each with its own `start`ed state. Passes the results to
 /// `consume` in the order of the jobs, one at a time, on any of these threads. `consume` returns whether to continue.
-pub(crate) fn in_order<J: Sync, W, R: Send>(
+pub fn in_order<J: Sync, W, R: Send>(
     jobs: &[J],
     threads: usize,
     start: impl Fn() -> W + Sync,
@@ -248,7 +248,7 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
 /// Like [`in_order`], for jobs of different sizes, one of which may produce more than memory can hold. `work` may hand
 /// over parts of the result before it returns the last one; handing over waits until the part is due, and returns
 /// whether to continue.
-pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
+pub fn parts_in_order<J: Sync, W, R: Send>(
     jobs: &[J],
     size: impl Fn(&J) -> u64,
     threads: usize,

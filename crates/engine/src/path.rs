@@ -8,17 +8,17 @@ use hodo_analyses::critical_path::Executed;
 pub use hodo_analyses::critical_path::{Stretch, running, with_functions};
 use hodo_model::{Plain, Selection, Table};
 
-use crate::{AnyFlow, AnyRun, FlowTrace, Reading, registry::Flow};
+use crate::{AnyFlow, AnyRun, Reading, Trace, registry::Flow};
 
 /// Returns the functions that threads ran in stretches, which are in order and do not overlap: a row for each stretch, by
 /// its number, and function. `progress` gets the number of decoded bytes and returns whether to continue.
 pub fn executed(
-    flow: &FlowTrace<'_>,
+    flow: &Trace<'_>,
     stretches: Vec<Stretch>,
     reading: Reading<'_>,
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Table {
     let run = Flow(Plain(Executed::new(stretches)));
-    let (partial, losses) = run.fold_flow(flow, &flow.chunks(reading.chunk_size), reading, progress);
+    let (partial, losses) = run.fold_flow(flow, &flow.chunks(reading), reading, progress);
     partial.finish(flow, run.analysis(), &Selection::default()).with_loss(losses.into_list())
 }

@@ -17,7 +17,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Chunk, FlowTrace, Losses, Reading,
+    Chunk, Losses, Reading, Trace,
     fold::{ThreadSlice, Tracks, by_thread, fold_chunks, join},
 };
 
@@ -45,7 +45,7 @@ pub trait AnyFlow: Send + Sync {
     /// continue.
     fn fold_flow(
         &self,
-        experiment: &FlowTrace<'_>,
+        trace: &Trace<'_>,
         chunks: &[Chunk],
         reading: Reading<'_>,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
@@ -146,12 +146,12 @@ impl<A: FastFlow> AnyRun for Flow<A> {
 impl<A: FastFlow> AnyFlow for Flow<A> {
     fn fold_flow(
         &self,
-        experiment: &FlowTrace<'_>,
+        trace: &Trace<'_>,
         chunks: &[Chunk],
         reading: Reading<'_>,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> (FlowPartial, Losses) {
-        let (tracks, losses) = fold_chunks(experiment, &self.0, chunks, reading, progress);
+        let (tracks, losses) = fold_chunks(trace, &self.0, chunks, reading, progress);
         let any = |slice: ThreadSlice<A::Partial>| ThreadSlice {
             context: slice.context,
             since: slice.since,
@@ -191,30 +191,25 @@ impl FlowPartial {
     }
 
     /// Returns whether its trace streams and threads exist in a trace.
-    pub(crate) fn is_of(&self, trace: &FlowTrace<'_>) -> bool {
+    pub(crate) fn is_of(&self, trace: &Trace<'_>) -> bool {
         let is_there = |slice: &ThreadSlice<_>| (slice.context as usize) < trace.threads.len();
         self.tracks.iter().all(|(track, slices)| *track < trace.tracks.len() && slices.iter().all(is_there))
     }
 
     /// Makes the table of the complete state.
-    pub fn finish(
-        self,
-        experiment: &FlowTrace<'_>,
-        analysis: &dyn AnyAnalysis,
-        selection: &Selection,
-    ) -> Table {
+    pub fn finish(self, trace: &Trace<'_>, analysis: &dyn AnyAnalysis, selection: &Selection) -> Table {
         let threads = Threads::default();
         let merge = |earlier, later| analysis.merge(earlier, later, &threads);
         let (contexts, partials): (Vec<u32>, Vec<AnyPartial>) =
-            by_thread(experiment, self.tracks, merge).into_iter().unzip();
+            by_thread(trace, self.tracks, merge).into_iter().unzip();
         let thread = |&context: &u32| {
-            let known = experiment.threads.get(context as usize).copied();
-            let comm = known.and_then(|thread| experiment.thread_name(thread)).map(Cow::into_owned);
+            let known = trace.threads.get(context as usize).copied();
+            let comm = known.and_then(|thread| trace.thread_name(thread)).map(Cow::into_owned);
             let (pid, tid) = known.map_or((0, 0), |thread| (thread.pid, thread.tid));
             FlowThread { pid, tid, comm }
         };
         let flow_threads: Vec<FlowThread> = contexts.iter().map(thread).collect();
-        let of = FinishContext::without_events(selection, &threads, &experiment.modules);
+        let of = FinishContext::without_events(selection, &threads, &trace.modules);
         let trace_bytes = self.bytes.filter(|_| selection.is_of_all());
         analysis.finish(partials, &FinishContext { flow_threads: &flow_threads, trace_bytes, ..of })
     }

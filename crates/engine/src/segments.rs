@@ -19,11 +19,11 @@ use hodo_intel_pt::{
 use hodo_model::{Cause, Loss};
 
 use crate::{
-    Chunk, FlowTrace, Losses, Modules, Reading,
-    flow_trace::tsc_after,
+    Chunk, Losses, Modules, Reading, Trace,
     parallel::parts_in_order,
     self_check::{PathAccounts, SelfCheck},
-    trace_stream::Run,
+    trace::tsc_after,
+    trace_stream::Extent,
 };
 
 /// Number of bytes after a segment that may belong to the PSB+ at its end, including padding.
@@ -52,22 +52,22 @@ pub trait TrackSink: Sink {
 ///
 /// `start` gets a memory of learned paths, which `finish` returns for later chunks.
 pub fn decode_all<S: TrackSink, M: Default, R: Send>(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     reading: Reading<'_>,
     start: impl Fn(&Chunk, M) -> S + Sync,
     finish: impl Fn(S) -> (R, M) + Sync,
     consume: impl FnMut(&Chunk, R) -> bool + Send,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
-    let chunks = experiment.chunks(reading.chunk_size);
-    decode_chunks(experiment, &chunks, reading, start, |_| None, finish, consume, progress)
+    let chunks = trace.chunks(reading);
+    decode_chunks(trace, &chunks, reading, start, |_| None, finish, consume, progress)
 }
 
 /// Decodes chunks in the given order; see [`decode_all`]. A sink may return a `part` of its result before the chunk is
 /// done, to limit its memory: `consume` gets the parts of a chunk one after the other.
 #[allow(clippy::too_many_arguments, reason = "each is a step of the same pipeline")]
-pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
-    experiment: &FlowTrace<'_>,
+pub fn decode_chunks<S: TrackSink, M: Default, R: Send>(
+    trace: &Trace<'_>,
     chunks: &[Chunk],
     reading: Reading<'_>,
     start: impl Fn(&Chunk, M) -> S + Sync,
@@ -77,7 +77,7 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let mut order = chunks.iter().peekable();
-    let mut losses = experiment.losses_in(reading.window);
+    let mut losses = trace.losses_in(reading.window);
     let mut done = 0;
     let work = |(programs, memos, paths, memory): &mut (Vec<_>, Memos, PathAccounts, M),
                 chunk: &Chunk,
@@ -89,7 +89,7 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
                 hand_over((part, None));
             }
         };
-        decode(experiment, chunk, reading, (programs, memos, paths), &mut losses, &mut sink, &mut give);
+        decode(trace, chunk, reading, (programs, memos, paths), &mut losses, &mut sink, &mut give);
         let (rest, learned) = finish(sink);
         *memory = learned;
         (rest, Some(losses))
@@ -98,21 +98,21 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
         chunks,
         Chunk::bytes,
         reading.threads,
-        || (experiment.programs(), Memos::default(), PathAccounts::default(), M::default()),
+        || (trace.programs(), Memos::default(), PathAccounts::default(), M::default()),
         work,
         |(result, of_chunk)| {
             let chunk = *order.peek().expect("a result for each chunk");
             let Some(of_chunk) = of_chunk else { return consume(chunk, result) };
             order.next();
             let of_chunk = of_chunk.into_list();
-            experiment.decoded.add_first_gap(of_chunk.first());
+            trace.decoded.add_first_gap(of_chunk.first());
             of_chunk.into_iter().for_each(|loss| losses.add(loss));
             done += chunk.bytes();
             consume(chunk, result) && progress(done)
         },
     );
     if order.peek().is_none() {
-        experiment.decoded.complete();
+        trace.decoded.complete();
     }
     losses
 }
@@ -156,7 +156,7 @@ impl Decoded {
 
 /// Decodes a chunk. What can't be decoded is added to `losses`, and reported to the sink at its position.
 fn decode<'x, 'f, S: TrackSink>(
-    experiment: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     chunk: &Chunk,
     reading: Reading<'x>,
     (programs, memos, paths): (&mut [Program<'x, Modules<'f>>], &mut Memos, &mut PathAccounts),
@@ -164,23 +164,23 @@ fn decode<'x, 'f, S: TrackSink>(
     sink: &mut S,
     give: &mut impl FnMut(&mut S),
 ) {
-    let track = &experiment.tracks[chunk.track];
-    let run = &track.runs[chunk.run];
-    let mut next = run.find_psb_within(chunk.span.clone());
-    let mut skipped = skipped_before(next, run, chunk);
+    let track = &trace.tracks[chunk.track];
+    let extent = &track.extents[chunk.extent];
+    let mut next = extent.find_psb_within(chunk.span.clone());
+    let mut skipped = skipped_before(next, extent, chunk);
     while let Some(start) = next.filter(|&start| start < chunk.span.end) {
-        next = run.find_psb(start + PSB.len() as u64);
-        let end = next.unwrap_or(run.length());
-        let bytes = run.bytes(start..(end + PSB_PLUS).min(run.length()));
+        next = extent.find_psb(start + PSB.len() as u64);
+        let end = next.unwrap_or(extent.length());
+        let bytes = extent.bytes(start..(end + PSB_PLUS).min(extent.length()));
         let span = 0..(end - start) as usize;
         let gap = skipped.take();
         if gap.is_none() && is_outside(&bytes, span.end, reading) {
             continue;
         }
-        sink.segment_at(run.file_offset(start));
+        sink.segment_at(extent.file_offset(start));
         sink.begin_segment();
         let mut located = Located {
-            experiment,
+            trace,
             chunk,
             start,
             losses,
@@ -190,32 +190,32 @@ fn decode<'x, 'f, S: TrackSink>(
             ran: false,
             has_gap: false,
             check: SelfCheck::new(
-                &experiment.recording,
+                &trace.recording,
                 track,
-                (chunk.run, start..end),
+                (chunk.extent, start..end),
                 S::TAKES_BLOCKS,
                 paths,
             ),
         };
         if let Some(bytes) = gap {
-            located.skip_to_psb(bytes, tsc_after(&run.bytes(start..end)));
+            located.skip_to_psb(bytes, tsc_after(&extent.bytes(start..end)));
         }
-        let config: &Config = &experiment.recording.config;
-        let decoder = Decoder::new(&bytes, span, config, &track.schedule).with_guests(&experiment.guests);
+        let config: &Config = &trace.recording.config;
+        let decoder = Decoder::new(&bytes, span, config, &track.schedule).with_guests(&trace.guests);
         match reading.memo {
             true => decoder.decode_with_memo(programs, memos, &mut located),
             false => decoder.decode(programs, &mut located),
         }
         located.lose_untimed(end - start);
         located.lose_wrong(start..end, [0, (end - start) as usize].map(|at| tsc_after(bytes.get(at..)?)));
-        experiment.decoded.end(located.ran);
+        trace.decoded.end(located.ran);
         sink.end_segment();
     }
     if let Some(bytes) = skipped {
         sink.begin_segment();
         let check = SelfCheck::of_nothing(paths);
         let (start, ran, has_gap) = (0, false, false);
-        Located { experiment, chunk, start, losses, sink: &mut *sink, give, reading, ran, has_gap, check }
+        Located { trace, chunk, start, losses, sink: &mut *sink, give, reading, ran, has_gap, check }
             .skip_to_psb(bytes, None);
         sink.end_segment();
     }
@@ -223,28 +223,31 @@ fn decode<'x, 'f, S: TrackSink>(
 
 /// Returns the number of bytes before the first PSB of a run, if a chunk whose first PSB is `next` reports them: they are
 /// reported in the chunk of that PSB, or at the start if there is no PSB.
-fn skipped_before(next: Option<u64>, run: &Run<'_>, chunk: &Chunk) -> Option<u64> {
-    let skipped = match (next, run.first_psb()) {
+fn skipped_before(next: Option<u64>, extent: &Extent<'_>, chunk: &Chunk) -> Option<u64> {
+    let skipped = match (next, extent.first_psb()) {
         (Some(next), Some(first)) if next == first => Some(first),
-        (_, None) if chunk.span.start == 0 => Some(run.length()),
+        (_, None) if chunk.span.start == 0 => Some(extent.length()),
         _ => None,
     };
-    skipped.filter(|&bytes| bytes > 0 || chunk.run > 0)
+    skipped.filter(|&bytes| bytes > 0 || chunk.extent > 0)
 }
 
 /// Returns whether a segment at the start of `bytes` lies outside of the window: it begins after the window, or even
 /// twice its duration ends before the window (estimates between two PSBs may run ahead).
 fn is_outside(bytes: &[u8], length: usize, reading: Reading<'_>) -> bool {
-    let (Some(window), None) = (reading.window, reading.numbers) else { return false };
+    let window = reading.window;
+    if window.is_all() || reading.numbers.is_some() {
+        return false;
+    }
     let Some(begin) = tsc_after(bytes) else { return false };
     let end = bytes.get(length..).and_then(tsc_after);
-    begin >= window.to
-        || end.is_some_and(|end| end.0.saturating_add(end.0.saturating_sub(begin.0)) < window.from.0)
+    let behind = end.map(|end| Tsc(end.0.saturating_add(end.0.saturating_sub(begin.0))));
+    window.ends_by(&begin) || behind.is_some_and(|behind| window.begins_after(&behind))
 }
 
 /// Converts the gaps of a segment to file offsets and nanoseconds.
 struct Located<'x, 'f, S, G> {
-    experiment: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     chunk: &'x Chunk,
     /// Position of the segment in its contiguous range.
     start: u64,
@@ -272,8 +275,8 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
 
     /// Returns the gap with file offsets.
     fn in_file(&self, gap: Gap) -> Gap {
-        let run: &Run<'_> = &self.experiment.tracks[self.chunk.track].runs[self.chunk.run];
-        let offset = |at: u64| run.file_offset(self.start + at);
+        let extent: &Extent<'_> = &self.trace.tracks[self.chunk.track].extents[self.chunk.extent];
+        let offset = |at: u64| extent.file_offset(self.start + at);
         Gap {
             from: offset(gap.from),
             to: offset(gap.to),
@@ -285,7 +288,7 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
     /// Adds a gap to the losses, if it is in the window.
     fn lose(&mut self, gap: &Gap) {
         self.has_gap |= gap.trouble != Trouble::Overflow;
-        let detail = self.experiment.describe(&gap.trouble);
+        let detail = self.trace.describe(&gap.trouble);
         self.lose_within((gap.from..gap.to, [gap.since, gap.until]), cause(&gap.trouble), detail);
     }
 
@@ -296,15 +299,14 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
         cause: Cause,
         detail: String,
     ) {
-        let is_outside = self.reading.window.is_some_and(|window| {
-            since.is_some_and(|since| since >= window.to)
-                || until.or(since).is_some_and(|until| until < window.from)
-        });
-        if is_outside {
+        let window = self.reading.window;
+        if since.is_some_and(|since| window.ends_by(&since))
+            || until.or(since).is_some_and(|until| window.begins_after(&until))
+        {
             return;
         }
-        let track = &self.experiment.tracks[self.chunk.track];
-        let clock = self.experiment.recording.config.clock;
+        let track = &self.trace.tracks[self.chunk.track];
+        let clock = self.trace.recording.config.clock;
         let nanos = |tsc: Option<Tsc>| tsc.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
         let (since, until) = (nanos(since), nanos(until));
         let time = since.or(until).zip(until.or(since));
@@ -315,8 +317,8 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
     /// segment's.
     fn lose_wrong(&mut self, span: Range<u64>, times: [Option<Tsc>; 2]) {
         let Some(difference) = self.check.difference(self.has_gap) else { return };
-        let run: &Run<'_> = &self.experiment.tracks[self.chunk.track].runs[self.chunk.run];
-        let bytes = run.file_offset(span.start)..run.file_offset(span.end);
+        let extent: &Extent<'_> = &self.trace.tracks[self.chunk.track].extents[self.chunk.extent];
+        let bytes = extent.file_offset(span.start)..extent.file_offset(span.end);
         self.lose_within((bytes, times), Cause::Mismatch, difference.to_owned());
     }
 }
@@ -328,12 +330,12 @@ impl<S: TrackSink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
         if instructions == 0 {
             return;
         }
-        let track = &self.experiment.tracks[self.chunk.track];
-        let run: &Run<'_> = &track.runs[self.chunk.run];
+        let track = &self.trace.tracks[self.chunk.track];
+        let extent: &Extent<'_> = &track.extents[self.chunk.extent];
         self.losses.add(Loss {
             stream: track.name.clone(),
             cause: Cause::Untimed,
-            bytes: run.file_offset(self.start)..run.file_offset(self.start + length),
+            bytes: extent.file_offset(self.start)..extent.file_offset(self.start + length),
             time: None,
             count: 1,
             detail: format!(

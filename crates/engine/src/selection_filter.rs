@@ -6,7 +6,7 @@ use hodo_clock::Tsc;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
 
 use crate::{
-    Chunk, ChunkSize, FlowTrace, Reading,
+    Chunk, Chunks, Reading, Trace, Window,
     segments::{TrackSink, decode_all},
 };
 
@@ -29,7 +29,7 @@ pub struct Numbers {
     /// By the index of the chunk.
     chunks: Vec<Vec<u64>>,
     /// The chunk size for which the numbers hold.
-    chunk_size: ChunkSize,
+    cut: (Chunks, usize),
 }
 
 /// Spans of threads' execution, as numbers of instructions, by context.
@@ -71,26 +71,26 @@ impl Spans {
 /// Numbers the instructions of each thread, in a decoding pass. `progress` gets the number of decoded bytes and returns
 /// whether to continue.
 pub fn numbers(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     reading: Reading<'_>,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Numbers {
-    all_numbers(experiment, reading, &mut progress)
+    all_numbers(trace, reading, &mut progress)
 }
 
 /// As [`numbers`], once for all callers, as it contains a decoder.
 fn all_numbers(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     reading: Reading<'_>,
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Numbers {
-    let reading = Reading { window: None, numbers: None, spans: None, ..reading };
+    let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
     let mut slices: Vec<(usize, usize, ThreadSlice)> = Vec::new();
     let mut lengths = Vec::new();
     decode_all(
-        experiment,
+        trace,
         reading,
-        |chunk, ()| Counter(SelectionFilter::new(experiment, chunk, reading)),
+        |chunk, ()| Counter(SelectionFilter::new(trace, chunk, reading)),
         |counter| (counter.0.slices, ()),
         |_, of_chunk| {
             lengths.push(of_chunk.len());
@@ -109,7 +109,7 @@ fn all_numbers(
         chunks[chunk][index] = *number;
         *number += slice.instructions;
     }
-    Numbers { chunks, chunk_size: reading.chunk_size }
+    Numbers { chunks, cut: (reading.chunks, reading.threads) }
 }
 
 /// Counts the instructions of thread slices.
@@ -137,18 +137,20 @@ impl Sink for Counter<'_, '_> {
 }
 
 /// Follows the threads and the clock of a stream, and decides what is selected.
-pub(crate) struct SelectionFilter<'x, 'f> {
-    pub(crate) experiment: &'x FlowTrace<'f>,
+pub struct SelectionFilter<'x, 'f> {
+    /// The trace.
+    pub trace: &'x Trace<'f>,
     reading: Reading<'x>,
     /// The context at the start of each segment.
     first: u32,
-    pub(crate) context: u32,
+    /// The context of the current thread: its index in the trace's threads.
+    pub context: u32,
     /// Whether the current thread is selected.
-    pub(crate) wanted: bool,
+    pub wanted: bool,
     /// The last timestamp in this segment.
-    pub(crate) now: Option<Tsc>,
+    pub now: Option<Tsc>,
     /// Whether that timestamp is in the window.
-    pub(crate) open: bool,
+    pub open: bool,
     /// The thread slices so far, the current one last.
     slices: Vec<ThreadSlice>,
     /// Numbers of the first instructions of this chunk's thread slices, if known.
@@ -158,24 +160,21 @@ pub(crate) struct SelectionFilter<'x, 'f> {
 }
 
 impl<'x, 'f> SelectionFilter<'x, 'f> {
-    pub(crate) fn new(
-        experiment: &'x FlowTrace<'f>,
-        chunk: &Chunk,
-        reading: Reading<'x>,
-    ) -> SelectionFilter<'x, 'f> {
-        let first = experiment.tracks[chunk.track].schedule[0].context;
+    /// Begins before the first segment of a chunk.
+    pub fn new(trace: &'x Trace<'f>, chunk: &Chunk, reading: Reading<'x>) -> SelectionFilter<'x, 'f> {
+        let first = trace.tracks[chunk.track].schedule[0].context;
         let starts = reading.numbers.map_or(&[][..], |numbers| {
-            assert_eq!(numbers.chunk_size, reading.chunk_size, "numbers are of other chunks");
+            assert_eq!(numbers.cut, (reading.chunks, reading.threads), "numbers are of other chunks");
             numbers.chunks.get(chunk.index).map_or(&[][..], Vec::as_slice)
         });
         let mut filter = SelectionFilter {
-            experiment,
+            trace,
             reading,
             first,
             context: first,
             wanted: false,
             now: None,
-            open: reading.window.is_none(),
+            open: reading.window.is_all(),
             slices: Vec::new(),
             starts,
             spans: None,
@@ -185,19 +184,19 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
     }
 
     /// Begins a segment, with unknown time and the first thread.
-    pub(crate) fn begin_segment(&mut self) {
+    pub fn begin_segment(&mut self) {
         self.now = None;
-        self.open = self.reading.window.is_none();
+        self.open = self.reading.window.is_all();
         self.switch(self.first);
     }
 
     /// Switches to the thread with this context.
-    pub(crate) fn switch(&mut self, context: u32) {
+    pub fn switch(&mut self, context: u32) {
         if !self.slices.is_empty() && self.context == context {
             return;
         }
         self.context = context;
-        self.wanted = self.experiment.wants(context);
+        self.wanted = self.trace.wants(context);
         self.slices.push(ThreadSlice { context, since: self.now, instructions: 0 });
         let spans = |spans: &'x Spans| spans.by_context.get(&context).map_or(&[][..], Vec::as_slice);
         self.spans = self.reading.spans.map(spans);
@@ -205,27 +204,27 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
 
     /// Advances the clock to `now`.
     #[inline]
-    pub(crate) fn time(&mut self, now: Tsc) {
+    pub fn time(&mut self, now: Tsc) {
         self.now = Some(now);
-        self.open = self.reading.wants(now);
+        self.open = self.reading.window.contains(now);
         let slice = self.slice();
         slice.since = slice.since.or(Some(now));
     }
 
     /// Returns whether only a time window is selected.
-    pub(crate) fn is_part(&self) -> bool {
-        self.reading.window.is_some()
+    pub fn is_part(&self) -> bool {
+        !self.reading.window.is_all()
     }
 
     /// Returns whether an event at `now` is in the window.
     #[inline]
-    pub(crate) fn wants(&self, now: Tsc) -> bool {
-        self.reading.wants(now)
+    pub fn wants(&self, now: Tsc) -> bool {
+        self.reading.window.contains(now)
     }
 
     /// Returns whether the numbers of instructions are needed.
     #[inline]
-    pub(crate) fn numbers_instructions(&self) -> bool {
+    pub fn numbers_instructions(&self) -> bool {
         self.reading.spans.is_some() || self.reading.numbers.is_some()
     }
 
@@ -235,14 +234,14 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
     }
 
     /// Returns the number of the next instruction in its thread, if known.
-    pub(crate) fn number(&self) -> Option<u64> {
+    pub fn number(&self) -> Option<u64> {
         let slice = self.slices.len() - 1;
         self.starts.get(slice).map(|start| start + self.slices[slice].instructions)
     }
 
     /// Counts executed instructions, selected or not. Returns whether they are in a selected span.
     #[inline]
-    pub(crate) fn ran(&mut self, instructions: u64) -> bool {
+    pub fn ran(&mut self, instructions: u64) -> bool {
         let inside = self.spans.is_none() || self.is_in_span();
         self.slice().instructions += instructions;
         inside

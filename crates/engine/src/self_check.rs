@@ -37,13 +37,13 @@ impl Account {
 fn recorded(
     recording: &Recording<'_>,
     track: &TraceStream<'_>,
-    run: usize,
+    extent: usize,
     span: Range<u64>,
 ) -> Option<Account> {
     let cpu = track.cpu?;
     let all = &recording.emulated.as_ref()?.notes.checkpoints;
     let places = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
-    let before: u64 = track.runs[..run].iter().map(|run| run.length()).sum();
+    let before: u64 = track.extents[..extent].iter().map(|extent| extent.length()).sum();
     let at = |position: u64| -> Option<Checkpoint> {
         let position = before.checked_add(position)?;
         let index = places.binary_search_by_key(&position, |place| place.position).ok()?;

@@ -10,21 +10,21 @@ use hodo_model::{FunctionId, Root};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    FlowTrace, Reading, Spans,
+    Reading, Spans, Trace,
     threads::{Find, find},
 };
 
 /// Finds when each thread executed a system call, also those of which the begin is missing. `progress` gets the number
 /// of decoded bytes and returns whether to continue.
 pub(crate) fn find_system_calls(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     root: &Root,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Spans {
-    let functions: FxHashSet<FunctionId> = experiment.modules.functions_of_root(root).collect();
+    let functions: FxHashSet<FunctionId> = trace.modules.functions_of_root(root).collect();
     let finder = || Finder { functions: &functions, open: Vec::new(), found: Vec::new() };
-    find(experiment, finder, reading, progress)
+    find(trace, finder, reading, progress)
 }
 
 /// Follows the interrupts of a thread.

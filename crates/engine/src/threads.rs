@@ -14,8 +14,8 @@ use hodo_clock::{Nanos, Tsc};
 use hodo_model::{FlowEvent, FunctionId, FunctionRun, Names, Numbering, Run};
 
 use crate::{
-    Chunk, ChunkSize, FlowTrace, Losses, Reading, Refusal, Spans, flow_event_sink::FlowEventSink,
-    flow_trace::tsc_after, fold::ThreadSink, segments::decode_chunks, selection_filter::SelectionFilter,
+    Chunk, Chunks, Losses, Reading, Refusal, Spans, Trace, Window, flow_event_sink::FlowEventSink,
+    fold::ThreadSink, segments::decode_chunks, selection_filter::SelectionFilter, trace::tsc_after,
 };
 
 /// Calls of a thread without interruption.
@@ -149,24 +149,24 @@ impl ThreadSink for Gathered<'_> {
 }
 
 /// Returns whether threads share streams, as in per-CPU recordings.
-fn shared_streams(experiment: &FlowTrace<'_>) -> bool {
-    experiment.tracks.iter().any(|track| track.thread.is_none())
+fn shared_streams(trace: &Trace<'_>) -> bool {
+    trace.tracks.iter().any(|track| track.thread.is_none())
 }
 
 /// Passes the calls of each thread to `consume` in order: stream by stream if each stream is of one thread, else the
 /// thread slices of all CPUs in order of time. `begins`: whether to report where calls begin. `consume` and `progress`
 /// return whether to continue; they are objects, as each copy of this function would contain a decoder.
 fn in_time(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     reading: Reading<'_>,
     begins: bool,
     consume: &mut (dyn FnMut(u32, Part) -> (Spare, bool) + Send),
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Losses {
-    let mut chunks = experiment.chunks(reading.chunk_size);
+    let mut chunks = trace.chunks(reading);
     let mut starts = VecDeque::new();
-    if shared_streams(experiment) && experiment.tracks.len() > 1 {
-        let mut timed: Vec<(Tsc, Chunk)> = with_starts(experiment, chunks);
+    if shared_streams(trace) && trace.tracks.len() > 1 {
+        let mut timed: Vec<(Tsc, Chunk)> = with_starts(trace, chunks);
         timed.sort_by_key(|(start, chunk)| (*start, chunk.index));
         starts = timed.iter().map(|&(start, _)| start).skip(1).collect();
         chunks = timed.into_iter().map(|(_, chunk)| chunk).collect();
@@ -179,14 +179,14 @@ fn in_time(
         spares.give(spare);
         keep_going
     };
-    let shared = shared_streams(experiment);
+    let shared = shared_streams(trace);
     decode_chunks(
-        experiment,
+        trace,
         &chunks,
         reading,
         |chunk, paths| {
             let gathered = Gathered { spares: &spares, begins, slices: Vec::new(), paths };
-            FlowEventSink::new(gathered, SelectionFilter::new(experiment, chunk, reading))
+            FlowEventSink::new(gathered, SelectionFilter::new(trace, chunk, reading))
         },
         |sink| if shared { None } else { sink.taker().part() },
         |sink| sink.into_inner().finish(),
@@ -216,7 +216,7 @@ fn in_time(
 
 /// Chunk size for ordered output: small enough that a chunk's result stays in the cache until it is consumed. A byte of
 /// trace may become hundreds of bytes of text.
-pub const CHUNKS_IN_ORDER: ChunkSize = ChunkSize::Bytes(1 << 14);
+pub const CHUNKS_IN_ORDER: Chunks = Chunks::Bytes(1 << 14);
 
 /// Receives the calls of threads.
 pub trait CallSink {
@@ -238,15 +238,15 @@ pub trait CallSink {
 /// Reports the calls of all threads: thread by thread if each has its own stream, else in order of time. `progress`
 /// gets the number of decoded bytes and returns whether to continue.
 pub fn calls<S: CallSink + Send>(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     reading: Reading<'_>,
     sink: &mut S,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
-    let shared = shared_streams(experiment);
+    let shared = shared_streams(trace);
     let losses = in_time(
-        experiment,
+        trace,
         reading,
         sink.begins(),
         &mut |context, part| {
@@ -272,16 +272,16 @@ pub fn calls<S: CallSink + Send>(
 }
 
 /// Returns the chunks, each with a lower bound for the times in it and in later chunks of its stream.
-fn with_starts(experiment: &FlowTrace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
+fn with_starts(trace: &Trace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
     let (mut track, mut start) = (usize::MAX, Tsc(0));
     let mut starts = Vec::with_capacity(chunks.len());
     for chunk in chunks {
         if chunk.track != track {
             (track, start) = (chunk.track, Tsc(0));
         }
-        let run = &experiment.tracks[chunk.track].runs[chunk.run];
-        let first = run.find_psb_within(chunk.span.clone());
-        let tsc = first.and_then(|at| tsc_after(&run.bytes(at..(at + 256).min(run.length()))));
+        let extent = &trace.tracks[chunk.track].extents[chunk.extent];
+        let first = extent.find_psb_within(chunk.span.clone());
+        let tsc = first.and_then(|at| tsc_after(&extent.bytes(at..(at + 256).min(extent.length()))));
         start = start.max(tsc.unwrap_or(start));
         starts.push((start, chunk));
     }
@@ -299,8 +299,8 @@ pub struct NthCalls {
 
 impl NthCalls {
     /// Explains that the trace contains none of these calls.
-    pub fn never_made(&self, experiment: &FlowTrace<'_>) -> Refusal {
-        let name = experiment.modules.names(self.function).0;
+    pub fn never_made(&self, trace: &Trace<'_>) -> Refusal {
+        let name = trace.modules.names(self.function).0;
         Refusal(match (*self.numbers.start(), *self.numbers.end()) {
             (1, u64::MAX) => format!("--call: {name} is never called in the recording"),
             (from, _) => format!(
@@ -313,12 +313,12 @@ impl NthCalls {
 /// Finds when each thread executed the selected calls of a function: from the first instruction to the return, callees
 /// included. `progress` gets the number of decoded bytes and returns whether to continue.
 pub fn find_calls(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     calls: &NthCalls,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Spans {
-    find(experiment, || Finder::new(calls.clone()), reading, progress)
+    find(trace, || Finder::new(calls.clone()), reading, progress)
 }
 
 /// Finds executions among the calls of a thread.
@@ -332,15 +332,15 @@ pub(crate) trait Find: Send {
 
 /// Finds executions of all threads, with a finder for each.
 pub(crate) fn find<F: Find>(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     finder: impl Fn() -> F + Sync,
     reading: Reading<'_>,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Spans {
-    let reading = Reading { window: None, numbers: None, spans: None, ..reading };
+    let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
     let mut threads: BTreeMap<u32, (Calls, F)> = BTreeMap::new();
     in_time(
-        experiment,
+        trace,
         reading,
         true,
         &mut |context, part| {

@@ -1,16 +1,20 @@
 //! One stream of trace bytes, cut into chunks that can be decoded independently.
 
-use std::{borrow::Cow, ops::Range, sync::OnceLock};
+use std::{
+    borrow::Cow,
+    ops::{Range, RangeInclusive},
+    sync::OnceLock,
+};
 
 use hodo_formats::recording::{Piece, Stream, Thread};
 use hodo_intel_pt::{flow::Switch, packet::PSB};
 use memchr::memmem;
 
-use crate::parallel::share;
+use crate::Reading;
 
 /// A contiguous range: pieces without a gap between them. Positions count bytes from the first piece's start.
 #[derive(Clone, Debug)]
-pub(crate) struct Run<'f> {
+pub struct Extent<'f> {
     pieces: Vec<Piece<'f>>,
     /// Position of each piece, and of the end.
     starts: Vec<u64>,
@@ -28,21 +32,22 @@ pub struct TraceStream<'f> {
     /// The CPU, for a stream of a CPU.
     pub cpu: Option<u32>,
     /// The running thread by start tick; the context is an index into the experiment's threads.
-    pub(crate) schedule: Vec<Switch>,
-    pub(crate) runs: Vec<Run<'f>>,
+    pub schedule: Vec<Switch>,
+    /// Its bytes, without those that the recorder lost.
+    pub extents: Vec<Extent<'f>>,
 }
 
 /// A part of a stream, of about the requested size: the segments that begin in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Index among all chunks.
-    pub(crate) index: usize,
+    pub index: usize,
     /// Index of the stream.
     pub track: usize,
     /// Index of the contiguous range in the stream.
-    pub(crate) run: usize,
+    pub extent: usize,
     /// Positions in the contiguous range.
-    pub(crate) span: Range<u64>,
+    pub span: Range<u64>,
 }
 
 impl Chunk {
@@ -52,36 +57,23 @@ impl Chunk {
     }
 }
 
-/// The size of the chunks that are decoded at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChunkSize {
-    /// About this number of bytes.
-    Bytes(u64),
-    /// A share of what is left, for this number of threads. Each chunk has its own state, which begins without a call
-    /// stack and must be merged, so chunks are few; the last ones are small, so that all threads finish together.
-    Shares(usize),
-}
+/// Smallest and largest share of a thread in bytes. Each chunk has its own state, which begins without a call stack and
+/// must be merged, so chunks are few.
+const SHARES: RangeInclusive<u64> = 1 << 19..=1 << 23;
 
-impl ChunkSize {
-    /// Returns the size of the next chunk if `left` bytes are left.
-    fn next(self, left: u64) -> u64 {
-        const SMALLEST: u64 = 1 << 19;
-        const LARGEST: u64 = 1 << 23;
-        match self {
-            ChunkSize::Bytes(bytes) => bytes.max(1),
-            ChunkSize::Shares(1) => LARGEST,
-            ChunkSize::Shares(threads) => share(left, threads, SMALLEST..=LARGEST),
-        }
-    }
+/// Returns the size of the next chunk if `left` bytes are left.
+fn next_size(reading: Reading<'_>, left: u64) -> u64 {
+    let smallest = if reading.threads > 1 { *SHARES.start() } else { *SHARES.end() };
+    reading.chunks.bytes(left, reading.threads, smallest..=*SHARES.end()).unwrap_or(*SHARES.end())
 }
 
 impl<'f> TraceStream<'f> {
     pub(crate) fn new(stream: &Stream<'f>, schedule: Vec<Switch>) -> TraceStream<'f> {
-        let mut runs: Vec<Run<'f>> = Vec::new();
+        let mut extents: Vec<Extent<'f>> = Vec::new();
         for piece in stream.pieces.iter().filter(|piece| !piece.bytes.is_empty()) {
-            match runs.last_mut() {
-                Some(run) if !piece.after_gap => run.push(*piece),
-                _ => runs.push(Run::new(*piece)),
+            match extents.last_mut() {
+                Some(extent) if !piece.after_gap => extent.push(*piece),
+                _ => extents.push(Extent::new(*piece)),
             }
         }
         let name = match (stream.thread, stream.cpu) {
@@ -89,35 +81,35 @@ impl<'f> TraceStream<'f> {
             (None, Some(cpu)) => format!("cpu {cpu}"),
             (None, None) => "trace".to_owned(),
         };
-        TraceStream { name, thread: stream.thread, cpu: stream.cpu, schedule, runs }
+        TraceStream { name, thread: stream.thread, cpu: stream.cpu, schedule, extents }
     }
 
     /// Returns the number of bytes of trace.
     pub fn bytes(&self) -> u64 {
-        self.runs.iter().map(Run::length).sum()
+        self.extents.iter().map(Extent::length).sum()
     }
 
     /// Returns the bytes in parts of at least `size`, each from one PSB to another.
     pub fn parts(&self, size: u64) -> impl Iterator<Item = Cow<'f, [u8]>> {
-        self.runs.iter().flat_map(move |run| {
-            let mut next = run.first_psb();
+        self.extents.iter().flat_map(move |extent| {
+            let mut next = extent.first_psb();
             std::iter::from_fn(move || {
                 let start = next?;
-                next = run.find_psb(start.saturating_add(size.max(PSB.len() as u64)));
-                Some(run.bytes(start..next.unwrap_or(run.length())))
+                next = extent.find_psb(start.saturating_add(size.max(PSB.len() as u64)));
+                Some(extent.bytes(start..next.unwrap_or(extent.length())))
             })
         })
     }
 
     /// Cuts the stream into chunks. This and later streams have `left` bytes.
-    pub(crate) fn chunks(&self, track: usize, size: ChunkSize, mut left: u64) -> Vec<Chunk> {
+    pub fn chunks(&self, track: usize, reading: Reading<'_>, mut left: u64) -> Vec<Chunk> {
         let mut chunks = Vec::new();
-        for (run, of) in self.runs.iter().enumerate() {
+        for (extent, of) in self.extents.iter().enumerate() {
             let mut start = 0;
             while start < of.length() {
-                let end = start.saturating_add(size.next(left)).min(of.length());
+                let end = start.saturating_add(next_size(reading, left)).min(of.length());
                 left = left.saturating_sub(end - start);
-                chunks.push(Chunk { index: 0, track, run, span: start..end });
+                chunks.push(Chunk { index: 0, track, extent, span: start..end });
                 start = end;
             }
         }
@@ -125,11 +117,11 @@ impl<'f> TraceStream<'f> {
     }
 }
 
-impl<'f> Run<'f> {
-    fn new(piece: Piece<'f>) -> Run<'f> {
-        let mut run = Run { pieces: Vec::new(), starts: vec![0], first_psb: OnceLock::new() };
-        run.push(piece);
-        run
+impl<'f> Extent<'f> {
+    fn new(piece: Piece<'f>) -> Extent<'f> {
+        let mut extent = Extent { pieces: Vec::new(), starts: vec![0], first_psb: OnceLock::new() };
+        extent.push(piece);
+        extent
     }
 
     fn push(&mut self, piece: Piece<'f>) {
@@ -137,7 +129,8 @@ impl<'f> Run<'f> {
         self.pieces.push(piece);
     }
 
-    pub(crate) fn length(&self) -> u64 {
+    /// Returns its length in bytes.
+    pub fn length(&self) -> u64 {
         self.starts[self.starts.len() - 1]
     }
 
@@ -147,13 +140,13 @@ impl<'f> Run<'f> {
     }
 
     /// Returns the file offset of the byte at `position`.
-    pub(crate) fn file_offset(&self, position: u64) -> u64 {
+    pub fn file_offset(&self, position: u64) -> u64 {
         let index = self.piece_at(position);
         self.pieces[index].file_offset + (position - self.starts[index])
     }
 
     /// Returns the bytes of a span, borrowed if they are in one piece.
-    pub(crate) fn bytes(&self, span: Range<u64>) -> Cow<'f, [u8]> {
+    pub fn bytes(&self, span: Range<u64>) -> Cow<'f, [u8]> {
         let mut index = self.piece_at(span.start);
         let within = |index: usize| {
             let (from, to) = (self.starts[index], self.starts[index + 1]);
@@ -173,22 +166,22 @@ impl<'f> Run<'f> {
     }
 
     /// Returns the position of the first PSB.
-    pub(crate) fn first_psb(&self) -> Option<u64> {
+    pub fn first_psb(&self) -> Option<u64> {
         *self.first_psb.get_or_init(|| self.find_psb(0))
     }
 
     /// Returns the positions of all PSBs.
-    pub(crate) fn psbs(&self) -> impl Iterator<Item = u64> {
+    pub fn psbs(&self) -> impl Iterator<Item = u64> {
         std::iter::successors(self.find_psb(0), |at| self.find_psb(at + PSB.len() as u64))
     }
 
     /// Returns the position of the first PSB that begins at or after `from`.
-    pub(crate) fn find_psb(&self, from: u64) -> Option<u64> {
+    pub fn find_psb(&self, from: u64) -> Option<u64> {
         self.find_psb_within(from..self.length())
     }
 
     /// Returns the position of the first PSB that begins in `span`, without reading far beyond its end.
-    pub(crate) fn find_psb_within(&self, span: Range<u64>) -> Option<u64> {
+    pub fn find_psb_within(&self, span: Range<u64>) -> Option<u64> {
         let size = PSB.len() as u64;
         let mut at = self.find_pattern(span.clone())?;
         // See `packet::find_psb`; here the repeated bytes may continue in the next piece.
@@ -227,12 +220,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Chunks;
 
     #[test]
     fn shares_are_large_first_and_small_last() {
         let shares = |threads, mut left: u64| {
             std::iter::from_fn(move || {
-                let share = ChunkSize::Shares(threads).next(left).min(left);
+                let share = next_size(Reading::new(threads, Chunks::Default), left).min(left);
                 left -= share;
                 (share > 0).then_some(share)
             })
@@ -261,24 +255,24 @@ mod tests {
                     place.copy_from_slice(&PSB);
                 }
             }
-            let mut run: Option<Run<'_>> = None;
+            let mut extent: Option<Extent<'_>> = None;
             let mut start = 0;
             for size in lengths {
                 let piece = Piece { file_offset: 1000 + start as u64, bytes: &whole[start..start + size], after_gap: false };
-                match &mut run {
-                    Some(run) => run.push(piece),
-                    None => run = Some(Run::new(piece)),
+                match &mut extent {
+                    Some(extent) => extent.push(piece),
+                    None => extent = Some(Extent::new(piece)),
                 }
                 start += size;
             }
-            let run = run.unwrap();
+            let extent = extent.unwrap();
             let from = from.min(total as u64);
             let expected = find_psb(&whole[from as usize..]).map(|at| at as u64 + from);
-            prop_assert_eq!(run.find_psb(from), expected);
+            prop_assert_eq!(extent.find_psb(from), expected);
             let until = (from + length).min(total as u64);
-            prop_assert_eq!(run.find_psb_within(from..until), expected.filter(|&at| at < until));
-            prop_assert_eq!(&*run.bytes(from..total as u64), &whole[from as usize..]);
-            prop_assert_eq!(run.file_offset(from.min(total as u64 - 1)), 1000 + from.min(total as u64 - 1));
+            prop_assert_eq!(extent.find_psb_within(from..until), expected.filter(|&at| at < until));
+            prop_assert_eq!(&*extent.bytes(from..total as u64), &whole[from as usize..]);
+            prop_assert_eq!(extent.file_offset(from.min(total as u64 - 1)), 1000 + from.min(total as u64 - 1));
         }
     }
 }

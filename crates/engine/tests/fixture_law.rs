@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf, thread};
 
 use hodo_engine::{
-    AnyReport, Chunking, Experiment, FileSearchPaths, Input, Needs, Options, Part, Portion, Request, reports,
+    AnyReport, Chunks, Experiment, FileSearchPaths, Input, Needs, Options, Part, Portion, Request, reports,
 };
 use hodo_model::{Edge, FlowInterest, Parameters, Period, Selection, Table};
 use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
@@ -59,7 +59,7 @@ fn requests(experiment: &Experiment) -> Vec<Request> {
 
 /// Folds a request by a plan, and merges the parts.
 fn follow(experiment: &Experiment, request: &Request, (size, portions, choices): &Plan) -> Vec<Table> {
-    let request = Request { chunking: Chunking::Bytes(*size), ..request.clone() };
+    let request = Request { chunks: Chunks::Bytes(*size), ..request.clone() };
     let fold = |portion| experiment.fold(&request, &[], portion, &mut |_| true).unwrap().to_bytes();
     let mut parts: Vec<Vec<u8>> = Portion::all(*portions).map(fold).collect();
     let unpack = |bytes: &Vec<u8>| Part::from_bytes(bytes).unwrap();

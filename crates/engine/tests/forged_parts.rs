@@ -9,7 +9,7 @@ use std::{
 };
 
 use hodo_engine::{
-    AnyReport, Chunking, Experiment, FileSearchPaths, Input, Needs, Options, Part, Portion, Request, reports,
+    AnyReport, Chunks, Experiment, FileSearchPaths, Input, Needs, Options, Part, Portion, Request, reports,
 };
 use hodo_model::{Edge, Parameters, Period, Selection};
 use proptest::prelude::*;
@@ -32,8 +32,8 @@ fn request(reports: Vec<&'static dyn AnyReport>) -> Request {
         matched: vec![("next_tid".to_owned(), "prev_tid".to_owned())],
         group: vec!["next_comm".to_owned()],
     });
-    let chunking = Chunking::Bytes(1 << 14);
-    Request { chunking, ..Request::of(reports, Parameters { period, ..Parameters::default() }) }
+    let chunks = Chunks::Bytes(1 << 14);
+    Request { chunks, ..Request::of(reports, Parameters { period, ..Parameters::default() }) }
 }
 
 /// Returns where two parts of a whole first differ, apart from their numbers. The bytes before describe the whole.

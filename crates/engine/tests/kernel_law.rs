@@ -15,8 +15,8 @@ use hodo_analyses::{
     states::{Intervals, States},
 };
 use hodo_engine::{
-    AnyRun, Files,
-    events::{Chunks, EventReading, EventTraces, analyse, holds as holds_events},
+    AnyRun, Chunks, Files, Input, Needs, Options, Reading, Traces,
+    events::{analyse, holds as holds_events},
     reports,
 };
 use hodo_model::{
@@ -78,8 +78,9 @@ impl Analysis for Keeper {
 fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
     let files = Files::default();
     let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
-    let traces = EventTraces::open(&files, &input, 1, |_, _| ()).unwrap();
-    let reading = EventReading { threads: 1, chunks: Chunks::Bytes(u64::MAX), from: None, to: None };
+    let inputs = [Input::File(input)];
+    let (traces, _) = Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ()).unwrap();
+    let reading = Reading::new(1, Chunks::Bytes(u64::MAX));
     let edge = |text| Edge::parse(text);
     let period = Period {
         begin: edge("sched_switch where next_tid != 0"),
@@ -198,9 +199,11 @@ fn calls_as_a_whole_change_nothing() {
     {
         let files = Files::default();
         let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
-        let traces = EventTraces::open(&files, &input, 1, |_, _| ()).unwrap();
+        let inputs = [Input::File(input)];
+        let (traces, _) =
+            Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ()).unwrap();
         for (known, bytes) in joined.iter().flat_map(|known| [(known, 1 << 10), (known, 1 << 30)]) {
-            let reading = EventReading { threads: 2, chunks: Chunks::Bytes(bytes), from: None, to: None };
+            let reading = Reading::new(2, Chunks::Bytes(bytes));
             for view in &known.views {
                 let selection = Selection { view: (*view).to_owned(), ..Selection::default() };
                 let first = |analyses: &[&dyn AnyAnalysis]| {
@@ -229,8 +232,12 @@ fn tables_of_one_trace_agree() {
     let (mut busy, mut whole) = (0, 0);
     for fixture in fixtures() {
         let files = Files::default();
-        let Ok(traces) = EventTraces::open(&files, &fixture, 1, |_, _| ()) else { continue };
-        let reading = EventReading { threads: 2, chunks: Chunks::Bytes(1 << 12), from: None, to: None };
+        let inputs = [Input::File(fixture.clone())];
+        let Ok((traces, _)) = Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ())
+        else {
+            continue;
+        };
+        let reading = Reading::new(2, Chunks::Bytes(1 << 12));
         let table = |analysis: &dyn AnyAnalysis, view: &str| {
             let selection = Selection { view: view.to_owned(), ..Selection::default() };
             analyse(&traces, &[analysis], &selection, &reading, |_| true).swap_remove(0)

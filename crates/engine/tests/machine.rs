@@ -9,7 +9,7 @@ use std::{
 };
 
 use hodo_clock::Nanos;
-use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Reading, TrackSink, decode_all};
+use hodo_engine::{Chunks, Files, Input, Options, Reading, Trace, TrackSink, decode_all};
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
@@ -128,18 +128,17 @@ fn threads_change_while_the_kernel_is_traced() {
     write(BufWriter::new(File::create(&path).unwrap()));
     let files = Files::default();
     let input = Input::File(path);
-    let experiment = FlowTrace::open(&files, &input, &Options::default()).unwrap();
-    assert_eq!(experiment.tracks[0].name, "cpu 3");
-    let whole = ChunkSize::Bytes(u64::MAX);
-    let reading =
-        Reading { threads: 1, chunk_size: whole, window: None, numbers: None, spans: None, memo: false };
+    let trace = Trace::open(&files, &input, &Options::default()).unwrap();
+    assert_eq!(trace.tracks[0].name, "cpu 3");
+    let whole = Chunks::Bytes(u64::MAX);
+    let reading = Reading { memo: false, ..Reading::new(1, whole) };
     let mut seen = Vec::new();
     let start = |_: &_, ()| FlowEvent::default();
     let consume = |_: &_, lines: Vec<String>| {
         seen.extend(lines);
         true
     };
-    decode_all(&experiment, reading, start, |sink: FlowEvent| (sink.0, ()), consume, |_| true);
+    decode_all(&trace, reading, start, |sink: FlowEvent| (sink.0, ()), consume, |_| true);
     let kernel = |offset| format!("{:x}", KERNEL + offset);
     let user = |offset| format!("{:x}", USER + offset);
     let expected = [

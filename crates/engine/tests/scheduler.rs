@@ -2,11 +2,7 @@
 
 use std::fs;
 
-use hodo_engine::{
-    Files,
-    events::{Chunks, EventReading, EventTraces, analyse},
-    report,
-};
+use hodo_engine::{Chunks, Files, Input, Needs, Options, Reading, Traces, events::analyse, report};
 use hodo_model::{Parameters, Selection, Table, Value};
 
 /// As lttng-modules describes the events of the scheduler; `STATE` is the class of `prev_state`.
@@ -73,8 +69,10 @@ impl Written {
     /// The table of a report, in chunks of one packet.
     fn table(&self, name: &str, view: &str) -> Table {
         let files = Files::default();
-        let traces = EventTraces::open(&files, self.0.path(), 1, |_, _| ()).unwrap();
-        let reading = EventReading { threads: 1, chunks: Chunks::Bytes(1 << 20), from: None, to: None };
+        let inputs = [Input::File(self.0.path().to_owned())];
+        let (traces, _) =
+            Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ()).unwrap();
+        let reading = Reading::new(1, Chunks::Bytes(1 << 20));
         let selection = Selection { view: view.to_owned(), ..Selection::default() };
         let parameters = Parameters { selection: selection.clone(), ..Parameters::default() };
         let run = report(name).unwrap().make(&parameters);
@@ -83,8 +81,10 @@ impl Written {
 
     fn notes(&self) -> Vec<String> {
         let files = Files::default();
-        let traces = EventTraces::open(&files, self.0.path(), 1, |_, _| ()).unwrap();
-        traces.notes().map(|(_, note)| note.to_owned()).collect()
+        let inputs = [Input::File(self.0.path().to_owned())];
+        let (traces, _) =
+            Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ()).unwrap();
+        traces.event_notes().map(|(_, note)| note.to_owned()).collect()
     }
 }
 

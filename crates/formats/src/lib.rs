@@ -53,28 +53,35 @@ pub struct Format {
     pub name: &'static str,
     /// Returns whether a file with these bytes is of this format. At most one format accepts any file.
     pub recognise: fn(&[u8]) -> bool,
-    /// The content and how to read it.
-    pub holds: Holds,
+    /// Detects what a file contains.
+    pub contents: fn(&[u8]) -> Contents,
+    /// Reads control flow, if the format can hold it.
+    pub flow: Option<ReadFlow>,
+    /// Reads traces of software events, if the format has them in one file.
+    pub events: Option<ReadEvents>,
 }
 
-/// The content of a format, and the function that reads it.
-#[derive(Clone, Copy, Debug)]
-pub enum Holds {
+/// The kinds of content in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Software events.
+    pub events: bool,
     /// Control flow.
-    ControlFlow(ReadFlow),
-    /// Software events. Reads the metadata file, which describes the other files of its folder.
-    Events(fn(&[u8]) -> Result<events::schema::TraceClass, Error>),
-    /// Software events. Reads the whole file.
-    Traces(ReadTraces),
-    /// Control flow, software events, or both.
-    Both(ReadFlow, ReadTraces),
+    pub flow: bool,
+}
+
+impl Contents {
+    /// Software events only.
+    pub const EVENTS: Contents = Contents { events: true, flow: false };
+    /// Control flow only.
+    pub const FLOW: Contents = Contents { events: false, flow: true };
 }
 
 /// Reads the control flow in a file.
 pub type ReadFlow = for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>;
 
 /// Reads the traces of software events in a file.
-pub type ReadTraces = for<'a> fn(&Input<'a>) -> Result<Vec<events::Trace<'a>>, Error>;
+pub type ReadEvents = for<'a> fn(&Input<'a>) -> Result<Vec<events::Trace<'a>>, Error>;
 
 /// Every format.
 pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT, perfetto::FORMAT];
@@ -86,9 +93,9 @@ pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT, perf
 pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let format = FORMATS.iter().find(|format| (format.recognise)(input.bytes));
     let format = format.ok_or(Error { at: 0, kind: ErrorKind::NotRecognised })?;
-    match format.holds {
-        Holds::ControlFlow(read) | Holds::Both(read, _) => read(input),
-        Holds::Events(_) | Holds::Traces(_) => {
+    match format.flow {
+        Some(read) => read(input),
+        None => {
             let (what, help) =
                 ("a trace of software events", "no control flow to be shown; see `hodo script --events`");
             Err(Error { at: 0, kind: ErrorKind::Unsupported { what, help } })

@@ -20,6 +20,7 @@ mod recorder;
 mod report;
 mod root;
 
+pub mod digits;
 pub mod event;
 pub mod function_name;
 pub mod kernel;

@@ -3,8 +3,9 @@
 use std::{ops::Deref, path::PathBuf};
 
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, builder::Resettable};
-use hodo_engine::{events::Condition, script::Field};
+use hodo_engine::events::Condition;
 use hodo_model::{Edge, Every, Period};
+use hodo_script::flow::Field;
 
 use crate::{
     buffer::{Guests, Raw},

@@ -1,9 +1,7 @@
 //! The divergence of two executions, as a table.
 
 use hodo_compare::Sides;
-use hodo_engine::{
-    ChunkSize, Divergence, Execution, Experiment, FlowTrace, Needs, Place, Reading, divergence,
-};
+use hodo_engine::{Chunks, Divergence, Execution, Experiment, Needs, Place, Reading, Trace, divergence};
 use hodo_model::{Column, Shape, Table, Unit, Value};
 
 use super::Diff;
@@ -36,22 +34,16 @@ pub fn table(command: &Diff, sides: &Sides<Vec<Input>>, begin: Begin<'_>) -> Res
 }
 
 /// Opens an input with control flow and passes the flow to `work`.
-fn with_flow<R>(
-    input: &Input,
-    work: &mut dyn FnMut(&FlowTrace<'_>) -> Result<R, Failure>,
-) -> Result<R, Failure> {
-    let experiment: Experiment =
-        input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
-    experiment.with(|traces| match traces.flows.as_slice() {
-        [(_, flow)] => work(flow),
+fn with_flow<R>(input: &Input, work: &mut dyn FnMut(&Trace<'_>) -> Result<R, Failure>) -> Result<R, Failure> {
+    let trace: Experiment = input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
+    trace.with(|traces| match traces.flows.as_slice() {
+        [flow] => work(flow),
         _ => Err(Failure::usage("--divergence needs control flow, but the input has none")),
     })
 }
 
 fn reading(input: &Input) -> Reading<'static> {
-    let threads = input::threads(input);
-    let chunk_size = ChunkSize::Shares(threads);
-    Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo: true }
+    Reading::new(input::threads(input), Chunks::Default)
 }
 
 fn draw(found: &Divergence) -> Table {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, process::ExitCode};
 
 use hodo_analyses::calls::Moment;
 use hodo_clock::Nanos;
-use hodo_engine::{CHUNKS_IN_ORDER, CallSink, FlowTrace, Losses};
+use hodo_engine::{CHUNKS_IN_ORDER, CallSink, Losses, Trace};
 use hodo_exports::{BeginTimeline, Calls, Track};
 use hodo_model::{Cause, FunctionId, Loss, Names};
 
@@ -25,7 +25,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         let read = input::read(
             &command.input,
             trace,
-            |_| CHUNKS_IN_ORDER,
+            CHUNKS_IN_ORDER,
             false,
             window,
             &|bytes| Progress::new(bytes, command.input.quiet),
@@ -56,7 +56,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
 
 /// Passes calls on with numbers for threads and functions.
 struct Sink<'x, 'f, 'o> {
-    trace: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     calls: Calls<'o>,
     /// The track of each context.
     tracks: HashMap<u32, u32>,

@@ -7,12 +7,10 @@ mod profile;
 use std::{fs, io, path::Path, process::ExitCode};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use hodo_engine::{
-    Needs, Traces,
-    events::{self as engine, ExportError},
-};
+use hodo_engine::{Needs, Traces};
 use hodo_exports::{Content, EXPORTS};
 use hodo_formats::ctf::write::Version;
+use hodo_script::ExportError;
 use tempfile::Builder;
 
 use crate::{arguments::Export, events, failure::Failure, input, progress::Progress};
@@ -95,18 +93,17 @@ fn emit_left_out(command: &Export, count: u64) {
     }
 }
 
-fn write(command: &Export, version: Version, all: &Traces<'_>) -> Result<Option<bool>, Failure> {
+fn write(command: &Export, version: Version, traces: &Traces<'_>) -> Result<Option<bool>, Failure> {
     let target = &command.output;
-    let traces = &all.events;
-    let reading = events::reading(&command.input, all, events::EXPORT_CHUNKS)?;
+    let reading = events::reading(&command.input, traces, events::EXPORT_CHUNKS)?;
     let wanted = events::wanted(&command.filter, &command.input, traces)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", target.display()));
     // The folder is either complete or absent.
     let folder = Builder::new().prefix(".hodo-").tempdir_in(parent).map_err(failed)?;
-    let progress = Progress::new(traces.bytes(), command.input.quiet);
+    let progress = Progress::new(traces.event_bytes(), command.input.quiet);
     let exported =
-        engine::export(traces, &wanted, version, &reading, folder.path(), |done| progress.set(done));
+        hodo_script::export(traces, &wanted, version, &reading, folder.path(), |done| progress.set(done));
     progress.finish();
     let exported = exported.map_err(|error| match error {
         ExportError::Unwritable(_) => Failure::usage(error),

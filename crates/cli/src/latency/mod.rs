@@ -12,7 +12,7 @@ use std::{
 };
 
 use hodo_engine::{
-    CHUNKS_IN_ORDER, ChunkSize, Chunking, Experiment, Outcome, Reading, Request,
+    CHUNKS_IN_ORDER, Chunks, Experiment, Outcome, Reading, Request,
     latency::{self, CallTree, Compared, Interval, Measure, Scale},
 };
 use hodo_model::{Parameters, Selection, Table};
@@ -224,12 +224,11 @@ pub fn trees(
     let spans = spans.expect("executions of control flow say whose they are, and which instructions");
     experiment.with(|traces| {
         let flow = only(traces)?;
-        let chunk_size = match request.chunking {
-            Chunking::Bytes(bytes) => ChunkSize::Bytes(bytes.max(crate::input::SMALLEST_CHUNK)),
+        let chunks = match request.chunks {
+            Chunks::Bytes(_) => request.chunks,
             _ => CHUNKS_IN_ORDER,
         };
-        let threads = request.threads;
-        let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo: true };
+        let reading = Reading::new(request.threads, chunks);
         let progress = begin(flow.bytes() * 2);
         let (trees, _) = latency::trees(flow, &spans, reading, |done| progress.set(done));
         progress.finish();

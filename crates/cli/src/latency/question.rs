@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs};
 
 use hodo_engine::{
-    Experiment, FlowTrace, Needs, Traces,
+    Experiment, Needs, Trace, Traces,
     latency::{self, Named, NamedPair},
 };
 use hodo_model::{ExpressionError, Intervals, Nesting, Period, Root};
@@ -124,9 +124,9 @@ impl Question {
 fn system_call(name: &str, experiment: &Experiment) -> Result<Intervals, Failure> {
     let root = Root::SystemCall(name.to_owned());
     let functions = experiment.with(|traces| {
-        let of_flow = |flow: &FlowTrace<'_>| flow.modules.functions_of_root(&root).collect::<Vec<_>>();
+        let of_flow = |flow: &Trace<'_>| flow.modules.functions_of_root(&root).collect::<Vec<_>>();
         match traces.flows.as_slice() {
-            flows if flows.iter().all(|(_, flow)| of_flow(flow).is_empty()) => Ok(Vec::new()),
+            flows if flows.iter().all(|flow| of_flow(flow).is_empty()) => Ok(Vec::new()),
             _ => Ok::<_, Failure>(of_flow(only(traces)?)),
         }
     })?;
@@ -140,9 +140,9 @@ fn system_call(name: &str, experiment: &Experiment) -> Result<Intervals, Failure
 }
 
 /// Returns the only trace of control flow.
-pub fn only<'t, 'f>(traces: &'t Traces<'f>) -> Result<&'t hodo_engine::FlowTrace<'f>, Failure> {
+pub fn only<'t, 'f>(traces: &'t Traces<'f>) -> Result<&'t hodo_engine::Trace<'f>, Failure> {
     match traces.flows.as_slice() {
-        [(_, flow)] => Ok(flow),
+        [flow] => Ok(flow),
         [] => Err(Failure::usage(
             "the input has no control flow; write markers of software events as event:NAME",
         )),

@@ -5,12 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use hodo_engine::{
-    AnyReport, Experiment, Request, TimeSpan,
-    events::{Chunks, EventReading, EventTable, event_tables},
-    reports,
-};
+use hodo_engine::{AnyReport, Chunks, EventReading, Experiment, Request, TimeSpan, reports};
 use hodo_model::{Column, Parameters, Root, Table, Value, table::cells};
+use hodo_script::events::{EventTable, event_tables};
 use hodo_sql::Source;
 
 use super::Sql;
@@ -66,7 +63,7 @@ pub(super) fn all(
             }
         }
     }
-    let tables = experiment.with(|traces| event_tables(&traces.events));
+    let tables = experiment.with(|traces| event_tables(traces));
     let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
     let reading = match tables.is_empty() {
         true => None,
@@ -75,7 +72,7 @@ pub(super) fn all(
             let reading = events::reading(&command.input, traces, CHUNKS)?;
             events::refuse_streams(&reading)?;
             // Only a statement that names a class of events fails for a context that they lack.
-            let lacks = events::wanted(&command.filter, &command.input, &traces.events).err();
+            let lacks = events::wanted(&command.filter, &command.input, traces).err();
             Ok::<_, Failure>((reading, lacks.map(|failure| failure.to_string())))
         })?),
     };
@@ -144,7 +141,7 @@ impl OfReport {
             _ => Ok(joined(
                 &tables,
                 &experiment
-                    .with(|traces| traces.flows.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()),
+                    .with(|traces| traces.flows.iter().map(|flow| flow.name.clone()).collect::<Vec<_>>()),
             )),
         }
     }
@@ -228,9 +225,9 @@ impl Source for OfEvents {
         let Common { experiment, stop, quiet } = &*self.common;
         let mut builder = self.table.builder();
         let losses = experiment.with(|traces| {
-            let progress = Progress::new_stopped_by(stop, traces.events.bytes(), *quiet);
+            let progress = Progress::new_stopped_by(stop, traces.event_bytes(), *quiet);
             let losses = self.table.read(
-                &traces.events,
+                traces,
                 (&self.wanted, &self.reading),
                 read,
                 &mut |batch| {

@@ -4,7 +4,7 @@ use hodo_clock::{Cycles, OriginNanos};
 use hodo_formats::events::{Cursor, Item, Lost};
 use hodo_model::Loss;
 
-use super::{EventReading, filter::Filter, runs::Run};
+use super::{EventReading, filter::Filter, ranges::PacketRange};
 use crate::Losses;
 
 /// The counts of a run, of a stream, or of a time bin of one.
@@ -20,20 +20,24 @@ pub(super) struct Counted {
 }
 
 /// Counts the events of a run that pass the filter.
-pub(super) fn count_run(run: &Run<'_, '_>, filter: Option<&Filter>, reading: &EventReading) -> Counted {
+pub(super) fn count_range(
+    range: &PacketRange<'_, '_>,
+    filter: Option<&Filter>,
+    reading: &EventReading,
+) -> Counted {
     match filter {
-        Some(filter) => count_wanted(run, filter, reading),
-        None => count_all(run, reading),
+        Some(filter) => count_wanted(range, filter, reading),
+        None => count_all(range, reading),
     }
 }
 
-fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
-    let mut counted = Counted::new(run);
-    let [mut one, mut other] = run.cursors();
+fn count_all(range: &PacketRange<'_, '_>, reading: &EventReading) -> Counted {
+    let mut counted = Counted::new(range);
+    let [mut one, mut other] = range.cursors();
     let clock = one.clock();
     // Comparing raw cycles avoids a conversion to nanoseconds per event.
     let without = reading.wants(None);
-    let within = clock.map(|clock| clock.cycles(reading.from, reading.to));
+    let within = clock.map(|clock| clock.cycles(reading.window.from, reading.window.to));
     let within = within.unwrap_or(if without { Cycles::ALL } else { Cycles::NONE });
     let (mut first, mut last) = (u64::MAX, 0);
     let mut count = |class: u32, cycles: Option<u64>| {
@@ -72,15 +76,15 @@ fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
     counted
 }
 
-fn count_wanted(run: &Run<'_, '_>, filter: &Filter, reading: &EventReading) -> Counted {
-    let mut counted = Counted::new(run);
-    let mut cursor = run.cursor();
+fn count_wanted(range: &PacketRange<'_, '_>, filter: &Filter, reading: &EventReading) -> Counted {
+    let mut counted = Counted::new(range);
+    let mut cursor = range.cursor();
     while let Some((time, item)) = cursor.next_item() {
         if !reading.wants(time) {
             continue;
         }
         match item {
-            Item::Event(parts) if filter.wants(run.trace, run.stream, &cursor.event(parts)) => {
+            Item::Event(parts) if filter.wants(range.trace, range.stream, &cursor.event(parts)) => {
                 counted.events[parts.class as usize] += 1;
                 counted.see(time);
             }
@@ -93,8 +97,8 @@ fn count_wanted(run: &Run<'_, '_>, filter: &Filter, reading: &EventReading) -> C
 }
 
 impl Counted {
-    pub(super) fn new(run: &Run<'_, '_>) -> Counted {
-        Counted { events: vec![0; run.classes().len()], ..Counted::default() }
+    pub(super) fn new(range: &PacketRange<'_, '_>) -> Counted {
+        Counted { events: vec![0; range.classes().len()], ..Counted::default() }
     }
 
     /// Adds the counts of another run of the stream.

@@ -7,10 +7,10 @@ use hodo_formats::events::{Cursor, Item as Read, Stream, Trace};
 use hodo_model::{AnyAnalysis, AnyPartial, Bin, CountInterest, Counts, Item};
 
 use super::{
-    EventReading, EventTraces,
-    count::{Counted, count_run},
+    EventReading, Traces,
+    count::{Counted, count_range},
     filter::{Filter, Wanted},
-    runs::{Run, each_of, runs},
+    ranges::{PacketRange, each_of, ranges},
 };
 use crate::Losses;
 
@@ -33,14 +33,14 @@ pub(crate) struct Counting<'t> {
 impl<'t> Counting<'t> {
     /// Prepares counting for an analysis; `None` if that needs more than [`MOST_BINS`] time bins.
     pub(crate) fn new(
-        traces: &EventTraces<'_>,
+        traces: &Traces<'_>,
         wanted: &Wanted,
         interest: CountInterest,
         reading: &'t EventReading,
     ) -> Option<Counting<'t>> {
-        let (first, last) = traces.span().unwrap_or_default();
-        let from = reading.from.map_or(first, |from| from.max(first));
-        let length = (reading.to.map_or(last, |to| to.min(last)).0 - from.0).max(0);
+        let (first, last) = traces.event_span().unwrap_or_default();
+        let from = reading.window.from.map_or(first, |from| from.max(first));
+        let length = (reading.window.to.map_or(last, |to| to.min(last)).0 - from.0).max(0);
         let width = match interest {
             CountInterest::Bins(width) => width.map_or_else(|| round_width(length), i128::from).max(1),
             CountInterest::Streams | CountInterest::None => 0,
@@ -49,10 +49,10 @@ impl<'t> Counting<'t> {
         (width == 0 || length / width <= MOST_BINS).then_some(Counting { filter, width, reading })
     }
 
-    fn count(&self, run: &Run<'_, '_>) -> ByBin {
+    fn count(&self, range: &PacketRange<'_, '_>) -> ByBin {
         match self.width {
-            0 => [(None, count_run(run, self.filter.as_ref(), self.reading))].into(),
-            width => count_bins(run, self.filter.as_ref(), self.reading, width),
+            0 => [(None, count_range(range, self.filter.as_ref(), self.reading))].into(),
+            width => count_bins(range, self.filter.as_ref(), self.reading, width),
         }
     }
 }
@@ -66,34 +66,34 @@ fn round_width(length: i128) -> i128 {
 /// Counts the events in the runs of packets that `choose` selects, and folds them. `progress` receives the number of
 /// bytes read so far, and returns whether to continue.
 pub(crate) fn fold_counts<'t, 'a>(
-    traces: &'t EventTraces<'a>,
+    traces: &'t Traces<'a>,
     analysis: &dyn AnyAnalysis,
     counting: &Counting<'_>,
-    choose: impl FnOnce(Vec<Run<'t, 'a>>) -> Vec<Run<'t, 'a>>,
+    choose: impl FnOnce(Vec<PacketRange<'t, 'a>>) -> Vec<PacketRange<'t, 'a>>,
     losses: &mut Losses,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> AnyPartial {
     let nothing = |trace: &Trace<'_>| trace.streams.iter().map(|_| ByBin::new()).collect();
-    let mut sums: Vec<Vec<ByBin>> = traces.traces.iter().map(nothing).collect();
+    let mut sums: Vec<Vec<ByBin>> = traces.events.iter().map(nothing).collect();
     let mut done = 0;
-    let runs = choose(runs(traces, counting.reading));
+    let ranges = choose(ranges(traces, counting.reading));
     each_of(
         traces,
-        &runs,
+        &ranges,
         counting.reading,
-        |run| counting.count(run),
-        |run, counted: ByBin| {
-            let stream = &mut sums[run.trace][run.stream];
+        |range| counting.count(range),
+        |range, counted: ByBin| {
+            let stream = &mut sums[range.trace][range.stream];
             counted
                 .into_iter()
                 .for_each(|(bin, counted)| stream.entry(bin).or_default().add(counted, losses));
-            done += run.bytes;
+            done += range.bytes;
             progress(done)
         },
     );
     let mut partial = analysis.begin(&hodo_model::Start::default());
     for (trace, streams) in
-        traces.traces.iter().zip(&sums).enumerate().map(|(index, (of, sums))| ((index, of), sums))
+        traces.events.iter().zip(&sums).enumerate().map(|(index, (of, sums))| ((index, of), sums))
     {
         for (stream, counted) in streams.iter().enumerate() {
             fold_stream(traces, trace, stream, counted, counting.width, analysis, &mut partial);
@@ -104,7 +104,7 @@ pub(crate) fn fold_counts<'t, 'a>(
 
 /// Folds the counts of a stream. A stream without counts is folded too, so that the analysis knows every stream.
 fn fold_stream(
-    traces: &EventTraces<'_>,
+    traces: &Traces<'_>,
     (trace, of): (usize, &Trace<'_>),
     index: usize,
     counted: &ByBin,
@@ -113,7 +113,7 @@ fn fold_stream(
     partial: &mut AnyPartial,
 ) {
     let stream: &Stream<'_> = &of.streams[index];
-    let several = traces.traces.len() > 1;
+    let several = traces.events.len() > 1;
     let name = if several { format!("{}/{}", of.name, stream.name) } else { stream.name.clone() };
     let nothing = [(None, Counted::default())].into();
     let counted = if counted.is_empty() { &nothing } else { counted };
@@ -135,24 +135,29 @@ fn fold_stream(
 }
 
 /// Counts the events of a run by time bin.
-fn count_bins(run: &Run<'_, '_>, filter: Option<&Filter>, reading: &EventReading, width: i128) -> ByBin {
+fn count_bins(
+    range: &PacketRange<'_, '_>,
+    filter: Option<&Filter>,
+    reading: &EventReading,
+    width: i128,
+) -> ByBin {
     let mut bins = ByBin::new();
-    let mut cursor: Cursor<'_, '_> = run.cursor();
+    let mut cursor: Cursor<'_, '_> = range.cursor();
     // The current bin: most events are in the bin of the previous one.
-    let (mut number, mut counted) = (None, Counted::new(run));
+    let (mut number, mut counted) = (None, Counted::new(range));
     while let Some((time, item)) = cursor.next_item() {
         if !reading.wants(time) {
             continue;
         }
         let own = time.map(|time: OriginNanos| time.0.div_euclid(width));
         if own != number {
-            put(&mut bins, number, std::mem::replace(&mut counted, Counted::new(run)));
+            put(&mut bins, number, std::mem::replace(&mut counted, Counted::new(range)));
             number = own;
         }
         match item {
             Read::Event(parts) => {
                 let is_wanted =
-                    filter.is_none_or(|filter| filter.wants(run.trace, run.stream, &cursor.event(parts)));
+                    filter.is_none_or(|filter| filter.wants(range.trace, range.stream, &cursor.event(parts)));
                 if is_wanted {
                     counted.events[parts.class as usize] += 1;
                     counted.see(time);

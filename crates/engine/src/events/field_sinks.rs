@@ -1,7 +1,8 @@
 //! Receivers of single fields: for numbers, and for the records of analyses.
 
+use hodo_formats::events::{Event, Trouble, schema::Scope};
 use hodo_model::{
-    event::{Compound, FieldSink, Meaning, Name},
+    event::{Compound, FieldSink, Meaning, Name, TextFields},
     kernel::Records,
 };
 
@@ -67,4 +68,24 @@ impl FieldSink for Filler<'_> {
     fn end(&mut self, _: Compound) {
         self.depth -= 1;
     }
+}
+
+/// Fields that ftrace and perf record among a system call's arguments and that are not arguments.
+const NO_ARGUMENTS: [&[u8]; 2] = [b"__syscall_nr", b"id"];
+/// The prefix of fields that all events have.
+const COMMON: &[u8] = b"common_";
+
+/// Formats the fields of an event as arguments of a call: `fd = 3, count = 100`.
+pub(super) fn arguments(event: &Event<'_, '_, '_>) -> Result<Vec<u8>, Trouble> {
+    let mut out = Vec::new();
+    event.emit(Scope::Payload, &mut TextFields::new(&mut out))?;
+    let mut rest = out.as_slice().trim_ascii();
+    while let Some(end) = rest.iter().position(|&byte| byte == b' ') {
+        if !rest.starts_with(COMMON) && !NO_ARGUMENTS.contains(&&rest[..end]) {
+            break;
+        }
+        let behind = rest.iter().position(|&byte| byte == b',').map_or(rest.len(), |comma| comma + 1);
+        rest = rest[behind..].trim_ascii_start();
+    }
+    Ok(rest.to_vec())
 }

@@ -7,7 +7,7 @@ use hodo_formats::events::{
 use hodo_model::vocabulary::{self, system_calls::Machine};
 
 use super::{
-    EventTraces,
+    Traces,
     condition::{Condition, Test, is_like},
 };
 
@@ -29,7 +29,8 @@ pub struct Wanted {
 }
 
 /// A filter, bound to every event class of every stream.
-pub(super) struct Filter {
+#[derive(Debug)]
+pub struct Filter {
     /// By trace, stream and class: `None` if no event of the class passes.
     tests: Vec<Vec<Vec<Option<Test>>>>,
     /// Whether every event passes.
@@ -45,9 +46,9 @@ impl Wanted {
     }
 
     /// Returns a requested context field that no stream has, such as `tid`.
-    pub fn missing_contexts(&self, traces: &EventTraces<'_>) -> Option<&'static str> {
+    pub fn missing_contexts(&self, traces: &Traces<'_>) -> Option<&'static str> {
         let has = |names: &[&str]| {
-            traces.traces.iter().any(|trace| {
+            traces.events.iter().any(|trace| {
                 trace.streams.iter().any(|stream| {
                     let events = &trace.stream_class(stream).events;
                     events.first().is_some_and(|event| {
@@ -67,7 +68,7 @@ impl Wanted {
     }
 
     /// Returns whether events of this name are included.
-    pub(super) fn wants_name(&self, name: &str) -> bool {
+    pub fn wants_name(&self, name: &str) -> bool {
         self.events.is_empty() || vocabulary::names(name).iter().any(|name| self.asks_for(name))
     }
 
@@ -162,7 +163,8 @@ pub(crate) fn find(
 }
 
 impl Filter {
-    pub(super) fn new(traces: &EventTraces<'_>, wanted: &Wanted) -> Filter {
+    /// Binds a filter to the classes of some traces.
+    pub fn new(traces: &Traces<'_>, wanted: &Wanted) -> Filter {
         let condition = wanted.condition();
         let of_class = |trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass| {
             let (named, only) = wanted.named(trace, event);
@@ -182,17 +184,17 @@ impl Filter {
         };
         let of_trace =
             |trace: &Trace<'_>| trace.streams.iter().map(|stream| of_stream(trace, stream)).collect();
-        Filter { tests: traces.traces.iter().map(of_trace).collect(), is_all: wanted.is_all() }
+        Filter { tests: traces.events.iter().map(of_trace).collect(), is_all: wanted.is_all() }
     }
 
     /// Returns whether an event of a class can pass.
-    pub(super) fn wants_class(&self, trace: usize, stream: usize, class: usize) -> bool {
+    pub fn wants_class(&self, trace: usize, stream: usize, class: usize) -> bool {
         self.tests[trace][stream][class].is_some()
     }
 
     /// Returns whether an event passes.
     #[inline]
-    pub(super) fn wants(&self, trace: usize, stream: usize, event: &Event<'_, '_, '_>) -> bool {
+    pub fn wants(&self, trace: usize, stream: usize, event: &Event<'_, '_, '_>) -> bool {
         self.is_all
             || self.tests[trace][stream][event.parts.class as usize]
                 .as_ref()

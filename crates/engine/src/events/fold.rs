@@ -25,14 +25,13 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EventReading, EventTraces,
-    field_sinks::{Filler, Labeller, Number},
+    EventReading, Traces,
+    field_sinks::{Filler, Labeller, Number, arguments},
     filter::call_names,
     periods::Edges,
     slices::{Slice, plan},
     sources::Sources,
     survey::Scheduling,
-    text,
 };
 use crate::{Losses, parallel::in_order};
 
@@ -58,14 +57,14 @@ pub(crate) struct Totals {
 /// Folds several analyses in one pass and makes a table of each. `progress` receives the number of bytes read, and
 /// returns whether to continue.
 pub fn analyse(
-    traces: &EventTraces<'_>,
+    traces: &Traces<'_>,
     analyses: &[&dyn AnyAnalysis],
     selection: &Selection,
     reading: &EventReading,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Vec<Table> {
     let mut losses = Losses::default();
-    traces.loss().into_iter().for_each(|loss| losses.add(loss));
+    traces.event_losses().into_iter().for_each(|loss| losses.add(loss));
     let pass = Pass::new(analyses);
     let (folded, names) =
         fold_all(traces, &pass, &plan(traces, reading), reading, &mut losses, |_, _, read| progress(read));
@@ -78,7 +77,7 @@ pub fn analyse(
 /// `merged` receives the state of the slices so far, those names, and the number of bytes read; it returns whether to
 /// continue.
 pub(crate) fn fold_all(
-    traces: &EventTraces<'_>,
+    traces: &Traces<'_>,
     pass: &Pass<'_>,
     slices: &[Slice],
     reading: &EventReading,
@@ -208,7 +207,7 @@ struct Scratch {
 
 /// Folds a slice into `folded`.
 fn fold(
-    traces: &EventTraces<'_>,
+    traces: &Traces<'_>,
     pass: &Pass<'_>,
     binding: &Binding,
     reading: &EventReading,
@@ -302,7 +301,7 @@ enum Place {
 }
 
 impl Binding {
-    fn new(traces: &EventTraces<'_>, pass: &Pass<'_>) -> Binding {
+    fn new(traces: &Traces<'_>, pass: &Pass<'_>) -> Binding {
         let edges = pass.period().map(|period| Edges::new(traces, period));
         let mut asked: HashMap<Kind, Vec<usize>> = HashMap::new();
         for (kind, fields) in pass.interest() {
@@ -316,7 +315,7 @@ impl Binding {
         let words: Vec<Wanted<'_>> = VOCABULARY.iter().filter_map(wanted).collect();
         let scheduling = Scheduling::of_all(traces, &asked);
         let mut names: Vec<String> = Vec::new();
-        for (trace, scheduling) in traces.traces.iter().zip(&scheduling) {
+        for (trace, scheduling) in traces.events.iter().zip(&scheduling) {
             let of_streams = trace.streams.iter().map(|stream| (stream.class, trace.stream_class(stream)));
             let of_streams: BTreeMap<u64, &StreamClass> = of_streams.collect();
             let classes = of_streams.into_values().flat_map(|class| &class.events);
@@ -343,7 +342,7 @@ impl Binding {
             (0..).zip(&trace.streams).map(of_stream).collect()
         };
         let mut streams: Vec<Vec<StreamBinding>> =
-            traces.traces.iter().zip(&scheduling).map(of_trace).collect();
+            traces.events.iter().zip(&scheduling).map(of_trace).collect();
         if let Some(edges) = &edges {
             for (trace, streams) in streams.iter_mut().enumerate() {
                 for (index, stream) in streams.iter_mut().enumerate() {
@@ -532,7 +531,7 @@ impl ClassBinding {
                 Place::Label(path) => {
                     readable &= event.emit_field(path, &mut Labeller(&mut *records)).is_ok();
                 }
-                Place::All => match text::arguments(event) {
+                Place::All => match arguments(event) {
                     Ok(all) => records.text(&all),
                     Err(_) => readable = false,
                 },

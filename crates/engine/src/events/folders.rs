@@ -16,7 +16,7 @@ use hodo_formats::events::{DataFile, FilePackets, Plans, Trace, schema::TraceCla
 use crate::{Files, OpenError, OpenErrorReason, parallel::in_order};
 
 /// The file of a trace's folder that describes the others.
-pub(super) const METADATA: &str = "metadata";
+pub const METADATA: &str = "metadata";
 /// Maximum depth of the search for traces below an input.
 const DEEPEST: u32 = 12;
 

@@ -7,7 +7,7 @@ use hodo_formats::events::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::EventTraces;
+use super::Traces;
 
 /// The description of a trace. Serialises as one stable JSON object.
 #[derive(Clone, Debug, Serialize)]
@@ -102,8 +102,8 @@ pub struct EventInfo {
 }
 
 /// Returns the description of each trace.
-pub fn info(traces: &EventTraces<'_>) -> Vec<TraceInfo> {
-    traces.traces.iter().map(trace).collect()
+pub fn info(traces: &Traces<'_>) -> Vec<TraceInfo> {
+    traces.events.iter().map(trace).collect()
 }
 
 fn trace(trace: &Trace<'_>) -> TraceInfo {

@@ -5,25 +5,30 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use hodo_clock::OriginNanos;
 use hodo_formats::events::{Cursor, Item, Stream, Trace};
 
-use super::{EventTraces, slices::Part};
+use super::{Traces, slices::Part};
 
 /// The time of an item, and the index of its source.
 type Key = (OriginNanos, usize);
 
 /// A stream of a slice.
-pub(super) struct Source<'t, 'a> {
-    pub(super) trace: usize,
-    pub(super) stream: usize,
-    pub(super) of: &'t Trace<'a>,
-    pub(super) cursor: Cursor<'t, 'a>,
+#[derive(Debug)]
+pub struct Source<'t, 'a> {
+    /// Index of the trace.
+    pub trace: usize,
+    /// Index of the stream in the trace.
+    pub stream: usize,
+    /// The trace.
+    pub of: &'t Trace<'a>,
+    /// Reads the stream.
+    pub cursor: Cursor<'t, 'a>,
     part: Part,
     /// The next item and its time.
-    pub(super) next: Option<(Option<OriginNanos>, Item)>,
+    pub next: Option<(Option<OriginNanos>, Item)>,
 }
 
 impl<'t, 'a> Source<'t, 'a> {
-    fn new(traces: &'t EventTraces<'a>, part: &Part) -> Source<'t, 'a> {
-        let of = &traces.traces[part.trace];
+    fn new(traces: &'t Traces<'a>, part: &Part) -> Source<'t, 'a> {
+        let of = &traces.events[part.trace];
         let stream: &Stream<'a> = &of.streams[part.stream];
         let cursor = Cursor::new(of, stream, part.packets.clone());
         let (trace, stream) = (part.trace, part.stream);
@@ -61,8 +66,10 @@ impl<'t, 'a> Source<'t, 'a> {
 }
 
 /// Merges the streams of a slice.
-pub(super) struct Merge<'t, 'a> {
-    pub(super) sources: Vec<Source<'t, 'a>>,
+#[derive(Debug)]
+pub struct Merge<'t, 'a> {
+    /// The streams.
+    pub sources: Vec<Source<'t, 'a>>,
     /// The sources with a next item, except `current`.
     heap: BinaryHeap<Reverse<Key>>,
     /// The source whose item was returned last.
@@ -70,7 +77,8 @@ pub(super) struct Merge<'t, 'a> {
 }
 
 impl<'t, 'a> Merge<'t, 'a> {
-    pub(super) fn new(traces: &'t EventTraces<'a>, parts: &[Part]) -> Merge<'t, 'a> {
+    /// Begins with the first items of a slice.
+    pub fn new(traces: &'t Traces<'a>, parts: &[Part]) -> Merge<'t, 'a> {
         let sources: Vec<_> = parts.iter().map(|part| Source::new(traces, part)).collect();
         let keys =
             sources.iter().enumerate().filter_map(|(index, source)| Some(Reverse((source.time()?, index))));
@@ -80,7 +88,7 @@ impl<'t, 'a> Merge<'t, 'a> {
 
     /// Returns the index of the source with the next item.
     #[inline]
-    pub(super) fn next_source(&mut self) -> Option<usize> {
+    pub fn next_source(&mut self) -> Option<usize> {
         if let Some(index) = self.current.take() {
             self.sources[index].advance();
             if let Some(time) = self.sources[index].time() {

@@ -11,129 +11,74 @@
 mod condition;
 mod count;
 mod counts;
-mod export;
 mod field_sinks;
 mod filter;
 mod fold;
 mod folders;
 mod info;
-mod json;
 mod live;
 mod merge;
-mod names;
 mod notes;
 mod periods;
-mod runs;
+mod ranges;
 mod slices;
 mod sources;
 mod survey;
-mod table;
-mod text;
-mod write;
 
 use std::{fs, io, ops::Range, path::Path};
 
 use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::ctf::recognise;
 use hodo_formats::events::{Cursor, Item, Stream, StreamPacket, Trace};
-use hodo_formats::{FORMATS, Holds, ReadTraces, perf::samples::contents};
+use hodo_formats::{Contents, FORMATS, ReadEvents};
 use hodo_model::Loss;
-use serde::{Deserialize, Serialize};
 
-use crate::{Files, OpenError, OpenErrorReason, files::Maps, parallel::share};
+use crate::{Chunks, EventReading, Files, OpenError, OpenErrorReason, Traces, files::Maps};
 
 pub use condition::Condition;
 pub(crate) use counts::{Counting, MOST_BINS, fold_counts};
-pub use export::{ExportError, Exported, export};
-pub use filter::Wanted;
+pub use filter::{Filter, Wanted};
 pub use fold::analyse;
 pub(crate) use fold::{Folded, Totals, fold_all, reads_wakeups, tables};
-pub use hodo_formats::perf::samples::Contents;
+pub use folders::METADATA;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
-pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
+pub use live::{LiveAddress, LiveError, live_count, live_sessions, live_slices};
+pub use merge::{Merge, Source};
 pub use notes::note_lines;
 pub use periods::no_such_period;
-pub use runs::{Run, each_run};
-pub(crate) use slices::plan;
-pub use table::{EventTable, event_tables};
-pub use write::{EventFormat, script};
+pub use ranges::{PacketRange, each_range};
+pub use slices::{Part, Slice, plan};
 pub(crate) use {condition::is_like, filter::find};
-
-/// Traces of one input.
-#[derive(Debug)]
-pub struct EventTraces<'f> {
-    /// In order of their folders.
-    pub traces: Vec<Trace<'f>>,
-    /// The memory maps of their files.
-    maps: Option<&'f Maps>,
-}
-
-/// The division of traces into chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Chunks {
-    /// About this many bytes, from any streams, so that all chunks are about the same work.
-    Bytes(u64),
-    /// A share of the remaining bytes for each of `threads` threads, but at least `smallest` bytes: large chunks first
-    /// and small ones last.
-    Shares {
-        /// Threads.
-        threads: usize,
-        /// Bytes.
-        smallest: u64,
-    },
-    /// This much time. Busy periods make larger chunks.
-    Time(Nanos),
-    /// One chunk per stream; only for work that does not need them merged.
-    Streams,
-}
 
 impl Chunks {
     /// Returns whether a chunk of `bytes` that begins at `begin`, with `left` bytes remaining, ends before a packet
-    /// that begins at `next`.
-    fn end(self, (bytes, left): (u64, u64), begin: Option<OriginNanos>, next: Option<OriginNanos>) -> bool {
+    /// that begins at `next`. A thread's share is at least `smallest` bytes.
+    fn end(
+        self,
+        (bytes, left): (u64, u64),
+        (threads, smallest): (usize, u64),
+        begin: Option<OriginNanos>,
+        next: Option<OriginNanos>,
+    ) -> bool {
         const LARGEST: u64 = 64 << 20;
-        match self {
-            Chunks::Bytes(most) => bytes >= most,
-            Chunks::Shares { threads, smallest } => bytes >= share(left, threads, smallest..=LARGEST),
-            Chunks::Time(Nanos(span)) => {
-                let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
-                next.map(part) > begin.map(part)
-            }
-            Chunks::Streams => false,
+        if let Chunks::Time(Nanos(span)) = self {
+            let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
+            return next.map(part) > begin.map(part);
         }
+        self.bytes(left, threads, smallest..=LARGEST).is_some_and(|most| bytes >= most)
     }
-}
-
-/// The settings for reading events.
-#[derive(Clone, Debug)]
-pub struct EventReading {
-    /// The number of decoding threads.
-    pub threads: usize,
-    /// The chunk size.
-    pub chunks: Chunks,
-    /// Start of the window, inclusive.
-    pub from: Option<OriginNanos>,
-    /// End of the window, exclusive.
-    pub to: Option<OriginNanos>,
 }
 
 impl EventReading {
-    fn wants(&self, time: Option<OriginNanos>) -> bool {
-        match time {
-            Some(time) => self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to),
-            None => self.from.is_none() && self.to.is_none(),
-        }
-    }
-
     /// Returns whether a packet is outside the window, with all losses before it.
-    fn leaves_out(&self, stream: &Stream<'_>, index: usize) -> bool {
+    pub fn leaves_out(&self, stream: &Stream<'_>, index: usize) -> bool {
         let packet = &stream.packets[index];
         let before = index.checked_sub(1).map(|before| &stream.packets[before]);
         let end_before = before.and_then(|before| before.end);
-        let is_early = self.from.is_some_and(|from| {
+        let is_early = self.window.from.is_some_and(|from| {
             packet.end.is_some_and(|end| end < from) && end_before.is_none_or(|end| end < from)
         });
-        let is_late = self.to.is_some_and(|to| {
+        let is_late = self.window.to.is_some_and(|to| {
             packet.begin.is_some_and(|begin| begin >= to)
                 && before.is_none_or(|_| end_before.is_some_and(|end| end >= to))
         });
@@ -143,27 +88,20 @@ impl EventReading {
 
 /// Returns which kinds of traces an input contains, without reading all of it.
 pub fn holds(files: &Files, path: &Path) -> Contents {
-    let events = Contents { events: true, flow: false };
     if path.is_dir() && folders::below(path).is_ok_and(|folders| !folders.is_empty()) {
-        return events;
+        return Contents::EVENTS;
     }
     if path.file_name().is_some_and(|name| name == folders::METADATA) && starts_as_metadata(path) {
-        return events;
+        return Contents::EVENTS;
     }
-    let Ok(input) = files.recording(path) else { return Contents { events: false, flow: true } };
-    match FORMATS.iter().find(|format| (format.recognise)(input.bytes)).map(|format| format.holds) {
-        Some(Holds::Traces(_)) => events,
-        Some(Holds::Both(..)) => contents(input.bytes),
-        _ => Contents { events: false, flow: true },
-    }
+    let Ok(input) = files.recording(path) else { return Contents::FLOW };
+    let format = FORMATS.iter().find(|format| (format.recognise)(input.bytes));
+    format.map_or(Contents::FLOW, |format| (format.contents)(input.bytes))
 }
 
 /// Returns the reader of a file's traces, if its format stores them in one file.
-fn reader(bytes: &[u8]) -> Option<ReadTraces> {
-    match FORMATS.iter().find(|format| (format.recognise)(bytes))?.holds {
-        Holds::Traces(read) | Holds::Both(_, read) => Some(read),
-        _ => None,
-    }
+fn reader(bytes: &[u8]) -> Option<ReadEvents> {
+    FORMATS.iter().find(|format| (format.recognise)(bytes))?.events
 }
 
 fn starts_as_metadata(path: &Path) -> bool {
@@ -172,78 +110,57 @@ fn starts_as_metadata(path: &Path) -> bool {
     read.and_then(|mut file| io::Read::read_to_end(&mut file, &mut start)).is_ok() && recognise(&start)
 }
 
-impl<'f> EventTraces<'f> {
-    /// No traces.
-    pub(crate) fn none(files: &'f Files) -> EventTraces<'f> {
-        EventTraces { traces: Vec::new(), maps: Some(files.maps()) }
-    }
-
-    /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
-    /// rotated session or of several snapshots, become one trace. `threads` threads search files for packets;
-    /// `progress` receives the number of bytes searched and the total.
-    ///
-    /// # Errors
-    /// Returns an error if metadata can't be read. Unreadable parts of streams are losses.
-    pub fn open(
-        files: &'f Files,
-        path: &Path,
-        threads: usize,
-        progress: impl Fn(u64, u64) + Sync,
-    ) -> Result<EventTraces<'f>, OpenError> {
-        EventTraces::open_with_frequency(files, path, None, threads, progress)
-    }
-
-    /// As [`open`](EventTraces::open), with the frequency in Hz of clocks that no metadata describes:
-    /// [`EventTraces::implies_clocks`] returns whether there are any.
-    ///
-    /// # Errors
-    /// See [`EventTraces::open`].
-    pub fn open_with_frequency(
-        files: &'f Files,
-        path: &Path,
-        frequency: Option<u64>,
-        threads: usize,
-        progress: impl Fn(u64, u64) + Sync,
-    ) -> Result<EventTraces<'f>, OpenError> {
-        let below = |path: &Path| folders::below(path).map_err(|error| folders::system(path, error));
-        let mut folders = if path.is_dir() { below(path)? } else { Vec::new() };
-        if folders.is_empty() && path.file_name().is_none_or(|name| name != folders::METADATA) {
-            let input = files.recording(path).map_err(|error| folders::system(path, error))?;
-            if let Some(read) = reader(input.bytes) {
-                let format =
-                    |error| OpenError { file: path.to_owned(), reason: OpenErrorReason::Format(error) };
-                return Ok(EventTraces::noted(read(&input).map_err(format)?, files));
-            }
+/// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
+/// rotated session or of several snapshots, become one trace. `frequency` is that of clocks in Hz that no metadata
+/// describes. `threads` threads search files for packets; `progress` receives the number of bytes searched and the total.
+///
+/// # Errors
+/// Returns an error if metadata can't be read. Unreadable parts of streams are losses.
+pub(crate) fn open<'f>(
+    files: &'f Files,
+    path: &Path,
+    frequency: Option<u64>,
+    threads: usize,
+    progress: impl Fn(u64, u64) + Sync,
+) -> Result<Vec<Trace<'f>>, OpenError> {
+    let below = |path: &Path| folders::below(path).map_err(|error| folders::system(path, error));
+    let mut folders = if path.is_dir() { below(path)? } else { Vec::new() };
+    if folders.is_empty() && path.file_name().is_none_or(|name| name != folders::METADATA) {
+        let input = files.recording(path).map_err(|error| folders::system(path, error))?;
+        if let Some(read) = reader(input.bytes) {
+            let format = |error| OpenError { file: path.to_owned(), reason: OpenErrorReason::Format(error) };
+            return Ok(noted(read(&input).map_err(format)?));
         }
-        let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-        if folders.is_empty() {
-            folders = below(path)?;
-        }
-        let traces = folders::read(files, path, folders, (frequency, threads), progress)?;
-        Ok(EventTraces::noted(traces, files))
     }
-
-    /// Adds notes about what no trace format knows.
-    fn noted(mut traces: Vec<Trace<'f>>, files: &'f Files) -> EventTraces<'f> {
-        for trace in &mut traces {
-            let note = survey::note(trace);
-            let named = note.map(|note| (trace.name.clone(), note));
-            trace.notes.extend(named);
-        }
-        EventTraces { traces, maps: Some(files.maps()) }
+    let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    if folders.is_empty() {
+        folders = below(path)?;
     }
+    Ok(noted(folders::read(files, path, folders, (frequency, threads), progress)?))
+}
 
+/// Adds notes about what no trace format knows.
+fn noted(mut traces: Vec<Trace<'_>>) -> Vec<Trace<'_>> {
+    for trace in &mut traces {
+        let note = survey::note(trace);
+        let named = note.map(|note| (trace.name.clone(), note));
+        trace.notes.extend(named);
+    }
+    traces
+}
+
+impl Traces<'_> {
     /// Returns whether a trace has timestamps of a clock that its metadata does not describe.
     pub fn implies_clocks(&self) -> bool {
-        self.traces.iter().any(|trace| trace.class.has_implied_clock)
+        self.events.iter().any(|trace| trace.class.has_implied_clock)
     }
 
     /// Returns whether the traces contain bytes but no event can be decoded, and a loss or an undecodable file explains
     /// it.
     pub fn is_unreadable(&self) -> bool {
-        let mut loses = self.traces.iter().any(|trace| !trace.loss.is_empty());
+        let mut loses = self.events.iter().any(|trace| !trace.loss.is_empty());
         for (trace, stream) in
-            self.traces.iter().flat_map(|trace| trace.streams.iter().map(move |s| (trace, s)))
+            self.events.iter().flat_map(|trace| trace.streams.iter().map(move |s| (trace, s)))
         {
             for packet in 0..stream.packets.len() {
                 let mut cursor = Cursor::new(trace, stream, packet..packet + 1);
@@ -256,7 +173,7 @@ impl<'f> EventTraces<'f> {
             }
         }
         let is_empty = |trace: &Trace<'_>| trace.streams.is_empty() && !trace.files.is_empty();
-        loses || self.traces.iter().any(is_empty)
+        loses || self.events.iter().any(is_empty)
     }
 
     /// Returns the losses of the experiment's files that could not be read to their end, so far.
@@ -266,7 +183,7 @@ impl<'f> EventTraces<'f> {
 
     /// Releases the memory of decoded packets to the system; a later access reads them from the file again.
     fn release(&self, trace: usize, stream: usize, packets: Range<usize>) {
-        let (Some(maps), trace) = (self.maps, &self.traces[trace]) else { return };
+        let (Some(maps), trace) = (self.maps, &self.events[trace]) else { return };
         let behind = |one: &StreamPacket<'_>, next: &StreamPacket<'_>| {
             one.file == next.file && one.packet.bytes.end == next.packet.bytes.start
         };
@@ -278,33 +195,33 @@ impl<'f> EventTraces<'f> {
     }
 
     /// Returns the first and last time of packets.
-    pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
-        let spans = self.traces.iter().filter_map(Trace::span);
+    pub fn event_span(&self) -> Option<(OriginNanos, OriginNanos)> {
+        let spans = self.events.iter().filter_map(Trace::span);
         spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
     /// Returns the total size of packets in bytes.
-    pub fn bytes(&self) -> u64 {
-        let streams = self.traces.iter().flat_map(|trace| &trace.streams);
+    pub fn event_bytes(&self) -> u64 {
+        let streams = self.events.iter().flat_map(|trace| &trace.streams);
         streams.flat_map(|stream| &stream.packets).map(|packet| packet.size()).sum()
     }
 
     /// Returns half of the longest uncertainty interval, in nanoseconds, if some times follow a curve of `hodo sync`;
     /// the inner `None` means that one side is unbounded.
     pub(crate) fn uncertainty(&self) -> Option<Option<u64>> {
-        let maps = self.traces.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
+        let maps = self.events.iter().map(Trace::time_map).filter(|map| map.constant().is_none());
         maps.map(|map| map.half_width())
             .reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)))
     }
 
     /// Returns notes about how files were interpreted: the file's name, and a sentence.
-    pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
-        let notes = self.traces.iter().flat_map(|trace| &trace.notes);
+    pub fn event_notes(&self) -> impl Iterator<Item = (&str, &str)> {
+        let notes = self.events.iter().flat_map(|trace| &trace.notes);
         notes.map(|(file, note)| (file.as_str(), note.as_str()))
     }
 
     /// Returns the unreadable parts of the files.
-    pub fn loss(&self) -> Vec<Loss> {
-        self.traces.iter().flat_map(|trace| trace.loss.clone()).collect()
+    pub fn event_losses(&self) -> Vec<Loss> {
+        self.events.iter().flat_map(|trace| trace.loss.clone()).collect()
     }
 }

@@ -9,7 +9,7 @@ use hodo_model::{
 };
 
 use super::{
-    EventTraces,
+    Traces,
     condition::Condition,
     filter::{Filter, Wanted, find},
     fold::{cpu, path_of_cpu},
@@ -65,10 +65,10 @@ fn wanted(edge: &Edge) -> Wanted {
 }
 
 impl Side {
-    fn new(traces: &EventTraces<'_>, kind: Kind, edge: &Edge, key: &[&String], group: &[String]) -> Side {
+    fn new(traces: &Traces<'_>, kind: Kind, edge: &Edge, key: &[&String], group: &[String]) -> Side {
         let filter = Filter::new(traces, &wanted(edge));
         let mut reported: Vec<Vec<Vec<Option<EdgeFields>>>> = Vec::new();
-        for (trace_index, trace) in traces.traces.iter().enumerate() {
+        for (trace_index, trace) in traces.events.iter().enumerate() {
             let of_stream = |(index, stream): (usize, &Stream<'_>)| {
                 let classes = trace.stream_class(stream).events.iter().enumerate();
                 let of_class = |(class_index, class): (usize, &EventClass)| {
@@ -127,7 +127,7 @@ fn put(place: Option<&Place>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Ve
 }
 
 impl Edges {
-    pub(super) fn new(traces: &EventTraces<'_>, period: &Period) -> Edges {
+    pub(super) fn new(traces: &Traces<'_>, period: &Period) -> Edges {
         let (begin, end): (Vec<_>, Vec<_>) = period.matched.iter().map(|(begin, end)| (begin, end)).unzip();
         Edges {
             begin: Side::new(traces, Kind::PeriodBegin, &period.begin, &begin, &period.group),
@@ -157,7 +157,7 @@ impl Edges {
 }
 
 /// Returns why the traces can contain no such period, if so.
-pub fn no_such_period(traces: &EventTraces<'_>, period: &Period) -> Option<String> {
+pub fn no_such_period(traces: &Traces<'_>, period: &Period) -> Option<String> {
     let edges = Edges::new(traces, period);
     for (side, edge, what) in [(&edges.begin, &period.begin, "--begin"), (&edges.end, &period.end, "--end")] {
         let bare = Edge { condition: String::new(), ..edge.clone() };
@@ -190,11 +190,11 @@ impl Written<'_> {
 
 impl FieldSink for Written<'_> {
     fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
-        self.put(itoa::Buffer::new().format(value).as_bytes());
+        self.put(value.to_string().as_bytes());
     }
 
     fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
-        self.put(itoa::Buffer::new().format(value).as_bytes());
+        self.put(value.to_string().as_bytes());
     }
 
     fn real(&mut self, _: Name<'_>, value: f64) {

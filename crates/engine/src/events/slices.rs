@@ -9,41 +9,45 @@ use std::ops::Range;
 use hodo_clock::OriginNanos;
 use hodo_formats::events::Stream;
 
-use super::{EventReading, EventTraces};
+use super::{EventReading, Traces};
 
 /// The part of a stream that a slice covers.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub struct Part {
     /// Index of the trace.
-    pub(super) trace: usize,
+    pub trace: usize,
     /// Index of the stream in the trace.
-    pub(super) stream: usize,
+    pub stream: usize,
     /// Packets; the slice may cover the first and the last only in part.
-    pub(super) packets: Range<usize>,
+    pub packets: Range<usize>,
     /// In the first packet, items before this time belong to the previous slice.
-    pub(super) skip_before: Option<OriginNanos>,
+    pub skip_before: Option<OriginNanos>,
     /// In this packet, the first item at or after this time and all that follow belong to the next slice.
-    pub(super) stop_at: Option<(usize, OriginNanos)>,
+    pub stop_at: Option<(usize, OriginNanos)>,
 }
 
 /// A slice of time.
 #[derive(Clone, Debug)]
-pub(crate) struct Slice {
-    pub(super) parts: Vec<Part>,
+pub struct Slice {
+    /// What it covers of each stream.
+    pub parts: Vec<Part>,
     /// Whether it is the first slice.
-    pub(super) is_first: bool,
+    pub is_first: bool,
     /// Size of the packets that begin in it, in bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
+/// Smallest share of one of several threads in bytes. Packets that span a boundary are read twice.
+const SMALLEST_SHARE: u64 = 8 << 20;
+
 /// Cuts traces into slices as [`EventReading::chunks`] requests.
-pub(crate) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slice> {
+pub fn plan(traces: &Traces<'_>, reading: &EventReading) -> Vec<Slice> {
     let borders = borders(traces, reading);
     let mut slices = Vec::new();
     for (index, &(from, bytes)) in borders.iter().enumerate() {
-        let to = borders.get(index + 1).and_then(|&(to, _)| to).or(reading.to);
+        let to = borders.get(index + 1).and_then(|&(to, _)| to).or(reading.window.to);
         let mut slice = Slice { parts: Vec::new(), is_first: index == 0, bytes };
-        for (trace, of) in traces.traces.iter().enumerate() {
+        for (trace, of) in traces.events.iter().enumerate() {
             for (stream, of) in of.streams.iter().enumerate() {
                 slice.parts.extend(part(of, from, to, index == 0).map(|part| Part { trace, stream, ..part }));
             }
@@ -54,11 +58,11 @@ pub(crate) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slic
 }
 
 /// Returns the begin time of each slice, and its size in bytes. The first begins with the traces or with the window.
-fn borders(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<(Option<OriginNanos>, u64)> {
-    let mut borders = vec![(reading.from, 0)];
-    let streams = || traces.traces.iter().flat_map(|trace| &trace.streams);
+fn borders(traces: &Traces<'_>, reading: &EventReading) -> Vec<(Option<OriginNanos>, u64)> {
+    let mut borders = vec![(reading.window.from, 0)];
+    let streams = || traces.events.iter().flat_map(|trace| &trace.streams);
     if !streams().all(|stream| is_ordered(stream) || has_no_times(stream)) {
-        borders[0].1 = traces.bytes();
+        borders[0].1 = traces.event_bytes();
         return borders;
     }
     let packets = streams().flat_map(|stream| &stream.packets);
@@ -67,9 +71,12 @@ fn borders(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<(Option<Orig
     let mut left: u64 = packets.iter().map(|(_, bytes)| bytes).sum();
     for (begin, bytes) in packets {
         let (from, size) = borders[borders.len() - 1];
-        let inside = reading.from.is_none_or(|from| begin > Some(from))
-            && reading.to.is_none_or(|to| begin < Some(to));
-        if reading.chunks.end((size, left), from, begin) && begin > from && inside {
+        let inside = reading.window.from.is_none_or(|from| begin > Some(from))
+            && reading.window.to.is_none_or(|to| begin < Some(to));
+        if reading.chunks.end((size, left), (reading.threads, SMALLEST_SHARE), from, begin)
+            && begin > from
+            && inside
+        {
             borders.push((begin, 0));
             left -= size;
         }

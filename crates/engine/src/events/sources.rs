@@ -13,7 +13,7 @@ use hodo_model::{
 };
 
 use super::{
-    EventReading, EventTraces,
+    EventReading, Traces,
     fold::{Binding, StreamBinding, Totals},
     slices::{Part, Slice},
 };
@@ -36,20 +36,20 @@ pub(super) struct Sources<'t, 'a> {
 impl<'t, 'a> Sources<'t, 'a> {
     /// Opens the streams of a slice at its beginning; `records` are reused buffers.
     pub(super) fn new(
-        traces: &'t EventTraces<'a>,
+        traces: &'t Traces<'a>,
         binding: &'t Binding,
         reading: &'t EventReading,
         slice: &Slice,
         mut records: Vec<Records>,
     ) -> Sources<'t, 'a> {
         let new = |part: &Part| {
-            let of = &traces.traces[part.trace];
+            let of = &traces.events[part.trace];
             Source::new(of, binding, reading, part)
         };
         let sources: Vec<_> = slice.parts.iter().map(new).collect();
         records.resize_with(sources.len(), Records::default);
         for (part, records) in slice.parts.iter().zip(&mut records) {
-            let name = Arc::from(traces.traces[part.trace].name.as_str());
+            let name = Arc::from(traces.events[part.trace].name.as_str());
             records.set_trace(part.trace as u32, &name);
         }
         let dry = (0..sources.len()).collect();
@@ -250,15 +250,15 @@ struct Bounds {
 impl Bounds {
     fn new(clock: Option<TimelineClock<'_>>, reading: &EventReading, part: &Part) -> Bounds {
         let (lowest, highest) = (OriginNanos(0), OriginNanos(1 << 64));
-        let from = reading.from.unwrap_or(lowest).max(lowest);
-        let to = reading.to.unwrap_or(highest).min(highest);
+        let from = reading.window.from.unwrap_or(lowest).max(lowest);
+        let to = reading.window.to.unwrap_or(highest).min(highest);
         let cycles = |from, to| clock.map(|clock| clock.cycles(from, to));
         let skipped = part.skip_before.and_then(|from| Some((part.packets.start, cycles(None, Some(from))?)));
         let behind = part.stop_at.and_then(|(packet, to)| Some((packet, cycles(Some(to), None)?)));
         Bounds {
             skipped,
             behind,
-            asked: cycles(reading.from, reading.to).ok_or(reading.wants(None)),
+            asked: cycles(reading.window.from, reading.window.to).ok_or(reading.wants(None)),
             within: cycles(Some(from), Some(to)).unwrap_or(Cycles::NONE),
             plain: (part.packets.start, Cycles::NONE),
             is_over: false,

@@ -20,7 +20,7 @@ use hodo_model::{
 };
 
 use super::{
-    EventTraces,
+    Traces,
     fold::{integer, path},
 };
 
@@ -39,12 +39,12 @@ pub(super) struct Scheduling {
 
 impl Scheduling {
     /// Of each trace, for the kinds of events and fields that are requested.
-    pub(super) fn of_all(traces: &EventTraces<'_>, asked: &HashMap<Kind, Vec<usize>>) -> Vec<Scheduling> {
+    pub(super) fn of_all(traces: &Traces<'_>, asked: &HashMap<Kind, Vec<usize>>) -> Vec<Scheduling> {
         let wants_states =
             asked.get(&Kind::SchedSwitch).is_some_and(|fields| fields.contains(&field::switch::PREV_STATE));
         let wakeups = match asked.contains_key(&Kind::SchedWakeup) {
             true => wakeups(traces),
-            false => vec![None; traces.traces.len()],
+            false => vec![None; traces.events.len()],
         };
         let codes = |trace| if wants_states { state_codes(traces, trace) } else { StateCodes::default() };
         wakeups
@@ -65,17 +65,17 @@ impl Scheduling {
 }
 
 /// Returns the events from which the wake-ups of each trace are known; `None` for traces without a scheduler.
-fn wakeups(traces: &EventTraces<'_>) -> Vec<Option<Wakeups>> {
-    (0..traces.traces.len()).map(|trace| of_trace(traces, trace)).collect()
+fn wakeups(traces: &Traces<'_>) -> Vec<Option<Wakeups>> {
+    (0..traces.events.len()).map(|trace| of_trace(traces, trace)).collect()
 }
 
 fn is_called(class: &EventClass, word: &str) -> bool {
     vocabulary::word(&class.name) == word
 }
 
-fn of_trace(traces: &EventTraces<'_>, index: usize) -> Option<Wakeups> {
+fn of_trace(traces: &Traces<'_>, index: usize) -> Option<Wakeups> {
     const WORDS: [&str; 4] = ["sched_wakeup", "sched_waking", "sched_switch", "sched_wakeup_new"];
-    let trace = &traces.traces[index];
+    let trace = &traces.events[index];
     let classes = || trace.streams.iter().flat_map(|stream| &trace.stream_class(stream).events);
     let [wakeup, waking, switch, new] = WORDS.map(|word| classes().any(|class| is_called(class, word)));
     match (wakeup, waking) {
@@ -95,12 +95,12 @@ fn of_trace(traces: &EventTraces<'_>, index: usize) -> Option<Wakeups> {
 
 /// Passes events of some classes to `see` until it returns `true`. Streams take turns, a packet each.
 fn search(
-    traces: &EventTraces<'_>,
+    traces: &Traces<'_>,
     index: usize,
     has: &dyn Fn(&EventClass) -> bool,
     see: &mut dyn FnMut(&Stream<'_>, &Cursor<'_, '_>, Parts) -> bool,
 ) {
-    let trace = &traces.traces[index];
+    let trace = &traces.events[index];
     let wanted: Vec<Vec<bool>> = trace
         .streams
         .iter()
@@ -127,8 +127,8 @@ fn search(
 }
 
 /// Returns the codes of `prev_state` in a trace.
-fn state_codes(traces: &EventTraces<'_>, index: usize) -> StateCodes {
-    let trace = &traces.traces[index];
+fn state_codes(traces: &Traces<'_>, index: usize) -> StateCodes {
+    let trace = &traces.events[index];
     let codes = trace.class.state_codes.clone().or_else(|| of_names(trace));
     let codes = codes.or_else(|| StateCodes::of_release(release(trace)?));
     let codes = codes.unwrap_or_else(StateCodes::of_any_kernel);
@@ -180,8 +180,8 @@ fn may_be_wrong(trace: &Trace<'_>) -> bool {
 }
 
 /// Whether the first switch away from an idle CPU has a code that only those kernels record.
-fn is_shifted(traces: &EventTraces<'_>, index: usize) -> bool {
-    let trace = &traces.traces[index];
+fn is_shifted(traces: &Traces<'_>, index: usize) -> bool {
+    let trace = &traces.events[index];
     let mut found = false;
     let has = |class: &EventClass| is_called(class, "sched_switch");
     search(traces, index, &has, &mut |stream, cursor, parts| {

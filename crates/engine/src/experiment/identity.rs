@@ -1,7 +1,7 @@
 //! Identifies the inputs of an experiment.
 
 use super::{Experiment, part::TraceOrigin};
-use crate::history::each_file;
+use crate::{Input, history::each_file};
 
 impl Experiment {
     /// Returns a checksum that identifies the inputs, independent of their paths: of what their traces contain, and of
@@ -9,7 +9,7 @@ impl Experiment {
     /// recording has besides its streams. Later bytes are not read, so a change of those is noticed by its size only.
     pub fn identity(&self) -> String {
         let mut files = Vec::new();
-        for path in self.input_files() {
+        for path in self.inputs().iter().map(Input::path) {
             let known = each_file(path, &mut |_, metadata, checksum| {
                 files.push(Some((metadata.len(), checksum)));
                 Ok(())

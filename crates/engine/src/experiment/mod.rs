@@ -19,13 +19,13 @@ mod stream;
 mod time;
 mod wall;
 
-pub(crate) use clocks::micros;
+pub use clocks::micros;
 pub use clocks::{
     MatchRule, Matched, Relation, SyncOutcome, SyncRequest, SyncStep, Synchronised, SynchronisedError,
     SynchronisedTrace, TimelineRequest, TraceClock, TraceOffset,
 };
-pub use open::{Experiment, Needs, Traces};
+pub use open::Experiment;
 pub use part::{Part, PartError};
 pub use portion::Portion;
-pub use request::{Chunking, Outcome, Refusal, Request, Times};
-pub use time::{Bound, EventWindow, TimeSpan, nanos};
+pub use request::{Outcome, Refusal, Request, Times};
+pub use time::{Bound, TimeSpan, nanos};

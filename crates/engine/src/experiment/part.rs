@@ -10,7 +10,7 @@
 
 use std::{fmt, ops::RangeInclusive};
 
-use hodo_formats::events::Trace;
+use hodo_formats::events;
 use hodo_model::{
     AnyPartial, Every, Intervals, Loss, Parameters, Period, Root, Selection,
     kernel::Threads,
@@ -19,13 +19,13 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Experiment, Outcome, Portion, Refusal, Request, Traces,
+    Experiment, Outcome, Portion, Refusal, Request,
     portion::MOST_PORTIONS,
     request::{Analyses, Requested},
-    run::{OfEvents, OfFlow, Plan, Progress, State, check_events, finish, finish_events},
+    run::{OfEvents, OfFlow, Plan, State, check_events, finish, finish_events},
 };
 use crate::{
-    AnyReport, FlowPartial, FlowTrace, Losses, PackedFlow,
+    AnyReport, FlowPartial, Losses, PackedFlow, Progress, Trace, Traces,
     events::{Folded, Totals},
     report,
 };
@@ -70,11 +70,11 @@ pub(super) struct TraceOrigin {
 
 impl TraceOrigin {
     pub(super) fn of_all(traces: &Traces<'_>) -> Vec<TraceOrigin> {
-        let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
-        flows.chain(traces.events.traces.iter().map(TraceOrigin::of_events)).collect()
+        let flows = traces.flows.iter().map(|flow| TraceOrigin::of_flow(flow));
+        flows.chain(traces.events.iter().map(TraceOrigin::of_events)).collect()
     }
 
-    fn of_events(trace: &Trace<'_>) -> TraceOrigin {
+    fn of_events(trace: &events::Trace<'_>) -> TraceOrigin {
         let packets = trace.streams.iter().flat_map(|stream| &stream.packets);
         TraceOrigin {
             uuid: trace.class.uuid,
@@ -84,7 +84,7 @@ impl TraceOrigin {
         }
     }
 
-    fn of_flow(trace: &FlowTrace<'_>) -> TraceOrigin {
+    fn of_flow(trace: &Trace<'_>) -> TraceOrigin {
         TraceOrigin {
             uuid: None,
             streams: trace.tracks.len(),
@@ -188,7 +188,7 @@ impl Origin {
             period: parameters.period.clone(),
             intervals: parameters.intervals.clone(),
             times: format!("{:?}", request.times),
-            chunks: format!("{:?}", request.chunking),
+            chunks: format!("{:?}", request.chunks),
             names: events.map_or_else(Vec::new, |events| events.names.clone()),
         }
     }
@@ -432,11 +432,11 @@ impl Part {
             return Ok(finish_events(state, &shown, threads));
         };
         experiment.with(|traces| {
-            let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
+            let flows = traces.flows.iter().map(|flow| TraceOrigin::of_flow(flow));
             if !flows.eq(origin.traces.iter().take(traces.flows.len()).cloned()) {
                 return Err(PartError::Input(origin.inputs.join(" ")));
             }
-            let is_of = |(of_flow, (_, trace)): (&OfFlow, &(_, FlowTrace<'_>))| {
+            let is_of = |(of_flow, trace): (&OfFlow, &Trace<'_>)| {
                 of_flow.iter().all(|(partial, _)| partial.is_of(trace))
             };
             if state.flows.len() != traces.flows.len() || !state.flows.iter().zip(&traces.flows).all(is_of) {

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use hodo_clock::Nanos;
-use hodo_model::{AnyAnalysis, CountInterest, Parameters, Root, Selection, Table, Value};
+use hodo_model::{AnyAnalysis, CountInterest, FlowInterest, Parameters, Root, Selection, Table, Value};
 
 use super::time::TimeSpan;
 use crate::{
-    AnyReport, AnyRun, ChunkSize, NthCalls,
-    events::{Chunks, Condition, Wanted},
+    AnyReport, AnyRun, Chunks, Executions, NthCalls,
+    events::{Condition, Wanted},
 };
 
 /// Why a request is refused.
@@ -22,52 +21,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
-
-/// The chunk size of decoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chunking {
-    /// Chosen from the number of threads.
-    Default,
-    /// About this many bytes of trace.
-    Bytes(u64),
-    /// This much time; events only.
-    Time(Nanos),
-    /// One chunk per stream; counts only.
-    Streams,
-}
-
-impl Chunking {
-    /// Smallest chunk in bytes: smaller chunks are so numerous that they cost more memory than they are worth.
-    const SMALLEST: u64 = 1 << 10;
-    /// Smallest share in bytes that one of several threads counts.
-    const SMALLEST_RUN: u64 = 2 << 20;
-    /// Smallest share in bytes that one of several threads folds. Packets that span a boundary are read twice.
-    const SMALLEST_SLICE: u64 = 8 << 20;
-
-    pub(super) fn of_flow(self, threads: usize) -> ChunkSize {
-        match self {
-            Chunking::Bytes(bytes) => ChunkSize::Bytes(bytes.max(Chunking::SMALLEST)),
-            Chunking::Default | Chunking::Time(_) | Chunking::Streams => ChunkSize::Shares(threads),
-        }
-    }
-
-    /// Returns the chunk size for counting events.
-    pub(super) fn of_counts(self, threads: usize) -> Chunks {
-        match self {
-            Chunking::Default => Chunks::Shares { threads, smallest: Chunking::SMALLEST_RUN },
-            chunking => chunking.of_events(threads),
-        }
-    }
-
-    pub(super) fn of_events(self, threads: usize) -> Chunks {
-        match self {
-            Chunking::Default => Chunks::Shares { threads, smallest: Chunking::SMALLEST_SLICE },
-            Chunking::Bytes(bytes) => Chunks::Bytes(bytes.max(Chunking::SMALLEST)),
-            Chunking::Time(span) => Chunks::Time(span),
-            Chunking::Streams => Chunks::Streams,
-        }
-    }
-}
 
 /// A selection by time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,8 +49,8 @@ pub struct Request {
     pub times: Times,
     /// The number of decoding threads.
     pub threads: usize,
-    /// The chunk size.
-    pub chunking: Chunking,
+    /// The chunks.
+    pub chunks: Chunks,
 }
 
 /// The outcome of a request.
@@ -174,7 +127,7 @@ impl Request {
             condition: None,
             times: Times::default(),
             threads: 1,
-            chunking: Chunking::Default,
+            chunks: Chunks::Default,
         }
     }
 
@@ -201,6 +154,17 @@ impl Request {
     /// Returns the system call whose executions are selected, if any.
     pub(super) fn system_call(&self) -> Option<&Root> {
         self.parameters.selection.root.as_ref().filter(|root| matches!(root, Root::SystemCall(_)))
+    }
+
+    /// Returns the executions that it selects for these analyses of control flow.
+    pub(super) fn executions(&self, flow: &[Requested]) -> Executions<'_> {
+        let is_numbered =
+            |requested: &Requested| requested.analysis().interest().flow == FlowInterest::Numbered;
+        Executions {
+            calls: self.times.calls.as_ref(),
+            system_call: self.system_call(),
+            numbered: flow.iter().any(is_numbered),
+        }
     }
 
     /// Returns the filter of the events to count.
@@ -251,7 +215,7 @@ impl Request {
             };
             return Err(Refusal(wrong));
         }
-        if self.chunking == Chunking::Streams && !self.analyses().events.is_empty() {
+        if self.chunks == Chunks::Streams && !self.analyses().events.is_empty() {
             return Err(Refusal(
                 "--chunk-size stream is for `report count` and `export`: everything else merges the streams; give bytes or seconds".to_owned(),
             ));

@@ -1,28 +1,24 @@
 //! Runs a request on all traces, in this process.
 
+use hodo_clock::Tsc;
 use hodo_model::{
-    AnyAnalysis, AnyPartial, Cause, FinishContext, FlowInterest, Intervals, Loss, NoSources, Selection,
-    Table,
+    AnyAnalysis, AnyPartial, Cause, FinishContext, Intervals, Loss, NoSources, Selection, Table,
     kernel::{Threads, VOCABULARY, Wakeups},
     pass::{Pass, interest},
     vocabulary,
 };
 
 use super::{
-    Experiment, Outcome, Portion, Refusal, Request, Traces,
+    Experiment, Outcome, Portion, Refusal, Request,
     request::{Analyses, Requested},
 };
 use crate::{
-    FlowPartial, FlowTrace, Losses, Reading, Spans, Window,
+    EventReading, FlowPartial, Losses, Progress, Reading, Trace, Traces, Window,
     events::{
-        Counting, EventReading, Folded, MOST_BINS, Run, fold_all, fold_counts, no_such_period, plan,
-        reads_wakeups, tables,
+        Counting, Folded, MOST_BINS, PacketRange, fold_all, fold_counts, no_such_period, plan, reads_wakeups,
+        tables,
     },
-    system_calls::find_system_calls,
 };
-
-/// Receives the number of bytes read so far; returns whether to continue.
-pub(super) type Progress<'p> = &'p mut (dyn FnMut(u64) -> bool + Send);
 
 /// The result of one control-flow trace, by analysis.
 pub(super) type OfFlow = Vec<(FlowPartial, Losses)>;
@@ -48,7 +44,7 @@ pub(super) struct State {
 /// The plan for reading the traces of a request.
 pub(super) struct Plan<'t, 'f> {
     /// The selected window of each control-flow trace.
-    windows: Vec<Option<Window>>,
+    windows: Vec<Window<Tsc>>,
     pub(super) events: EventReading,
     /// The portion of the traces to read; `None` reads everything.
     portion: Option<Portion>,
@@ -86,24 +82,18 @@ impl Experiment {
     /// Returns the number of bytes that a request reads; bytes read in several passes count several times.
     pub fn work(&self, request: &Request) -> u64 {
         let analyses = request.analyses();
-        let calls = u64::from(request.times.calls.is_some()) + u64::from(request.system_call().is_some());
-        let numbered = u64::from(calls > 0 || analyses.flow.iter().any(is_numbered));
-        let flow_passes = analyses.flow.len() as u64 + calls + numbered;
+        let flow_passes = request.executions(&analyses.flow).passes() + analyses.flow.len() as u64;
         let event_passes = analyses.counts.len() as u64 + u64::from(!analyses.events.is_empty());
         self.with(|traces| {
-            let flows: u64 = traces.flows.iter().map(|(_, flow)| flow.bytes()).sum();
-            flows * flow_passes + traces.events.bytes() * event_passes
+            let flows: u64 = traces.flows.iter().map(|flow| flow.bytes()).sum();
+            flows * flow_passes + traces.event_bytes() * event_passes
         })
     }
 }
 
-fn is_numbered(requested: &Requested) -> bool {
-    requested.analysis().interest().flow == FlowInterest::Numbered
-}
-
 /// Refuses a period or a filter that no event of the traces can satisfy.
 pub(super) fn check_events(traces: &Traces<'_>, request: &Request) -> Result<(), Refusal> {
-    if traces.events.traces.is_empty() {
+    if traces.events.is_empty() {
         return Ok(());
     }
     let of_intervals = match &request.parameters.intervals {
@@ -111,11 +101,11 @@ pub(super) fn check_events(traces: &Traces<'_>, request: &Request) -> Result<(),
         _ => None,
     };
     let period = request.parameters.period.as_ref().or(of_intervals);
-    if let Some(why) = period.and_then(|period| no_such_period(&traces.events, period)) {
+    if let Some(why) = period.and_then(|period| no_such_period(traces, period)) {
         return Err(Refusal(why));
     }
     let filters = request.reports.iter().any(|report| report.description().takes.events);
-    match request.wanted().missing_contexts(&traces.events).filter(|_| filters) {
+    match request.wanted().missing_contexts(traces).filter(|_| filters) {
         Some(name) => Err(Refusal(format!(
             "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or select by fields with --where"
         ))),
@@ -132,11 +122,10 @@ impl<'t, 'f> Plan<'t, 'f> {
         let span = request.times.span.as_ref().map(|span| traces.resolve(span)).transpose()?;
         let span = span.as_ref().map(|(span, _)| span);
         let windows = traces.windows(span)?;
-        let of_events = || span.map(|span| span.of_events(traces.events.span())).transpose();
-        let times = if traces.events.traces.is_empty() { None } else { of_events()? };
-        let (from, to) = times.unwrap_or_default();
-        let chunks = request.chunking.of_events(request.threads);
-        let events = EventReading { threads: request.threads, chunks, from, to };
+        let of_events = || span.map(|span| span.of_events(traces.event_span())).transpose();
+        let times = if traces.events.is_empty() { None } else { of_events()? };
+        let window = times.unwrap_or(Window::ALL);
+        let events = Reading { window, ..Reading::new(request.threads, request.chunks) };
         Ok(Plan { windows, events, portion, traces })
     }
 
@@ -153,7 +142,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         let counts = state.counts.iter_mut().map(|(_, losses)| losses);
         let events = state.events.iter_mut().map(|events| &mut events.losses);
         // Files can shrink while they are read, so this comes last.
-        let unreadable = self.traces.events.unreadable();
+        let unreadable = self.traces.unreadable();
         for losses in flows.chain(counts).chain(events) {
             unreadable.iter().for_each(|loss| losses.add(loss.clone()));
         }
@@ -168,16 +157,16 @@ impl<'t, 'f> Plan<'t, 'f> {
         progress: Progress<'_>,
     ) -> Result<(), Refusal> {
         let mut before = 0;
-        for ((_, trace), window) in self.traces.flows.iter().zip(&self.windows) {
+        for (trace, window) in self.traces.flows.iter().zip(&self.windows) {
             let flow = self.fold_flow(request, trace, *window, &analyses.flow, &mut before, progress)?;
             state.flows.push(flow);
         }
-        if self.traces.events.traces.is_empty() {
+        if self.traces.events.is_empty() {
             return Ok(());
         }
         for requested in &analyses.counts {
             state.counts.push(self.fold_counts(request, requested, &mut |done| progress(before + done))?);
-            before += self.traces.events.bytes();
+            before += self.traces.event_bytes();
         }
         let analyses = analyses.of_events();
         state.events = (!analyses.is_empty())
@@ -192,21 +181,19 @@ impl<'t, 'f> Plan<'t, 'f> {
         progress: Progress<'_>,
     ) -> Result<(AnyPartial, Losses), Refusal> {
         let interest = requested.analysis().interest().counts;
-        let reading =
-            EventReading { chunks: request.chunking.of_counts(request.threads), ..self.events.clone() };
-        let counting = Counting::new(&self.traces.events, &request.wanted(), interest, &reading);
+        let counting = Counting::new(self.traces, &request.wanted(), interest, &self.events);
         let counting = counting.ok_or_else(|| {
             Refusal(format!(
                 "--every: the trace has more than {MOST_BINS} such spans; select a shorter part with --time"
             ))
         })?;
         let mut losses = self.losses();
-        let choose = |runs: Vec<_>| match self.portion {
-            Some(portion) => portion.choose(runs, |run: &Run<'_, '_>| run.bytes),
-            None => runs,
+        let choose = |ranges: Vec<_>| match self.portion {
+            Some(portion) => portion.choose(ranges, |range: &PacketRange<'_, '_>| range.bytes),
+            None => ranges,
         };
         let analysis = requested.analysis();
-        let partial = fold_counts(&self.traces.events, analysis, &counting, choose, &mut losses, progress);
+        let partial = fold_counts(self.traces, analysis, &counting, choose, &mut losses, progress);
         Ok((partial, losses))
     }
 
@@ -216,7 +203,7 @@ impl<'t, 'f> Plan<'t, 'f> {
         if self.portion.is_some_and(|portion| !portion.is_first()) {
             return losses;
         }
-        self.traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
+        self.traces.event_losses().into_iter().for_each(|loss| losses.add(loss));
         let several = self.traces.event_inputs.windows(2).any(|inputs| inputs[0] != inputs[1]);
         for (input, why) in self.traces.unrelated.iter().filter(|_| several) {
             losses.add(Loss {
@@ -234,89 +221,59 @@ impl<'t, 'f> Plan<'t, 'f> {
     fn fold_flow(
         &self,
         request: &Request,
-        trace: &FlowTrace<'_>,
-        window: Option<Window>,
+        trace: &Trace<'_>,
+        window: Window<Tsc>,
         analyses: &[Requested],
         before: &mut u64,
         progress: Progress<'_>,
     ) -> Result<OfFlow, Refusal> {
-        let chunk_size = request.chunking.of_flow(request.threads);
-        let threads = request.threads;
-        let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
-        let bytes = trace.bytes();
-        let spans = selected(request, trace, reading, before, progress)?;
-        reading.spans = spans.as_ref();
-        let numbered = spans.is_some() || analyses.iter().any(is_numbered);
-        let numbers = numbered.then(|| crate::numbers(trace, reading, |done| progress(*before + done)));
-        *before += if numbered { bytes } else { 0 };
-        reading.numbers = numbers.as_ref();
-        let mut chunks = trace.chunks(chunk_size);
-        if let Some(portion) = self.portion {
-            chunks = portion.choose(chunks, |chunk| chunk.bytes());
-        }
-        let mut fold = |requested: &Requested| {
-            let flow = requested.run.flow().expect("the analysis reads control flow");
-            let folded = flow.fold_flow(trace, &chunks, reading, &mut |done| progress(*before + done));
-            *before += bytes;
+        let reading = Reading { window, ..Reading::new(request.threads, request.chunks) };
+        let (executions, start) = (request.executions(analyses), *before);
+        let work = |reading: Reading<'_>, progress: Progress<'_>| {
+            let mut chunks = trace.chunks(reading);
+            if let Some(portion) = self.portion {
+                chunks = portion.choose(chunks, |chunk| chunk.bytes());
+            }
+            let mut folded = Vec::with_capacity(analyses.len());
+            for (requested, earlier) in analyses.iter().zip(0..) {
+                let flow = requested.run.flow().expect("the analysis reads control flow");
+                let done = |bytes| progress(earlier * trace.bytes() + bytes);
+                folded.push(flow.fold_flow(trace, &chunks, reading, &mut { done }));
+            }
             folded
         };
-        Ok(analyses.iter().map(&mut fold).collect())
+        *before += trace.bytes() * (executions.passes() + analyses.len() as u64);
+        trace.read(reading, executions, &mut |done| progress(start + done), work)
     }
 
     pub(super) fn fold_events(&self, pass: &Pass<'_>, progress: Progress<'_>) -> OfEvents {
-        let mut slices = plan(&self.traces.events, &self.events);
+        let mut slices = plan(self.traces, &self.events);
         if let Some(portion) = self.portion {
             slices = portion.choose(slices, |slice| slice.bytes);
         }
         let mut losses = self.losses();
         let (folded, names) =
-            fold_all(&self.traces.events, pass, &slices, &self.events, &mut losses, |_, _, read| {
-                progress(read)
-            });
+            fold_all(self.traces, pass, &slices, &self.events, &mut losses, |_, _, read| progress(read));
         OfEvents { folded, names, losses }
     }
-}
-
-/// Returns the executions that a request selects; `None` if it selects everything.
-fn selected(
-    request: &Request,
-    trace: &FlowTrace<'_>,
-    reading: Reading<'_>,
-    before: &mut u64,
-    progress: Progress<'_>,
-) -> Result<Option<Spans>, Refusal> {
-    let calls = request.times.calls.as_ref();
-    let of_calls =
-        calls.map(|calls| crate::find_calls(trace, calls, reading, |done| progress(*before + done)));
-    if let Some((calls, _)) = calls.zip(of_calls.as_ref()).filter(|(_, spans)| spans.is_empty()) {
-        return Err(calls.never_made(trace));
-    }
-    *before += if of_calls.is_some() { trace.bytes() } else { 0 };
-    let Some(root) = request.system_call() else { return Ok(of_calls) };
-    let executions = find_system_calls(trace, root, reading, |done| progress(*before + done));
-    *before += trace.bytes();
-    Ok(Some(match of_calls {
-        Some(calls) => executions.within(&calls),
-        None => executions,
-    }))
 }
 
 /// Makes the tables of a complete result, on `threads` threads.
 pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, threads: usize) -> Outcome {
     let mut tables = Vec::new();
     let several = traces.flows.len() > 1;
-    for ((name, trace), partials) in traces.flows.iter().zip(state.flows) {
+    for (trace, partials) in traces.flows.iter().zip(state.flows) {
         for (requested, (partial, losses)) in analyses.flow.iter().zip(partials) {
             let table = partial.finish(trace, requested.analysis(), &requested.selection);
             let mut table = table.with_loss(losses.into_list());
             if several {
-                table.summary.insert(0, ("input", name.as_str().into()));
+                table.summary.insert(0, ("input", trace.name.as_str().into()));
             }
             tables.push(table);
         }
     }
     let mut of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, threads);
-    if let Some(half_width) = traces.events.uncertainty() {
+    if let Some(half_width) = traces.uncertainty() {
         of_events
             .tables
             .iter_mut()

@@ -16,9 +16,12 @@ use hodo_model::{
 use super::{
     Experiment, Outcome, Refusal, Request,
     request::Analyses,
-    run::{OfEvents, Plan, Progress, State, check_events, finish_events},
+    run::{OfEvents, Plan, State, check_events, finish_events},
 };
-use crate::events::{fold_all, plan};
+use crate::{
+    Progress,
+    events::{fold_all, plan},
+};
 
 /// An analysis that requests no events: its pass only collects the names of threads.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +94,8 @@ impl Experiment {
         self.with(|traces| {
             check_events(traces, request)?;
             let plan_of_events = Plan::new(traces, request, None)?;
-            let slices = plan(&traces.events, &plan_of_events.events);
-            let bytes = traces.events.bytes();
+            let slices = plan(traces, &plan_of_events.events);
+            let bytes = traces.event_bytes();
             let names: [&dyn AnyAnalysis; 1] = [&Names];
             let first = plan_of_events.fold_events(&Pass::new(&names), &mut |done| progress(done));
             let (span, threads) = (first.folded.span(), first.folded.states.threads());
@@ -103,7 +106,7 @@ impl Experiment {
             let mut builders: Vec<_> = of_events.iter().map(|own| heading(own).builder()).collect();
             let mut losses = plan_of_events.losses();
             let (folded, names) = fold_all(
-                &traces.events,
+                traces,
                 &pass,
                 &slices,
                 &plan_of_events.events,
@@ -116,7 +119,7 @@ impl Experiment {
                     drain(&mut builders, TableBuilder::full_batch, rows) && progress(bytes + done)
                 },
             );
-            traces.events.unreadable().into_iter().for_each(|loss| losses.add(loss));
+            traces.unreadable().into_iter().for_each(|loss| losses.add(loss));
             drain(&mut builders, TableBuilder::last_batch, rows);
             let events = Some(OfEvents { folded, names, losses });
             let state = State { events, ..State::default() };

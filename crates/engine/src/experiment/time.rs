@@ -2,11 +2,8 @@
 
 use hodo_clock::{Nanos, OriginNanos, Tsc};
 
-use super::{
-    Traces,
-    wall::{WallTime, Zone},
-};
-use crate::{FlowTrace, Refusal, Window};
+use super::wall::{WallTime, Zone};
+use crate::{Refusal, Trace, Traces, Window};
 
 /// A span of time as the user writes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +26,6 @@ pub enum Bound {
     /// `1.5`: nanoseconds on the trace's clock.
     Absolute(i128),
 }
-
-/// A window of time: start (inclusive) and end (exclusive); `None` is no limit.
-pub type EventWindow = (Option<OriginNanos>, Option<OriginNanos>);
 
 impl TimeSpan {
     /// Parses `START,STOP` in seconds (either may be empty), `+START,+STOP` from the beginning, `FROM%-TO%`, or
@@ -74,36 +68,35 @@ impl TimeSpan {
     ///
     /// # Errors
     /// Returns a refusal if the trace has no times or does not overlap the span.
-    pub fn of_flow(&self, flow: &FlowTrace<'_>) -> Result<Window, Refusal> {
+    pub fn of_flow(&self, flow: &Trace<'_>) -> Result<Window<Tsc>, Refusal> {
         let (Some((first, last)), Some(clock)) = (flow.span(), flow.recording.config.clock) else {
             return Err(Refusal("--time: the recording has no times".to_owned()));
         };
         let begin = clock.nanos(first);
-        let tick = |bound: Bound, default: Tsc| {
+        let tick = |bound: Bound| {
             let time = match bound {
-                Bound::None => return default,
+                Bound::None => return None,
                 Bound::Relative(nanos) => begin.0.saturating_add(nanos),
                 Bound::Absolute(nanos) => u64::try_from(nanos.max(0)).unwrap_or(u64::MAX),
             };
             let tick = clock.ticks(Nanos(time));
             // On a clock that wraps, a time far after the end maps to a tick before zero.
             let wrapped = tick < last && time > clock.nanos(last).0;
-            if wrapped { Tsc(u64::MAX) } else { tick }
+            Some(if wrapped { Tsc(u64::MAX) } else { tick })
         };
         let window = match *self {
-            TimeSpan::Bounds(from, to) => Window { from: tick(from, Tsc(0)), to: tick(to, Tsc(u64::MAX)) },
+            TimeSpan::Bounds(from, to) => Window { from: tick(from), to: tick(to) },
             TimeSpan::Shares(from, to) => {
                 let part = |share: f64| Tsc(first.0 + ((last.0 - first.0) as f64 * share) as u64);
                 // The end is exclusive, so the window of the last percentage is open.
-                let to = Some(part(to)).filter(|&to| to != last).unwrap_or(Tsc(u64::MAX));
-                Window { from: part(from), to }
+                Window { from: Some(part(from)), to: Some(part(to)).filter(|&to| to != last) }
             }
             TimeSpan::Wall(..) => return Err(no_wall_clock()),
         };
-        if window.from >= window.to {
+        if window.from.is_some_and(|from| window.ends_by(&from)) {
             return Err(Refusal("--time: the span ends before it begins".to_owned()));
         }
-        if window.to <= first || window.from > last {
+        if window.ends_by(&first) || window.begins_after(&last) {
             let (first, last) = (clock.nanos(first), clock.nanos(last));
             return Err(Refusal(format!(
                 "--time: outside of the recording, which lasts from {first} s to {last} s"
@@ -116,7 +109,10 @@ impl TimeSpan {
     ///
     /// # Errors
     /// Returns a refusal if the traces have no times.
-    pub fn of_events(&self, span: Option<(OriginNanos, OriginNanos)>) -> Result<EventWindow, Refusal> {
+    pub fn of_events(
+        &self,
+        span: Option<(OriginNanos, OriginNanos)>,
+    ) -> Result<Window<OriginNanos>, Refusal> {
         let Some((first, last)) = span else {
             return Err(Refusal("--time: the trace does not record when its packets begin".to_owned()));
         };
@@ -126,18 +122,18 @@ impl TimeSpan {
             Bound::Absolute(nanos) => Some(OriginNanos(nanos)),
         };
         Ok(match *self {
-            TimeSpan::Bounds(from, to) => (time(from), time(to)),
+            TimeSpan::Bounds(from, to) => Window { from: time(from), to: time(to) },
             TimeSpan::Shares(from, to) => {
                 let part = |share: f64| OriginNanos(first.0 + ((last.0 - first.0) as f64 * share) as i128);
-                (Some(part(from)), Some(part(to)).filter(|&to| to < last))
+                Window { from: Some(part(from)), to: Some(part(to)).filter(|&to| to < last) }
             }
             TimeSpan::Wall(..) => return Err(no_wall_clock()),
         })
     }
 
     /// As [`of_flow`](TimeSpan::of_flow) for a trace that shares a timeline with others: the window may lie outside it.
-    fn of_one_flow(&self, flow: &FlowTrace<'_>) -> Result<Window, Refusal> {
-        let none = Window { from: Tsc(u64::MAX), to: Tsc(u64::MAX) };
+    fn of_one_flow(&self, flow: &Trace<'_>) -> Result<Window<Tsc>, Refusal> {
+        let none = Window { from: Some(Tsc(u64::MAX)), to: Some(Tsc(u64::MAX)) };
         match (self.of_flow(flow), flow.span()) {
             (Err(_), Some(_)) if self.is_in_order() => Ok(none),
             (window, _) => window,
@@ -177,19 +173,18 @@ fn no_wall_clock() -> Refusal {
 impl Traces<'_> {
     /// Returns the first and last time over all traces.
     pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
-        let flows = self.flows.iter().filter_map(|(_, flow)| {
+        let flows = self.flows.iter().filter_map(|flow| {
             let ((first, last), clock) = flow.span().zip(flow.recording.config.clock)?;
             let nanos = |tick| OriginNanos(clock.nanos(tick).0.into());
             Some((nanos(first), nanos(last)))
         });
-        let spans = self.events.span().into_iter().chain(flows);
+        let spans = self.event_span().into_iter().chain(flows);
         spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
     /// Returns whether several traces share the timeline.
     fn are_several(&self) -> bool {
-        let inputs = self.flow_inputs.iter().chain(&self.event_inputs);
-        self.unrelated.is_empty() && inputs.count() > 1 && !self.flows.is_empty()
+        self.unrelated.is_empty() && self.flows.len() + self.events.len() > 1 && !self.flows.is_empty()
     }
 
     /// Resolves a span to bounds on the timeline if several traces share it or it is in wall-clock time. For wall-clock
@@ -204,7 +199,7 @@ impl Traces<'_> {
             return Ok((several.map_or(span.clone(), |whole| span.over(whole)), None));
         };
         let (Some(wall), Some((first, last))) = (self.wall, whole) else { return Err(no_wall_clock()) };
-        let zone = Zone::of(&self.events);
+        let zone = Zone::of(self);
         let from = from.as_ref().map(|time| zone.nanos(time, first.0 - wall, last.0 - wall)).transpose()?;
         let begin = from.unwrap_or(first.0 - wall);
         let to = to.as_ref().map(|time| zone.nanos(time, begin, last.0 - wall)).transpose()?;
@@ -217,13 +212,13 @@ impl Traces<'_> {
     }
 
     /// Converts a resolved span to a window in ticks for each control-flow trace.
-    pub(super) fn windows(&self, span: Option<&TimeSpan>) -> Result<Vec<Option<Window>>, Refusal> {
-        let of = |(_, flow): &(String, FlowTrace<'_>)| {
+    pub(super) fn windows(&self, span: Option<&TimeSpan>) -> Result<Vec<Window<Tsc>>, Refusal> {
+        let of = |flow: &Trace<'_>| {
             let of = |span: &TimeSpan| match self.are_several() {
                 true => span.of_one_flow(flow),
                 false => span.of_flow(flow),
             };
-            span.map(of).transpose()
+            span.map_or(Ok(Window::ALL), of)
         };
         self.flows.iter().map(of).collect()
     }

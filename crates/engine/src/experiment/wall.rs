@@ -7,7 +7,7 @@ use jiff::{
     tz::{Offset, TimeZone},
 };
 
-use crate::{Refusal, events::EventTraces};
+use crate::{Refusal, Traces};
 
 /// A time of day, with or without its date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +49,12 @@ impl fmt::Display for Zone {
 
 impl Zone {
     /// Returns the zone of `TZ`, else the zone in which a trace was created, else UTC.
-    pub(super) fn of(traces: &EventTraces<'_>) -> Zone {
+    pub(super) fn of(traces: &Traces<'_>) -> Zone {
         if env::var_os("TZ").is_some_and(|zone| !zone.is_empty()) {
             return Zone { zone: TimeZone::system(), by: "by TZ" };
         }
         let made =
-            traces.traces.iter().find_map(|trace| trace.class.environment_text("trace_creation_datetime"));
+            traces.events.iter().find_map(|trace| trace.class.environment_text("trace_creation_datetime"));
         match made.and_then(offset) {
             Some(offset) => Zone { zone: offset.to_time_zone(), by: "as the trace says" },
             None => Zone { zone: TimeZone::UTC, by: "no trace and no TZ says another one" },

@@ -7,7 +7,7 @@ use hodo_store::{Error, Feed, Field, Kind, Schema, Shape, Writer};
 use rustc_hash::FxHashMap;
 
 use super::tables::{THREAD, naming};
-use crate::{CallSink, FlowTrace, Losses, Reading, threads::CHUNKS_IN_ORDER};
+use crate::{CallSink, Losses, Reading, Trace, threads::CHUNKS_IN_ORDER};
 
 /// Name of the table.
 const CALLS: &str = "calls";
@@ -33,18 +33,11 @@ fn schema() -> Schema {
 /// Adds the calls of a trace to a store. Returns what is missing, and the first begin and the last end.
 pub(super) fn add(
     writer: &Writer,
-    trace: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     threads: usize,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Result<(Losses, (u64, u64)), Error> {
-    let reading = Reading {
-        threads,
-        chunk_size: CHUNKS_IN_ORDER,
-        window: None,
-        numbers: None,
-        spans: None,
-        memo: true,
-    };
+    let reading = Reading::new(threads, CHUNKS_IN_ORDER);
     let mut sink = Sink {
         trace,
         feed: writer.feed(writer.table(&schema())?),
@@ -74,7 +67,7 @@ pub(super) fn add(
 }
 
 struct Sink<'x, 'f> {
-    trace: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     feed: Feed,
     /// The names of a function and of its module.
     names: FxHashMap<FunctionId, [Option<u64>; 2]>,

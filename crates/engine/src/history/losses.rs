@@ -5,15 +5,15 @@ use hodo_model::{Cause, Loss};
 use hodo_store::{Error, Field, Kind, Schema, Shape, Writer};
 
 use super::tables::naming;
-use crate::events::EventTraces;
+use crate::Traces;
 
 /// Name of the table.
 const LOSSES: &str = "losses";
 
 /// Returns the events and packets that tracers discarded: a loss for each packet whose counters say so.
-pub(super) fn discarded(traces: &EventTraces<'_>) -> Vec<Loss> {
+pub(super) fn discarded(traces: &Traces<'_>) -> Vec<Loss> {
     let mut losses = Vec::new();
-    for stream in traces.traces.iter().flat_map(|trace| &trace.streams) {
+    for stream in traces.events.iter().flat_map(|trace| &trace.streams) {
         let mut after = None;
         for packet in &stream.packets {
             let mut lose = |count, what: &str, from: Option<OriginNanos>, to: Option<OriginNanos>| {

@@ -138,8 +138,8 @@ impl From<Refusal> for IndexError {
 impl Experiment {
     /// Returns the number of bytes that [`Experiment::index`] reads; bytes read in several passes count several times.
     pub fn index_work(&self) -> u64 {
-        let flows = self.with(|traces| traces.flows.iter().map(|(_, flow)| flow.bytes()).sum::<u64>());
-        let events = self.with(|traces| traces.events.bytes());
+        let flows = self.with(|traces| traces.flows.iter().map(|flow| flow.bytes()).sum::<u64>());
+        let events = self.with(|traces| traces.event_bytes());
         flows + 2 * events
     }
 
@@ -171,7 +171,7 @@ impl Experiment {
             return Ok(None);
         }
         let Indexing { losses, span, .. } = indexing;
-        let discarded = self.with(|traces| losses::discarded(&traces.events));
+        let discarded = self.with(|traces| losses::discarded(traces));
         losses::add(&writer, losses.iter().chain(&discarded), span)?;
         writer.finish(threads)?;
         Ok(Some(losses))
@@ -200,7 +200,7 @@ impl Indexing<'_> {
     ) -> Result<Option<u64>, Error> {
         experiment.with(|traces| {
             let mut before = 0;
-            for (_, flow) in &traces.flows {
+            for flow in &traces.flows {
                 let mut goes_on = true;
                 let (losses, span) = calls::add(self.writer, flow, threads, |done| {
                     goes_on = progress(before + done);

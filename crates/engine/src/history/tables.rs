@@ -6,7 +6,7 @@ use hodo_model::{
 };
 use hodo_store::{Error, Feed, Field, Kind, Naming, Schema, Shape, Writer};
 
-use crate::{Request, experiment::Chunking, report};
+use crate::{Chunks, Request, report};
 
 /// A report whose rows are records of a store. A table of the store has the name of its report.
 pub(super) struct Indexed {
@@ -136,7 +136,7 @@ impl Indexed {
         let selection = Selection { view: self.view.to_owned(), ..Selection::default() };
         let parameters = Parameters { selection, alone: true, ..Parameters::default() };
         let known = report(self.report).expect("what is indexed is a report");
-        Request { threads, chunking: Chunking::Bytes(CHUNK), ..Request::of(vec![known], parameters) }
+        Request { threads, chunks: Chunks::Bytes(CHUNK), ..Request::of(vec![known], parameters) }
     }
 }
 

@@ -3,7 +3,7 @@
 use hodo_analyses::latency::Named;
 use hodo_model::{FunctionId, Marker, Names};
 
-use crate::{FlowTrace, Refusal};
+use crate::{Refusal, Trace};
 
 /// Maximum number of functions that a marker may match; a pattern that matches more is a mistake.
 const MOST: usize = 4096;
@@ -12,7 +12,7 @@ const MOST: usize = 4096;
 ///
 /// # Errors
 /// If no function or more than one has this name.
-pub fn function(flow: &FlowTrace<'_>, name: &str) -> Result<FunctionId, Refusal> {
+pub fn function(flow: &Trace<'_>, name: &str) -> Result<FunctionId, Refusal> {
     const SHOWN: usize = 20;
     match flow.modules.functions_named(name)[..] {
         [function] => Ok(function),
@@ -32,7 +32,7 @@ pub fn function(flow: &FlowTrace<'_>, name: &str) -> Result<FunctionId, Refusal>
     }
 }
 
-fn no_function(flow: &FlowTrace<'_>, name: &str) -> Refusal {
+fn no_function(flow: &Trace<'_>, name: &str) -> Refusal {
     let near = flow.modules.functions_near(name);
     let hint = match near.is_empty() {
         true => "`hodo report functions` lists them".to_owned(),
@@ -45,7 +45,7 @@ fn no_function(flow: &FlowTrace<'_>, name: &str) -> Refusal {
 ///
 /// # Errors
 /// If no alternative exists, or there are too many markers.
-pub fn markers(flow: &FlowTrace<'_>, named: &[Named]) -> Result<Vec<Marker>, Refusal> {
+pub fn markers(flow: &Trace<'_>, named: &[Named]) -> Result<Vec<Marker>, Refusal> {
     let (mut markers, mut missing) = (Vec::new(), None);
     for one in named {
         let found = marker(flow, one);
@@ -66,7 +66,7 @@ pub fn markers(flow: &FlowTrace<'_>, named: &[Named]) -> Result<Vec<Marker>, Ref
     }
 }
 
-fn marker(flow: &FlowTrace<'_>, named: &Named) -> Result<Vec<Marker>, Refusal> {
+fn marker(flow: &Trace<'_>, named: &Named) -> Result<Vec<Marker>, Refusal> {
     let functions = |name: &str| {
         let found = match name.contains('*') {
             true => flow.modules.functions_like(name),

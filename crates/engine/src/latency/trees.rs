@@ -7,7 +7,7 @@ use hodo_model::{FunctionId, Names};
 use rustc_hash::FxHashMap;
 
 use super::off_cpu::OffCpu;
-use crate::{CallSink, FlowTrace, Losses, Reading, Spans};
+use crate::{CallSink, Losses, Reading, Spans, Trace, Window};
 
 /// A function as called along one path of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ struct Tree {
 }
 
 struct Grower<'x, 'f> {
-    flow: &'x FlowTrace<'f>,
+    flow: &'x Trace<'f>,
     off_cpu: Option<OffCpu>,
     /// Executions that have not begun, by context; the next one is last.
     waiting: BTreeMap<u32, Vec<(usize, Range<u64>)>>,
@@ -70,7 +70,7 @@ struct Grower<'x, 'f> {
 /// Returns the call trees of executions, each given as process, thread and range of instruction numbers in the thread.
 /// `progress` receives the number of bytes decoded so far, over two passes, and returns whether to continue.
 pub fn trees(
-    flow: &FlowTrace<'_>,
+    flow: &Trace<'_>,
     executions: &[(u32, u32, Range<u64>)],
     reading: Reading<'_>,
     mut progress: impl FnMut(u64) -> bool + Send,
@@ -91,7 +91,7 @@ pub fn trees(
     }
     let numbers = crate::numbers(flow, reading, &mut progress);
     let before = flow.bytes();
-    let reading = Reading { numbers: Some(&numbers), spans: Some(&spans), window: None, ..reading };
+    let reading = Reading { numbers: Some(&numbers), spans: Some(&spans), window: Window::ALL, ..reading };
     let trees = executions.iter().map(|_| Tree::default()).collect();
     let off_cpu = OffCpu::of(flow.recording.of_host());
     let mut grower = Grower { flow, off_cpu, waiting, growing: BTreeMap::new(), trees, context: 0 };
@@ -178,7 +178,7 @@ impl CallNode {
 
 impl Tree {
     /// Returns the node of a function called by `parent`; creates it if it is new.
-    fn child(&mut self, flow: &FlowTrace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
+    fn child(&mut self, flow: &Trace<'_>, parent: Option<usize>, function: FunctionId) -> usize {
         let Tree { tree: CallTree { nodes }, nodes: known } = self;
         *known.entry((parent, function)).or_insert_with(|| {
             let (name, module) = flow.modules.names(function);

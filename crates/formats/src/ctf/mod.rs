@@ -21,7 +21,14 @@ pub mod write;
 
 pub use metadata::{read as read_metadata, read_head, recognise};
 
-use crate::{Format, Holds};
+use crate::{Contents, Format};
 
 /// The CTF format.
-pub const FORMAT: Format = Format { name: "CTF", recognise, holds: Holds::Events(read_metadata) };
+/// The metadata alone contains no events: it describes the other files of its folder.
+pub const FORMAT: Format = Format {
+    name: "CTF",
+    recognise,
+    contents: |_| Contents { events: false, flow: false },
+    flow: None,
+    events: None,
+};

@@ -33,5 +33,10 @@ pub fn recognise(bytes: &[u8]) -> bool {
 }
 
 /// The trace.dat format.
-pub const FORMAT: crate::Format =
-    crate::Format { name: "trace.dat", recognise, holds: crate::Holds::Traces(read) };
+pub const FORMAT: crate::Format = crate::Format {
+    name: "trace.dat",
+    recognise,
+    contents: |_| crate::Contents::EVENTS,
+    flow: None,
+    events: Some(read),
+};

@@ -30,7 +30,13 @@ pub use file::{File, Section, recognise};
 pub use read::read;
 pub use records::{Record, Records};
 
-use crate::{Format, Holds};
+use crate::Format;
 
 /// The perf.data format.
-pub const FORMAT: Format = Format { name: "perf.data", recognise, holds: Holds::Both(read, samples::read) };
+pub const FORMAT: Format = Format {
+    name: "perf.data",
+    recognise,
+    contents: samples::contents,
+    flow: Some(read),
+    events: Some(samples::read),
+};

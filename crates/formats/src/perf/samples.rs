@@ -33,7 +33,7 @@ use crate::events::{
     },
 };
 use crate::{
-    Input,
+    Contents, Input,
     error::Error,
     ftrace::{
         self, Names,
@@ -58,15 +58,6 @@ const FIRST_DYNAMIC_TYPE: u32 = 6;
 const MACHINE: Machine = Machine { long: 8, order: ByteOrder::Little };
 /// Number of records to search for events in a file without an event list.
 const FIRST_RECORDS: usize = 1 << 12;
-
-/// The kinds of content in a perf.data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// Samples of events.
-    pub events: bool,
-    /// A processor trace.
-    pub flow: bool,
-}
 
 /// Detects a file's content from its first records. Neither kind if it is no perf.data.
 pub fn contents(bytes: &[u8]) -> Contents {

@@ -27,8 +27,13 @@ pub use trace::read;
 use wire::{Fields, Value};
 
 /// The format.
-pub const FORMAT: crate::Format =
-    crate::Format { name: "Perfetto", recognise, holds: crate::Holds::Traces(read) };
+pub const FORMAT: crate::Format = crate::Format {
+    name: "Perfetto",
+    recognise,
+    contents: |_| crate::Contents::EVENTS,
+    flow: None,
+    events: Some(read),
+};
 
 /// The field of `Trace` with its packets.
 const PACKET: u32 = 1;

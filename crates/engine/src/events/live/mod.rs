@@ -15,7 +15,7 @@ mod client;
 mod stream;
 mod viewer;
 
-use std::{io::Write, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use hodo_formats::ctf::lttng_live::Session;
 use hodo_model::{
@@ -25,8 +25,8 @@ use hodo_model::{
 pub use address::LiveAddress;
 pub use client::LiveError;
 
-use super::{Counting, EventFormat, EventReading, Wanted, fold_counts, slices::Slice, write::Script};
-use crate::{Losses, script::Outcome};
+use super::{Counting, EventReading, Traces, Wanted, fold_counts, slices::Slice};
+use crate::Losses;
 use client::Client;
 use viewer::Viewer;
 
@@ -41,35 +41,32 @@ pub fn live_sessions(address: &LiveAddress) -> Result<Vec<Session>, LiveError> {
     Client::connect(address)?.sessions()
 }
 
-/// Writes the events of a session that pass the filter as they arrive, until the session ends, `limit` lines are
-/// written, or `go_on` returns `false`; the events received by then are still written.
+/// Passes the events of a session to `each` as they arrive, in slices of time, until the session ends, or `each` or
+/// `keep_going` returns `false`; the events received by then are still passed. Returns the losses. `wanted` is the filter
+/// that `each` applies.
 ///
 /// # Errors
-/// Returns an error if the session can't be read.
-pub fn live_script(
+/// Returns an error if the session can't be read, or has no events that the filter could select.
+pub fn live_slices(
     address: &LiveAddress,
     wanted: &Wanted,
-    format: EventFormat,
-    reading: &EventReading,
-    limit: Option<u64>,
-    out: &mut (dyn Write + Send),
     keep_going: &dyn Fn() -> bool,
-) -> Result<Outcome, LiveError> {
+    each: &mut dyn FnMut(&Traces<'_>, &Slice) -> bool,
+) -> Result<Losses, LiveError> {
     let mut viewer = Viewer::attach(address)?;
-    let mut script = Script::new(format, limit, out);
     loop {
         let progressed = viewer.gather(keep_going)?;
         let is_last = viewer.has_ended() || !keep_going();
         let to = viewer.horizon().filter(|_| !is_last);
+        let mut wants_more = true;
         if to.is_some() || is_last {
             let (traces, parts) = viewer.traces(to);
             check(wanted, &traces)?;
-            script.slices(&traces, wanted, reading, &[Slice { parts, is_first: false, bytes: 0 }], |_| true);
+            wants_more = each(&traces, &Slice { parts, is_first: false, bytes: 0 });
             drop(traces);
             viewer.mark_printed(to);
-            script.flush();
         }
-        if is_last || !script.want_more() {
+        if is_last || !wants_more {
             break;
         }
         if !progressed {
@@ -77,8 +74,7 @@ pub fn live_script(
         }
     }
     viewer.detach();
-    std::mem::take(&mut viewer.losses).into_list().into_iter().for_each(|loss| script.losses.add(loss));
-    Ok(script.outcome())
+    Ok(std::mem::take(&mut viewer.losses))
 }
 
 /// Folds counts of the events of a session that pass the filter, until it ends or `go_on` returns `false`. `each`
@@ -105,7 +101,7 @@ pub fn live_count(
         check(wanted, &traces)?;
         let counting = Counting::new(&traces, wanted, CountInterest::Streams, reading);
         let counting = counting.expect("streams are counted without spans of time");
-        traces.loss().into_iter().for_each(|loss| losses.add(loss));
+        traces.event_losses().into_iter().for_each(|loss| losses.add(loss));
         let more = fold_counts(&traces, analysis, &counting, |runs| runs, &mut losses, |_| true);
         sum = analysis.merge(sum, more, &Threads::default());
         streams = streams.max(viewer.stream_count());
@@ -130,8 +126,8 @@ pub fn live_count(
 }
 
 /// Checks that events have the requested contexts, once there are streams.
-fn check(wanted: &Wanted, traces: &super::EventTraces<'_>) -> Result<(), LiveError> {
-    let has_streams = traces.traces.iter().any(|trace| !trace.streams.is_empty());
+fn check(wanted: &Wanted, traces: &Traces<'_>) -> Result<(), LiveError> {
+    let has_streams = traces.events.iter().any(|trace| !trace.streams.is_empty());
     match wanted.missing_contexts(traces).filter(|_| has_streams) {
         Some(name) => Err(LiveError::MissingContext(name)),
         None => Ok(()),

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Losses,
-    events::{EventTraces, slices::Part},
+    events::{Traces, slices::Part},
 };
 
 /// Maximum number of packet bytes to hold before some are printed.
@@ -247,7 +247,7 @@ impl Viewer {
     }
 
     /// Returns the traces of the held packets, and the part of each stream to print: up to `to`, or to the end.
-    pub(super) fn traces(&self, to: Option<OriginNanos>) -> (EventTraces<'_>, Vec<Part>) {
+    pub(super) fn traces(&self, to: Option<OriginNanos>) -> (Traces<'_>, Vec<Part>) {
         let (mut traces, mut parts) = (Vec::new(), Vec::new());
         for live in self.traces.values() {
             let Some(known) = &live.trace else { continue };
@@ -262,7 +262,7 @@ impl Viewer {
             }
             traces.push(trace);
         }
-        (EventTraces { traces, maps: None }, parts)
+        (Traces { events: traces, ..Traces::default() }, parts)
     }
 
     /// Marks events as printed: up to `to`, or to the end.

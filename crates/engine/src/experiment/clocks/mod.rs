@@ -14,16 +14,16 @@ mod synchronised;
 use std::collections::BTreeMap;
 
 use hodo_clock::TimeMap;
-use hodo_formats::{ClockIdentity, events::Trace};
+use hodo_formats::{ClockIdentity, events};
 use serde::Serialize;
 
 pub use self::matching::MatchRule;
 use self::relate::{Related, relate};
 pub use self::synchronise::{Matched, SyncOutcome, SyncRequest, SyncStep};
-pub(crate) use self::synchronised::micros;
+pub use self::synchronised::micros;
 pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedTrace};
-use super::{Experiment, Refusal, Traces};
-use crate::{FlowTrace, Input};
+use super::{Experiment, Refusal};
+use crate::{Input, Trace, Traces};
 
 /// An offset that the user gives for the times of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Experiment {
     /// # Errors
     /// Returns a refusal if an offset names no input or several.
     pub fn place(&mut self, request: &TimelineRequest) -> Result<(), Refusal> {
-        let labels = self.input_labels();
+        let labels = self.inputs().iter().map(Input::to_string).collect::<Vec<_>>();
         let clocks = self.with_mut(|traces| place(traces, &labels, request))?;
         self.clocks = clocks;
         Ok(())
@@ -123,14 +123,6 @@ impl Experiment {
             unrelated.map(|clock| format!("{}: {}", clock.input, clock.how)).collect();
         sentences.dedup();
         sentences
-    }
-}
-
-/// Returns the name of an input.
-pub(super) fn label(input: &Input) -> String {
-    match input {
-        Input::File(path) => path.display().to_string(),
-        Input::Raw(raw) => raw.trace.display().to_string(),
     }
 }
 
@@ -159,12 +151,12 @@ fn place(
         .filter(|(_, map)| !map.is_identity())
         .collect();
     let clocks = describe(traces, &units);
-    for (index, (label, flow)) in traces.flows.iter_mut().enumerate() {
-        if let Some(map) = maps.get(&traces.flow_inputs[index]) {
-            shift_flow(flow, map, label)?;
+    for flow in &mut traces.flows {
+        if let Some(map) = maps.get(&flow.input) {
+            shift_flow(flow, map)?;
         }
     }
-    for (trace, input) in traces.events.traces.iter_mut().zip(&traces.event_inputs) {
+    for (trace, input) in traces.events.iter_mut().zip(&traces.event_inputs) {
         if let Some(map) = maps.get(input) {
             trace.place(map.clone());
         }
@@ -180,8 +172,7 @@ fn place(
 
 /// Checks that a trace is the one that was synchronised.
 fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Result<(), Refusal> {
-    let own =
-        traces.event_inputs.iter().zip(&traces.events.traces).filter(|(input, _)| **input == unit.input);
+    let own = traces.event_inputs.iter().zip(&traces.events).filter(|(input, _)| **input == unit.input);
     let spans = own.filter_map(|(_, trace)| trace.span());
     let Some((begin, end)) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else {
         return Ok(());
@@ -198,7 +189,7 @@ fn same_trace(traces: &Traces<'_>, unit: &Unit, known: &SynchronisedTrace) -> Re
 
 /// Shifts the times of a control-flow trace. It supports only a constant shift: a curve is evaluated at the middle of
 /// the trace. Its times are never negative.
-fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap, label: &str) -> Result<(), Refusal> {
+fn shift_flow(flow: &mut Trace<'_>, map: &TimeMap) -> Result<(), Refusal> {
     let Some((first, last)) = flow.span().zip(flow.recording.config.clock).map(|((first, last), clock)| {
         let nanos = |tick| hodo_clock::OriginNanos(clock.nanos(tick).0.into());
         (nanos(first), nanos(last))
@@ -213,7 +204,8 @@ fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap, label: &str) -> Result<()
             Ok(())
         }
         _ => Err(Refusal(format!(
-            "{label}: by {} s its times would begin at {} s, before zero; move the other traces instead",
+            "{}: by {} s its times would begin at {} s, before zero; move the other traces instead",
+            flow.name,
             signed_seconds(shift),
             signed_seconds(first.0 + shift)
         ))),
@@ -223,9 +215,8 @@ fn shift_flow(flow: &mut FlowTrace<'_>, map: &TimeMap, label: &str) -> Result<()
 /// Returns every input that has traces, in order. Its clock is that of its control flow, else that of its first event
 /// trace.
 fn units(traces: &Traces<'_>, labels: &[String]) -> Vec<Unit> {
-    let flows = traces.flow_inputs.iter().zip(&traces.flows);
-    let flows = flows.map(|(&input, (_, flow))| (input, ClockIdentity::of_recording(&flow.recording)));
-    let events = traces.event_inputs.iter().zip(&traces.events.traces);
+    let flows = traces.flows.iter().map(|flow| (flow.input, ClockIdentity::of_recording(&flow.recording)));
+    let events = traces.event_inputs.iter().zip(&traces.events);
     let events = events.map(|(&input, trace)| (input, ClockIdentity::of_trace(trace)));
     let mut all: BTreeMap<usize, ClockIdentity> = BTreeMap::new();
     for (input, identity) in flows.chain(events) {
@@ -341,11 +332,11 @@ fn follow(shift: i128, map: &TimeMap) -> TimeMap {
 /// Describes the clock of every trace.
 fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
     let unit = |input: usize| units.iter().find(|unit| unit.input == input);
-    let flows = traces.flow_inputs.iter().zip(&traces.flows).filter_map(|(&input, (_, flow))| {
+    let flows = traces.flows.iter().filter_map(|flow| {
         let identity = ClockIdentity::of_recording(&flow.recording);
-        Some(trace_clock(unit(input)?, "control flow", &identity, None))
+        Some(trace_clock(unit(flow.input)?, "control flow", &identity, None))
     });
-    let events = traces.event_inputs.iter().zip(&traces.events.traces).filter_map(|(&input, trace)| {
+    let events = traces.event_inputs.iter().zip(&traces.events).filter_map(|(&input, trace)| {
         let unit = unit(input)?;
         let identity = ClockIdentity::of_trace(trace);
         // Traces of one file or folder are taken to be on one timeline.
@@ -359,7 +350,7 @@ fn describe(traces: &Traces<'_>, units: &[Unit]) -> Vec<TraceClock> {
 }
 
 /// Returns whether a trace has this clock. perf writes all events of a file by one clock.
-fn is_of(trace: &Trace<'_>, identity: &ClockIdentity) -> bool {
+fn is_of(trace: &events::Trace<'_>, identity: &ClockIdentity) -> bool {
     ClockIdentity::of_trace(trace) == *identity || trace.format() == "perf.data"
 }
 

@@ -14,12 +14,12 @@ use hodo_sync::{
 };
 
 use super::{
-    super::{Experiment, Refusal, Traces},
+    super::{Experiment, Refusal},
     MatchRule, Related, Synchronised, SynchronisedTrace, Unit,
     matching::{End, Key, Peer, names_slave},
     relate, synchronised,
 };
-use crate::Losses;
+use crate::{Input, Losses, Traces};
 
 /// Maximum number of unmatched keys in a matcher; the oldest are dropped first.
 const KEYS: usize = 1 << 22;
@@ -145,7 +145,7 @@ impl Experiment {
         request: &SyncRequest,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<SyncOutcome>, Refusal> {
-        let labels = self.input_labels();
+        let labels = self.inputs().iter().map(Input::to_string).collect::<Vec<_>>();
         self.with(|traces| synchronise(traces, &labels, request, progress))
     }
 }
@@ -179,7 +179,7 @@ fn synchronise(
     }
     let (mut graph, tickings, clocks) = clocks(&members, request);
     let mut losses = Losses::default();
-    traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
+    traces.event_losses().into_iter().for_each(|loss| losses.add(loss));
     let before = (graph.clone(), losses.clone());
     let peers = by_number(&members);
     let found = matched(&members, &tickings, (request, &peers), (&mut graph, &mut losses), progress);
@@ -221,7 +221,7 @@ fn synchronise(
 
 fn members<'t, 'a>(traces: &'t Traces<'a>, labels: &[String]) -> Vec<Member<'t, 'a>> {
     let member = |unit: Unit| {
-        let own = traces.event_inputs.iter().zip(&traces.events.traces);
+        let own = traces.event_inputs.iter().zip(&traces.events);
         let own: Vec<&Trace<'_>> =
             own.filter(|(input, _)| **input == unit.input).map(|(_, trace)| trace).collect();
         let spans = own.iter().filter_map(|trace| trace.span());

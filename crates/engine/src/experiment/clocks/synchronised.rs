@@ -167,7 +167,7 @@ pub(super) fn method_name(method: Method) -> &'static str {
 }
 
 /// Formats nanoseconds as microseconds with up to three decimals.
-pub(crate) fn micros(nanos: u64) -> String {
+pub fn micros(nanos: u64) -> String {
     let text = format!("{}.{:03}", nanos / 1000, nanos % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -3,8 +3,8 @@
 use std::{error::Error, path::Path};
 
 use hodo_engine::{
-    Files,
-    events::{Chunks, EventReading, EventTraces, Run, each_run, info},
+    Chunks, Files, Input, Needs, Options, Reading, Traces,
+    events::{PacketRange, each_range, info},
 };
 use hodo_formats::events::{Item, schema::Scope};
 use hodo_model::event::{FieldSink, Meaning, Name};
@@ -30,17 +30,18 @@ impl Recorded {
     /// Reads the folder of a board's recording.
     pub(crate) fn read(folder: &Path) -> Result<Recorded, Box<dyn Error>> {
         let files = Files::default();
-        let traces = EventTraces::open(&files, folder, 1, |_, _| ())?;
+        let inputs = [Input::File(folder.to_owned())];
+        let (traces, _) = Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ())?;
         let mut recorded = Recorded::default();
         for trace in info(&traces) {
             let clock = trace.clocks.first().ok_or_else(|| format!("{}: no clock", trace.name))?;
             recorded.clocks.push((clock.name.clone(), clock.frequency, Vec::new()));
         }
-        let reading = EventReading { threads: 1, chunks: Chunks::Streams, from: None, to: None };
+        let reading = Reading::new(1, Chunks::Streams);
         let mut wrong = None;
-        each_run(&traces, &reading, events, |run, read| {
+        each_range(&traces, &reading, events, |range, read| {
             match read {
-                Ok(events) => recorded.clocks[run.trace].2.extend(events),
+                Ok(events) => recorded.clocks[range.trace].2.extend(events),
                 Err(reason) => wrong = Some(reason),
             }
             wrong.is_none()
@@ -113,13 +114,13 @@ impl Recorded {
 }
 
 /// Decodes the events of a run of packets.
-fn events(run: &Run<'_, '_>) -> Result<Vec<Event>, String> {
-    let mut cursor = run.cursor();
+fn events(range: &PacketRange<'_, '_>) -> Result<Vec<Event>, String> {
+    let mut cursor = range.cursor();
     let mut events = Vec::new();
     while let Some((_, item)) = cursor.next_item() {
         let Item::Event(parts) = item else { continue };
         let ticks = parts.cycles.ok_or("an event without a time")?;
-        let direction = match run.classes()[parts.class as usize].name.as_str() {
+        let direction = match range.classes()[parts.class as usize].name.as_str() {
             "sync_send" => Some(Direction::Send),
             "sync_recv" => Some(Direction::Receive),
             _ => None,

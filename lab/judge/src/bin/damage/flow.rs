@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use hodo_code::Terminator;
-use hodo_engine::{
-    ChunkSize, FileSearchPaths, Files, FlowTrace, Input, Options, Reading, TrackSink, decode_all,
-};
+use hodo_engine::{Chunks, FileSearchPaths, Files, Input, Options, Reading, Trace, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
 
 /// The instructions between one PSB and the next.
@@ -28,12 +26,12 @@ pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result
     let input = Input::File(file.to_owned());
     let places = FileSearchPaths { symfs: symfs.map(Path::to_owned), ..FileSearchPaths::default() };
     let options = Options { places, ..Options::default() };
-    let experiment = FlowTrace::open(&files, &input, &options).map_err(|error| error.to_string())?;
-    let chunk_size = ChunkSize::Bytes(chunk_size);
-    let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None, memo: false };
+    let trace = Trace::open(&files, &input, &options).map_err(|error| error.to_string())?;
+    let chunks = Chunks::Bytes(chunk_size);
+    let reading = Reading { memo: false, ..Reading::new(1, chunks) };
     let mut segments = Vec::new();
     decode_all(
-        &experiment,
+        &trace,
         reading,
         |_, ()| Collector::default(),
         |collector| (collector.segments, ()),
@@ -50,9 +48,8 @@ pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result
 pub(crate) fn counted(file: &Path) -> Result<u64, String> {
     let files = Files::default();
     let input = Input::File(file.to_owned());
-    let experiment =
-        FlowTrace::open(&files, &input, &Options::default()).map_err(|error| error.to_string())?;
-    let emulated = experiment.recording.emulated.as_ref().ok_or("no count of the emulated processor")?;
+    let trace = Trace::open(&files, &input, &Options::default()).map_err(|error| error.to_string())?;
+    let emulated = trace.recording.emulated.as_ref().ok_or("no count of the emulated processor")?;
     Ok(emulated.notes.threads.iter().map(|thread| thread.traced_instructions).sum())
 }
 

@@ -1,6 +1,6 @@
 //! The law: whatever code is missing, the decoded instructions are those that ran.
 
-use hodo_engine::{Chunk, FlowTrace, TrackSink, decode_all};
+use hodo_engine::{Chunk, Trace, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
 
 use crate::truth::{READING, Segment, Segments};
@@ -16,11 +16,11 @@ pub(crate) struct Shown {
 
 /// Reads an experiment; each of its trace streams must show what ran in the same stream of the truth. A chunk contains
 /// the index of its first segment, as missing code does not change the number of segments.
-pub(crate) fn check(experiment: &FlowTrace<'_>, truth: &[&Segments]) -> Shown {
+pub(crate) fn check(trace: &Trace<'_>, truth: &[&Segments]) -> Shown {
     let mut shown = Shown::default();
     let mut next = vec![0; truth.len()];
     decode_all(
-        experiment,
+        trace,
         READING,
         |chunk: &Chunk, ()| Recorder { track: chunk.track, ..Recorder::default() },
         |recorder| (recorder, ()),

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hodo_engine::FlowTrace;
+use hodo_engine::Trace;
 use hodo_formats::{
     raw,
     recording::{KeptCode, Mapping, SidebandKind, Thread},
@@ -39,9 +39,9 @@ impl Piece {
 }
 
 /// The available files of a recording: the recorded path, and the path here.
-pub(crate) fn files(experiment: &FlowTrace<'_>, symfs: Option<&Path>) -> Vec<(String, PathBuf)> {
+pub(crate) fn files(trace: &Trace<'_>, symfs: Option<&Path>) -> Vec<(String, PathBuf)> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
-    for module in experiment.modules.list() {
+    for module in trace.modules.list() {
         let here = match symfs {
             Some(root) => root.join(module.name.trim_start_matches('/')),
             None => PathBuf::from(&module.name),
@@ -55,29 +55,29 @@ pub(crate) fn files(experiment: &FlowTrace<'_>, symfs: Option<&Path>) -> Vec<(St
 
 /// The code of one process, if it never changes; code that the recording keeps is written to files in a folder.
 pub(crate) fn of_process(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     thread: Thread,
     symfs: Option<&Path>,
     folder: &Path,
 ) -> Result<Option<Vec<Piece>>, String> {
-    let files = files(experiment, symfs);
+    let files = files(trace, symfs);
     let mut pieces: Vec<Piece> = Vec::new();
-    if changes_program(experiment, thread) {
+    if changes_program(trace, thread) {
         return Ok(None);
     }
-    let mappings = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
+    let mappings = trace.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
     let mappings = mappings.filter_map(|sideband| match &sideband.kind {
         SidebandKind::Map(mapping) => Some(mapping),
         _ => None,
     });
     for mapping in mappings {
-        let Some(piece) = of_mapping(experiment, mapping, &files) else { continue };
+        let Some(piece) = of_mapping(trace, mapping, &files) else { continue };
         if pieces.iter().any(|other| overlap(&other.addresses, &piece.addresses)) {
             return Ok(None);
         }
         pieces.push(piece);
     }
-    let kept = experiment.recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let kept = trace.recording.emulated.iter().flat_map(|emulated| &emulated.code);
     for (index, code) in kept.filter(|code| code.pid == thread.pid).enumerate() {
         let piece = keep(code, &folder.join(format!("kept-{}-{index}", thread.pid)))?;
         if pieces.iter().any(|other| overlap(&other.addresses, &piece.addresses)) {
@@ -90,8 +90,8 @@ pub(crate) fn of_process(
 }
 
 /// Whether a process began with the code of another, or executed another program.
-fn changes_program(experiment: &FlowTrace<'_>, thread: Thread) -> bool {
-    let sideband = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
+fn changes_program(trace: &Trace<'_>, thread: Thread) -> bool {
+    let sideband = trace.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
     let mut executed = 0;
     for sideband in sideband {
         match sideband.kind {
@@ -103,14 +103,10 @@ fn changes_program(experiment: &FlowTrace<'_>, thread: Thread) -> bool {
     executed > 1
 }
 
-fn of_mapping(
-    experiment: &FlowTrace<'_>,
-    mapping: &Mapping<'_>,
-    files: &[(String, PathBuf)],
-) -> Option<Piece> {
+fn of_mapping(trace: &Trace<'_>, mapping: &Mapping<'_>, files: &[(String, PathBuf)]) -> Option<Piece> {
     let name = String::from_utf8_lossy(mapping.name);
     let (_, file) = files.iter().find(|(of_system, _)| *of_system == name)?;
-    let module = experiment.modules.list().iter().position(|module| module.name == name)?;
+    let module = trace.modules.list().iter().position(|module| module.name == name)?;
     let left = std::fs::metadata(file).ok()?.len().checked_sub(mapping.file_offset)?;
     Some(Piece {
         addresses: mapping.address..mapping.address + mapping.length.min(left),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use hodo_engine::{FileSearchPaths, Files, FlowTrace, Input, Options, RawInput};
+use hodo_engine::{FileSearchPaths, Files, Input, Options, RawInput, Trace};
 use hodo_formats::{
     perf::layout::{FEATURES_OFFSET, feature},
     raw::{Code, Owner},
@@ -68,19 +68,17 @@ impl Subject {
             symfs,
             folder,
         };
-        let (tracks, code, counted) = subject.open(subject.symfs.as_deref(), |experiment| {
-            let threads = experiment.tracks.iter().map(|track| track.thread);
+        let (tracks, code, counted) = subject.open(subject.symfs.as_deref(), |trace| {
+            let threads = trace.tracks.iter().map(|track| track.thread);
             let code = threads.map(|thread| match thread {
-                Some(thread) => {
-                    code::of_process(experiment, thread, subject.symfs.as_deref(), &subject.folder)
-                }
+                Some(thread) => code::of_process(trace, thread, subject.symfs.as_deref(), &subject.folder),
                 None => Ok(None),
             });
-            let emulated = experiment.recording.emulated.as_ref();
+            let emulated = trace.recording.emulated.as_ref();
             let threads = emulated.map_or(&[][..], |emulated| &emulated.notes.threads);
             let counted: u64 = threads.iter().map(|thread| thread.traced_instructions).sum();
             let code: Result<Vec<_>, String> = code.collect();
-            Ok((truth::read(experiment), code?, counted))
+            Ok((truth::read(trace), code?, counted))
         })?;
         (subject.tracks, subject.code) = (tracks, code);
         let mut segments = subject.tracks.iter().flatten();
@@ -98,7 +96,7 @@ impl Subject {
     fn open<T>(
         &self,
         symfs: Option<&Path>,
-        then: impl FnOnce(&FlowTrace<'_>) -> Result<T, String>,
+        then: impl FnOnce(&Trace<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         self.open_file(&self.file, symfs, then)
     }
@@ -107,13 +105,13 @@ impl Subject {
         &self,
         file: &Path,
         symfs: Option<&Path>,
-        then: impl FnOnce(&FlowTrace<'_>) -> Result<T, String>,
+        then: impl FnOnce(&Trace<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let (files, input) = (Files::default(), Input::File(file.to_owned()));
         let places = FileSearchPaths { symfs: symfs.map(Path::to_owned), ..FileSearchPaths::default() };
         let options = Options { places, ..Options::default() };
-        let experiment = FlowTrace::open(&files, &input, &options).map_err(text)?;
-        then(&experiment)
+        let trace = Trace::open(&files, &input, &options).map_err(text)?;
+        then(&trace)
     }
 
     fn ran(&self) -> u64 {
@@ -142,10 +140,10 @@ impl Subject {
         if way == Withholding::Kept && pieces.iter().all(|piece| piece.module.is_some()) {
             return Ok(None);
         }
-        let (trace, config, left) = self.open(self.symfs.as_deref(), |experiment| {
-            let left = way.leave(pieces, experiment, random);
-            let parts: Vec<_> = experiment.tracks[track].parts(u64::MAX).collect();
-            Ok((parts.concat(), experiment.recording.config.clone(), left))
+        let (trace, config, left) = self.open(self.symfs.as_deref(), |trace| {
+            let left = way.leave(pieces, trace, random);
+            let parts: Vec<_> = trace.tracks[track].parts(u64::MAX).collect();
+            Ok((parts.concat(), trace.recording.config.clone(), left))
         })?;
         let with_events = match random.bool() {
             true => Some(events::insert(&trace, &self.tracks[track], random)?),
@@ -161,8 +159,8 @@ impl Subject {
         let code = left.iter().map(|piece| (Owner::Traced, piece.option())).collect();
         let raw = RawInput { trace: file, code, elf: Vec::new(), config };
         let (files, input) = (Files::default(), Input::Raw(raw));
-        let experiment = FlowTrace::open(&files, &input, &Options::default()).map_err(text)?;
-        let shown = check(&experiment, &[truth]);
+        let trace = Trace::open(&files, &input, &Options::default()).map_err(text)?;
+        let shown = check(&trace, &[truth]);
         let given = |address: u64| {
             let after = left.partition_point(|piece| piece.addresses.start <= address);
             after > 0 && left[after - 1].addresses.contains(&address)
@@ -186,8 +184,8 @@ impl Subject {
     ) -> Result<Segments, String> {
         let raw = RawInput { trace: file.to_owned(), code, elf: Vec::new(), config: config.clone() };
         let (files, input) = (Files::default(), Input::Raw(raw));
-        let experiment = FlowTrace::open(&files, &input, &Options::default()).map_err(text)?;
-        let segments = truth::read(&experiment).pop().unwrap_or_default();
+        let trace = Trace::open(&files, &input, &Options::default()).map_err(text)?;
+        let segments = truth::read(&trace).pop().unwrap_or_default();
         let ran = |segments: &Segments| -> Vec<u64> {
             segments.iter().flat_map(|segment| segment.instructions.iter().copied()).collect()
         };
@@ -207,10 +205,9 @@ impl Subject {
             fs::remove_dir_all(&root).map_err(text)?;
         }
         fs::create_dir_all(&root).map_err(text)?;
-        let (names, files) = self.open(self.symfs.as_deref(), |experiment| {
-            let names: Vec<String> =
-                experiment.modules.list().iter().map(|module| module.name.clone()).collect();
-            Ok((names, code::files(experiment, self.symfs.as_deref())))
+        let (names, files) = self.open(self.symfs.as_deref(), |trace| {
+            let names: Vec<String> = trace.modules.list().iter().map(|module| module.name.clone()).collect();
+            Ok((names, code::files(trace, self.symfs.as_deref())))
         })?;
         let mut removed = BTreeSet::new();
         let one = random.usize(0..files.len().max(1));
@@ -233,7 +230,7 @@ impl Subject {
             fs::write(&file, bytes).map_err(text)?;
         }
         let truth: Vec<&Segments> = self.tracks.iter().collect();
-        let shown = self.open_file(&file, Some(&root), |experiment| Ok(check(experiment, &truth)))?;
+        let shown = self.open_file(&file, Some(&root), |trace| Ok(check(trace, &truth)))?;
         let is_given = |module: u32| {
             let name = names[module as usize].as_str();
             !removed.contains(name) && (keep_code || name.starts_with('/'))

@@ -1,6 +1,6 @@
 //! What really ran: a recording decoded with all of its code.
 
-use hodo_engine::{Chunk, ChunkSize, FlowTrace, Reading, TrackSink, decode_all};
+use hodo_engine::{Chunk, Chunks, Reading, Trace, TrackSink, Window, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
 
 /// The segments of a trace stream, in order.
@@ -34,18 +34,18 @@ impl Segment {
 /// Decoding settings: packet by packet and block by block.
 pub(crate) const READING: Reading<'static> = Reading {
     threads: 1,
-    chunk_size: ChunkSize::Bytes(1 << 20),
-    window: None,
+    chunks: Chunks::Bytes(1 << 20),
+    window: Window::ALL,
     numbers: None,
     spans: None,
     memo: false,
 };
 
 /// Reads all trace streams.
-pub(crate) fn read(experiment: &FlowTrace<'_>) -> Vec<Segments> {
-    let mut tracks = vec![Segments::new(); experiment.tracks.len()];
+pub(crate) fn read(trace: &Trace<'_>) -> Vec<Segments> {
+    let mut tracks = vec![Segments::new(); trace.tracks.len()];
     decode_all(
-        experiment,
+        trace,
         READING,
         |_: &Chunk, ()| Collector::default(),
         |collector| (collector.0, ()),

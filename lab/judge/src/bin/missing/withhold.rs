@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fastrand::Rng;
-use hodo_engine::FlowTrace;
+use hodo_engine::Trace;
 
 use crate::code::Piece;
 
@@ -54,7 +54,7 @@ impl Withholding {
     }
 
     /// The remaining code.
-    pub(crate) fn leave(self, pieces: &[Piece], experiment: &FlowTrace<'_>, random: &mut Rng) -> Vec<Piece> {
+    pub(crate) fn leave(self, pieces: &[Piece], trace: &Trace<'_>, random: &mut Rng) -> Vec<Piece> {
         let salt = random.u64(..);
         let toss = |what: u64, part: u64| Rng::with_seed(salt ^ what).u64(0..part) != 0;
         let main = pieces.iter().find_map(|piece| piece.module);
@@ -64,7 +64,7 @@ impl Withholding {
             Withholding::Libraries => one(piece, piece.module == main),
             Withholding::Pages(part) => parts(piece, PAGE, |address| toss(address / PAGE, part)),
             Withholding::Functions(part) => {
-                parts(piece, GRAIN, |address| toss(function(piece, address, experiment), part))
+                parts(piece, GRAIN, |address| toss(function(piece, address, trace), part))
             }
             Withholding::Kept => one(piece, piece.module.is_some()),
         });
@@ -94,10 +94,10 @@ fn parts(piece: &Piece, size: u64, given: impl Fn(u64) -> bool) -> Vec<Piece> {
 }
 
 /// A number for the function at an address of a piece.
-fn function(piece: &Piece, address: u64, experiment: &FlowTrace<'_>) -> u64 {
+fn function(piece: &Piece, address: u64, trace: &Trace<'_>) -> u64 {
     let offset = piece.offset + (address - piece.addresses.start);
     let Some(module) = piece.module else { return address / PAGE };
-    let modules = &experiment.modules;
+    let modules = &trace.modules;
     let (function, _) = modules.function(hodo_code::Origin { module, offset });
     modules.start(function) ^ u64::from(module) << 48
 }

@@ -24,7 +24,7 @@ use std::{
 
 use hodo_analyses::{FrameEntry, calls::Moment};
 use hodo_clock::Nanos;
-use hodo_engine::{CHUNKS_IN_ORDER, CallSink, Files, FlowTrace, Input, Options, Reading};
+use hodo_engine::{CHUNKS_IN_ORDER, CallSink, Files, Input, Options, Reading, Trace};
 use hodo_model::{FunctionId, Names};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -34,20 +34,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let files = Files::default();
     let input = Input::File(PathBuf::from(recording));
-    let experiment = FlowTrace::open(&files, &input, &Options::default())?;
+    let trace = Trace::open(&files, &input, &Options::default())?;
     let out = io::BufWriter::new(io::stdout());
     let names = HashMap::new();
     let mut stacks =
-        Stacks { experiment: &experiment, samples: samples()?, threads: BTreeMap::new(), tid: 0, names, out };
-    let reading = Reading {
-        threads: std::thread::available_parallelism()?.get(),
-        chunk_size: CHUNKS_IN_ORDER,
-        window: None,
-        numbers: None,
-        spans: None,
-        memo: true,
-    };
-    hodo_engine::calls(&experiment, reading, &mut stacks, |_| true);
+        Stacks { trace: &trace, samples: samples()?, threads: BTreeMap::new(), tid: 0, names, out };
+    let reading = Reading::new(std::thread::available_parallelism()?.get(), CHUNKS_IN_ORDER);
+    hodo_engine::calls(&trace, reading, &mut stacks, |_| true);
     stacks.finish();
     stacks.out.flush()?;
     Ok(())
@@ -91,7 +84,7 @@ struct Thread {
 }
 
 struct Stacks<'x, 'f> {
-    experiment: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     samples: HashMap<u32, VecDeque<u64>>,
     threads: BTreeMap<u32, Thread>,
     tid: u32,
@@ -103,9 +96,9 @@ struct Stacks<'x, 'f> {
 impl Stacks<'_, '_> {
     /// Returns the name of a function of the kernel.
     fn name(&mut self, function: FunctionId) -> Option<&str> {
-        let experiment = self.experiment;
+        let trace = self.trace;
         let name = || {
-            let (name, module) = experiment.modules.names(function);
+            let (name, module) = trace.modules.names(function);
             let is_kernel = module.starts_with('[') && !["[vdso]", "[generated code]"].contains(&&*module);
             is_kernel.then_some(name)
         };
@@ -191,7 +184,7 @@ impl CallSink for Stacks<'_, '_> {
     }
 
     fn thread(&mut self, context: u32) {
-        self.tid = self.experiment.threads[context as usize].tid;
+        self.tid = self.trace.threads[context as usize].tid;
     }
 
     fn moment(&mut self, moment: Moment) {

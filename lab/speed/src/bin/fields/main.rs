@@ -3,11 +3,11 @@
 //!
 //! usage: hodo-fields TRACE [THREADS]
 
-use std::{env, error::Error, path::Path};
+use std::{env, error::Error};
 
 use hodo_engine::{
-    Files,
-    events::{Chunks, EventReading, EventTraces, Run, each_run},
+    Chunks, Files, Input, Needs, Options, Reading, Traces,
+    events::{PacketRange, each_range},
 };
 use hodo_formats::events::{Item, Trouble, schema::Scope};
 use hodo_model::event::{FieldSink, Meaning, Name};
@@ -23,15 +23,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("usage: hodo-fields TRACE [THREADS]".into()),
     };
     let files = Files::default();
-    let traces = EventTraces::open(&files, Path::new(trace), threads, |_, _| ())?;
-    let reading = EventReading { threads, chunks: Chunks::Bytes(CHUNK), from: None, to: None };
+    let inputs = [Input::File(trace.into())];
+    let (traces, _) = Traces::open(&files, &inputs, &Options::default(), Needs::ALL, threads, |_, _| ())?;
+    let reading = Reading::new(threads, Chunks::Bytes(CHUNK));
     let mut total = Sums::default();
-    each_run(&traces, &reading, read, |_, sums| {
+    each_range(&traces, &reading, read, |_, sums| {
         total.add(&sums);
         true
     });
     println!("events {}  values {}  checksum {:016x}", total.events, total.values, total.checksum);
-    match traces.loss().len() as u64 + total.unreadable {
+    match traces.event_losses().len() as u64 + total.unreadable {
         0 => Ok(()),
         troubles => Err(format!("{troubles} places that can't be read").into()),
     }
@@ -56,9 +57,9 @@ impl Sums {
 }
 
 /// Reads the fields of packet contexts once per packet, and all others once per event.
-fn read(run: &Run<'_, '_>) -> Sums {
+fn read(range: &PacketRange<'_, '_>) -> Sums {
     let mut sums = Sums::default();
-    let mut cursor = run.cursor();
+    let mut cursor = range.cursor();
     let mut fields = Checksum { hash: 0, values: 0 };
     let mut packet = None;
     while let Some((time, item)) = cursor.next_item() {

@@ -16,7 +16,7 @@ use std::{
     path::Path,
 };
 
-use hodo_engine::{Files, events::EventTraces};
+use hodo_engine::{Files, Input, Needs, Options, Traces};
 use hodo_formats::events::{
     Cursor, Item, Stream, Trace,
     schema::{ByteOrder, FieldClass, Role},
@@ -34,8 +34,9 @@ fn main() -> Outcome {
     };
     let (times, folder) = (times.parse()?, Path::new(folder));
     let files = Files::default();
-    let traces = EventTraces::open(&files, Path::new(trace), 1, |_, _| ())?;
-    let [trace] = traces.traces.as_slice() else { return Err("one trace expected".into()) };
+    let inputs = [Input::File(trace.into())];
+    let (traces, _) = Traces::open(&files, &inputs, &Options::default(), Needs::ALL, 1, |_, _| ())?;
+    let [trace] = traces.events.as_slice() else { return Err("one trace expected".into()) };
     fs::create_dir_all(folder)?;
     let metadata = trace.files[0].name.rsplit_once('/').map_or("", |(folder, _)| folder);
     fs::copy(Path::new(&arguments[0]).join(metadata).join("metadata"), folder.join("metadata"))?;

@@ -23,8 +23,7 @@ use std::{
 use hodo_analyses::{calls::Moment, profile::Functions};
 use hodo_code::{Graph, Labels};
 use hodo_engine::{
-    CHUNKS_IN_ORDER, CallSink, ChunkSize, Files, FlowTrace, Input, Options, Reading, TrackSink, decode_all,
-    profile, script,
+    CHUNKS_IN_ORDER, CallSink, Chunks, Files, Input, Options, Reading, Trace, TrackSink, decode_all, profile,
 };
 use hodo_intel_pt::{
     flow::{Event, Executed, Sink, Step},
@@ -46,17 +45,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let what = what.as_str();
     let files = Files::default();
     let input = Input::File(PathBuf::from(recording));
-    let mut experiment = FlowTrace::open(&files, &input, &Options::default())?;
-    let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
+    let mut trace = Trace::open(&files, &input, &Options::default())?;
+    let bytes: u64 = trace.tracks.iter().map(|track| track.bytes()).sum();
     if what == "digests" {
-        let chunk_size = CHUNKS_IN_ORDER;
-        digests(&experiment, Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo });
+        let chunks = CHUNKS_IN_ORDER;
+        digests(&trace, Reading { memo, ..Reading::new(threads, chunks) });
         return Ok(());
     }
-    let twice = experiment.tracks.clone();
-    experiment.tracks.extend(twice);
-    let chunk_size = if what == "functions" { ChunkSize::Shares(threads) } else { CHUNKS_IN_ORDER };
-    let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
+    let twice = trace.tracks.clone();
+    trace.tracks.extend(twice);
+    let chunks = if what == "functions" { Chunks::Default } else { CHUNKS_IN_ORDER };
+    let reading = Reading { memo, ..Reading::new(threads, chunks) };
     let begin = processor_time();
     let mut half = begin;
     let progress = |done| {
@@ -67,25 +66,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut table = None;
     let count = match what {
-        "packets" => packets(&experiment, progress),
+        "packets" => packets(&trace, progress),
         "functions" => {
             let analysis = Functions;
-            table = Some(profile(&experiment, &analysis, reading, progress));
+            table = Some(profile(&trace, &analysis, reading, progress));
             0
         }
         "calls" => {
             let mut calls = Intervals::default();
-            hodo_engine::calls(&experiment, reading, &mut calls, progress);
+            hodo_engine::calls(&trace, reading, &mut calls, progress);
             std::hint::black_box(calls.sum);
             calls.count
         }
         "lines" => {
             let mut count = Count(0);
-            let format = script::CallFormat::JsonLines;
-            script::calls(&experiment, format, reading, None, &mut count, progress);
+            let format = hodo_script::Format::JsonLines;
+            hodo_script::flow::calls(&trace, format, reading, None, &mut count, progress);
             count.0
         }
-        "instructions" => instructions(&experiment, reading, progress),
+        "instructions" => instructions(&trace, reading, progress),
         _ => return Err("expected packets, functions, calls, lines or instructions".into()),
     };
     let (cold, hot) = (half - begin, processor_time() - half);
@@ -103,9 +102,9 @@ fn processor_time() -> u64 {
 /// Bytes whose packets are read at once: the search for a PSB leaves them in the L2 cache.
 const PART: u64 = 1 << 17;
 
-fn packets(experiment: &FlowTrace<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
+fn packets(trace: &Trace<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
     let (mut done, mut count, mut sum, mut errors) = (0, 0, 0u64, 0);
-    for track in &experiment.tracks {
+    for track in &trace.tracks {
         for bytes in track.parts(PART) {
             let look = |packet| {
                 count += 1;
@@ -185,15 +184,15 @@ impl std::io::Write for Count {
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Prints the number of instructions of each stream, the digest of their addresses, and the number of gaps.
-fn digests(experiment: &FlowTrace<'_>, reading: Reading<'_>) {
-    let mut streams = vec![Digest::default(); experiment.tracks.len()];
+fn digests(trace: &Trace<'_>, reading: Reading<'_>) {
+    let mut streams = vec![Digest::default(); trace.tracks.len()];
     let consume = |chunk: &hodo_engine::Chunk, of_chunk: Digest| {
         streams[chunk.track].join(&of_chunk);
         true
     };
     let start = |_: &_, ()| Digest::default();
-    decode_all(experiment, reading, start, |sink: Digest| (sink, ()), consume, |_| true);
-    for (track, stream) in experiment.tracks.iter().zip(streams) {
+    decode_all(trace, reading, start, |sink: Digest| (sink, ()), consume, |_| true);
+    for (track, stream) in trace.tracks.iter().zip(streams) {
         println!("{}: {} {} gaps {}", track.name, stream.count, stream.digest, stream.gaps);
     }
 }
@@ -319,11 +318,7 @@ impl TrackSink for Addresses {
     fn begin_segment(&mut self) {}
 }
 
-fn instructions(
-    experiment: &FlowTrace<'_>,
-    reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool + Send,
-) -> u64 {
+fn instructions(trace: &Trace<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool + Send) -> u64 {
     let mut count = 0;
     let consume = |_: &_, sum: Sum| {
         std::hint::black_box(sum.value);
@@ -331,6 +326,6 @@ fn instructions(
         true
     };
     let start = |_: &_, paths| Addresses { paths, ..Addresses::default() };
-    decode_all(experiment, reading, start, |sink| (sink.sum, sink.paths), consume, progress);
+    decode_all(trace, reading, start, |sink| (sink.sum, sink.paths), consume, progress);
     count
 }

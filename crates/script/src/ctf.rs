@@ -10,20 +10,17 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use hodo_engine::{
+    EventReading, Losses, Traces,
+    events::{Filter, METADATA, PacketRange, Wanted, each_range},
+    in_order,
+};
 use hodo_formats::ctf::write::{NotWritten, StreamWriter, Target, Unwritable, Version};
 use hodo_formats::events::{
     Cursor, Item, Stream, Trace,
     schema::{EventClass, StreamClass},
 };
 use hodo_model::{Cause, Loss};
-
-use super::{
-    EventReading, EventTraces,
-    filter::{Filter, Wanted},
-    folders::METADATA,
-    runs::{Run, each_run},
-};
-use crate::{Losses, parallel::in_order};
 
 /// The outcome of an export.
 #[derive(Debug, Default)]
@@ -74,7 +71,7 @@ type Written = Result<(u64, Vec<Loss>), ExportError>;
 /// # Errors
 /// Returns an error if the version can't express a trace, or on I/O errors.
 pub fn export(
-    traces: &EventTraces<'_>,
+    traces: &Traces<'_>,
     wanted: &Wanted,
     version: Version,
     reading: &EventReading,
@@ -83,13 +80,13 @@ pub fn export(
 ) -> Result<Exported, ExportError> {
     let filter = Filter::new(traces, wanted);
     let mut exported = Exported { is_whole: true, ..Exported::default() };
-    traces.loss().into_iter().for_each(|loss| exported.losses.add(loss));
+    traces.event_losses().into_iter().for_each(|loss| exported.losses.add(loss));
     let occurring = occurring(traces, reading, || progress(0));
     let (mut targets, mut jobs, mut taken) = (Vec::new(), Vec::new(), HashSet::new());
-    for (index, trace) in traces.traces.iter().enumerate() {
+    for (index, trace) in traces.events.iter().enumerate() {
         let target = target(index, trace, &filter, wanted, &occurring, version);
         let target = target.map_err(ExportError::Unwritable)?;
-        let folder = if traces.traces.len() == 1 {
+        let folder = if traces.events.len() == 1 {
             folder.to_owned()
         } else {
             folder.join(below(&trace.name, &mut taken))
@@ -110,7 +107,7 @@ pub fn export(
     let done = AtomicU64::new(0);
     let is_all = wanted.is_all();
     let work = |(): &mut (), job: &Job| {
-        let trace = &traces.traces[job.trace];
+        let trace = &traces.events[job.trace];
         let stream =
             Export { filter: &filter, reading, is_all, job, trace, stream: &trace.streams[job.stream] };
         stream.write(&targets[job.trace], &|bytes| progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes))
@@ -145,29 +142,25 @@ type Classes = HashSet<(usize, u64, u64)>;
 
 /// Returns the event classes that occur, for traces that are not CTF: their metadata lists every event that the system
 /// knows.
-fn occurring(
-    traces: &EventTraces<'_>,
-    reading: &EventReading,
-    keep_going: impl Fn() -> bool + Sync,
-) -> Classes {
+fn occurring(traces: &Traces<'_>, reading: &EventReading, keep_going: impl Fn() -> bool + Sync) -> Classes {
     let mut occurring = Classes::new();
-    if traces.traces.iter().all(|trace| trace.class.version > 0) {
+    if traces.events.iter().all(|trace| trace.class.version > 0) {
         return occurring;
     }
-    let work = |run: &Run<'_, '_>| {
-        let mut seen = vec![false; run.classes().len()];
+    let work = |range: &PacketRange<'_, '_>| {
+        let mut seen = vec![false; range.classes().len()];
         let mut see = |_, class: u32, _| {
             seen[class as usize] = true;
             false
         };
-        let mut cursor = run.cursor();
+        let mut cursor = range.cursor();
         while cursor.next_where(&mut see).is_some() {}
         seen
     };
-    each_run(traces, reading, work, |run, seen| {
-        let class = traces.traces[run.trace].streams[run.stream].class;
-        let events = run.classes().iter().zip(seen).filter(|(_, seen)| *seen);
-        occurring.extend(events.map(|(event, _)| (run.trace, class, event.id)));
+    each_range(traces, reading, work, |range, seen| {
+        let class = traces.events[range.trace].streams[range.stream].class;
+        let events = range.classes().iter().zip(seen).filter(|(_, seen)| *seen);
+        occurring.extend(events.map(|(event, _)| (range.trace, class, event.id)));
         keep_going()
     });
     occurring
@@ -267,7 +260,7 @@ impl<'a> Export<'_, 'a> {
     /// Writes the events of a packet that pass the filter.
     fn packet<'s>(&'s self, index: usize, writer: &mut StreamWriter<'_, 's, 'a>) -> Written {
         let packet = &self.stream.packets[index];
-        let (from, to) = (self.reading.from, self.reading.to);
+        let (from, to) = (self.reading.window.from, self.reading.window.to);
         if self.reading.leaves_out(self.stream, index) {
             return Ok((0, Vec::new()));
         }

@@ -3,10 +3,9 @@
 use std::{fs, path::PathBuf};
 
 use hodo_analyses::profile::{Functions, Profile, Report};
-use hodo_engine::{
-    ChunkSize, FileSearchPaths, Files, FlowTrace, Input, KernelFiles, Options, Reading, profile, script,
-};
+use hodo_engine::{Chunks, FileSearchPaths, Files, Input, KernelFiles, Options, Reading, Trace, profile};
 use hodo_model::Every;
+use hodo_script::{Format, flow};
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -21,25 +20,25 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
     let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());
-    let experiment = match FlowTrace::open(&files, &input, &options) {
-        Ok(experiment) => experiment,
+    let trace = match Trace::open(&files, &input, &options) {
+        Ok(trace) => trace,
         Err(error) => return format!("{:?}", error.reason),
     };
-    let chunk_size = ChunkSize::Bytes(chunk_size);
-    let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
+    let chunks = Chunks::Bytes(chunk_size);
+    let reading = Reading { memo, ..Reading::new(threads, chunks) };
     let mut reported = String::new();
     for report in [Report::Functions, Report::Tree] {
         let analysis = Profile { report, every };
-        reported += &format!("{:?}\n", profile(&experiment, &analysis, reading, |_| true));
+        reported += &format!("{:?}\n", profile(&trace, &analysis, reading, |_| true));
     }
-    let functions = profile(&experiment, &Functions, reading, |_| true);
+    let functions = profile(&trace, &Functions, reading, |_| true);
     if every.is_none() {
         let tree = Profile { report: Report::Functions, every };
-        assert_eq!(functions, profile(&experiment, &tree, reading, |_| true));
+        assert_eq!(functions, profile(&trace, &tree, reading, |_| true));
     }
     reported += &format!("{functions:?}\n");
     let mut calls = Vec::new();
-    script::calls(&experiment, script::CallFormat::Text, reading, None, &mut calls, |_| true);
+    flow::calls(&trace, Format::Text, reading, None, &mut calls, |_| true);
     reported + &String::from_utf8_lossy(&calls)
 }
 

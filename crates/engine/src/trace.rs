@@ -21,7 +21,7 @@ use hodo_intel_pt::{
 use hodo_model::{Cause, Loss};
 
 use crate::{
-    Chunk, ChunkSize, FileSearchPaths, Files, GuestFiles, KernelFiles, Losses, Modules, TraceStream,
+    Chunk, FileSearchPaths, Files, GuestFiles, KernelFiles, Losses, Modules, Reading, TraceStream, Window,
     names::Names, own_share, process_history::ProcessHistory, segments::Decoded,
 };
 
@@ -32,6 +32,22 @@ pub enum Input {
     File(PathBuf),
     /// A raw buffer and its code.
     Raw(RawInput),
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path().display().fmt(f)
+    }
+}
+
+impl Input {
+    /// Returns the file, the folder or the buffer.
+    pub fn path(&self) -> &Path {
+        match self {
+            Input::File(path) => path,
+            Input::Raw(raw) => &raw.trace,
+        }
+    }
 }
 
 /// A raw buffer of Intel PT, and the options that describe it.
@@ -80,15 +96,6 @@ impl Options {
     }
 }
 
-/// A time window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// First tick.
-    pub from: Tsc,
-    /// The tick after the last.
-    pub to: Tsc,
-}
-
 /// An error of opening an input.
 #[derive(Debug)]
 pub struct OpenError {
@@ -120,7 +127,11 @@ impl std::error::Error for OpenError {}
 
 /// A recording and the code that it ran.
 #[derive(Debug)]
-pub struct FlowTrace<'f> {
+pub struct Trace<'f> {
+    /// The name of its input.
+    pub name: String,
+    /// The index of its input.
+    pub input: usize,
     /// The content of the input.
     pub recording: Recording<'f>,
     /// The files that the code was mapped from.
@@ -145,12 +156,12 @@ pub struct FlowTrace<'f> {
     pub(crate) without_recorder: bool,
 }
 
-impl<'f> FlowTrace<'f> {
+impl<'f> Trace<'f> {
     /// Opens an input and the files that its code was mapped from.
     ///
     /// # Errors
     /// An input that can't be opened or read at all. Anything else that is missing is a loss.
-    pub fn open(files: &'f Files, input: &'f Input, options: &Options) -> Result<FlowTrace<'f>, OpenError> {
+    pub fn open(files: &'f Files, input: &'f Input, options: &Options) -> Result<Trace<'f>, OpenError> {
         let mut recording = match input {
             Input::File(path) => {
                 let input = files.recording(path).map_err(|error| system_error(path, error))?;
@@ -194,7 +205,9 @@ impl<'f> FlowTrace<'f> {
         present.extend(&threads);
         present.sort_unstable();
         present.dedup();
-        Ok(FlowTrace {
+        Ok(Trace {
+            name: input.to_string(),
+            input: 0,
             names,
             recording,
             modules,
@@ -236,11 +249,11 @@ impl<'f> FlowTrace<'f> {
     }
 
     /// Cuts all streams into chunks, in the order of streams and of time.
-    pub fn chunks(&self, size: ChunkSize) -> Vec<Chunk> {
+    pub fn chunks(&self, reading: Reading<'_>) -> Vec<Chunk> {
         let mut left = self.bytes();
         let tracks = self.tracks.iter().enumerate();
         let chunks = tracks.flat_map(|(index, track)| {
-            let chunks = track.chunks(index, size, left);
+            let chunks = track.chunks(index, reading, left);
             left -= track.bytes();
             chunks
         });
@@ -273,15 +286,15 @@ impl<'f> FlowTrace<'f> {
         losses
     }
 
-    /// Returns the [recorded losses](FlowTrace::recorded_losses) that are within a window or have no time.
-    pub(crate) fn losses_in(&self, window: Option<Window>) -> Losses {
-        let (Some(window), Some(clock)) = (window, self.recording.config.clock) else {
+    /// Returns the [recorded losses](Trace::recorded_losses) that are within a window or have no time.
+    pub(crate) fn losses_in(&self, window: Window<Tsc>) -> Losses {
+        let Some(clock) = self.recording.config.clock.filter(|_| !window.is_all()) else {
             return self.recorded_losses();
         };
         let mut losses = Losses::default();
         for loss in self.recorded_losses().into_list() {
             let inside = |(begin, end): (Nanos, Nanos)| {
-                clock.ticks(begin) < window.to && clock.ticks(end) >= window.from
+                !window.ends_by(&clock.ticks(begin)) && !window.begins_after(&clock.ticks(end))
             };
             if loss.time.is_none_or(inside) {
                 losses.add(loss);
@@ -298,14 +311,14 @@ impl<'f> FlowTrace<'f> {
     /// Returns the first and last tick of the recording, as far as known from its sideband and from the TSC packets
     /// after the first and last PSB of its streams.
     pub fn span(&self) -> Option<(Tsc, Tsc)> {
-        let runs = self.tracks.iter().flat_map(|track| &track.runs);
+        let extents = self.tracks.iter().flat_map(|track| &track.extents);
         let mut span: Option<(Tsc, Tsc)> = None;
-        for run in runs {
-            let tsc_at = |at| tsc_after(&run.bytes(at..(at + 256).min(run.length())));
-            let first = run.psbs().take(MOST_WITHOUT_TIME).find_map(tsc_at);
+        for extent in extents {
+            let tsc_at = |at| tsc_after(&extent.bytes(at..(at + 256).min(extent.length())));
+            let first = extent.psbs().take(MOST_WITHOUT_TIME).find_map(tsc_at);
             // The last PSB lies within the last 64 KiB unless PSBs are very rare.
-            let near_end = run.length().saturating_sub(1 << 16);
-            let tail = run.bytes(near_end..run.length());
+            let near_end = extent.length().saturating_sub(1 << 16);
+            let tail = extent.bytes(near_end..extent.length());
             let psbs = memchr::memmem::rfind_iter(&tail, &packet::PSB).take(MOST_WITHOUT_TIME);
             let last = psbs.filter_map(|at| tsc_after(&tail[at..])).next().or(first);
             if let (Some(first), Some(last)) = (first, last) {
@@ -321,7 +334,7 @@ impl<'f> FlowTrace<'f> {
 
     /// Describes why the flow could not be followed, at which byte of the file, and from which byte on the flow before
     /// the gap is doubtful.
-    pub(crate) fn describe_gap(&self, gap: &Gap) -> String {
+    pub fn describe_gap(&self, gap: &Gap) -> String {
         let reason = self.describe(&gap.trouble);
         let at = gap.from;
         match gap.doubtful_since {
@@ -331,7 +344,7 @@ impl<'f> FlowTrace<'f> {
     }
 
     /// Describes why the flow could not be followed, with the module's name if code is missing.
-    pub(crate) fn describe(&self, trouble: &Trouble) -> String {
+    pub fn describe(&self, trouble: &Trouble) -> String {
         match trouble {
             Trouble::Code(Unreadable::MissingBytes(address, origin)) => {
                 let module = &self.modules.list()[origin.module as usize];

@@ -2,25 +2,26 @@
 
 use std::{io::Write, mem, ops::Range};
 
+use hodo_engine::{Chunk, Extent, Reading, Trace, parts_in_order};
 use hodo_intel_pt::packet::{self, Packet};
 
-use super::{Lines, Outcome, PART};
-use crate::{Chunk, FlowTrace, Reading, parallel::parts_in_order, trace_stream::Run};
+use super::PART;
+use crate::{Outcome, lines::Lines};
 
 /// Writes every packet to `out`, at most `limit` lines: its file offset, its bytes, and the packet as text. Bytes that
 /// are no packet are shown as such, up to the next PSB, as is a packet cut off by a PSB.
 pub fn packets(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
-    let chunks = experiment.chunks(reading.chunk_size);
+    let chunks = trace.chunks(reading);
     let mut lines = Lines::new(out, limit);
     let mut done = 0;
     let work = |(): &mut (), chunk: &Chunk, hand_over: &dyn Fn((Vec<u8>, u64)) -> bool| {
-        (text(experiment, chunk, &|part| hand_over((part, 0))), chunk.bytes())
+        (text(trace, chunk, &|part| hand_over((part, 0))), chunk.bytes())
     };
     parts_in_order(
         &chunks,
@@ -34,46 +35,46 @@ pub fn packets(
             lines.want_more() && progress(done)
         },
     );
-    Outcome { losses: experiment.recorded_losses(), written: lines.result }
+    Outcome { losses: trace.recorded_losses(), written: lines.result }
 }
 
 /// Returns the packets from the first PSB of a chunk to the first PSB after the chunk, as text.
-fn text(experiment: &FlowTrace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
-    let track = &experiment.tracks[chunk.track];
-    let run = &track.runs[chunk.run];
+fn text(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
+    let track = &trace.tracks[chunk.track];
+    let extent = &track.extents[chunk.extent];
     let mut text = Vec::new();
-    if chunk.span.start == 0 && experiment.tracks.len() > 1 {
+    if chunk.span.start == 0 && trace.tracks.len() > 1 {
         text.extend_from_slice(format!("# {}\n", track.name).as_bytes());
     }
-    let first = run.find_psb_within(chunk.span.clone());
+    let first = extent.find_psb_within(chunk.span.clone());
     if chunk.span.start == 0 && first != Some(0) {
-        let bytes = first.or_else(|| run.find_psb(chunk.span.end)).unwrap_or(run.length());
-        let from = run.file_offset(0);
+        let bytes = first.or_else(|| extent.find_psb(chunk.span.end)).unwrap_or(extent.length());
+        let from = extent.file_offset(0);
         text.extend_from_slice(format!("{from:08x}: # {bytes} bytes before the first PSB\n").as_bytes());
     }
     let Some(first) = first else { return text };
-    let end = run.find_psb(chunk.span.end).unwrap_or(run.length());
-    show(experiment, run, first..end, text, hand_over)
+    let end = extent.find_psb(chunk.span.end).unwrap_or(extent.length());
+    show(trace, extent, first..end, text, hand_over)
 }
 
 /// Formats packets from one PSB to another, or to the end. Returns the last lines; hands over those before in parts of
 /// [`PART`] bytes.
 fn show(
-    experiment: &FlowTrace<'_>,
-    run: &Run<'_>,
+    trace: &Trace<'_>,
+    extent: &Extent<'_>,
     span: Range<u64>,
     mut text: Vec<u8>,
     hand_over: &dyn Fn(Vec<u8>) -> bool,
 ) -> Vec<u8> {
     // Include the PSB at the end, so that a packet cut off by it is shown as such.
     let size = packet::PSB.len();
-    let bytes = run.bytes(span.start..(span.end + size as u64).min(run.length()));
+    let bytes = extent.bytes(span.start..(span.end + size as u64).min(extent.length()));
     let end = (span.end - span.start) as usize;
     let next_psb = |from: usize| {
         let found = bytes.get(from..).and_then(packet::find_psb);
         found.map_or(end, |ahead| (from + ahead).min(end))
     };
-    let mut packets = packet::Decoder::new(&bytes, 0).with_errata(experiment.recording.config.errata());
+    let mut packets = packet::Decoder::new(&bytes, 0).with_errata(trace.recording.config.errata());
     let mut psb = next_psb(size);
     loop {
         let at = packets.position();
@@ -83,7 +84,7 @@ fn show(
         if at >= psb {
             psb = next_psb(at + size);
         }
-        let offset = run.file_offset(span.start + at as u64);
+        let offset = extent.file_offset(span.start + at as u64);
         let line = match packets.next_before(psb) {
             Ok(None) => return text,
             Ok(Some(packet)) => {

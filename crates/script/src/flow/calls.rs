@@ -7,36 +7,27 @@ use hodo_analyses::{
     calls::{Call, Moment},
 };
 use hodo_clock::Nanos;
-use hodo_model::{FunctionId, Names};
+use hodo_engine::{CallSink, Reading, Trace};
+use hodo_model::{
+    FunctionId, Names,
+    digits::{decimal, nine},
+};
 use rustc_hash::FxHashMap;
 
-use super::{Lines, Outcome};
-use crate::{
-    CallSink, FlowTrace, Reading,
-    fast_format::{decimal, nine},
-};
-
-/// Output format of calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallFormat {
-    /// One line where a call begins and one where it ends; a single line if nothing happens in between.
-    Text,
-    /// One JSON object per call, when it ends.
-    JsonLines,
-}
+use crate::{Format, Outcome, lines::Lines};
 
 /// Writes the calls of all threads to `out`, at most `limit` lines: thread by thread if each has its own stream, else
 /// in order of time.
 pub fn calls(
-    experiment: &FlowTrace<'_>,
-    format: CallFormat,
+    trace: &Trace<'_>,
+    format: Format,
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let mut writer = Writer {
-        experiment,
+        trace,
         format,
         lines: Lines::new(out, limit),
         text: Vec::new(),
@@ -45,15 +36,15 @@ pub fn calls(
         context: None,
         tid: 0,
     };
-    let losses = crate::calls(experiment, reading, &mut writer, progress);
+    let losses = hodo_engine::calls(trace, reading, &mut writer, progress);
     writer.flush_open();
     writer.flush();
     Outcome { losses, written: writer.lines.result }
 }
 
 struct Writer<'x, 'f> {
-    experiment: &'x FlowTrace<'f>,
-    format: CallFormat,
+    trace: &'x Trace<'f>,
+    format: Format,
     lines: Lines<'x>,
     /// Lines not yet written.
     text: Vec<u8>,
@@ -77,7 +68,7 @@ const GATHERED: usize = 1 << 16;
 
 impl CallSink for Writer<'_, '_> {
     fn begins(&self) -> bool {
-        self.format == CallFormat::Text
+        self.format == Format::Text
     }
 
     fn thread(&mut self, context: u32) {
@@ -85,10 +76,10 @@ impl CallSink for Writer<'_, '_> {
             return;
         }
         self.flush_open();
-        let thread = self.experiment.threads[context as usize];
+        let thread = self.trace.threads[context as usize];
         self.tid = thread.tid;
-        if self.format == CallFormat::Text {
-            let name = self.experiment.thread_name(thread).unwrap_or_default();
+        if self.format == Format::Text {
+            let name = self.trace.thread_name(thread).unwrap_or_default();
             let heading = format!(
                 "# pid {} tid {} {name}\n#       time (s)     duration  instructions  call\n",
                 thread.pid, thread.tid
@@ -99,14 +90,14 @@ impl CallSink for Writer<'_, '_> {
 
     fn moment(&mut self, moment: Moment) {
         match (self.format, moment) {
-            (CallFormat::JsonLines, Moment::End { call }) => self.object(&call),
-            (CallFormat::JsonLines, _) => {}
-            (CallFormat::Text, Moment::Begin { depth, function, entry, time, .. }) => {
+            (Format::JsonLines, Moment::End { call }) => self.object(&call),
+            (Format::JsonLines, _) => {}
+            (Format::Text, Moment::Begin { depth, function, entry, time, .. }) => {
                 self.flush_open();
                 self.open = Some((depth, function, entry, time));
             }
-            (CallFormat::Text, Moment::End { call }) => self.end(&call),
-            (CallFormat::Text, Moment::Gap) => {
+            (Format::Text, Moment::End { call }) => self.end(&call),
+            (Format::Text, Moment::Gap) => {
                 self.flush_open();
                 self.text.extend_from_slice(b"# gap\n");
             }
@@ -160,7 +151,7 @@ impl Writer<'_, '_> {
         function: FunctionId,
     ) {
         const SECOND: u64 = 1_000_000_000;
-        let Writer { text, names, experiment, .. } = self;
+        let Writer { text, names, trace, .. } = self;
         let mut digits = itoa::Buffer::new();
         match time {
             Some(Nanos(time)) => {
@@ -178,14 +169,14 @@ impl Writer<'_, '_> {
         text.push(b' ');
         right(text, instructions.map_or("", |instructions| digits.format(instructions)), 13);
         right(text, "", 2 + indent(depth));
-        let name = &name(names, experiment, function).text;
+        let name = &name(names, trace, function).text;
         [before, name, behind, "\n"].iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
     }
 
     /// Appends a JSON object with its members sorted by name.
     fn object(&mut self, call: &Call) {
-        let Writer { text, names, experiment, tid, .. } = self;
-        let [function, module] = &name(names, experiment, call.function).members;
+        let Writer { text, names, trace, tid, .. } = self;
+        let [function, module] = &name(names, trace, call.function).members;
         text.extend_from_slice(b"{\"depth\":");
         decimal(call.depth as u64, text);
         text.extend_from_slice(b",\"end_ns\":");
@@ -207,13 +198,9 @@ impl Writer<'_, '_> {
 }
 
 /// Returns the name of a function, which is looked up once.
-fn name<'n>(
-    names: &'n mut FxHashMap<FunctionId, Name>,
-    experiment: &FlowTrace<'_>,
-    function: FunctionId,
-) -> &'n Name {
+fn name<'n>(names: &'n mut FxHashMap<FunctionId, Name>, trace: &Trace<'_>, function: FunctionId) -> &'n Name {
     names.entry(function).or_insert_with(|| {
-        let (text, module) = experiment.modules.names(function);
+        let (text, module) = trace.modules.names(function);
         let members = [&text, &module].map(|name| serde_json::json!(name).to_string().into_bytes().into());
         Name { text, members }
     })

@@ -4,19 +4,17 @@ use std::{collections::HashMap, fmt::Write as _, io::Write, mem, str::FromStr};
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Origin};
+use hodo_engine::{Chunk, Reading, SelectionFilter, Trace, TrackSink};
 use hodo_intel_pt::flow::{Event, Executed, Gap, PacketKind, Sink, Step};
-use hodo_model::{Names, Sources};
+use hodo_model::{
+    Names, Sources,
+    digits::{append_first, decimal, hexadecimal},
+};
 use hodo_symbols::{Frame, Lines as SourceLines};
 use iced_x86::{Formatter, GasFormatter};
 
-use super::{Outcome, TextSink, span::Span, write_chunks};
-use crate::{
-    Chunk, FlowTrace, Reading,
-    early::EarlyLines,
-    fast_format::{append_first, decimal, hexadecimal},
-    segments::TrackSink,
-    selection_filter::SelectionFilter,
-};
+use super::{TextSink, early_lines::EarlyLines, span::Span, write_chunks};
+use crate::{Format, Outcome};
 
 /// A column of an instruction's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,21 +81,11 @@ impl FromStr for Field {
     }
 }
 
-/// Output format of instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InstructionFormat {
-    /// The fields, separated by spaces, and lines `# gap …`.
-    Text,
-    /// One object per line: a member for each field, or `name` and `fields` of a gap as in [`marks`](super::marks).
-    /// Addresses and times are integers, the time in nanoseconds.
-    JsonLines,
-}
-
 /// Writes the fields of every executed instruction to `out`, at most `limit` lines, with a line where the flow is
 /// interrupted: why, and at which byte of the file.
 pub fn instructions(
-    experiment: &FlowTrace<'_>,
-    (fields, format): (&[Field], InstructionFormat),
+    trace: &Trace<'_>,
+    (fields, format): (&[Field], Format),
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
@@ -105,15 +93,15 @@ pub fn instructions(
 ) -> Outcome {
     let start = |chunk: &Chunk| InstructionSink {
         format,
-        ..InstructionSink::new(SelectionFilter::new(experiment, chunk, reading), chunk, fields)
+        ..InstructionSink::new(SelectionFilter::new(trace, chunk, reading), chunk, fields)
     };
-    write_chunks(experiment, reading, limit, out, start, progress)
+    write_chunks(trace, reading, limit, out, start, progress)
 }
 
 struct InstructionSink<'x, 'f> {
     filter: SelectionFilter<'x, 'f>,
     fields: &'x [Field],
-    format: InstructionFormat,
+    format: Format,
     text: Vec<u8>,
     cpu: Option<u32>,
     /// The time of the last clock packet, as text.
@@ -140,10 +128,10 @@ struct Paths {
 impl<'x, 'f> InstructionSink<'x, 'f> {
     fn new(filter: SelectionFilter<'x, 'f>, chunk: &Chunk, fields: &'x [Field]) -> Self {
         InstructionSink {
-            cpu: filter.experiment.tracks[chunk.track].cpu,
+            cpu: filter.trace.tracks[chunk.track].cpu,
             filter,
             fields,
-            format: InstructionFormat::Text,
+            format: Format::Text,
             text: Vec::new(),
             time: "-".to_owned(),
             span: Span::default(),
@@ -158,7 +146,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     }
 
     fn line(&mut self, address: u64, executed: &Executed<'_>) {
-        if self.format == InstructionFormat::JsonLines {
+        if self.format == Format::JsonLines {
             return self.object(address, executed);
         }
         for (index, field) in self.fields.iter().enumerate() {
@@ -204,7 +192,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     }
 
     fn field(&mut self, field: Field, address: u64, executed: &Executed<'_>) {
-        let thread = self.filter.experiment.threads.get(self.filter.context as usize);
+        let thread = self.filter.trace.threads.get(self.filter.context as usize);
         match field {
             Field::Ip => {
                 let (digits, count) = hexadecimal(address, b'a');
@@ -215,7 +203,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             Field::Cpu => self.number(self.cpu.map(u64::from)),
             Field::Time => self.text.extend_from_slice(self.time.as_bytes()),
             // Without a clock, the span would stay open forever.
-            Field::Span if self.filter.experiment.recording.config.clock.is_none() => {
+            Field::Span if self.filter.trace.recording.config.clock.is_none() => {
                 self.text.extend_from_slice(b"-..-");
             }
             Field::Span => self.span.begin(&mut self.text),
@@ -234,7 +222,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
 
     /// Returns whether lines contain nothing but an address.
     fn has_only_addresses(&self) -> bool {
-        self.fields == [Field::Ip] && self.format == InstructionFormat::Text
+        self.fields == [Field::Ip] && self.format == Format::Text
     }
 
     fn number(&mut self, number: Option<u64>) {
@@ -246,14 +234,14 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
 
     /// Returns the inlined frames at an instruction, innermost first, and the function that contains them.
     fn frames(&mut self, origin: Origin) -> Vec<Frame> {
-        let modules = &self.filter.experiment.modules;
+        let modules = &self.filter.trace.modules;
         let lines = self.lines.entry(origin.module).or_insert_with(|| modules.lines(origin.module));
         lines.as_ref().map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default()
     }
 
     fn source_line(&mut self, origin: Origin) {
         if !self.source_lines.contains_key(&origin) {
-            let modules = &self.filter.experiment.modules;
+            let modules = &self.filter.trace.modules;
             let line = modules.line(origin.module, modules.address(origin));
             let line = line.map_or("??:0".to_owned(), |line| format!("{}:{}", line.file, line.line));
             self.source_lines.insert(origin, line.into_bytes().into());
@@ -268,7 +256,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             let inlined = frames.iter().filter(|frame| frame.inlined);
             let mut symbol: String =
                 inlined.map(|frame| format!("{} < ", frame.function.as_deref().unwrap_or("??"))).collect();
-            let modules = &self.filter.experiment.modules;
+            let modules = &self.filter.trace.modules;
             let (function, behind) = modules.function(origin);
             symbol += &format!("{}+{behind:#x}", modules.names(function).0);
             self.symbols.insert(origin, symbol.into_bytes().into());
@@ -281,13 +269,13 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         if self.early.wait() && self.early.decide(self.filter.open, &mut self.text) {
             self.span.forget();
         }
-        let Some(clock) = self.filter.experiment.recording.config.clock else { return };
+        let Some(clock) = self.filter.trace.recording.config.clock else { return };
         if self.fields.contains(&Field::Time) {
             self.time.clear();
             let now = clock.nanos(now);
             let _ = match self.format {
-                InstructionFormat::Text => write!(self.time, "{now}"),
-                InstructionFormat::JsonLines => write!(self.time, "{}", now.0),
+                Format::Text => write!(self.time, "{now}"),
+                Format::JsonLines => write!(self.time, "{}", now.0),
             };
         }
         if self.fields.contains(&Field::Span) {
@@ -299,8 +287,8 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     #[cold]
     fn takes_early(&mut self, instructions: u64) -> bool {
         let instead = match self.format {
-            InstructionFormat::Text => "# gap too many instructions ran before the first time\n",
-            InstructionFormat::JsonLines => {
+            Format::Text => "# gap too many instructions ran before the first time\n",
+            Format::JsonLines => {
                 "{\"name\":\"gap\",\"fields\":{\"reason\":\"too many instructions ran before the first time\"}}\n"
             }
         };
@@ -313,11 +301,11 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     }
 
     fn gap(&mut self, gap: Gap) {
-        let experiment = self.filter.experiment;
+        let trace = self.filter.trace;
         let line = match self.format {
-            InstructionFormat::Text => format!("# gap {}\n", experiment.describe_gap(&gap)),
-            InstructionFormat::JsonLines => {
-                let reason = experiment.describe(&gap.trouble);
+            Format::Text => format!("# gap {}\n", trace.describe_gap(&gap)),
+            Format::JsonLines => {
+                let reason = trace.describe(&gap.trouble);
                 let mut gap = serde_json::to_value(Event::Gap(gap)).unwrap_or_default();
                 gap["fields"]["reason"] = reason.into();
                 format!("{gap}\n")

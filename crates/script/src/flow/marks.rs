@@ -3,14 +3,13 @@
 use std::io::Write;
 
 use hodo_code::Origin;
+use hodo_engine::{Chunk, Reading, SelectionFilter, Trace, TrackSink};
 use hodo_intel_pt::flow::{Event, Executed, Sink};
 use hodo_model::Names;
 use serde_json::{Value, json};
 
-use super::{Outcome, TextSink, write_chunks};
-use crate::{
-    Chunk, FlowTrace, Reading, early::EarlyLines, segments::TrackSink, selection_filter::SelectionFilter,
-};
+use super::{TextSink, early_lines::EarlyLines, write_chunks};
+use crate::{Format, Outcome};
 
 /// The kind of events to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,28 +39,19 @@ impl Marks {
     }
 }
 
-/// Output format of these events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MarkFormat {
-    /// Time, CPU, process and thread, the event, and the function if the address is known.
-    Text,
-    /// One object per line: `ts` in nanoseconds, `stream`, `pid`, `tid`, `name`, `fields`, `symbol`.
-    JsonLines,
-}
-
 /// Writes the events beside the flow to `out`, at most `limit` lines: stream by stream, and in order of execution in
 /// each.
 pub fn marks(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     marks: Marks,
-    format: MarkFormat,
+    format: Format,
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Outcome {
     let start = |chunk: &Chunk| MarkSink {
-        filter: SelectionFilter::new(experiment, chunk, reading),
+        filter: SelectionFilter::new(trace, chunk, reading),
         track: chunk.track,
         marks,
         format,
@@ -70,14 +60,14 @@ pub fn marks(
         text: Vec::new(),
         early: EarlyLines::default(),
     };
-    write_chunks(experiment, reading, limit, out, start, progress)
+    write_chunks(trace, reading, limit, out, start, progress)
 }
 
 struct MarkSink<'x, 'f> {
     filter: SelectionFilter<'x, 'f>,
     track: usize,
     marks: Marks,
-    format: MarkFormat,
+    format: Format,
     /// Whether the last instructions were in a selected span.
     inside: bool,
     /// Start and end of the last block, and the origin of its code.
@@ -88,12 +78,11 @@ struct MarkSink<'x, 'f> {
 
 impl MarkSink<'_, '_> {
     fn write(&mut self, event: &Event) {
-        let experiment = self.filter.experiment;
-        let track = &experiment.tracks[self.track];
-        let time =
-            self.filter.now.zip(experiment.recording.config.clock).map(|(now, clock)| clock.nanos(now));
-        let thread = experiment.threads.get(self.filter.context as usize);
-        if self.format == MarkFormat::JsonLines {
+        let trace = self.filter.trace;
+        let track = &trace.tracks[self.track];
+        let time = self.filter.now.zip(trace.recording.config.clock).map(|(now, clock)| clock.nanos(now));
+        let thread = trace.threads.get(self.filter.context as usize);
+        if self.format == Format::JsonLines {
             let mut object = json!({ "ts": time.map(|time| time.0), "stream": track.name });
             if let Some(thread) = thread {
                 (object["pid"], object["tid"]) = (thread.pid.into(), thread.tid.into());
@@ -108,7 +97,7 @@ impl MarkSink<'_, '_> {
             match event {
                 // The thread is already in the line; the decoder's context number has no meaning outside.
                 Event::Switch(_) => object["fields"] = json!({}),
-                Event::Gap(gap) => object["fields"]["reason"] = experiment.describe(&gap.trouble).into(),
+                Event::Gap(gap) => object["fields"]["reason"] = trace.describe(&gap.trouble).into(),
                 _ => {}
             }
             if let Some(symbol) = self.symbol(event.ip()) {
@@ -121,7 +110,7 @@ impl MarkSink<'_, '_> {
         let cpu = track.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
         let thread = thread.map_or("-".to_owned(), |thread| format!("{}/{}", thread.pid, thread.tid));
         let what = match event {
-            Event::Gap(gap) => format!("gap: {}", experiment.describe_gap(gap)),
+            Event::Gap(gap) => format!("gap: {}", trace.describe_gap(gap)),
             Event::Switch(_) => "runs from here on".to_owned(),
             event => {
                 let symbol = self.symbol(event.ip()).map(|symbol| format!(" ({symbol})"));
@@ -135,7 +124,7 @@ impl MarkSink<'_, '_> {
     fn symbol(&self, ip: Option<u64>) -> Option<String> {
         let (start, end, origin) = self.last?;
         let ip = ip.filter(|ip| (start..end).contains(ip))?;
-        let modules = &self.filter.experiment.modules;
+        let modules = &self.filter.trace.modules;
         let (function, behind) =
             modules.function(Origin { offset: origin.offset.wrapping_add(ip - start), ..origin });
         Some(format!("{}+{behind:#x}", modules.names(function).0))

@@ -3,27 +3,26 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
+use hodo_engine::{
+    EventReading, Losses, Traces,
+    events::{Filter, Merge, Slice, Wanted, plan},
+    in_order,
+};
 use hodo_formats::events::{
     Event, FieldPath, Item, Stream, Trace, Trouble,
     schema::{EventClass, Scope, Structure},
 };
 use hodo_model::{
     Column, Shape, TableBuilder, Type, Unit,
-    event::{FieldSink, Meaning, Name},
+    event::{FieldSink, JsonFields, Meaning, Name},
     table::{Cell, RecordBatch, interned},
     vocabulary,
 };
 
 use super::{
-    EventReading, EventTraces,
-    filter::{Filter, Wanted},
-    json::JsonFields,
-    merge::Merge,
     names::{StreamNames, names},
-    slices::{Slice, plan},
-    write::unreadable,
+    unreadable,
 };
-use crate::{Losses, parallel::in_order};
 
 /// The columns that every table begins with.
 const TIME: &str = "time_ns";
@@ -92,9 +91,9 @@ impl Origin {
 
 /// Returns a table for each name of events that the traces' metadata describe, in order of the names, and one of all
 /// events.
-pub fn event_tables(traces: &EventTraces<'_>) -> Vec<EventTable> {
+pub fn event_tables(traces: &Traces<'_>) -> Vec<EventTable> {
     let mut tables: BTreeMap<&str, EventTable> = BTreeMap::new();
-    for trace in &traces.traces {
+    for trace in &traces.events {
         let mut classes = Vec::new();
         for stream in &trace.streams {
             let class = trace.stream_class(stream);
@@ -173,14 +172,14 @@ impl EventTable {
     /// continue. Returns what could not be read.
     pub fn read(
         &self,
-        traces: &EventTraces<'_>,
+        traces: &Traces<'_>,
         (wanted, reading): (&Wanted, &EventReading),
         read: &[bool],
         rows: &mut (dyn FnMut(RecordBatch) -> bool + Send),
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Losses {
         let mut losses = Losses::default();
-        traces.loss().into_iter().for_each(|loss| losses.add(loss));
+        traces.event_losses().into_iter().for_each(|loss| losses.add(loss));
         let reader = TableReader::new(self, traces, (wanted, reading), read);
         let slices = plan(traces, reading);
         let mut done = 0;
@@ -209,7 +208,7 @@ type Paths = Vec<Option<Reading>>;
 
 struct TableReader<'t, 'a> {
     table: &'t EventTable,
-    traces: &'t EventTraces<'a>,
+    traces: &'t Traces<'a>,
     filter: Filter,
     reading: &'t EventReading,
     names: Vec<Vec<StreamNames>>,
@@ -221,7 +220,7 @@ struct TableReader<'t, 'a> {
 impl<'t, 'a> TableReader<'t, 'a> {
     fn new(
         table: &'t EventTable,
-        traces: &'t EventTraces<'a>,
+        traces: &'t Traces<'a>,
         (wanted, reading): (&Wanted, &'t EventReading),
         read: &[bool],
     ) -> TableReader<'t, 'a> {
@@ -240,7 +239,7 @@ impl<'t, 'a> TableReader<'t, 'a> {
             classes.iter().map(|event| paths(trace, stream, event)).collect()
         };
         let of_trace = |trace: &Trace<'a>| trace.streams.iter().map(|one| of_stream(trace, one)).collect();
-        let paths = traces.traces.iter().map(of_trace).collect();
+        let paths = traces.events.iter().map(of_trace).collect();
         let filter = Filter::new(traces, wanted);
         TableReader { table, traces, filter, reading, names: names(traces), paths, reads_stream: is_read(1) }
     }

@@ -6,7 +6,12 @@
 //!
 //! No event allocates: names and meanings belong to the metadata, text to the trace.
 
+mod json;
+mod text;
+
 use std::ops::RangeInclusive;
+
+pub use self::{json::JsonFields, text::TextFields};
 
 /// The base in which an integer is displayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! What an emulated processor says it ran is compared with what is decoded, however a recording is cut and read.
 
+#[path = "../../engine/tests/setup/mod.rs"]
 mod setup;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
 
 use hodo_analyses::profile::{Functions, Profile, Report};
 use hodo_clock::{Nanos, Tsc};
-use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Reading, Window, profile, script};
+use hodo_engine::{Chunks, Files, Input, Options, Reading, Trace, Window, profile};
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
@@ -20,6 +21,7 @@ use hodo_formats::{
 };
 use hodo_intel_pt::encoder::{Encoder, Settings, Timing};
 use hodo_model::Loss;
+use hodo_script::{Format, flow};
 
 use self::setup::setup;
 
@@ -83,23 +85,22 @@ fn write(path: &Path, places: Vec<Checkpoint>) {
 }
 
 /// Returns the details of the losses of several reports, the listing of instructions last.
-fn losses(places: Vec<Checkpoint>, chunk_size: u64, memo: bool, window: Option<Window>) -> [Vec<String>; 4] {
+fn losses(places: Vec<Checkpoint>, chunk_size: u64, memo: bool, window: Window<Tsc>) -> [Vec<String>; 4] {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     write(&path, places);
     let (files, input) = (Files::default(), Input::File(path));
-    let experiment = FlowTrace::open(&files, &input, &Options::default()).unwrap();
-    let chunk_size = ChunkSize::Bytes(chunk_size);
-    let reading = Reading { threads: 2, chunk_size, window, numbers: None, spans: None, memo };
+    let trace = Trace::open(&files, &input, &Options::default()).unwrap();
+    let reading = Reading { window, memo, ..Reading::new(2, Chunks::Bytes(chunk_size)) };
     let details =
         |losses: &[Loss]| losses.iter().map(|loss| format!("{} × {}", loss.count, loss.detail)).collect();
     let tree = Profile { report: Report::Tree, every: None };
-    let functions = profile(&experiment, &Functions, reading, |_| true);
-    let tree = profile(&experiment, &tree, reading, |_| true);
-    let text = script::CallFormat::Text;
-    let calls = script::calls(&experiment, text, reading, None, &mut Vec::new(), |_| true);
-    let as_text: (&[script::Field], _) = (&[script::Field::Ip], script::InstructionFormat::Text);
-    let listing = script::instructions(&experiment, as_text, reading, None, &mut Vec::new(), &mut |_| true);
+    let functions = profile(&trace, &Functions, reading, |_| true);
+    let tree = profile(&trace, &tree, reading, |_| true);
+    let text = Format::Text;
+    let calls = flow::calls(&trace, text, reading, None, &mut Vec::new(), |_| true);
+    let as_text: (&[flow::Field], _) = (&[flow::Field::Ip], Format::Text);
+    let listing = flow::instructions(&trace, as_text, reading, None, &mut Vec::new(), &mut |_| true);
     let [calls, listing] = [calls, listing].map(|outcome| outcome.losses.into_list());
     [&functions.loss, &tree.loss, &calls, &listing].map(|losses| details(losses))
 }
@@ -109,7 +110,7 @@ const NOTHING: Vec<String> = Vec::new();
 /// Whole, and cut so that chunks begin in the middle of segments.
 const CHUNKS: [u64; 3] = [u64::MAX, 700, 64];
 
-fn each_reading(places: &[Checkpoint], window: Option<Window>, check: impl Fn([Vec<String>; 4])) {
+fn each_reading(places: &[Checkpoint], window: Window<Tsc>, check: impl Fn([Vec<String>; 4])) {
     for chunk_size in CHUNKS {
         for memo in [false, true] {
             check(losses(places.to_vec(), chunk_size, memo, window));
@@ -119,7 +120,7 @@ fn each_reading(places: &[Checkpoint], window: Option<Window>, check: impl Fn([V
 
 #[test]
 fn what_ran_is_decoded_without_loss() {
-    each_reading(&trace().1, None, |losses| assert_eq!(losses, [NOTHING; 4]));
+    each_reading(&trace().1, Window::ALL, |losses| assert_eq!(losses, [NOTHING; 4]));
 }
 
 #[test]
@@ -129,11 +130,11 @@ fn a_difference_is_a_loss_in_every_report() {
     places[2].instructions += 1;
     let less = "1 × fewer instructions were decoded than the emulated processor ran".to_owned();
     let more = "1 × more instructions were decoded than the emulated processor ran".to_owned();
-    each_reading(&places, None, |losses| {
+    each_reading(&places, Window::ALL, |losses| {
         losses.iter().for_each(|of_report| assert_eq!(*of_report, [less.clone(), more.clone()]));
     });
     // The window ends before the third segment.
-    let window = Some(Window { from: Tsc(0), to: Tsc(2500) });
+    let window = Window { from: Some(Tsc(0)), to: Some(Tsc(2500)) };
     each_reading(&places, window, |losses| {
         losses.iter().for_each(|of_report| assert_eq!(of_report.as_slice(), std::slice::from_ref(&less)));
     });
@@ -144,7 +145,7 @@ fn other_instructions_are_a_loss_where_addresses_are_shown() {
     let (_, mut places) = trace();
     places[1].sum += 1;
     let other = "2 × other instructions were decoded than the emulated processor ran".to_owned();
-    each_reading(&places, None, |[functions, tree, calls, listing]| {
+    each_reading(&places, Window::ALL, |[functions, tree, calls, listing]| {
         assert_eq!([functions, tree, calls], [NOTHING; 3]);
         assert_eq!(listing.as_slice(), std::slice::from_ref(&other));
     });
@@ -157,5 +158,5 @@ fn places_that_are_no_psb_are_not_compared() {
     for (place, index) in places.iter_mut().zip(1..) {
         (place.position, place.instructions) = (place.position + 1, index * index);
     }
-    each_reading(&places, None, |losses| assert_eq!(losses, [NOTHING; 4]));
+    each_reading(&places, Window::ALL, |losses| assert_eq!(losses, [NOTHING; 4]));
 }

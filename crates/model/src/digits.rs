@@ -2,7 +2,7 @@
 
 /// Appends a number in decimal.
 #[inline]
-pub(crate) fn decimal(number: u64, out: &mut Vec<u8>) {
+pub fn decimal(number: u64, out: &mut Vec<u8>) {
     if number >= 100_000_000 {
         return out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
@@ -14,7 +14,7 @@ pub(crate) fn decimal(number: u64, out: &mut Vec<u8>) {
 
 /// Appends a signed number in decimal.
 #[inline]
-pub(crate) fn signed_decimal(number: i64, out: &mut Vec<u8>) {
+pub fn signed_decimal(number: i64, out: &mut Vec<u8>) {
     if number < 0 {
         out.push(b'-');
     }
@@ -24,7 +24,7 @@ pub(crate) fn signed_decimal(number: i64, out: &mut Vec<u8>) {
 /// Appends the first `count` of some bytes. Copying all of them takes less time than calling a function that copies any
 /// number.
 #[inline]
-pub(crate) fn append_first<const N: usize>(bytes: [u8; N], count: usize, out: &mut Vec<u8>) {
+pub fn append_first<const N: usize>(bytes: [u8; N], count: usize, out: &mut Vec<u8>) {
     let end = out.len() + count;
     out.extend_from_slice(&bytes);
     out.truncate(end);
@@ -51,7 +51,7 @@ fn ascii(digits: u64) -> u64 {
 
 /// Formats a number below 10⁹ as nine digits.
 #[inline]
-pub(crate) fn nine(nanos: u32) -> [u8; 9] {
+pub fn nine(nanos: u32) -> [u8; 9] {
     let mut digits = [b'0' + (nanos / 100_000_000) as u8; 9];
     digits[1..].copy_from_slice(&ascii(eight(nanos % 100_000_000)).to_le_bytes());
     digits
@@ -60,7 +60,7 @@ pub(crate) fn nine(nanos: u32) -> [u8; 9] {
 /// Formats a number in hexadecimal. Returns the digits, for [`append_first`], and how many they are. `ten` is the letter
 /// for 10: `a` for lower case, `A` for upper case.
 #[inline]
-pub(crate) fn hexadecimal(number: u64, ten: u8) -> ([u8; 16], usize) {
+pub fn hexadecimal(number: u64, ten: u8) -> ([u8; 16], usize) {
     // Eight digits at once, one per byte.
     let eight = |number: u32| {
         let fours = u64::from(number & 0xffff) | u64::from(number >> 16) << 32;

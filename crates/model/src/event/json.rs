@@ -1,16 +1,12 @@
-//! Formats events as JSON objects, one per line; every integer is exact.
+//! Fields as JSON; every integer is exact.
 
 use std::io::Write;
 
-use hodo_clock::{OriginNanos, TimeBounds};
-use hodo_formats::events::{Event, Lost, Trouble, schema::Scope};
-use hodo_model::event::{Compound, FieldSink, Meaning, Name};
-
-use super::{names::StreamNames, text::is_plain};
-use crate::fast_format::{decimal, signed_decimal};
+use super::{Compound, FieldSink, Meaning, Name, text::is_plain};
+use crate::digits::{decimal, signed_decimal};
 
 /// Writes fields as members of an open object.
-pub(super) struct JsonFields<'o> {
+pub struct JsonFields<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
     /// Whether the next field is the content of a variant, which is written in place of the variant.
@@ -18,87 +14,21 @@ pub(super) struct JsonFields<'o> {
 }
 
 impl<'o> JsonFields<'o> {
-    pub(super) fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
+    /// Appends the members to `out`; without a comma before the next one if it is the `first`.
+    pub fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
         JsonFields { out, first, held: false }
     }
 
     /// Writes one field without its name.
-    pub(super) fn of_one(out: &'o mut Vec<u8>) -> JsonFields<'o> {
+    pub fn of_one(out: &'o mut Vec<u8>) -> JsonFields<'o> {
         JsonFields { out, first: true, held: true }
     }
-}
 
-/// Writes the context of a packet as members of an object.
-pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
-    event.emit(Scope::PacketContext, &mut JsonFields::new(out, true))
-}
-
-/// Writes the line of an event.
-pub(super) fn event(
-    names: &StreamNames,
-    (time, bounds): (Option<OriginNanos>, Option<TimeBounds>),
-    packet: &[u8],
-    event: &Event<'_, '_, '_>,
-    out: &mut Vec<u8>,
-) -> Result<(), Trouble> {
-    out.extend_from_slice(b"{\"ts\":");
-    nanos(time, out);
-    if let Some(bounds) = bounds {
-        out.extend_from_slice(b",\"lower_ns\":");
-        nanos(bounds.lower, out);
-        out.extend_from_slice(b",\"upper_ns\":");
-        nanos(bounds.upper, out);
+    /// Appends members that are formatted already.
+    pub fn append(&mut self, members: &[u8]) {
+        self.out.extend_from_slice(members);
+        self.first &= members.is_empty();
     }
-    let class = event.parts.class as usize;
-    out.extend_from_slice(names.json_events[class].as_bytes());
-    event.emit(Scope::Payload, &mut JsonFields::new(out, true))?;
-    out.extend_from_slice(b"},\"context\":{");
-    let [packet_is_nested, common_is_nested] = names.nested[class];
-    let mut fields = JsonFields::new(out, true);
-    if packet_is_nested {
-        fields.begin(Name::Member("packet_context"), Compound::Structure);
-        fields.out.extend_from_slice(packet);
-        fields.end(Compound::Structure);
-    } else {
-        fields.out.extend_from_slice(packet);
-        fields.first = packet.is_empty();
-    }
-    if common_is_nested {
-        fields.begin(Name::Member("common_context"), Compound::Structure);
-        event.emit(Scope::CommonContext, &mut fields)?;
-        fields.end(Compound::Structure);
-    } else {
-        event.emit(Scope::CommonContext, &mut fields)?;
-    }
-    event.emit(Scope::SpecificContext, &mut fields)?;
-    out.extend_from_slice(b"}}\n");
-    Ok(())
-}
-
-fn nanos(time: Option<OriginNanos>, out: &mut Vec<u8>) {
-    match time {
-        Some(time) => match i64::try_from(time.0) {
-            Ok(nanos) => signed_decimal(nanos, out),
-            Err(_) => drop(write!(out, "{}", time.0)),
-        },
-        None => out.extend_from_slice(b"null"),
-    }
-}
-
-/// Writes a line for lost events or packets.
-pub(super) fn lost(names: &StreamNames, lost: &Lost, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"ts\":");
-    nanos(lost.after.or(lost.before), out);
-    out.push(b',');
-    out.extend_from_slice(names.json.as_bytes());
-    let what = if lost.packets { "packets" } else { "events" };
-    let _ = write!(out, ",\"lost_{what}\":");
-    nanos((lost.count > 0).then_some(OriginNanos(lost.count.into())), out);
-    out.extend_from_slice(b",\"after_ns\":");
-    nanos(lost.after, out);
-    out.extend_from_slice(b",\"before_ns\":");
-    nanos(lost.before, out);
-    out.extend_from_slice(b"}\n");
 }
 
 /// Writes text as a JSON string; invalid UTF-8 becomes U+FFFD.

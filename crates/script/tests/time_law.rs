@@ -9,11 +9,14 @@ use hodo_analyses::{
 };
 use hodo_clock::{Nanos, Tsc};
 use hodo_engine::{
-    ChunkSize, FileSearchPaths, Files, FlowTrace, Input, KernelFiles, Options, Reading, Window, profile,
-    script::{self, CallFormat, Field, InstructionFormat, MarkFormat, Marks},
+    Chunks, FileSearchPaths, Files, Input, KernelFiles, Options, Reading, Trace, Window, profile,
 };
 use hodo_intel_pt::packet::{Decoder, PSB, Packet, find_psb};
 use hodo_model::{Cause, Every, FastFlow, Plain, Table, Value};
+use hodo_script::{
+    Format,
+    flow::{self, Field, Marks},
+};
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -48,7 +51,7 @@ fn delay_clocks(recording: &mut [u8], packets: &[usize]) -> Vec<Tsc> {
     clocks
 }
 
-fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&FlowTrace<'_>) -> R) -> R {
+fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&Trace<'_>) -> R) -> R {
     let symfs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf/symfs"));
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), recording).unwrap();
@@ -57,30 +60,23 @@ fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&FlowTrace<'_>) -> R
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
     let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());
-    use_it(&FlowTrace::open(&files, &input, &options).unwrap())
+    use_it(&Trace::open(&files, &input, &options).unwrap())
 }
 
 const WHOLE: Reading<'_> = Reading {
     threads: 1,
-    chunk_size: ChunkSize::Bytes(1 << 30),
-    window: None,
+    chunks: Chunks::Bytes(1 << 30),
+    window: Window::ALL,
     numbers: None,
     spans: None,
     memo: false,
 };
 
 /// Lists the instructions: the time of each, if known, and its function and offset.
-fn listing(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<(Option<Nanos>, String)> {
+fn listing(trace: &Trace<'_>, reading: Reading<'_>) -> Vec<(Option<Nanos>, String)> {
     let mut text = Vec::new();
     let fields = [Field::Time, Field::Sym];
-    let outcome = script::instructions(
-        experiment,
-        (&fields, InstructionFormat::Text),
-        reading,
-        None,
-        &mut text,
-        &mut |_| true,
-    );
+    let outcome = flow::instructions(trace, (&fields, Format::Text), reading, None, &mut text, &mut |_| true);
     outcome.written.unwrap();
     let text = String::from_utf8(text).unwrap();
     let line = |line: &str| {
@@ -93,12 +89,12 @@ fn listing(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<(Option<Nano
 /// Returns the part of a full listing that is in a window. Instructions before their segment's first timestamp, one of
 /// `clocks`, count as executed at that time.
 fn cut(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     all: &[(Option<Nanos>, String)],
     clocks: &[Tsc],
-    window: Window,
+    window: Window<Tsc>,
 ) -> Vec<String> {
-    let clock = experiment.recording.config.clock.unwrap();
+    let clock = trace.recording.config.clock.unwrap();
     let mut inside = Vec::new();
     let mut next = Tsc(u64::MAX);
     for (time, symbol) in all.iter().rev() {
@@ -106,7 +102,7 @@ fn cut(
             Some(time) => clock.ticks(*time),
             None => *clocks.iter().rfind(|&&first| first <= next).unwrap(),
         };
-        if (window.from..window.to).contains(&time) {
+        if window.contains(time) {
             inside.push(symbol.clone());
         }
         next = time;
@@ -139,36 +135,35 @@ fn sums(table: &Table, column: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-fn table<A: FastFlow>(experiment: &FlowTrace<'_>, analysis: &A, reading: Reading<'_>) -> Table {
-    profile(experiment, analysis, reading, |_| true)
+fn table<A: FastFlow>(trace: &Trace<'_>, analysis: &A, reading: Reading<'_>) -> Table {
+    profile(trace, analysis, reading, |_| true)
 }
 
 /// Compares every report of a window with the full listing. Returns the number of instructions in the window.
 fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> usize {
     let mut recording = recording(name);
     // Late timestamps in every segment hide the recording's first time, so read it before.
-    let (first, last) = with_experiment(&recording, |experiment| experiment.span().unwrap());
+    let (first, last) = with_experiment(&recording, |trace| trace.span().unwrap());
     let clocks = delay_clocks(&mut recording, late);
-    with_experiment(&recording, |experiment| {
+    with_experiment(&recording, |trace| {
         let at = |part: f64| Tsc(first.0 + ((last.0 - first.0 + 2) as f64 * part) as u64);
-        let window = Window { from: at(part.0), to: at(part.1) };
-        let reading = Reading { window: Some(window), ..reading };
-        let all = listing(experiment, WHOLE);
-        let expected = cut(experiment, &all, &clocks, window);
-        let listed: Vec<String> =
-            listing(experiment, reading).into_iter().map(|(_, symbol)| symbol).collect();
+        let window = Window { from: Some(at(part.0)), to: Some(at(part.1)) };
+        let reading = Reading { window, ..reading };
+        let all = listing(trace, WHOLE);
+        let expected = cut(trace, &all, &clocks, window);
+        let listed: Vec<String> = listing(trace, reading).into_iter().map(|(_, symbol)| symbol).collect();
         assert!(listed == expected, "a listing of {} and not {} instructions", listed.len(), expected.len());
         for (report, inlined) in [(BlockReport::Blocks, false), (BlockReport::Lines, true)] {
-            let table = table(experiment, &Plain(Blocks { report }), reading);
+            let table = table(trace, &Plain(Blocks { report }), reading);
             assert_eq!(sums(&table, "instructions"), by_function(&expected, inlined), "{}", table.name());
         }
         let expected = by_function(&expected, false);
-        let functions = table(experiment, &Functions, reading);
+        let functions = table(trace, &Functions, reading);
         assert_eq!(sums(&functions, "self_instructions"), expected);
         let every = None;
-        let of_tree = table(experiment, &Profile { report: Report::Functions, every }, reading);
+        let of_tree = table(trace, &Profile { report: Report::Functions, every }, reading);
         assert_eq!(of_tree, functions);
-        let tree = table(experiment, &Profile { report: Report::Tree, every }, reading);
+        let tree = table(trace, &Profile { report: Report::Tree, every }, reading);
         assert_eq!(sums(&tree, "self_instructions"), expected);
         listed.len()
     })
@@ -185,39 +180,32 @@ proptest! {
         part in (0.0..1.0, 0.0..1.0),
         late in prop::collection::vec(prop_oneof![Just(0usize), 0usize..200], 4),
     ) {
-        let reading = Reading { threads, memo, chunk_size: ChunkSize::Bytes(chunk_size), ..WHOLE };
+        let reading = Reading { threads, memo, chunks: Chunks::Bytes(chunk_size), ..WHOLE };
         let (from, to) = part;
         check(RECORDINGS[which], &late, reading, (f64::min(from, to), f64::max(from, to)));
     }
 }
 
 /// Returns all results of a recording.
-fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
+fn everything(trace: &Trace<'_>, reading: Reading<'_>) -> Vec<String> {
     let mut reported = Vec::new();
-    let numbers = hodo_engine::numbers(experiment, reading, |_| true);
+    let numbers = hodo_engine::numbers(trace, reading, |_| true);
     for every in [None, Some(Every::Nanoseconds(100)), Some(Every::Instructions(70))] {
         let numbers = matches!(every, Some(Every::Instructions(_))).then_some(&numbers);
         let reading = Reading { numbers, ..reading };
         for report in [Report::Tree, Report::Functions] {
-            reported.push(format!("{:?}", table(experiment, &Profile { report, every }, reading)));
+            reported.push(format!("{:?}", table(trace, &Profile { report, every }, reading)));
         }
     }
-    reported.push(format!("{:?}", table(experiment, &Functions, reading)));
+    reported.push(format!("{:?}", table(trace, &Functions, reading)));
     for report in [BlockReport::Blocks, BlockReport::Lines] {
-        reported.push(format!("{:?}", table(experiment, &Plain(Blocks { report }), reading)));
+        reported.push(format!("{:?}", table(trace, &Plain(Blocks { report }), reading)));
     }
     let mut text = Vec::new();
-    script::calls(experiment, CallFormat::Text, reading, None, &mut text, |_| true);
+    flow::calls(trace, Format::Text, reading, None, &mut text, |_| true);
     let fields = [Field::Time, Field::Span, Field::Ip];
-    script::instructions(
-        experiment,
-        (&fields, InstructionFormat::Text),
-        reading,
-        None,
-        &mut text,
-        &mut |_| true,
-    );
-    script::marks(experiment, Marks::Rest, MarkFormat::Text, reading, None, &mut text, &mut |_| true);
+    flow::instructions(trace, (&fields, Format::Text), reading, None, &mut text, &mut |_| true);
+    flow::marks(trace, Marks::Rest, Format::Text, reading, None, &mut text, &mut |_| true);
     reported.push(String::from_utf8(text).unwrap());
     reported
 }
@@ -225,18 +213,18 @@ fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
 /// A window of all times gives the same results as the whole recording in every mode, and these are not empty.
 #[test]
 fn all_times_are_the_whole_recording() {
-    let window = Some(Window { from: Tsc(0), to: Tsc(u64::MAX) });
+    let window = Window { from: Some(Tsc(0)), to: Some(Tsc(u64::MAX)) };
     for name in RECORDINGS {
         for late in [0, 7, 100] {
             let mut recording = recording(name);
             delay_clocks(&mut recording, &[late; 4]);
-            with_experiment(&recording, |experiment| {
-                let all = listing(experiment, WHOLE);
+            with_experiment(&recording, |trace| {
+                let all = listing(trace, WHOLE);
                 let untimed = all.iter().filter(|(time, _)| time.is_none()).count();
                 assert_eq!(untimed > 0, late > 0, "{name}, {late} packets late: {untimed} have no time");
-                let expected = everything(experiment, WHOLE);
+                let expected = everything(trace, WHOLE);
                 for memo in [false, true] {
-                    let reported = everything(experiment, Reading { memo, window, ..WHOLE });
+                    let reported = everything(trace, Reading { memo, window, ..WHOLE });
                     for (reported, expected) in reported.iter().zip(&expected) {
                         assert!(
                             reported == expected,
@@ -256,21 +244,15 @@ fn what_has_no_time_is_a_loss() {
     let psb = find_psb(&recording).unwrap() + PSB.len();
     // Replaces TSC and TMA of the only segment by padding. No PSB+ follows.
     recording[psb..psb + 15].fill(0);
-    with_experiment(&recording, |experiment| {
-        let untimed = listing(experiment, WHOLE).iter().filter(|(time, _)| time.is_none()).count();
+    with_experiment(&recording, |trace| {
+        let untimed = listing(trace, WHOLE).iter().filter(|(time, _)| time.is_none()).count();
         assert!(untimed > 1000);
-        let reading = Reading { window: Some(Window { from: Tsc(0), to: Tsc(u64::MAX) }), ..WHOLE };
+        let reading = Reading { window: Window { from: Some(Tsc(0)), to: Some(Tsc(u64::MAX)) }, ..WHOLE };
         let detail = format!("no packet tells the time of {untimed} instructions");
         let mut text = Vec::new();
-        let listed = script::instructions(
-            experiment,
-            (&[Field::Ip], InstructionFormat::Text),
-            reading,
-            None,
-            &mut text,
-            &mut |_| true,
-        );
-        let functions = table(experiment, &Functions, reading).loss;
+        let listed =
+            flow::instructions(trace, (&[Field::Ip], Format::Text), reading, None, &mut text, &mut |_| true);
+        let functions = table(trace, &Functions, reading).loss;
         for losses in [listed.losses.into_list(), functions] {
             let untimed: Vec<_> = losses.iter().filter(|loss| loss.cause == Cause::Untimed).collect();
             assert!(untimed.len() == 1 && untimed[0].detail.contains(&detail), "{losses:?}");

@@ -2,37 +2,37 @@
 
 use std::{fmt, io::Write};
 
+use hodo_engine::{Reading, Trace};
 use hodo_formats::recording::{Mapping, Sideband, SidebandKind, Thread};
 
-use super::{Lines, Outcome};
-use crate::{FlowTrace, Reading};
+use crate::{Outcome, lines::Lines};
 
 /// Writes every sideband record to `out`, at most `limit` lines, in order of time: time, CPU, thread, and event. A `-`
 /// stands for a missing value.
 pub fn sideband(
-    experiment: &FlowTrace<'_>,
+    trace: &Trace<'_>,
     reading: Reading,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
 ) -> Outcome {
     let mut lines = Lines::new(out, limit);
-    let clock = experiment.recording.config.clock;
+    let clock = trace.recording.config.clock;
     let wanted = |sideband: &&Sideband<'_>| {
         let now = clock.zip(sideband.time).map(|(clock, time)| clock.ticks(time));
-        now.map_or(reading.window.is_none(), |now| reading.wants(now))
+        now.map_or(reading.window.is_all(), |now| reading.window.contains(now))
     };
-    for record in experiment.recording.sideband.iter().filter(wanted) {
-        lines.write(Line { experiment, record }.to_string().as_bytes());
+    for record in trace.recording.sideband.iter().filter(wanted) {
+        lines.write(Line { trace, record }.to_string().as_bytes());
         if !lines.want_more() {
             break;
         }
     }
-    Outcome { losses: experiment.recorded_losses(), written: lines.result }
+    Outcome { losses: trace.recorded_losses(), written: lines.result }
 }
 
 /// One record as a line of text.
 struct Line<'x, 'f> {
-    experiment: &'x FlowTrace<'f>,
+    trace: &'x Trace<'f>,
     record: &'x Sideband<'f>,
 }
 
@@ -85,7 +85,7 @@ impl Line<'_, '_> {
                 write!(f, "text poke {:#x}: {} bytes become {}", poke.address, poke.old.len(), poke.new.len())
             }
             SidebandKind::HardwareId { id, event } => {
-                let name = self.experiment.recording.events.get(*event).map_or("", |event| &event.name);
+                let name = self.trace.recording.events.get(*event).map_or("", |event| &event.name);
                 write!(f, "hardware id {id} is event {event} {name}")
             }
         }

@@ -1,36 +1,27 @@
 //! Writes events in order, as text or JSON.
 
+mod json;
+mod names;
+mod table;
+mod text;
+
 use std::io::Write;
 
 use hodo_clock::{OriginNanos, TimeBounds, TimeMap};
+use hodo_engine::{
+    EventReading, Losses, Traces,
+    events::{Filter, Merge, Slice, Source, Wanted, plan},
+    in_order,
+};
 use hodo_formats::events::{Event, Item, Trouble};
 use hodo_model::{Cause, Loss};
 
-use super::{
-    EventReading, EventTraces,
-    filter::Filter,
-    filter::Wanted,
-    json,
-    merge::Merge,
-    merge::Source,
+pub use self::table::{EventTable, event_tables};
+use self::{
     names::{StreamNames, names},
-    slices::{Slice, plan},
-    text::{self, TimeOfDay},
+    text::TimeOfDay,
 };
-use crate::{
-    Losses,
-    parallel::in_order,
-    script::{Lines, Outcome},
-};
-
-/// The output format of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventFormat {
-    /// One line of text per event.
-    Text,
-    /// One JSON object per line.
-    JsonLines,
-}
+use crate::{Format, Outcome, lines::Lines};
 
 /// The lines of a slice.
 struct Page {
@@ -66,25 +57,25 @@ const OPEN: &str = "≈";
 /// Writes the events that pass the filter to `out` in order of time, at most `limit` lines. `progress` receives the
 /// number of bytes read, and returns whether to continue.
 pub fn script(
-    traces: &EventTraces<'_>,
+    traces: &Traces<'_>,
     wanted: &Wanted,
-    format: EventFormat,
+    format: Format,
     reading: &EventReading,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let mut script = Script::new(format, limit, out);
-    traces.loss().into_iter().for_each(|loss| script.losses.add(loss));
+    traces.event_losses().into_iter().for_each(|loss| script.losses.add(loss));
     script.slices(traces, wanted, reading, &plan(traces, reading), &mut progress);
     script.outcome()
 }
 
 /// The state of writing lines.
-pub(super) struct Script<'o> {
-    format: EventFormat,
+pub(crate) struct Script<'o> {
+    format: Format,
     lines: Lines<'o>,
-    pub(super) losses: Losses,
+    pub(crate) losses: Losses,
     /// The time of the previous line.
     before: Option<OriginNanos>,
     /// The uncertainty of that time.
@@ -93,11 +84,7 @@ pub(super) struct Script<'o> {
 }
 
 impl<'o> Script<'o> {
-    pub(super) fn new(
-        format: EventFormat,
-        limit: Option<u64>,
-        out: &'o mut (dyn Write + Send),
-    ) -> Script<'o> {
+    pub(crate) fn new(format: Format, limit: Option<u64>, out: &'o mut (dyn Write + Send)) -> Script<'o> {
         Script {
             format,
             lines: Lines::new(out, limit),
@@ -108,24 +95,24 @@ impl<'o> Script<'o> {
         }
     }
 
-    pub(super) fn outcome(self) -> Outcome {
+    pub(crate) fn outcome(self) -> Outcome {
         Outcome { losses: self.losses, written: self.lines.result }
     }
 
     /// Returns whether more lines would be written.
-    pub(super) fn want_more(&self) -> bool {
+    pub(crate) fn want_more(&self) -> bool {
         self.lines.want_more()
     }
 
     /// Flushes the lines written so far.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         self.lines.flush();
     }
 
     /// Writes the events of slices that pass the filter, in order of slices.
-    pub(super) fn slices(
+    pub(crate) fn slices(
         &mut self,
-        traces: &EventTraces<'_>,
+        traces: &Traces<'_>,
         wanted: &Wanted,
         reading: &EventReading,
         slices: &[Slice],
@@ -156,7 +143,7 @@ impl<'o> Script<'o> {
     fn page(&mut self, page: Page) {
         let mut delta = Vec::new();
         let at = page.first.map_or(0, |(at, _)| at);
-        if let (Some((_, time)), EventFormat::Text) = (page.first, self.format) {
+        if let (Some((_, time)), Format::Text) = (page.first, self.format) {
             text::since(self.before, time, &mut delta);
             if self.sure.zip(page.sure.0).is_some_and(|(before, first)| before.leaves_open(first)) {
                 delta.extend_from_slice(OPEN.as_bytes());
@@ -176,12 +163,12 @@ impl<'o> Script<'o> {
 }
 
 struct Writer<'t, 'a> {
-    traces: &'t EventTraces<'a>,
+    traces: &'t Traces<'a>,
     filter: Filter,
     names: Vec<Vec<StreamNames>>,
     /// The number of each trace's clock; empty if all times are exact.
     clocks: Vec<usize>,
-    format: EventFormat,
+    format: Format,
     reading: &'t EventReading,
 }
 
@@ -221,11 +208,11 @@ impl Writer<'_, '_> {
                 Item::Lost(lost) => {
                     let names = self.names(source);
                     match self.format {
-                        EventFormat::Text => {
+                        Format::Text => {
                             clock.write(*time, &mut page.text);
                             text::lost(&names.name, lost, &mut page.text);
                         }
-                        EventFormat::JsonLines => json::lost(names, lost, &mut page.text),
+                        Format::JsonLines => json::lost(names, lost, &mut page.text),
                     }
                 }
             }
@@ -256,11 +243,11 @@ impl Writer<'_, '_> {
     ) -> Result<(), Trouble> {
         let names = self.names(source);
         match self.format {
-            EventFormat::JsonLines => {
+            Format::JsonLines => {
                 let bounds = self.sure(source, event).map(|sure| sure.bounds);
                 json::event(names, (time, bounds), packet, event, &mut page.text)
             }
-            EventFormat::Text => {
+            Format::Text => {
                 clock.write(time, &mut page.text);
                 let is_first = page.first.is_none();
                 if is_first {
@@ -281,8 +268,8 @@ impl Writer<'_, '_> {
 }
 
 /// Returns the numbers of the traces' clocks; empty if no trace follows a curve, so that all times are exact.
-fn clocks(traces: &EventTraces<'_>) -> Vec<usize> {
-    let maps: Vec<&TimeMap> = traces.traces.iter().map(|trace| trace.time_map()).collect();
+fn clocks(traces: &Traces<'_>) -> Vec<usize> {
+    let maps: Vec<&TimeMap> = traces.events.iter().map(|trace| trace.time_map()).collect();
     if maps.iter().all(|map| map.constant().is_some()) {
         return Vec::new();
     }
@@ -302,13 +289,13 @@ impl PacketText {
         &mut self,
         event: &Event<'_, '_, '_>,
         packet: Option<usize>,
-        format: EventFormat,
+        format: Format,
     ) -> Result<&[u8], Trouble> {
         if self.packet != packet {
             self.text.clear();
             match format {
-                EventFormat::Text => text::packet(event, &mut self.text)?,
-                EventFormat::JsonLines => json::packet(event, &mut self.text)?,
+                Format::Text => text::packet(event, &mut self.text)?,
+                Format::JsonLines => json::packet(event, &mut self.text)?,
             }
             self.packet = packet;
         }

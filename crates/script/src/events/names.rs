@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
+use hodo_engine::Traces;
 use hodo_formats::events::{
     Trace,
     schema::{EventClass, Structure, TraceClass},
 };
-
-use super::EventTraces;
 
 /// The constant texts of a stream.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +25,8 @@ pub(super) struct StreamNames {
 }
 
 /// Returns the texts of every stream, by trace and stream.
-pub(super) fn names(traces: &EventTraces<'_>) -> Vec<Vec<StreamNames>> {
-    traces.traces.iter().map(of_trace).collect()
+pub(super) fn names(traces: &Traces<'_>) -> Vec<Vec<StreamNames>> {
+    traces.events.iter().map(of_trace).collect()
 }
 
 fn of_trace(trace: &Trace<'_>) -> Vec<StreamNames> {

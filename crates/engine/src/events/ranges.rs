@@ -1,0 +1,114 @@
+//! Ranges of packets, each decoded independently, for work that does not need the streams merged.
+
+use std::ops::Range;
+
+use hodo_formats::events::{Cursor, Stream, Trace, schema::EventClass};
+
+use super::{EventReading, Traces};
+use crate::parallel::in_order;
+
+/// Smallest share of one of several threads in bytes.
+const SMALLEST_SHARE: u64 = 2 << 20;
+
+/// Consecutive packets of a stream.
+#[derive(Clone, Debug)]
+pub struct PacketRange<'t, 'a> {
+    /// Index of the trace.
+    pub trace: usize,
+    /// Index of the stream in the trace.
+    pub stream: usize,
+    /// Size of its packets in bytes.
+    pub bytes: u64,
+    packets: Range<usize>,
+    of: (&'t Trace<'a>, &'t Stream<'a>),
+}
+
+impl<'t, 'a> PacketRange<'t, 'a> {
+    /// Returns a cursor at its beginning.
+    pub fn cursor(&self) -> Cursor<'t, 'a> {
+        Cursor::new(self.of.0, self.of.1, self.packets.clone())
+    }
+
+    /// Returns cursors over its first and its second half.
+    pub fn cursors(&self) -> [Cursor<'t, 'a>; 2] {
+        let Range { start, end } = self.packets;
+        let middle = start + (end - start) / 2;
+        [start..middle, middle..end].map(|packets| Cursor::new(self.of.0, self.of.1, packets))
+    }
+
+    /// Returns the classes of its events.
+    pub fn classes(&self) -> &'t [EventClass] {
+        &self.of.0.stream_class(self.of.1).events
+    }
+}
+
+/// Calls `work` for each range of packets on `reading.threads` threads, and passes the results to `consume` in order of
+/// traces, streams and packets. `consume` returns whether to continue.
+pub fn each_range<'t, 'a, R: Send>(
+    traces: &'t Traces<'a>,
+    reading: &EventReading,
+    work: impl Fn(&PacketRange<'t, 'a>) -> R + Sync,
+    consume: impl FnMut(&PacketRange<'t, 'a>, R) -> bool + Send,
+) {
+    each_of(traces, &ranges(traces, reading), reading, work, consume);
+}
+
+/// As [`each_range`], for these ranges.
+pub(super) fn each_of<'t, 'a, R: Send>(
+    traces: &Traces<'a>,
+    ranges: &[PacketRange<'t, 'a>],
+    reading: &EventReading,
+    work: impl Fn(&PacketRange<'t, 'a>) -> R + Sync,
+    mut consume: impl FnMut(&PacketRange<'t, 'a>, R) -> bool + Send,
+) {
+    let mut consumed = ranges.iter();
+    in_order(
+        ranges,
+        reading.threads,
+        || (),
+        |(), range| {
+            let result = work(range);
+            traces.release(range.trace, range.stream, range.packets.clone());
+            result
+        },
+        |result| consumed.next().is_some_and(|range| consume(range, result)),
+    );
+}
+
+/// Cuts streams into ranges, without the packets outside the window.
+pub(super) fn ranges<'t, 'a>(traces: &'t Traces<'a>, reading: &EventReading) -> Vec<PacketRange<'t, 'a>> {
+    let mut ranges = Vec::new();
+    let mut left = traces.event_bytes();
+    for (trace, of) in traces.events.iter().enumerate() {
+        for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {
+            let mut range = PacketRange { trace, stream, bytes: 0, packets: 0..0, of };
+            for (index, packet) in of.1.packets.iter().enumerate() {
+                let begin = of.1.packets[range.packets.start].begin;
+                let is_left_out = reading.leaves_out(of.1, index);
+                if range.bytes > 0
+                    && (is_left_out
+                        || reading.chunks.end(
+                            (range.bytes, left),
+                            (reading.threads, SMALLEST_SHARE),
+                            begin,
+                            packet.begin,
+                        ))
+                {
+                    left -= range.bytes;
+                    let next = PacketRange { bytes: 0, packets: index..index, ..range.clone() };
+                    ranges.push(std::mem::replace(&mut range, next));
+                }
+                if is_left_out {
+                    left -= packet.size();
+                    range.packets = index + 1..index + 1;
+                    continue;
+                }
+                range.packets.end = index + 1;
+                range.bytes += packet.size();
+            }
+            left -= range.bytes;
+            ranges.extend((range.bytes > 0).then_some(range));
+        }
+    }
+    ranges
+}
