@@ -1,12 +1,13 @@
 //! Computes results from files: opens inputs, plans chunks, folds them on all cores, merges in order.
 //!
 //! ```text
-//! paths ──Files──► bytes ──format──► Recording ──Trace──► streams, programs, modules
-//!                                                                  │
-//!            Table ◄──finish── merged in order ◄──fold, on all cores── chunks of streams
-//!
-//! folders ──Files──► metadata, streams ──ctf──► Traces ──slices of time──► text, JSON; counts
+//! inputs ──Traces::open──► flows: recordings of control flow ──flow──► chunks of streams ─┐
+//!                          events: traces of software events ─events─► slices of time ────┤ fold, on all cores
+//!                                                                                         ▼
+//!                                      Table ◄──finish── state ◄──merge, in order── states of chunks
 //! ```
+//!
+//! An [`Experiment`] owns the traces and answers a [`Request`] with tables. `crates/script` writes the traces themselves.
 //!
 //! Only this crate opens files and starts threads; the crates below it do neither.
 //!
@@ -28,66 +29,48 @@
 
 pub mod events;
 pub mod latency;
-pub mod path;
 
-mod annotate;
-mod border;
-mod divergence;
-mod early;
 mod experiment;
 mod files;
-mod find;
-mod flow_event;
-mod flow_event_sink;
-mod fold;
-mod generated;
-mod guests;
+mod flow;
 mod history;
-mod info;
-mod kernel;
+mod input;
 mod losses;
-mod modules;
-mod names;
-mod own_share;
 mod parallel;
-mod passes;
-mod process_history;
+mod programs;
 mod reading;
+mod refusal;
 mod registry;
-mod segments;
-mod selection_filter;
-mod self_check;
-mod system_calls;
-mod threads;
-mod trace;
-mod trace_stream;
 mod traces;
 
-pub use annotate::{Annotation, Instruction, Line, annotate};
-pub use divergence::{Divergence, Execution, Place, divergence};
 pub use experiment::{
-    Bound, Experiment, MatchRule, Matched, Outcome, Part, PartError, Portion, Refusal, Relation, Request,
-    SyncOutcome, SyncRequest, SyncStep, Synchronised, SynchronisedError, SynchronisedTrace, TimeSpan,
-    TimelineRequest, Times, TraceClock, TraceOffset, micros, nanos,
+    Bound, Experiment, MatchRule, Matched, Outcome, Part, PartError, Portion, Relation, Request, SyncOutcome,
+    SyncRequest, SyncStep, Synchronised, SynchronisedError, SynchronisedTrace, TimeSpan, TimelineRequest,
+    Times, TraceClock, TraceOffset, micros, nanos,
 };
 pub use files::Files;
-pub use find::FileSearchPaths;
-pub use fold::profile;
-pub use guests::GuestFiles;
+pub use flow::annotate::{Annotation, Instruction, Line, annotate};
+pub use flow::calls::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
+pub use flow::divergence::{Divergence, Execution, Place, divergence};
+pub use flow::fold::profile;
+pub use flow::info::{Info, ModuleInfo, Source, info};
+pub use flow::passes::{Executions, Progress};
+pub use flow::path;
+pub use flow::segments::{TrackSink, decode_all, decode_chunks};
+pub use flow::selection_filter::{Numbers, SelectionFilter, Spans, numbers};
+pub use flow::stream::{Chunk, Extent, TraceStream};
+pub use flow::trace::Trace;
 pub use history::{Identity, IndexError};
 pub use hodo_bytes::{Unreadable, unreadable as unreadable_files};
 pub use hodo_formats::Contents;
-pub use info::{Info, ModuleInfo, Source, info};
-pub use kernel::KernelFiles;
+pub use input::{Input, OpenError, OpenErrorReason, Options, RawInput};
 pub use losses::Losses;
-pub use modules::{Module, Modules};
 pub use parallel::{in_order, parts_in_order};
-pub use passes::{Executions, Progress};
+pub use programs::find::FileSearchPaths;
+pub use programs::guests::GuestFiles;
+pub use programs::kernel::KernelFiles;
+pub use programs::modules::{Module, Modules};
 pub use reading::{Chunks, EventReading, Reading, Window};
+pub use refusal::Refusal;
 pub use registry::{AnyFlow, AnyReport, AnyRun, FlowPartial, PackedFlow, empty_table, report, reports};
-pub use segments::{TrackSink, decode_all, decode_chunks};
-pub use selection_filter::{Numbers, SelectionFilter, Spans, numbers};
-pub use threads::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
-pub use trace::{Input, OpenError, OpenErrorReason, Options, RawInput, Trace};
-pub use trace_stream::{Chunk, Extent, TraceStream};
 pub use traces::{Needs, Traces};

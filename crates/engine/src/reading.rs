@@ -4,7 +4,10 @@ use std::ops::RangeInclusive;
 
 use hodo_clock::{Nanos, OriginNanos, Tsc};
 
-use crate::{Numbers, Spans, parallel::share};
+use crate::{
+    flow::selection_filter::{Numbers, Spans},
+    parallel::share,
+};
 
 /// A window of time: ticks of a recording's clock, or nanoseconds on the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

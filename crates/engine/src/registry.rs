@@ -17,8 +17,13 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Chunk, Losses, Reading, Trace,
-    fold::{ThreadSlice, Tracks, by_thread, fold_chunks, join},
+    flow::{
+        fold::{ThreadSlice, Tracks, by_thread, fold_chunks, join},
+        stream::Chunk,
+        trace::Trace,
+    },
+    losses::Losses,
+    reading::Reading,
 };
 
 /// A report, independent of the type of its analysis.

@@ -7,9 +7,10 @@ use hodo_formats::{
 };
 
 use crate::{
-    Files, Input, OpenError, OpenErrorReason, Options, Trace,
     events::{holds, open},
-    files::Maps,
+    files::{Files, Maps},
+    flow::trace::Trace,
+    input::{Input, OpenError, OpenErrorReason, Options},
 };
 
 /// Selects what is opened of the inputs.

@@ -5,7 +5,7 @@ use hodo_formats::events::{Cursor, Item, Lost};
 use hodo_model::Loss;
 
 use super::{EventReading, filter::Filter, ranges::PacketRange};
-use crate::Losses;
+use crate::losses::Losses;
 
 /// The counts of a run, of a stream, or of a time bin of one.
 #[derive(Default)]

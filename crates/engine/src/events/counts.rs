@@ -12,7 +12,7 @@ use super::{
     filter::{Filter, Wanted},
     ranges::{PacketRange, each_of, ranges},
 };
-use crate::Losses;
+use crate::losses::Losses;
 
 /// Maximum number of time bins if no width is given: about the number of lines of a screen.
 const BINS: i128 = 20;

@@ -33,7 +33,7 @@ use super::{
     sources::Sources,
     survey::Scheduling,
 };
-use crate::{Losses, parallel::in_order};
+use crate::{losses::Losses, parallel::in_order};
 
 /// The folded state of one or more slices.
 pub(crate) struct Folded {

@@ -13,7 +13,11 @@ use std::{
 use hodo_formats::ctf::{read_head, read_metadata};
 use hodo_formats::events::{DataFile, FilePackets, Plans, Trace, schema::TraceClass};
 
-use crate::{Files, OpenError, OpenErrorReason, parallel::in_order};
+use crate::{
+    files::Files,
+    input::{OpenError, OpenErrorReason},
+    parallel::in_order,
+};
 
 /// The file of a trace's folder that describes the others.
 pub const METADATA: &str = "metadata";

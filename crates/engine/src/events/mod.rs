@@ -33,7 +33,12 @@ use hodo_formats::events::{Cursor, Item, Stream, StreamPacket, Trace};
 use hodo_formats::{Contents, FORMATS, ReadEvents};
 use hodo_model::Loss;
 
-use crate::{Chunks, EventReading, Files, OpenError, OpenErrorReason, Traces, files::Maps};
+use crate::{
+    files::{Files, Maps},
+    input::{OpenError, OpenErrorReason},
+    reading::{Chunks, EventReading},
+    traces::Traces,
+};
 
 pub use condition::Condition;
 pub(crate) use counts::{Counting, MOST_BINS, fold_counts};

@@ -1,7 +1,7 @@
 //! Identifies the inputs of an experiment.
 
 use super::{Experiment, part::TraceOrigin};
-use crate::{Input, history::each_file};
+use crate::{history::each_file, input::Input};
 
 impl Experiment {
     /// Returns a checksum that identifies the inputs, independent of their paths: of what their traces contain, and of

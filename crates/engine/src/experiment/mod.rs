@@ -27,5 +27,5 @@ pub use clocks::{
 pub use open::Experiment;
 pub use part::{Part, PartError};
 pub use portion::Portion;
-pub use request::{Outcome, Refusal, Request, Times};
+pub use request::{Outcome, Request, Times};
 pub use time::{Bound, TimeSpan, nanos};

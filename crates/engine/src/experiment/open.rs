@@ -6,7 +6,11 @@ use hodo_formats::Contents;
 use self_cell::self_cell;
 
 use super::clocks::TraceClock;
-use crate::{Files, Input, Needs, OpenError, Options, Traces};
+use crate::{
+    files::Files,
+    input::{Input, OpenError, Options},
+    traces::{Needs, Traces},
+};
 
 /// The owner of the data that the traces borrow.
 struct Sources {

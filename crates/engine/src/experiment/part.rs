@@ -19,15 +19,18 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Experiment, Outcome, Portion, Refusal, Request,
+    Experiment, Outcome, Portion, Request,
     portion::MOST_PORTIONS,
     request::{Analyses, Requested},
     run::{OfEvents, OfFlow, Plan, State, check_events, finish, finish_events},
 };
 use crate::{
-    AnyReport, FlowPartial, Losses, PackedFlow, Progress, Trace, Traces,
     events::{Folded, Totals},
-    report,
+    flow::{passes::Progress, trace::Trace},
+    losses::Losses,
+    refusal::Refusal,
+    registry::{AnyReport, FlowPartial, PackedFlow, report},
+    traces::Traces,
 };
 
 /// The magic number of a part file; its checksum and its content follow.
@@ -494,7 +497,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Input, Needs, Options, registry::PackedTimeSlice};
+    use crate::{
+        input::{Input, Options},
+        registry::PackedTimeSlice,
+        traces::Needs,
+    };
 
     type Slices = Vec<PackedTimeSlice>;
 

@@ -1,26 +1,15 @@
 //! A request to an experiment, and its outcome.
 
-use std::fmt;
-
 use hodo_model::{AnyAnalysis, CountInterest, FlowInterest, Parameters, Root, Selection, Table, Value};
 
 use super::time::TimeSpan;
 use crate::{
-    AnyReport, AnyRun, Chunks, Executions, NthCalls,
     events::{Condition, Wanted},
+    flow::{calls::NthCalls, passes::Executions},
+    reading::Chunks,
+    refusal::Refusal,
+    registry::{AnyReport, AnyRun},
 };
-
-/// Why a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// A selection by time.
 #[derive(Clone, Debug, Default, PartialEq)]

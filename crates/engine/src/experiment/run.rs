@@ -9,15 +9,20 @@ use hodo_model::{
 };
 
 use super::{
-    Experiment, Outcome, Portion, Refusal, Request,
+    Experiment, Outcome, Portion, Request,
     request::{Analyses, Requested},
 };
 use crate::{
-    EventReading, FlowPartial, Losses, Progress, Reading, Trace, Traces, Window,
     events::{
         Counting, Folded, MOST_BINS, PacketRange, fold_all, fold_counts, no_such_period, plan, reads_wakeups,
         tables,
     },
+    flow::{passes::Progress, trace::Trace},
+    losses::Losses,
+    reading::{EventReading, Reading, Window},
+    refusal::Refusal,
+    registry::FlowPartial,
+    traces::Traces,
 };
 
 /// The result of one control-flow trace, by analysis.

@@ -14,13 +14,14 @@ use hodo_model::{
 };
 
 use super::{
-    Experiment, Outcome, Refusal, Request,
+    Experiment, Outcome, Request,
     request::Analyses,
     run::{OfEvents, Plan, State, check_events, finish_events},
 };
 use crate::{
-    Progress,
     events::{fold_all, plan},
+    flow::passes::Progress,
+    refusal::Refusal,
 };
 
 /// An analysis that requests no events: its pass only collects the names of threads.

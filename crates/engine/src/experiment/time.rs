@@ -3,7 +3,7 @@
 use hodo_clock::{Nanos, OriginNanos, Tsc};
 
 use super::wall::{WallTime, Zone};
-use crate::{Refusal, Trace, Traces, Window};
+use crate::{flow::trace::Trace, reading::Window, refusal::Refusal, traces::Traces};
 
 /// A span of time as the user writes it.
 #[derive(Clone, Debug, PartialEq)]

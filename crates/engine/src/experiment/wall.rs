@@ -7,7 +7,7 @@ use jiff::{
     tz::{Offset, TimeZone},
 };
 
-use crate::{Refusal, Traces};
+use crate::{refusal::Refusal, traces::Traces};
 
 /// A time of day, with or without its date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

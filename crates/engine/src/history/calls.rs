@@ -7,7 +7,14 @@ use hodo_store::{Error, Feed, Field, Kind, Schema, Shape, Writer};
 use rustc_hash::FxHashMap;
 
 use super::tables::{THREAD, naming};
-use crate::{CallSink, Losses, Reading, Trace, threads::CHUNKS_IN_ORDER};
+use crate::{
+    flow::{
+        calls::{CHUNKS_IN_ORDER, CallSink},
+        trace::Trace,
+    },
+    losses::Losses,
+    reading::Reading,
+};
 
 /// Name of the table.
 const CALLS: &str = "calls";
@@ -50,7 +57,7 @@ pub(super) fn add(
         span: (u64::MAX, 0),
         fed: Ok(()),
     };
-    let mut losses = crate::calls(trace, reading, &mut sink, progress);
+    let mut losses = crate::flow::calls::calls(trace, reading, &mut sink, progress);
     sink.fed?;
     sink.feed.flush()?;
     if sink.untimed > 0 {

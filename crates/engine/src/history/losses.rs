@@ -5,7 +5,7 @@ use hodo_model::{Cause, Loss};
 use hodo_store::{Error, Field, Kind, Schema, Shape, Writer};
 
 use super::tables::naming;
-use crate::Traces;
+use crate::traces::Traces;
 
 /// Name of the table.
 const LOSSES: &str = "losses";

@@ -28,7 +28,10 @@ use hodo_model::{
 use hodo_store::{Error, Writer};
 
 use self::tables::{INDEXED, Rows};
-use crate::{Experiment, Refusal, Request};
+use crate::{
+    experiment::{Experiment, Request},
+    refusal::Refusal,
+};
 
 /// Rows that each table buffers before it writes them: nine tables are written at a time.
 const RUN_ROWS: usize = 1 << 17;

@@ -6,7 +6,7 @@ use hodo_model::{
 };
 use hodo_store::{Error, Feed, Field, Kind, Naming, Schema, Shape, Writer};
 
-use crate::{Chunks, Request, report};
+use crate::{experiment::Request, reading::Chunks, registry::report};
 
 /// A report whose rows are records of a store. A table of the store has the name of its report.
 pub(super) struct Indexed {

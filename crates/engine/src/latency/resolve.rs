@@ -3,7 +3,7 @@
 use hodo_analyses::latency::Named;
 use hodo_model::{FunctionId, Marker, Names};
 
-use crate::{Refusal, Trace};
+use crate::{flow::trace::Trace, refusal::Refusal};
 
 /// Maximum number of functions that a marker may match; a pattern that matches more is a mistake.
 const MOST: usize = 4096;

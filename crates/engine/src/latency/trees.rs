@@ -7,7 +7,11 @@ use hodo_model::{FunctionId, Names};
 use rustc_hash::FxHashMap;
 
 use super::off_cpu::OffCpu;
-use crate::{CallSink, Losses, Reading, Spans, Trace, Window};
+use crate::{
+    flow::{calls::CallSink, selection_filter::Spans, trace::Trace},
+    losses::Losses,
+    reading::{Reading, Window},
+};
 
 /// A function as called along one path of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,13 +93,13 @@ pub fn trees(
         spans.by_context.insert(context, joined(list.iter().map(|(_, range)| range.clone())));
         list.reverse();
     }
-    let numbers = crate::numbers(flow, reading, &mut progress);
+    let numbers = crate::flow::selection_filter::numbers(flow, reading, &mut progress);
     let before = flow.bytes();
     let reading = Reading { numbers: Some(&numbers), spans: Some(&spans), window: Window::ALL, ..reading };
     let trees = executions.iter().map(|_| Tree::default()).collect();
     let off_cpu = OffCpu::of(flow.recording.of_host());
     let mut grower = Grower { flow, off_cpu, waiting, growing: BTreeMap::new(), trees, context: 0 };
-    let losses = crate::calls(flow, reading, &mut grower, |done| progress(before + done));
+    let losses = crate::flow::calls::calls(flow, reading, &mut grower, |done| progress(before + done));
     (grower.trees.into_iter().map(Tree::finish).collect(), losses)
 }
 

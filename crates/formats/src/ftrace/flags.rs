@@ -28,7 +28,7 @@ pub(crate) fn state_codes(text: &[u8]) -> Option<StateCodes> {
         return None;
     }
     let preempted = print.match_indices(FIELD).find_map(|(at, _)| mask_of_plus(&print[at + FIELD.len()..]));
-    Some(StateCodes::of_format(bits, preempted.unwrap_or(0)))
+    Some(StateCodes::of_format(&bits, preempted.unwrap_or(0)))
 }
 
 /// Reads the next `{ 0x0001, "S" }`, and moves behind it. In all kernels a bit has one letter.

@@ -68,14 +68,46 @@ impl PrevState {
 /// The codes of `prev_state` in a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateCodes {
-    /// Bits with their letters of `TASK_STATE_TO_CHAR_STR`.
-    bits: Vec<(u64, char)>,
+    bits: Bits,
     /// Bits that mark a thread which was preempted.
     preempted: u64,
     /// Whether a code is one of the bits, and never several: `TASK_REPORT`, from 4.14 on.
     is_report: bool,
     /// Whether codes are one bit higher than they should be.
     is_shifted: bool,
+}
+
+/// The bits of states. One state may have several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bits {
+    all: u64,
+    ended: u64,
+    stopped: u64,
+    idle: u64,
+    uninterruptible: u64,
+    /// With `uninterruptible`, the thread is idle.
+    no_load: u64,
+    interruptible: u64,
+}
+
+impl Bits {
+    /// By letters of `TASK_STATE_TO_CHAR_STR`.
+    fn of(bits: impl IntoIterator<Item = (u64, char)>) -> Bits {
+        let mut of = Bits::default();
+        for (bit, letter) in bits {
+            of.all |= bit;
+            match letter {
+                'X' | 'Z' | 'x' => of.ended |= bit,
+                'T' | 't' | 'P' => of.stopped |= bit,
+                'I' => of.idle |= bit,
+                'D' => of.uninterruptible |= bit,
+                'N' => of.no_load |= bit,
+                'S' => of.interruptible |= bit,
+                _ => {}
+            }
+        }
+        of
+    }
 }
 
 /// `TASK_REPORT` with `TASK_REPORT_IDLE`, and `TASK_REPORT_MAX`.
@@ -116,9 +148,9 @@ const OF_INDEX: [Option<PrevState>; 8] = [
 
 impl StateCodes {
     /// The codes that an event's print format describes: bits with their letters, and the bits that are printed as `+`.
-    pub fn of_format(bits: Vec<(u64, char)>, preempted: u64) -> StateCodes {
+    pub fn of_format(bits: &[(u64, char)], preempted: u64) -> StateCodes {
         let is_report = bits.contains(&(128, 'I'));
-        StateCodes { bits, preempted, is_report, is_shifted: false }
+        StateCodes { bits: Bits::of(bits.iter().copied()), preempted, is_report, is_shifted: false }
     }
 
     /// The codes of a kernel's release, such as `4.4.0-21-generic`; `None` if it does not begin with a version.
@@ -126,12 +158,13 @@ impl StateCodes {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
         let version: (u32, u32) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
         if version >= (4, 14) {
-            return Some(StateCodes::of_format(REPORT.to_vec(), REPORT_MAX));
+            return Some(StateCodes::of_format(&REPORT, REPORT_MAX));
         }
         let known = STATES.iter().filter(|(since, ..)| *since <= version);
-        let bits: Vec<(u64, char)> = known.map(|&(_, bit, letter)| (bit, letter)).collect();
-        let highest = bits.last().map_or(0, |(bit, _)| *bit);
-        Some(StateCodes { bits, preempted: highest << 1, is_report: false, is_shifted: false })
+        let bits = Bits::of(known.map(|&(_, bit, letter)| (bit, letter)));
+        // The bit after the last one.
+        let preempted = (bits.all + 1) & !1;
+        Some(StateCodes { bits, preempted, is_report: false, is_shifted: false })
     }
 
     /// The codes by the names of an enumeration, as LTTng can record it. `None` if it does not name the states.
@@ -150,16 +183,16 @@ impl StateCodes {
         match dead? {
             64 => {
                 let bits = STATES.iter().map(|&(_, bit, letter)| (bit, letter));
-                let bits = bits.filter(|(bit, _)| last.is_none_or(|last| *bit < last)).collect();
+                let bits = Bits::of(bits.filter(|(bit, _)| last.is_none_or(|last| *bit < last)));
                 Some(StateCodes { bits, preempted: last.unwrap_or(0), is_report: false, is_shifted: false })
             }
-            _ => Some(StateCodes::of_format(REPORT.to_vec(), REPORT_MAX)),
+            _ => Some(StateCodes::of_format(&REPORT, REPORT_MAX)),
         }
     }
 
     /// The codes of an unknown kernel: only those that mean the same in all.
     pub fn of_any_kernel() -> StateCodes {
-        StateCodes { bits: IN_ALL.to_vec(), preempted: 0, is_report: false, is_shifted: false }
+        StateCodes { bits: Bits::of(IN_ALL), preempted: 0, is_report: false, is_shifted: false }
     }
 
     /// Whether an idle CPU's code can show that the kernel recorded wrong codes.
@@ -195,19 +228,17 @@ impl StateCodes {
     }
 
     fn of_bits(&self, code: u64) -> PrevState {
-        let described = self.bits.iter().fold(0, |all, (bit, _)| all | bit) & code;
-        let has = |letters: &str| {
-            self.bits.iter().any(|(bit, letter)| code & bit != 0 && letters.contains(*letter))
-        };
+        let bits = &self.bits;
         match () {
             // As the kernel prints it. 4.14 marks a thread that was preempted in this way.
-            () if self.is_report && described == 0 => PrevState::Runnable,
-            () if described != code => PrevState::Unknown,
-            () if has("XZx") => PrevState::Ended,
-            () if has("TtP") => PrevState::Stopped,
-            () if has("I") || has("D") && has("N") => PrevState::Idle,
-            () if has("D") => PrevState::Uninterruptible,
-            () if has("S") => PrevState::Interruptible,
+            () if self.is_report && code & bits.all == 0 => PrevState::Runnable,
+            () if code & !bits.all != 0 => PrevState::Unknown,
+            () if code & bits.ended != 0 => PrevState::Ended,
+            () if code & bits.stopped != 0 => PrevState::Stopped,
+            () if code & bits.idle != 0 => PrevState::Idle,
+            () if code & bits.uninterruptible != 0 && code & bits.no_load != 0 => PrevState::Idle,
+            () if code & bits.uninterruptible != 0 => PrevState::Uninterruptible,
+            () if code & bits.interruptible != 0 => PrevState::Interruptible,
             () => PrevState::Unknown,
         }
     }

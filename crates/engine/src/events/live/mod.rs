@@ -26,7 +26,7 @@ pub use address::LiveAddress;
 pub use client::LiveError;
 
 use super::{Counting, EventReading, Traces, Wanted, fold_counts, slices::Slice};
-use crate::Losses;
+use crate::losses::Losses;
 use client::Client;
 use viewer::Viewer;
 

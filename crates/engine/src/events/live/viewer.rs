@@ -21,8 +21,8 @@ use super::{
     stream::{Awaited, LiveStream},
 };
 use crate::{
-    Losses,
     events::{Traces, slices::Part},
+    losses::Losses,
 };
 
 /// Maximum number of packet bytes to hold before some are printed.

@@ -22,8 +22,9 @@ use self::relate::{Related, relate};
 pub use self::synchronise::{Matched, SyncOutcome, SyncRequest, SyncStep};
 pub use self::synchronised::micros;
 pub use self::synchronised::{Synchronised, SynchronisedError, SynchronisedTrace};
-use super::{Experiment, Refusal};
-use crate::{Input, Trace, Traces};
+use super::Experiment;
+use crate::refusal::Refusal;
+use crate::{flow::trace::Trace, input::Input, traces::Traces};
 
 /// An offset that the user gives for the times of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]

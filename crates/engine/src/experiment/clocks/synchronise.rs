@@ -14,12 +14,13 @@ use hodo_sync::{
 };
 
 use super::{
-    super::{Experiment, Refusal},
+    super::Experiment,
     MatchRule, Related, Synchronised, SynchronisedTrace, Unit,
     matching::{End, Key, Peer, names_slave},
     relate, synchronised,
 };
-use crate::{Input, Losses, Traces};
+use crate::refusal::Refusal;
+use crate::{input::Input, losses::Losses, traces::Traces};
 
 /// Maximum number of unmatched keys in a matcher; the oldest are dropped first.
 const KEYS: usize = 1 << 22;

@@ -11,7 +11,11 @@ use hodo_model::{End, FunctionId, Names, Plain, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;
 
-use crate::{Losses, Reading, Trace, fold::fold};
+use crate::{
+    flow::{fold::fold, trace::Trace},
+    losses::Losses,
+    reading::Reading,
+};
 
 /// Longest x86 instruction, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;

@@ -10,7 +10,7 @@ use hodo_formats::recording::{Piece, Stream, Thread};
 use hodo_intel_pt::{flow::Switch, packet::PSB};
 use memchr::memmem;
 
-use crate::Reading;
+use crate::reading::Reading;
 
 /// A contiguous range: pieces without a gap between them. Positions count bytes from the first piece's start.
 #[derive(Clone, Debug)]
@@ -220,7 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Chunks;
+    use crate::reading::Chunks;
 
     #[test]
     fn shares_are_large_first_and_small_last() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use hodo_formats::recording::Mapping;
 use hodo_symbols::debug_references;
 
-use crate::Files;
+use crate::files::Files;
 
 /// The places to search for files.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,12 @@ use hodo_model::{
 };
 
 use crate::{
-    Chunk, Losses, Reading, Trace, flow_event_sink::FlowEventSink, segments::decode_chunks,
-    selection_filter::SelectionFilter,
+    flow::{
+        event_sink::FlowEventSink, segments::decode_chunks, selection_filter::SelectionFilter, stream::Chunk,
+        trace::Trace,
+    },
+    losses::Losses,
+    reading::Reading,
 };
 
 /// A part of a thread's execution on one stream.

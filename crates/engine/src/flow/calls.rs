@@ -14,8 +14,17 @@ use hodo_clock::{Nanos, Tsc};
 use hodo_model::{FlowEvent, FunctionId, FunctionRun, Names, Numbering, Run};
 
 use crate::{
-    Chunk, Chunks, Losses, Reading, Refusal, Spans, Trace, Window, flow_event_sink::FlowEventSink,
-    fold::ThreadSink, segments::decode_chunks, selection_filter::SelectionFilter, trace::tsc_after,
+    flow::{
+        event_sink::FlowEventSink,
+        fold::ThreadSink,
+        segments::decode_chunks,
+        selection_filter::{SelectionFilter, Spans},
+        stream::Chunk,
+        trace::{Trace, tsc_after},
+    },
+    losses::Losses,
+    reading::{Chunks, Reading, Window},
+    refusal::Refusal,
 };
 
 /// Calls of a thread without interruption.

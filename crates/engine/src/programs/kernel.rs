@@ -11,7 +11,7 @@ use hodo_code::Origin;
 use hodo_formats::recording::{KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_symbols::{KernelEntry, Module, kallsyms, loaded_segments, symbol_address};
 
-use crate::{FileSearchPaths, Files};
+use crate::{files::Files, programs::find::FileSearchPaths};
 
 /// The kernel's files as named by the user.
 #[derive(Clone, Debug, Default)]

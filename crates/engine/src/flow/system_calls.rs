@@ -10,8 +10,12 @@ use hodo_model::{FunctionId, Root};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    Reading, Spans, Trace,
-    threads::{Find, find},
+    flow::{
+        calls::{Find, find},
+        selection_filter::Spans,
+        trace::Trace,
+    },
+    reading::Reading,
 };
 
 /// Finds when each thread executed a system call, also those of which the begin is missing. `progress` gets the number

@@ -19,11 +19,15 @@ use hodo_intel_pt::{
 use hodo_model::{Cause, Loss};
 
 use crate::{
-    Chunk, Losses, Modules, Reading, Trace,
+    flow::{
+        self_check::{PathAccounts, SelfCheck},
+        stream::{Chunk, Extent},
+        trace::{Trace, tsc_after},
+    },
+    losses::Losses,
     parallel::parts_in_order,
-    self_check::{PathAccounts, SelfCheck},
-    trace::tsc_after,
-    trace_stream::Extent,
+    programs::modules::Modules,
+    reading::Reading,
 };
 
 /// Number of bytes after a segment that may belong to the PSB+ at its end, including padding.

@@ -8,7 +8,11 @@ use hodo_analyses::critical_path::Executed;
 pub use hodo_analyses::critical_path::{Stretch, running, with_functions};
 use hodo_model::{Plain, Selection, Table};
 
-use crate::{AnyFlow, AnyRun, Reading, Trace, registry::Flow};
+use crate::{
+    flow::trace::Trace,
+    reading::Reading,
+    registry::{AnyFlow, AnyRun, Flow},
+};
 
 /// Returns the functions that threads ran in stretches, which are in order and do not overlap: a row for each stretch, by
 /// its number, and function. `progress` gets the number of decoded bytes and returns whether to continue.

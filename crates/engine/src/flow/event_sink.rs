@@ -5,10 +5,10 @@ use hodo_code::{FarTransfer, Graph, Labels, Terminator};
 use hodo_intel_pt::flow::{ControlFlow, ControlFlowKind, Event, EventData, Executed, Sink, Step};
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer, Virtual};
 
-use crate::{
+use crate::flow::{
     border::{self, Border},
     early::Early,
-    flow_event::{OfGraph, arrival, code, run},
+    event::{OfGraph, arrival, code, run},
     fold::ThreadSink,
     own_share::{OwnShare, Share},
     segments::TrackSink,

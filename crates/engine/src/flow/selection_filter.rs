@@ -6,8 +6,12 @@ use hodo_clock::Tsc;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
 
 use crate::{
-    Chunk, Chunks, Reading, Trace, Window,
-    segments::{TrackSink, decode_all},
+    flow::{
+        segments::{TrackSink, decode_all},
+        stream::Chunk,
+        trace::Trace,
+    },
+    reading::{Chunks, Reading, Window},
 };
 
 /// A part of a thread's execution on one stream, within a chunk.

@@ -7,7 +7,7 @@ use hodo_formats::recording::Thread;
 use hodo_model::{Arrival, FunctionId, Names, Place, RECORDERS_FUNCTIONS, Transfer};
 use rustc_hash::FxHashMap;
 
-use crate::Trace;
+use crate::flow::trace::Trace;
 
 /// This bit is set in addresses of the kernel half.
 const KERNEL: u64 = 1 << 63;

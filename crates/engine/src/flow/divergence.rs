@@ -19,7 +19,17 @@ use hodo_model::{
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 
-use crate::{Module, NthCalls, Numbers, Reading, Refusal, Spans, Trace, fold::fold};
+use crate::{
+    flow::{
+        calls::NthCalls,
+        fold::fold,
+        selection_filter::{Numbers, Spans},
+        trace::Trace,
+    },
+    programs::modules::Module,
+    reading::Reading,
+    refusal::Refusal,
+};
 
 /// Number of instructions per digest.
 const BLOCK: u64 = 1 << 16;
@@ -81,12 +91,12 @@ impl<'x, 'f> Execution<'x, 'f> {
         reading: Reading<'_>,
         mut progress: impl FnMut(u64) -> bool + Send,
     ) -> Result<Execution<'x, 'f>, Refusal> {
-        let found = crate::find_calls(trace, calls, reading, &mut progress);
+        let found = crate::flow::calls::find_calls(trace, calls, reading, &mut progress);
         let first =
             found.by_context.iter().find_map(|(context, spans)| Some((*context, spans.first()?.clone())));
         let (context, span) = first.ok_or_else(|| calls.never_made(trace))?;
         let spans = Spans { by_context: BTreeMap::from([(context, vec![span.clone()])]) };
-        let numbers = crate::numbers(trace, reading, &mut progress);
+        let numbers = crate::flow::selection_filter::numbers(trace, reading, &mut progress);
         let module = calls.function.module;
         let content = |module: &Module<'_>| match module.bytes {
             [] => digest(module.name.as_bytes()),

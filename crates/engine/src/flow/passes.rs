@@ -2,7 +2,16 @@
 
 use hodo_model::Root;
 
-use crate::{NthCalls, Reading, Refusal, Trace, find_calls, numbers, system_calls::find_system_calls};
+use crate::{
+    flow::{
+        calls::{NthCalls, find_calls},
+        selection_filter::numbers,
+        system_calls::find_system_calls,
+        trace::Trace,
+    },
+    reading::Reading,
+    refusal::Refusal,
+};
 
 /// Receives the number of bytes read so far; returns whether to continue.
 pub type Progress<'p> = &'p mut (dyn FnMut(u64) -> bool + Send);

@@ -16,7 +16,7 @@ use hodo_code::{Graph, Labels};
 use hodo_formats::recording::{Checkpoint, Recording};
 use hodo_intel_pt::flow::{Executed, Step};
 
-use crate::trace_stream::TraceStream;
+use crate::flow::stream::TraceStream;
 
 /// What ran, or was decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

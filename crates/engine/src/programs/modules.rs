@@ -13,11 +13,14 @@ use hodo_model::{FunctionId, Names, Place, Root, SourceLine, Sources, function_n
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
 
 use crate::{
-    Files, Options,
-    generated::{Generated, Load, is_jitdump},
-    guests::GuestKernel,
-    info::Source,
-    kernel::{Kernel, is_image},
+    files::Files,
+    flow::info::Source,
+    input::Options,
+    programs::{
+        generated::{Generated, Load, is_jitdump},
+        guests::GuestKernel,
+        kernel::{Kernel, is_image},
+    },
 };
 
 /// A file that code was mapped from, or a pseudo-file for code without a file.

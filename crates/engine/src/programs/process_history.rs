@@ -14,11 +14,13 @@ use hodo_formats::recording::{
 use hodo_intel_pt::flow::{self, Guest, Switch};
 
 use crate::{
-    Modules,
-    find::is_file,
-    generated::{Load, is_jitdump},
-    info::Source,
-    names::Names,
+    flow::info::Source,
+    programs::{
+        find::is_file,
+        generated::{Load, is_jitdump},
+        modules::Modules,
+        names::Names,
+    },
 };
 
 /// The programs that ran: each process has one from its start, and another from each exec.

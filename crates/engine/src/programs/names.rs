@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap};
 use hodo_clock::Tsc;
 use hodo_formats::recording::{Recording, SidebandKind, Thread};
 
-use crate::process_history::ticks;
+use crate::programs::process_history::ticks;
 
 /// The names of each thread.
 #[derive(Debug, Default)]

@@ -19,10 +19,12 @@ use std::{
 use hodo_code::{AddressSpace, Content, Origin};
 
 use crate::{
-    Files, KernelFiles,
-    info::Source,
-    kernel::Kernel,
-    modules::{Module, joined},
+    files::Files,
+    flow::info::Source,
+    programs::{
+        kernel::{Kernel, KernelFiles},
+        modules::{Module, joined},
+    },
 };
 
 /// The location of guests' code, as given by the user.

@@ -7,7 +7,7 @@ use hodo_intel_pt::Config;
 use hodo_model::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{Module, Trace};
+use crate::{flow::trace::Trace, programs::modules::Module};
 
 /// Contents of a recording, and which of the files it needs are available. Serialises as one stable JSON object.
 #[derive(Clone, Debug, Serialize)]
