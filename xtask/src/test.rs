@@ -21,6 +21,10 @@ const STEPS: &[Step] = &[
     ("lints", || {
         command::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     }),
+    ("docs", || {
+        let mut doc = cargo(&["doc", "--no-deps", "--workspace"]);
+        command::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    }),
     ("fuzz", || command::run(&mut lints_of_fuzz_targets())),
     ("page", page),
     ("machine", machine),

@@ -56,7 +56,7 @@ pub enum Owner {
 }
 
 /// A part of a file, which begins with a name in brackets; the first part has no name.
-struct Part<'a> {
+struct Section<'a> {
     /// The number of the line before this part's body.
     line: usize,
     name: &'a str,
@@ -124,8 +124,8 @@ impl<'a> Case<'a> {
 }
 
 /// The parts of a file; [expect] is the last one, whatever its lines look like.
-fn parts(text: &str) -> Vec<Part<'_>> {
-    let mut parts = vec![Part { line: 0, name: "", body: text }];
+fn parts(text: &str) -> Vec<Section<'_>> {
+    let mut parts = vec![Section { line: 0, name: "", body: text }];
     let mut end = 0;
     for (index, line) in text.split_inclusive('\n').enumerate() {
         let start = end;
@@ -137,7 +137,7 @@ fn parts(text: &str) -> Vec<Part<'_>> {
         if let Some(before) = parts.last_mut() {
             before.body = &before.body[..before.body.len() - (text.len() - start)];
         }
-        parts.push(Part { line: index + 1, name, body: &text[end..] });
+        parts.push(Section { line: index + 1, name, body: &text[end..] });
         if name == "expect" {
             break;
         }
@@ -145,7 +145,7 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-impl<'a> Part<'a> {
+impl<'a> Section<'a> {
     fn code(&self, options: &str) -> Option<Code<'a>> {
         let hex = |number: &str| u64::from_str_radix(number, 16).ok();
         let mut code = Code { line: self.line, from: 0, owner: Owner::Traced, source: self.body };

@@ -10,7 +10,7 @@ const HEIGHT: usize = 11;
 
 /// Offset and bounds at one time, minus the straight line through the ends of the estimate, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ClockSample {
     estimate: f64,
     lower: Option<f64>,
     upper: Option<f64>,
@@ -29,7 +29,7 @@ pub fn offset(name: &str, knots: &[TimeKnot], out: &mut dyn Write) -> io::Result
     let step = (high - low) / (HEIGHT - 1) as f64;
     let row_of = |value: f64| ((high - value) / step).round().clamp(0.0, (HEIGHT - 1) as f64) as usize;
     for row in 0..HEIGHT {
-        let mark = |place: &Place| {
+        let mark = |place: &ClockSample| {
             let top = place.upper.map_or(0, row_of);
             let bottom = place.lower.map_or(HEIGHT - 1, row_of);
             match row == row_of(place.estimate) {
@@ -47,7 +47,7 @@ pub fn offset(name: &str, knots: &[TimeKnot], out: &mut dyn Write) -> io::Result
     writeln!(out, "{:>14}0 s{label:>width$}", "", width = WIDTH - 3)
 }
 
-fn places(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<Place> {
+fn places(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<ClockSample> {
     let map = TimeMap::along(knots.to_vec());
     let (first, span) = (knots[0].own, knots[knots.len() - 1].own - knots[0].own);
     let place = |column: usize| {
@@ -55,7 +55,7 @@ fn places(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<Place> {
         let bounds = map.bounds(OriginNanos(own));
         let line = begin + slope * (own - first) as f64;
         let less = |time: OriginNanos| (time.0 - own) as f64 - line;
-        Place {
+        ClockSample {
             estimate: less(bounds.estimate),
             lower: bounds.lower.map(less),
             upper: bounds.upper.map(less),
@@ -66,8 +66,8 @@ fn places(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<Place> {
 
 /// Returns the range of values to show. It extends at most two median widths beyond the median bounds, because bounds
 /// far from messages are wide.
-fn range(places: &[Place]) -> (f64, f64) {
-    let all = |of: fn(&Place) -> f64| {
+fn range(places: &[ClockSample]) -> (f64, f64) {
+    let all = |of: fn(&ClockSample) -> f64| {
         let mut values: Vec<f64> = places.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values

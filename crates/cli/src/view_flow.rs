@@ -9,7 +9,8 @@ use hodo_engine::{
 };
 use hodo_model::{Parameters, Table};
 use hodo_server::{
-    Compared, Differences, Execution, FlowInputs, Latency, Measured, Pair, Part, Recording, Refused, Stop,
+    Compared, Differences, Execution, FlowInputs, FlowSelection, Latency, Measured, Pair, Recording, Refused,
+    Stop,
 };
 use serde_json::Value;
 
@@ -89,7 +90,7 @@ impl Opened {
     }
 
     /// Returns the recording of a part, and the options that select the part.
-    fn part(&self, part: &Part) -> Result<(Input, &Experiment), Refused> {
+    fn part(&self, part: &FlowSelection) -> Result<(Input, &Experiment), Refused> {
         let (input, experiment) = self.recording(part.recording)?;
         let seconds = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
         let time = part.span.map(|(from, to)| format!("{},{}", seconds(from), seconds(to)));
@@ -174,7 +175,7 @@ impl FlowInputs for Opened {
         self.recordings.iter().map(of).collect()
     }
 
-    fn paths(&self, part: &Part, stop: &Stop) -> Result<Option<Table>, Refused> {
+    fn paths(&self, part: &FlowSelection, stop: &Stop) -> Result<Option<Table>, Refused> {
         let (input, experiment) = self.part(part)?;
         let parameters =
             Parameters { selection: gather::selection(&input), alone: true, ..Parameters::default() };
@@ -187,7 +188,12 @@ impl FlowInputs for Opened {
         executions::shipped().into_iter().map(pair).collect()
     }
 
-    fn latency(&self, part: &Part, measured: &Measured, stop: &Stop) -> Result<Option<Latency>, Refused> {
+    fn latency(
+        &self,
+        part: &FlowSelection,
+        measured: &Measured,
+        stop: &Stop,
+    ) -> Result<Option<Latency>, Refused> {
         let (input, experiment) = self.part(part)?;
         let question = question(measured).map_err(refused)?;
         let made = measure(&question, &input, experiment, &begin(stop)).map_err(refused)?;
@@ -201,7 +207,7 @@ impl FlowInputs for Opened {
 
     fn trees(
         &self,
-        part: &Part,
+        part: &FlowSelection,
         measured: &Measured,
         nth: u64,
         stop: &Stop,
@@ -249,7 +255,7 @@ impl FlowInputs for Opened {
         diff::divergence::table(&command, &sides, &begin(stop)).map(Some).map_err(refused)
     }
 
-    fn annotate(&self, part: &Part, function: &str, stop: &Stop) -> Result<Option<Value>, Refused> {
+    fn annotate(&self, part: &FlowSelection, function: &str, stop: &Stop) -> Result<Option<Value>, Refused> {
         let (input, experiment) = self.part(part)?;
         let made = experiment.with(|traces| -> Result<Option<Value>, Failure> {
             let flow = only(traces)?;

@@ -48,7 +48,7 @@ pub struct Block {
     pub target: u64,
     /// Whether an instruction writes CR3, which may end tracing or change the address space.
     pub writes_cr3: bool,
-    /// Whether its last instruction is a call over [padding that never returns](crate::padding), within its function.
+    /// Whether its last instruction is a call over padding that never returns, within its function.
     pub is_over_padding: bool,
     /// The caller's [label](crate::Labels) of the code.
     pub label: Label,

@@ -85,14 +85,14 @@ impl Snapshot<'_> {
 /// Reads instructions in sequence, most of them from the same piece of memory.
 #[derive(Default)]
 pub(crate) struct Reader<'a> {
-    piece: Option<Piece<'a>>,
+    piece: Option<CodeBytes<'a>>,
     /// The instruction read last. It is used in place: a wide load right after narrow stores stalls, as it can't be
     /// forwarded.
     pub(crate) instruction: Instruction,
 }
 
 /// Contiguous bytes.
-struct Piece<'a> {
+struct CodeBytes<'a> {
     start: u64,
     content: Content<'a>,
     valid: Range<u64>,
@@ -140,16 +140,16 @@ impl<'a> Reader<'a> {
     /// Fast path: reads an instruction that the disassembler knows and that can't cross the end of the piece.
     #[inline]
     fn read_within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Origin, Range<u64>)> {
-        let holds = |piece: &Piece<'_>| {
+        let holds = |piece: &CodeBytes<'_>| {
             let place = address.wrapping_sub(piece.start);
             place < piece.content.bytes.len() as u64 && piece.valid.contains(&code.at)
         };
         if !self.piece.as_ref().is_some_and(holds) {
             let (content, valid) = code.space.at(address, code.at)?;
             let decoder = Decoder::with_ip(code.bits as u32, content.bytes, address, DecoderOptions::NONE);
-            self.piece = Some(Piece { start: address, content, valid, decoder });
+            self.piece = Some(CodeBytes { start: address, content, valid, decoder });
         }
-        let Piece { start, content, valid, decoder } = self.piece.as_mut()?;
+        let CodeBytes { start, content, valid, decoder } = self.piece.as_mut()?;
         let place = address - *start;
         if content.bytes.len() - (place as usize) < LONGEST_INSTRUCTION {
             return None;

@@ -76,7 +76,7 @@ impl Change {
 
 /// A row of the comparison.
 #[derive(Clone, Debug)]
-struct Row {
+struct ComparedRow {
     change: Change,
     function: usize,
     /// The frames, if rows are paths.
@@ -100,7 +100,7 @@ pub struct Comparison {
     options: Options,
     union: Union,
     /// Grown rows, then shrunk rows; each sorted by the size of the change.
-    rows: Vec<Row>,
+    rows: Vec<ComparedRow>,
     totals: Sides<Amount>,
     /// The instructions of each recording.
     executed: Sides<Vec<u64>>,
@@ -148,12 +148,12 @@ pub fn paths(tables: Sides<&[Table]>, weights: Sides<Vec<u64>>, options: Options
 }
 
 impl Comparison {
-    fn make_rows(&self) -> Vec<Row> {
+    fn make_rows(&self) -> Vec<ComparedRow> {
         let row = |function: u32, path: Option<u32>, amounts: &Sides<Amount>| {
             let change = self.change(amounts)?;
             let (path, function) = (path.map(|node| self.union.path(node, FRAMES)), function as usize);
             let test = self.test(amounts);
-            Some(Row { change, function, path, amounts: amounts.clone(), test, adjusted: None })
+            Some(ComparedRow { change, function, path, amounts: amounts.clone(), test, adjusted: None })
         };
         let nodes = self.union.nodes.iter().zip(0..);
         if self.options.rows == Rows::Paths {
@@ -215,8 +215,8 @@ impl Comparison {
 
     fn sort(&mut self) {
         let mut rows = std::mem::take(&mut self.rows);
-        let size = |row: &Row| self.instructions(&row.amounts).difference().abs();
-        let name = |row: &Row| {
+        let size = |row: &ComparedRow| self.instructions(&row.amounts).difference().abs();
+        let name = |row: &ComparedRow| {
             let Function { name, module, .. } = &self.union.functions[row.function];
             (row.path.clone(), name.clone(), module.clone())
         };
@@ -449,7 +449,7 @@ impl Comparison {
         columns
     }
 
-    fn cells(&self, row: &Row) -> Vec<Value> {
+    fn cells(&self, row: &ComparedRow) -> Vec<Value> {
         let instructions = self.instructions(&row.amounts);
         let calls = self.rate(&row.amounts, |amount| amount.calls);
         let time = self.rate(&row.amounts, |amount| amount.time);
@@ -481,7 +481,7 @@ impl Comparison {
     }
 
     /// Describes how the function was matched if not by name, and where it runs inlined.
-    fn matched(&self, row: &Row, function: &Function) -> Option<String> {
+    fn matched(&self, row: &ComparedRow, function: &Function) -> Option<String> {
         let (inlined, side) = match row.change {
             Change::Vanished => (&self.inlined.b, "B"),
             _ => (&self.inlined.a, "A"),

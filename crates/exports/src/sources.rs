@@ -7,7 +7,7 @@ use hodo_model::table::{Cell, Cells, RecordBatch, cells};
 use crate::paths::{Functions, path_rows};
 
 /// A file and a line; the line is 0 if both are unknown.
-pub(crate) type Place = (String, u64);
+pub(crate) type SourceLine = (String, u64);
 
 /// Instructions, and nanoseconds.
 pub(crate) type Cost = [u64; 2];
@@ -23,9 +23,9 @@ pub(crate) struct CallsBetween {
 #[derive(Debug, Default)]
 pub(crate) struct FunctionSource {
     /// The address and the place of its first instruction that ran.
-    pub(crate) first: Option<(u64, Place)>,
+    pub(crate) first: Option<(u64, SourceLine)>,
     /// Costs of its own instructions by line.
-    pub(crate) lines: BTreeMap<Place, Cost>,
+    pub(crate) lines: BTreeMap<SourceLine, Cost>,
 }
 
 /// The costs of functions by source line, and of the calls between functions.
@@ -38,7 +38,7 @@ pub struct SourceProfile {
     pub(crate) calls: BTreeMap<(usize, usize), CallsBetween>,
     /// By the caller's and the callee's numbers, and the address of the callee's instruction: how often the caller's lines
     /// branched there.
-    branches: BTreeMap<(usize, usize, u64), BTreeMap<Place, u64>>,
+    branches: BTreeMap<(usize, usize, u64), BTreeMap<SourceLine, u64>>,
 }
 
 /// Adds a cost.
@@ -106,7 +106,7 @@ impl SourceProfile {
     }
 
     /// Returns the line of a caller that branched to the begin of a callee most often.
-    pub(crate) fn site(&self, caller: usize, callee: usize) -> Option<&Place> {
+    pub(crate) fn site(&self, caller: usize, callee: usize) -> Option<&SourceLine> {
         let (begin, _) = self.sources[callee].first.as_ref()?;
         let sites = self.branches.get(&(caller, callee, *begin))?;
         // Of equals the first.
@@ -137,7 +137,7 @@ fn text<'c>(cells: &'c Cells<'_>, row: usize) -> &'c str {
     }
 }
 
-fn place(cells: &Cells<'_>, row: usize) -> Place {
+fn place(cells: &Cells<'_>, row: usize) -> SourceLine {
     let place = text(cells, row).rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
-    place.map_or_else(Place::default, |(file, line)| (file.to_owned(), line))
+    place.map_or_else(SourceLine::default, |(file, line)| (file.to_owned(), line))
 }

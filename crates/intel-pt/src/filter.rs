@@ -6,7 +6,7 @@ use hodo_code::Origin;
 
 /// One range of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
+struct FilterRange {
     /// Addresses, or offsets into `file`.
     range: Range<u64>,
     file: Option<String>,
@@ -32,14 +32,14 @@ impl std::error::Error for FilterError {}
 /// An address filter in the syntax of perf: `filter 0x1000/0x200@/bin/program`, `stop 0x1000/0x200` and `tracestop
 /// …`, separated by commas (perf-record(1), "--filter"); or plain ranges, for example `0x1000-0x1200`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter(Vec<Part>);
+pub struct Filter(Vec<FilterRange>);
 
 impl FromStr for Filter {
     type Err = FilterError;
 
     /// Parses a filter; every part must be valid.
     fn from_str(text: &str) -> Result<Filter, FilterError> {
-        let parts = parts(text).collect::<Result<Vec<Part>, FilterError>>()?;
+        let parts = parts(text).collect::<Result<Vec<FilterRange>, FilterError>>()?;
         match parts.is_empty() {
             true => Err(FilterError { part: text.to_owned(), expected: RANGE }),
             false => Ok(Filter(parts)),
@@ -61,7 +61,7 @@ impl Filter {
     /// Returns whether code at `address` is traced. `origin` is where the code comes from; `is_file` returns whether
     /// that is a file with the given name.
     pub fn traces(&self, address: u64, origin: Option<Origin>, is_file: impl Fn(&str) -> bool) -> bool {
-        let within = |part: &Part| match &part.file {
+        let within = |part: &FilterRange| match &part.file {
             None => part.range.contains(&address),
             Some(file) => origin.is_some_and(|origin| part.range.contains(&origin.offset)) && is_file(file),
         };
@@ -77,7 +77,7 @@ const SPACE: [char; 4] = [' ', ',', '\t', '\n'];
 const RANGE: &str = "`filter ADDRESS/SIZE`, `tracestop ADDRESS/SIZE` or ADDRESS-ADDRESS";
 
 /// Splits a filter into parts, or errors for invalid ones.
-fn parts(text: &str) -> impl Iterator<Item = Result<Part, FilterError>> {
+fn parts(text: &str) -> impl Iterator<Item = Result<FilterRange, FilterError>> {
     let mut rest = text.trim_start_matches(SPACE);
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -95,7 +95,7 @@ fn parts(text: &str) -> impl Iterator<Item = Result<Part, FilterError>> {
 }
 
 /// Parses a part from its first word and its range.
-fn part(word: &str, range: &str) -> Result<Part, FilterError> {
+fn part(word: &str, range: &str) -> Result<FilterRange, FilterError> {
     let wrong = |expected| FilterError { part: format!("{word} {range}").trim_end().to_owned(), expected };
     let stops = match word {
         "filter" => false,
@@ -106,15 +106,15 @@ fn part(word: &str, range: &str) -> Result<Part, FilterError> {
     let (range, file) = range.split_once('@').map_or((range, None), |(range, file)| (range, Some(file)));
     let (start, size) = range.split_once('/').ok_or(wrong(RANGE))?;
     let (start, size) = number(start).zip(number(size)).ok_or(wrong(RANGE))?;
-    Ok(Part { range: start..start.saturating_add(size), file: file.map(str::to_owned), stops })
+    Ok(FilterRange { range: start..start.saturating_add(size), file: file.map(str::to_owned), stops })
 }
 
 /// Parses a plain address range; the second address is exclusive.
-fn plain(range: &str) -> Result<Part, FilterError> {
+fn plain(range: &str) -> Result<FilterRange, FilterError> {
     let bounds = range.split_once('-').and_then(|(start, end)| number(start).zip(number(end)));
     let bounds = bounds.filter(|(start, end)| start < end);
     let (start, end) = bounds.ok_or(FilterError { part: range.to_owned(), expected: RANGE })?;
-    Ok(Part { range: start..end, file: None, stops: false })
+    Ok(FilterRange { range: start..end, file: None, stops: false })
 }
 
 fn number(text: &str) -> Option<u64> {

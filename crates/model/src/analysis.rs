@@ -48,7 +48,7 @@ pub struct Interest<'a> {
     /// Kinds of events that the analysis reads too, without fields, but only events that contain their thread; see
     /// [`KernelEvent::reported`].
     pub reporting: &'a [Kind],
-    /// Whether the analysis reads [`KernelEvent::thread`] and thread names.
+    /// Whether the analysis reads `KernelEvent::thread` and thread names.
     pub threads: bool,
     /// The period whose ends the analysis reads, as [`Kind::PeriodBegin`] and [`Kind::PeriodEnd`].
     pub period: Option<&'a Period>,
@@ -111,7 +111,7 @@ impl<'a> Interest<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start<'a> {
     /// The variable parts of event names (such as `openat` in `syscall_entry_openat`), indexed by
-    /// [`KernelEvent::name`].
+    /// `KernelEvent::name`.
     pub names: &'a [String],
     /// Whether the task starts at the beginning of the trace.
     pub is_first: bool,
@@ -221,7 +221,7 @@ impl<'a> FinishContext<'a> {
     }
 }
 
-/// A computation over a trace that can be split anywhere; see the [law](self).
+/// A computation over a trace that can be split anywhere; see the law at the top of this file.
 pub trait Analysis: Send + Sync + 'static {
     /// The result of folding some items. It is sent between threads, processes and machines.
     type Partial: Send + Sync + Serialize + DeserializeOwned + 'static;

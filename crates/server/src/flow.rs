@@ -22,7 +22,7 @@ pub struct Recording {
 
 /// The part of the inputs that a question is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct FlowSelection {
     /// The number of the recording, from 0.
     pub recording: usize,
     /// From (inclusive) and to (exclusive), in nanoseconds.
@@ -113,20 +113,25 @@ pub trait FlowInputs {
 
     /// Call paths, as `hodo report paths` makes them.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
-    fn paths(&self, part: &Part, stop: &Stop) -> Result<Option<Table>, Refused>;
+    fn paths(&self, part: &FlowSelection, stop: &Stop) -> Result<Option<Table>, Refused>;
 
     /// The named pairs of markers that [`Measured::Pair`] may name.
     fn pairs(&self) -> Vec<Pair>;
 
     /// Executions, as `hodo latency` measures them.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
-    fn latency(&self, part: &Part, measured: &Measured, stop: &Stop) -> Result<Option<Latency>, Refused>;
+    fn latency(
+        &self,
+        part: &FlowSelection,
+        measured: &Measured,
+        stop: &Stop,
+    ) -> Result<Option<Latency>, Refused>;
 
     /// The call tree of an execution beside that of a typical one.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
     fn trees(
         &self,
-        part: &Part,
+        part: &FlowSelection,
         measured: &Measured,
         nth: u64,
         stop: &Stop,
@@ -142,5 +147,5 @@ pub trait FlowInputs {
 
     /// A function's code with its counts and sources, as `hodo annotate --format json` writes it.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
-    fn annotate(&self, part: &Part, function: &str, stop: &Stop) -> Result<Option<Value>, Refused>;
+    fn annotate(&self, part: &FlowSelection, function: &str, stop: &Stop) -> Result<Option<Value>, Refused>;
 }

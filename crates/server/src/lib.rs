@@ -30,7 +30,7 @@ use serde::Serialize;
 
 pub use file::{Written, write_file};
 pub use flow::{
-    Compared, Differences, Execution, FlowInputs, Latency, Measured, Pair, Part, Recording, Stop,
+    Compared, Differences, Execution, FlowInputs, FlowSelection, Latency, Measured, Pair, Recording, Stop,
 };
 pub use serve::serve;
 

@@ -14,8 +14,8 @@ use std::{
 
 use hodo_model::{Column, Shape, Table, Unit};
 use hodo_server::{
-    Compared, Differences, FlowInputs, Inputs, Latency, Measured, NoStore, Pair, Part, Progress, Recording,
-    Refused, Report, Rows, Stop, serve, write_file,
+    Compared, Differences, FlowInputs, FlowSelection, Inputs, Latency, Measured, NoStore, Pair, Progress,
+    Recording, Refused, Report, Rows, Stop, serve, write_file,
 };
 use hodo_store::{Field, Kind, Schema, Store, Writer};
 
@@ -78,7 +78,7 @@ impl FlowInputs for Made {
         Vec::new()
     }
 
-    fn paths(&self, _: &Part, _: &Stop) -> Result<Option<Table>, Refused> {
+    fn paths(&self, _: &FlowSelection, _: &Stop) -> Result<Option<Table>, Refused> {
         no_flow()
     }
 
@@ -86,11 +86,11 @@ impl FlowInputs for Made {
         Vec::new()
     }
 
-    fn latency(&self, _: &Part, _: &Measured, _: &Stop) -> Result<Option<Latency>, Refused> {
+    fn latency(&self, _: &FlowSelection, _: &Measured, _: &Stop) -> Result<Option<Latency>, Refused> {
         no_flow()
     }
 
-    fn trees(&self, _: &Part, _: &Measured, _: u64, _: &Stop) -> Result<Option<Table>, Refused> {
+    fn trees(&self, _: &FlowSelection, _: &Measured, _: u64, _: &Stop) -> Result<Option<Table>, Refused> {
         no_flow()
     }
 
@@ -102,7 +102,7 @@ impl FlowInputs for Made {
         no_flow()
     }
 
-    fn annotate(&self, _: &Part, _: &str, _: &Stop) -> Result<Option<serde_json::Value>, Refused> {
+    fn annotate(&self, _: &FlowSelection, _: &str, _: &Stop) -> Result<Option<serde_json::Value>, Refused> {
         no_flow()
     }
 }

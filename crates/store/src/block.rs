@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{decode, encode, unzigzag, zigzag},
-    rows::{Row, Rows},
+    rows::{CommonFields, Rows},
 };
 
 /// Rows of a block in a history, at most.
@@ -53,7 +53,7 @@ pub(crate) fn value_bit(value: Option<u64>) -> u64 {
 
 impl Zone {
     /// Computes the zone of at least one row, without its location.
-    fn of(rows: &[Row]) -> Zone {
+    fn of(rows: &[CommonFields]) -> Zone {
         let (first, none) = (rows[0], 0);
         let mut zone = Zone {
             rows: rows.len() as u32,
@@ -84,7 +84,7 @@ impl Zone {
         zone
     }
 
-    fn contains(&self, row: &Row) -> bool {
+    fn contains(&self, row: &CommonFields) -> bool {
         let within = |(least, most): (u64, u64), time: u64| least <= time && time <= most;
         (self.lanes.0..=self.lanes.1).contains(&row.lane)
             && within(self.begins, row.begin)
@@ -117,7 +117,13 @@ pub(crate) struct Codec {
 
 impl Codec {
     /// Appends a block of `rows`, which belong to `of`, to `out`. Returns its zone with the offset in `out`.
-    pub(crate) fn encode(&mut self, of: &Rows, rows: &[Row], compress: bool, out: &mut Vec<u8>) -> Zone {
+    pub(crate) fn encode(
+        &mut self,
+        of: &Rows,
+        rows: &[CommonFields],
+        compress: bool,
+        out: &mut Vec<u8>,
+    ) -> Zone {
         let mut zone = Zone::of(rows);
         self.raw.clear();
         self.column(rows.iter().scan(0, |before, row| {
@@ -131,7 +137,7 @@ impl Codec {
             before = (row.lane, row.end);
             zigzag(from, row.begin)
         }));
-        self.column(rows.iter().map(Row::duration));
+        self.column(rows.iter().map(CommonFields::duration));
         self.column(rows.iter().map(|row| row.bits));
         self.column(rows.iter().map(|row| row.nulls.into()));
         for column in 0..of.width {
@@ -188,7 +194,7 @@ impl Codec {
         let (count, input) = (zone.rows as usize, &mut input);
         let Codec { column, differences, .. } = self;
         into.clear();
-        into.rows.resize(count, Row::default());
+        into.rows.resize(count, CommonFields::default());
         decode(input, count, column)?;
         let mut lane = 0;
         for (at, (row, &difference)) in into.rows.iter_mut().zip(&*column).enumerate() {

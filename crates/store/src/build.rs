@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     fold::{BLOCK_ENTRIES, Entry, Fold, Mix, Summary, SummaryZone, encode_summaries},
     history::{Output, Seen},
-    rows::{Row, Rows, SortKey},
+    rows::{CommonFields, Rows, SortKey},
     schema::{Kind, Shape},
 };
 
@@ -109,7 +109,7 @@ impl<'o> Builder<'o> {
 
     /// Adds a row that begins in the current bin of level 0.
     #[inline]
-    pub(crate) fn push(&mut self, row: Row, cells: &[u64]) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, row: CommonFields, cells: &[u64]) -> Result<(), Error> {
         let bin = bin_of(self.form.base, row.begin, row.last());
         let open = self.opened(bin);
         open.rows.push(row, cells.iter().copied());

@@ -20,7 +20,7 @@ use crate::{
     error::Error,
     history::{self, Footer, History, LaneFooter, Output, TableFooter},
     log::{self, Head},
-    rows::{Row, Rows},
+    rows::{CommonFields, Rows},
     schema::{Kind, Schema},
 };
 
@@ -33,7 +33,7 @@ const MOST_BIN: u64 = 1 << 17;
 
 /// Rows of a table in order of their begin, in blocks.
 #[derive(Debug)]
-struct Run {
+struct SortedRows {
     path: PathBuf,
     file: Arc<File>,
     zones: Vec<Zone>,
@@ -59,12 +59,12 @@ pub(crate) fn finish(folder: &Path, head: &Head, threads: usize) -> Result<(), E
     };
     for (number, table) in dictionary.tables.iter().enumerate() {
         let own = read.runs.iter().filter(|(of, _)| *of as usize == number);
-        let run = |(_, zones): &(u32, Vec<Zone>)| Run {
+        let run = |(_, zones): &(u32, Vec<Zone>)| SortedRows {
             path: path.clone(),
             file: Arc::clone(&read.file),
             zones: zones.clone(),
         };
-        let mut runs: Vec<Run> = own.map(run).collect();
+        let mut runs: Vec<SortedRows> = own.map(run).collect();
         if let Some((before, table)) =
             before.as_ref().and_then(|history| Some((history, history.footer.tables.get(number)?)))
         {
@@ -79,7 +79,7 @@ pub(crate) fn finish(folder: &Path, head: &Head, threads: usize) -> Result<(), E
 }
 
 /// Re-sorts the rows of a history's table into runs, in an unlinked file.
-fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result<Vec<Run>, Error> {
+fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result<Vec<SortedRows>, Error> {
     let path = folder.join("growing.again");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
     let file = Arc::new(file.map_err(Error::system(&path))?);
@@ -102,7 +102,7 @@ fn sorted_again(folder: &Path, history: &History, table: &TableFooter) -> Result
         }
         file.write_all_at(&bytes, length).map_err(Error::system(&path))?;
         length += bytes.len() as u64;
-        runs.push(Run { path: path.clone(), file: Arc::clone(&file), zones });
+        runs.push(SortedRows { path: path.clone(), file: Arc::clone(&file), zones });
         rows.clear();
     }
     Ok(runs)
@@ -199,7 +199,12 @@ impl Table {
     }
 }
 
-fn write_table(runs: &[Run], numbers: Numbers<'_>, threads: usize, output: &Output) -> Result<Table, Error> {
+fn write_table(
+    runs: &[SortedRows],
+    numbers: Numbers<'_>,
+    threads: usize,
+    output: &Output,
+) -> Result<Table, Error> {
     let zones = || runs.iter().flat_map(|run| &run.zones);
     let rows: u64 = zones().map(|zone| u64::from(zone.rows)).sum();
     let Some(first) = zones().map(|zone| zone.begins.0).min() else { return Ok(Table::default()) };
@@ -248,7 +253,7 @@ fn base(rows: u64, lanes: u64, span: u64) -> u32 {
 }
 
 /// Divides the time into parts of about equal row counts, at borders of bins of level 0.
-fn parts(runs: &[Run], rows: u64, base: u32, threads: usize) -> Vec<(u64, u64)> {
+fn parts(runs: &[SortedRows], rows: u64, base: u32, threads: usize) -> Vec<(u64, u64)> {
     let mut begins: Vec<(u64, u64)> =
         runs.iter().flat_map(|run| &run.zones).map(|zone| (zone.begins.0, zone.rows.into())).collect();
     begins.sort_unstable();
@@ -267,7 +272,7 @@ fn parts(runs: &[Run], rows: u64, base: u32, threads: usize) -> Vec<(u64, u64)> 
 }
 
 fn write_part(
-    runs: &[Run],
+    runs: &[SortedRows],
     numbers: Numbers<'_>,
     form: Form,
     part: (u64, u64),
@@ -294,7 +299,7 @@ fn write_part(
 
 /// A read position in a run.
 struct Cursor<'a> {
-    run: &'a Run,
+    run: &'a SortedRows,
     numbers: Numbers<'a>,
     codec: Codec,
     /// Index of the next block.
@@ -306,7 +311,7 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// Creates a cursor at the first row that begins at or after `time`; `None` if there is no such row.
-    fn new(run: &'a Run, numbers: Numbers<'a>, time: u64) -> Result<Option<Cursor<'a>>, Error> {
+    fn new(run: &'a SortedRows, numbers: Numbers<'a>, time: u64) -> Result<Option<Cursor<'a>>, Error> {
         let next = run.zones.partition_point(|zone| zone.begins.1 < time);
         let rows = Rows::new(numbers.schema.columns.len());
         let mut cursor = Cursor { run, numbers, codec: Codec::default(), next, rows, at: 0 };
@@ -320,7 +325,7 @@ impl<'a> Cursor<'a> {
     /// Reads the next block; returns whether there was one.
     fn load(&mut self) -> Result<bool, Error> {
         let Some(zone) = self.run.zones.get(self.next) else { return Ok(false) };
-        let Run { path, file, .. } = self.run;
+        let SortedRows { path, file, .. } = self.run;
         read_block(path, file, (zone, false), &mut self.codec, &mut self.rows)?;
         (self.next, self.at) = (self.next + 1, 0);
         let in_order = self.rows.rows.is_sorted_by_key(|row| row.begin);
@@ -342,7 +347,7 @@ impl<'a> Cursor<'a> {
     fn take(
         &mut self,
         last: u64,
-        to: &mut impl FnMut(Row, &[u64]) -> Result<(), Error>,
+        to: &mut impl FnMut(CommonFields, &[u64]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
         loop {
             while let Some(row) = self.rows.rows.get(self.at) {

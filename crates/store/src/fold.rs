@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{decode, encode, unzigzag, zigzag},
-    rows::Row,
+    rows::CommonFields,
     schema::{Kind, Shape},
 };
 
@@ -133,7 +133,7 @@ pub(crate) type Entry = (u32, Mix);
 
 impl Fold {
     /// Adds own rows of one lane.
-    pub(crate) fn add(&mut self, lane: u32, rows: &[Row], kind: (Shape, Kind), scratch: &mut Mix) {
+    pub(crate) fn add(&mut self, lane: u32, rows: &[CommonFields], kind: (Shape, Kind), scratch: &mut Mix) {
         scratch.values.clear();
         (scratch.range, scratch.weight, scratch.rows) = (None, 0, rows.len() as u64);
         let forgets = self.forgets();

@@ -38,7 +38,7 @@ mod writer;
 
 pub use error::{Error, Refused};
 pub use naming::Naming;
-pub use query::{Budget, LaneSlices, Lanes, Slice, Slices, Wanted, widened};
+pub use query::{Budget, LaneSlices, Lanes, Slices, TimeCell, Wanted, widened};
 pub use reader::{State, Store, Table};
 pub use schema::{Field, Kind, Record, Schema, Shape};
 pub use writer::{Feed, TableId, Writer};

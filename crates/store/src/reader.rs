@@ -48,12 +48,12 @@ pub(crate) struct TableData {
     /// Extent of each lane; `None` if a log holds further rows.
     pub(crate) seen: Option<Vec<Seen>>,
     pub(crate) rows: u64,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<RowsOfFile>,
 }
 
 /// The rows of a table in one file.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct RowsOfFile {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<File>,
     /// Blocks, sorted by bin if the part has bins.
@@ -153,7 +153,7 @@ impl Store {
                     table.rows += blocks.iter().map(|(_, zone)| u64::from(zone.rows)).sum::<u64>();
                     table.seen = None;
                     let file = Arc::clone(&read.file);
-                    table.parts.push(Part { path: path.to_owned(), file, blocks, bins: None });
+                    table.parts.push(RowsOfFile { path: path.to_owned(), file, blocks, bins: None });
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Store {
                 keys: Vec::new(),
                 seen: Some(table.lanes.into_iter().map(|lane| lane.seen).collect()),
                 rows: table.rows,
-                parts: vec![Part { path, file, blocks: table.blocks, bins: Some(bins) }],
+                parts: vec![RowsOfFile { path, file, blocks: table.blocks, bins: Some(bins) }],
             });
         }
     }

@@ -4,7 +4,7 @@ use crate::{Record, schema::Shape};
 
 /// The fields of a record that all tables share.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct CommonFields {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     /// The value; 0 if it is null.
@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub(crate) group: u8,
 }
 
-impl Row {
+impl CommonFields {
     /// Returns the last instant of the row; its end is exclusive.
     pub(crate) fn last(&self) -> u64 {
         last(self.begin, self.end)
@@ -46,7 +46,7 @@ pub(crate) fn last(begin: u64, end: u64) -> u64 {
 /// Rows and their cells.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<CommonFields>,
     pub(crate) cells: Vec<u64>,
     /// Cells per row.
     pub(crate) width: usize,
@@ -71,20 +71,20 @@ impl Rows {
     }
 
     /// Returns the cells of a row.
-    pub(crate) fn cells_of(&self, row: &Row) -> &[u64] {
+    pub(crate) fn cells_of(&self, row: &CommonFields) -> &[u64] {
         let at = row.at as usize * self.width;
         &self.cells[at..at + self.width]
     }
 
     /// Adds a row with its cells.
-    pub(crate) fn push(&mut self, row: Row, cells: impl IntoIterator<Item = u64>) {
+    pub(crate) fn push(&mut self, row: CommonFields, cells: impl IntoIterator<Item = u64>) {
         let at = self.rows.len() as u32;
-        self.rows.push(Row { at, ..row });
+        self.rows.push(CommonFields { at, ..row });
         self.cells.extend(cells);
     }
 
     /// Converts a row to a record.
-    pub(crate) fn record(&self, row: &Row) -> Record {
+    pub(crate) fn record(&self, row: &CommonFields) -> Record {
         let cell = |(index, &bits): (usize, &u64)| (row.nulls & (2 << index) == 0).then_some(bits);
         let cells = self.cells_of(row).iter().enumerate().map(cell).collect();
         Record { lane: row.lane, begin: row.begin, end: row.end, value: row.value(), cells }

@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Refused},
     finish, history,
     log::{self, Head, Log},
-    rows::{Row, Rows},
+    rows::{CommonFields, Rows},
     schema::{Kind, Schema},
 };
 
@@ -267,7 +267,8 @@ impl Feed {
             self.check(self.schema.columns[place].kind, *cell)?;
             nulls |= u32::from(cell.is_none()) << (place + 1);
         }
-        let row = Row { begin, end, bits: value.unwrap_or(0), lane, nulls, ..Row::default() };
+        let row =
+            CommonFields { begin, end, bits: value.unwrap_or(0), lane, nulls, ..CommonFields::default() };
         self.rows.push(row, cells.iter().map(|cell| cell.unwrap_or(0)));
         if self.rows.len() >= self.shared.run_rows { self.flush() } else { Ok(()) }
     }

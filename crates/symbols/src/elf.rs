@@ -23,7 +23,7 @@ const LARGEST_NOTES: u64 = 1 << 16;
 
 /// A loadable segment (`PT_LOAD`).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct LoadSegment {
     pub(crate) file_offset: u64,
     pub(crate) file_size: u64,
     pub(crate) address: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Symbol<'a> {
 /// The content of a file, in file order.
 #[derive(Debug, Default)]
 pub(crate) struct Image<'a> {
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<LoadSegment>,
     /// Executable sections, by address.
     pub(crate) sections: Vec<Range<u64>>,
     pub(crate) symbols: Vec<Symbol<'a>>,
@@ -80,7 +80,7 @@ impl<'a> Image<'a> {
         let endian = header.endian().map_err(|e| format!("ELF header: {e}"))?;
         let programs = header.program_headers(endian, bytes).map_err(|e| format!("program headers: {e}"))?;
         let loaded = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
-        self.segments = loaded.take(MOST_SEGMENTS).map(|p| Segment::of(p, endian)).collect();
+        self.segments = loaded.take(MOST_SEGMENTS).map(|p| LoadSegment::of(p, endian)).collect();
         let notes =
             programs.iter().take(MOST_SEGMENTS).filter(|p| p.p_filesz(endian).into() <= LARGEST_NOTES);
         let mut notes = notes.map(|p| p.notes(endian, bytes));
@@ -160,9 +160,9 @@ impl<'a> Image<'a> {
     }
 }
 
-impl Segment {
-    fn of<Header: ProgramHeader<Endian = Endianness>>(header: &Header, endian: Endianness) -> Segment {
-        Segment {
+impl LoadSegment {
+    fn of<Header: ProgramHeader<Endian = Endianness>>(header: &Header, endian: Endianness) -> LoadSegment {
+        LoadSegment {
             file_offset: header.p_offset(endian).into(),
             file_size: header.p_filesz(endian).into(),
             address: header.p_vaddr(endian).into(),

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use crate::demangle;
-use crate::elf::{Image, Segment, Symbol};
+use crate::elf::{Image, LoadSegment, Symbol};
 use crate::names::Names;
 use crate::plt::{PltEntry, Target};
 use crate::table::{Extent, Table};
@@ -18,7 +18,7 @@ use crate::table::{Extent, Table};
 pub struct Module {
     name: String,
     build_id: Vec<u8>,
-    segments: Vec<Segment>,
+    segments: Vec<LoadSegment>,
     table: Table,
     names: Names,
     problem: Option<String>,
@@ -132,7 +132,7 @@ impl Module {
     /// segments take precedence. `None` if no segment contains the offset.
     pub fn address(&self, file_offset: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
-        let holds = |s: &&Segment| {
+        let holds = |s: &&LoadSegment| {
             let end = s.file_offset.saturating_add(s.file_size);
             let pages = s.file_offset & !(PAGE - 1)..end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
             pages.contains(&file_offset)
@@ -144,7 +144,7 @@ impl Module {
 
     /// Returns the file offset of the code at an address; `None` if no executable segment contains it.
     pub fn offset(&self, address: u64) -> Option<u64> {
-        let holds = |s: &&Segment| {
+        let holds = |s: &&LoadSegment| {
             s.executable && (s.address..s.address.saturating_add(s.file_size)).contains(&address)
         };
         let segment = self.segments.iter().find(holds)?;
@@ -234,7 +234,7 @@ fn preference<'a>(s: &Symbol<'a>) -> impl Ord + use<'a> {
 }
 
 /// Executable address ranges, disjoint and ascending, split at section boundaries.
-fn executable_areas(segments: &[Segment], sections: Vec<Range<u64>>) -> Vec<Range<u64>> {
+fn executable_areas(segments: &[LoadSegment], sections: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let segments = segments.iter().filter(|s| s.executable);
     let segments = segments.map(|s| s.address..s.address.saturating_add(s.size));
     let mut ranges: Vec<Range<u64>> = segments.chain(sections.iter().cloned()).collect();
@@ -261,9 +261,9 @@ fn executable_areas(segments: &[Segment], sections: Vec<Range<u64>>) -> Vec<Rang
 
 /// Whether a range contains only padding between functions: bytes that occur in no-operation instructions, `int3` and
 /// zeros. Useful code has other bytes, as it must leave the range by a jump or return.
-fn is_padding(segments: &[Segment], bytes: &[u8], range: Range<u64>) -> bool {
+fn is_padding(segments: &[LoadSegment], bytes: &[u8], range: Range<u64>) -> bool {
     const PADDING: &[u8] = &[0x00, 0x0f, 0x1f, 0x2e, 0x40, 0x44, 0x66, 0x80, 0x84, 0x90, 0xcc];
-    let in_file = |s: &Segment| {
+    let in_file = |s: &LoadSegment| {
         let offset = range.start.checked_sub(s.address)?;
         let length = range.end.checked_sub(range.start)?;
         (offset.checked_add(length)? <= s.file_size).then_some(())?;

@@ -6,14 +6,14 @@ use gimli::{Dwarf, EndianSlice, RunTimeEndian, Unit};
 
 use crate::lines::DebugSections;
 
-type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+type Bytes<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// Limit on rows; more mean a damaged file, or one too large for memory.
 const MOST_ROWS: usize = 1 << 26;
 
 /// Source line of the code from an address up to the next row.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct LineRow {
     address: u64,
     /// Index of the file, or `NO_FILE` for code without a line.
     file: u32,
@@ -26,7 +26,7 @@ struct Row {
 #[derive(Debug, Default)]
 pub struct Rows {
     files: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<LineRow>,
 }
 
 /// Marks the end of code, with no line after it.
@@ -52,8 +52,8 @@ impl Rows {
 
     fn add_unit<'a>(
         &mut self,
-        dwarf: &Dwarf<Slice<'a>>,
-        unit: &Unit<Slice<'a>>,
+        dwarf: &Dwarf<Bytes<'a>>,
+        unit: &Unit<Bytes<'a>>,
         names: &mut HashMap<String, u32>,
     ) -> gimli::Result<()> {
         let Some(program) = unit.line_program.clone() else { return Ok(()) };
@@ -66,7 +66,7 @@ impl Rows {
             let address = row.address();
             let Some(line) = row.line().filter(|_| !row.end_sequence()) else {
                 let file = if row.end_sequence() { NO_FILE } else { continue };
-                self.rows.push(Row { address, file, line: 0, statement: false });
+                self.rows.push(LineRow { address, file, line: 0, statement: false });
                 continue;
             };
             let file = match files.get(&row.file_index()) {
@@ -84,7 +84,7 @@ impl Rows {
                 }
             };
             let line = u32::try_from(line.get()).unwrap_or(u32::MAX);
-            self.rows.push(Row { address, file, line, statement: row.is_stmt() });
+            self.rows.push(LineRow { address, file, line, statement: row.is_stmt() });
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Rows {
         let is_file =
             |own: &str| own.strip_suffix(file).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
         let is_own: Vec<bool> = self.files.iter().map(|own| is_file(own)).collect();
-        let is_line = |row: &Row| row.line == line && is_own.get(row.file as usize) == Some(&true);
+        let is_line = |row: &LineRow| row.line == line && is_own.get(row.file as usize) == Some(&true);
         let mut addresses = Vec::new();
         let mut before = None;
         for row in &self.rows {
@@ -121,10 +121,10 @@ impl Rows {
 
 /// The path of a file: absolute, or below its directory, which may be below the unit's.
 fn path<'a>(
-    dwarf: &Dwarf<Slice<'a>>,
-    unit: &Unit<Slice<'a>>,
-    header: &gimli::LineProgramHeader<Slice<'a>>,
-    entry: &gimli::FileEntry<Slice<'a>>,
+    dwarf: &Dwarf<Bytes<'a>>,
+    unit: &Unit<Bytes<'a>>,
+    header: &gimli::LineProgramHeader<Bytes<'a>>,
+    entry: &gimli::FileEntry<Bytes<'a>>,
 ) -> Option<String> {
     let text = |value| dwarf.attr_string(unit, value).ok().map(|text| text.to_string_lossy().into_owned());
     let mut path = text(entry.path_name())?;

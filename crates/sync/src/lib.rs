@@ -39,6 +39,6 @@ pub use graph::{ClockGraph, PairError};
 pub use matcher::{
     Direction, MatchReport, Matcher, MessageEnd, TcpKey, Unmatched, UnmatchedCause, Unwrapper,
 };
-pub use report::{ClockReport, EdgeReport, Report, Step};
+pub use report::{ClockReport, ClockStep, EdgeReport, Report};
 pub use timeline::{Cursor, HalfWidths, Stamp, Timeline, TimelineNanos};
 pub use widen::{SLEW_PPB, WIDEST_DRIFT_PPB};

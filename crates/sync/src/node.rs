@@ -8,7 +8,7 @@ use crate::{
     edge::{median, without},
     lines::{self, Line},
     reach::{Motion, Reach, line},
-    timeline::Segment,
+    timeline::ClockSegment,
     units::{PER_NANO, PER_SECOND, Slope, within_limit},
     widen::{self, Chosen},
 };
@@ -70,7 +70,7 @@ pub(crate) fn bounds(sightings: &[Sighting], origin: i128, base: i128, slope: Sl
 }
 
 /// Makes a segment's curve satisfy further sightings.
-pub(crate) fn clamp(segment: &mut Segment, sightings: &[Sighting], slope: Slope) {
+pub(crate) fn clamp(segment: &mut ClockSegment, sightings: &[Sighting], slope: Slope) {
     let bounds = bounds(sightings, segment.origin, segment.base, slope);
     if let Some(curve) = &mut segment.curve {
         curve.clamp(&bounds, slope);
@@ -216,7 +216,7 @@ fn through(points: &[(i64, i64)], places: &[i64]) -> Vec<i64> {
 }
 
 /// Makes a segment's estimate satisfy sightings, without tightening its bounds.
-pub(crate) fn clamp_estimate(segment: &mut Segment, sightings: &[Sighting], slope: Slope) {
+pub(crate) fn clamp_estimate(segment: &mut ClockSegment, sightings: &[Sighting], slope: Slope) {
     let bounds = bounds(sightings, segment.origin, segment.base, slope);
     if let Some(curve) = &mut segment.curve {
         curve.clamp_estimate(&bounds, slope);

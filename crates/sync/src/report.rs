@@ -38,14 +38,14 @@ pub struct ClockReport {
     /// also widened where messages come near to those assumed, as a margin.
     pub breaks_bounds: bool,
     /// Detected steps, in order of time.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ClockStep>,
     /// Places where no clock satisfies the messages, however wide its bounds; the intervals there rest on drift alone.
     pub contradictions: u64,
 }
 
 /// A step of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ClockStep {
     /// The last reading that is certainly before the step.
     pub last_ticks: u64,
     /// The first reading that is certainly after the step.

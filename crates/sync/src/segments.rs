@@ -123,7 +123,8 @@ pub(crate) fn layout(
     let mut dropped = vec![Dropped::default(); ends.len()];
     for (edge, (&(a, b), resolved)) in ends.iter().zip(resolved).enumerate() {
         for (segment, messages) in resolved.segments.iter().enumerate() {
-            let places = [a, b].map(|clock| Place::new(&boundaries[clock as usize], edge, segment));
+            let places =
+                [a, b].map(|clock| SegmentCandidates::new(&boundaries[clock as usize], edge, segment));
             for message in messages {
                 let (Some(at_a), Some(at_b)) = (places[0].segment(message.a), places[1].segment(message.b))
                 else {
@@ -140,20 +141,20 @@ pub(crate) fn layout(
 }
 
 /// The segments of a clock that may hold the messages of one segment of an edge.
-struct Place<'a> {
+struct SegmentCandidates<'a> {
     boundaries: &'a [Boundary],
     from: usize,
     to: usize,
 }
 
-impl<'a> Place<'a> {
-    fn new(boundaries: &'a [Boundary], edge: usize, segment: usize) -> Place<'a> {
+impl<'a> SegmentCandidates<'a> {
+    fn new(boundaries: &'a [Boundary], edge: usize, segment: usize) -> SegmentCandidates<'a> {
         let saw = |boundary: &Boundary, before: bool| {
             boundary.seen.iter().any(|&(seen, step)| seen == edge && (step < segment) == before)
         };
         let from = boundaries.iter().rposition(|boundary| saw(boundary, true)).map_or(0, |index| index + 1);
         let to = boundaries.iter().position(|boundary| saw(boundary, false)).unwrap_or(boundaries.len());
-        Place { boundaries, from, to: to.max(from) }
+        SegmentCandidates { boundaries, from, to: to.max(from) }
     }
 
     fn segment(&self, ticks: u64) -> Option<usize> {

@@ -20,7 +20,7 @@ use crate::{
     segments::{Layout, Link, Node, layout},
     steps::{Resolved, resolve},
     summary::{self, Found},
-    timeline::{ClockLine, Instant, Segment, Timeline},
+    timeline::{ClockLine, ClockSegment, Instant, Timeline},
     units::Slope,
 };
 
@@ -140,7 +140,7 @@ impl<'a> Solver<'a> {
         order
     }
 
-    fn segment(&self, node: usize) -> &Segment {
+    fn segment(&self, node: usize) -> &ClockSegment {
         let Node { clock, segment } = self.layout.nodes[node];
         &self.lines[clock].segments[segment]
     }
@@ -329,7 +329,7 @@ fn unsolved(graph: &ClockGraph, layout: &Layout, clock: usize) -> ClockLine {
         if let Some(boundary) = from.filter(|_| is_reference) {
             base -= i128::from(boundary.jump.0 + (boundary.jump.1 - boundary.jump.0) / 2);
         }
-        segments.push(Segment {
+        segments.push(ClockSegment {
             origin: 0,
             base,
             curve: is_reference.then(|| Curve::exact(graph.scale(clock as u32).tick())),

@@ -136,7 +136,7 @@ fn resolve_within(edge: &Edge, drift_ppb: u64, wander: Option<u64>) -> Resolved 
     }
     resolved.contradicting = resolved.dropped.count - oriented.out_of_range.len() as u64;
     resolved.half_width = half_width(&runs, slope);
-    for Run { bounds: run, .. } in runs {
+    for BoundsRun { bounds: run, .. } in runs {
         let late = late(&run, slope);
         let owner = |bound: &Bound| edge.messages[bound.owner as usize];
         for &index in &late {
@@ -173,7 +173,7 @@ fn drop_fewest(edge: &Edge, run: &[Bound], dropped: &mut Dropped) -> Vec<Bound> 
 }
 
 /// Bounds between two steps.
-struct Run {
+struct BoundsRun {
     bounds: Vec<Bound>,
     /// The first bound that is certainly after the previous step, and the last that is certainly before the next step;
     /// `None` without that step.
@@ -181,10 +181,10 @@ struct Run {
     sure_last: Option<Bound>,
 }
 
-impl Run {
+impl BoundsRun {
     /// Returns the run with other bounds.
-    fn with(&self, bounds: Vec<Bound>) -> Run {
-        Run { bounds, sure_first: self.sure_first, sure_last: self.sure_last }
+    fn with(&self, bounds: Vec<Bound>) -> BoundsRun {
+        BoundsRun { bounds, sure_first: self.sure_first, sure_last: self.sure_last }
     }
 
     fn first(&self) -> Bound {
@@ -206,7 +206,7 @@ struct Cut {
 }
 
 /// Splits bounds where a step leaves fewer contradictions.
-fn split(bounds: &[Bound]) -> Vec<Run> {
+fn split(bounds: &[Bound]) -> Vec<BoundsRun> {
     let mut cuts = near_cuts(bounds);
     let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.place).collect();
     edges.insert(0, 0);
@@ -219,10 +219,10 @@ fn split(bounds: &[Bound]) -> Vec<Run> {
     let (mut start, mut sure_first) = (0, None);
     for cut in cuts {
         let sure_last = cut.last.checked_sub(1).map(|last| bounds[last]);
-        runs.push(Run { bounds: bounds[start..cut.place].to_vec(), sure_first, sure_last });
+        runs.push(BoundsRun { bounds: bounds[start..cut.place].to_vec(), sure_first, sure_last });
         (start, sure_first) = (cut.place, bounds.get(cut.first).copied());
     }
-    runs.push(Run { bounds: bounds[start..].to_vec(), sure_first, sure_last: None });
+    runs.push(BoundsRun { bounds: bounds[start..].to_vec(), sure_first, sure_last: None });
     runs
 }
 
@@ -308,7 +308,7 @@ fn likely(window: &[Bound], last: usize, first: usize) -> usize {
 }
 
 /// Returns the step between two runs of bounds.
-fn step(edge: &Edge, slope: Slope, (before, behind): (&Run, &Run), by_a: bool) -> EdgeStep {
+fn step(edge: &Edge, slope: Slope, (before, behind): (&BoundsRun, &BoundsRun), by_a: bool) -> EdgeStep {
     let (last, first) = (before.last(), behind.first());
     let (before, behind) = (&before.bounds, &behind.bounds);
     let middle = last.x + (first.x - last.x) / 2;
@@ -330,7 +330,7 @@ fn step(edge: &Edge, slope: Slope, (before, behind): (&Run, &Run), by_a: bool) -
 }
 
 /// Returns the median of half the distance between the envelopes.
-fn half_width(runs: &[Run], slope: Slope) -> i64 {
+fn half_width(runs: &[BoundsRun], slope: Slope) -> i64 {
     let mut widths = Vec::new();
     for run in runs.iter().map(|run| &run.bounds) {
         let places: Vec<i64> = run.iter().map(|bound| bound.x).collect();

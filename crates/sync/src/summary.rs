@@ -5,7 +5,7 @@ use crate::{
     edge::{Dropped, Edge},
     graph::ClockGraph,
     reach::Motion,
-    report::{ClockReport, EdgeReport, Report, Step},
+    report::{ClockReport, ClockStep, EdgeReport, Report},
     segments::Layout,
     steps::Resolved,
     timeline::{ClockLine, Timeline},
@@ -75,8 +75,8 @@ fn clock_report(
     }
 }
 
-fn step(boundary: &crate::segments::Boundary) -> Step {
-    Step {
+fn step(boundary: &crate::segments::Boundary) -> ClockStep {
+    ClockStep {
         last_ticks: boundary.last,
         first_ticks: boundary.first,
         jump_low_ns: floor_nanos(i128::from(boundary.jump.0)),

@@ -84,7 +84,7 @@ impl Instant {
 
 /// A clock between two of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Segment {
+pub(crate) struct ClockSegment {
     /// The reading where the curve's x is 0, in units.
     #[serde(with = "wide")]
     pub(crate) origin: i128,
@@ -105,7 +105,7 @@ pub(crate) struct Segment {
     pub(crate) ends: u64,
 }
 
-impl Segment {
+impl ClockSegment {
     /// Returns the x on the curve of a reading in units.
     pub(crate) fn x(&self, units: i128) -> i64 {
         (units - self.origin).clamp(i128::from(-LIMIT), i128::from(LIMIT)) as i64
@@ -134,14 +134,14 @@ impl Segment {
 pub(crate) struct ClockLine {
     pub(crate) scale: Scale,
     /// At least one segment, in order of time.
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<ClockSegment>,
 }
 
 impl ClockLine {
     /// Returns the first segment from `start` on that may hold `ticks`, else the nearest.
     fn segment(&self, ticks: u64, start: usize) -> usize {
         let apart =
-            |segment: &Segment| segment.from.saturating_sub(ticks).max(ticks.saturating_sub(segment.to));
+            |segment: &ClockSegment| segment.from.saturating_sub(ticks).max(ticks.saturating_sub(segment.to));
         (start..self.segments.len()).min_by_key(|&index| apart(&self.segments[index])).unwrap_or(0)
     }
 
@@ -272,7 +272,7 @@ impl Timeline {
     ///
     /// If the graph has no such clock.
     pub fn cursor(&self, clock: ClockId) -> Cursor<'_> {
-        Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, before: 0, piece: Piece::NONE }
+        Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, before: 0, piece: CurvePiece::NONE }
     }
 }
 
@@ -286,12 +286,12 @@ pub struct Cursor<'a> {
     clock: &'a ClockLine,
     segment: usize,
     before: u64,
-    piece: Piece,
+    piece: CurvePiece,
 }
 
 /// The last used piece of a curve, with all that a conversion needs.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct CurvePiece {
     knot: Knot,
     /// Place of the next knot; not after `knot` if no piece is cached.
     end: i64,
@@ -301,9 +301,9 @@ struct Piece {
     has_high: bool,
 }
 
-impl Piece {
-    const NONE: Piece =
-        Piece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, has_low: false, has_high: false };
+impl CurvePiece {
+    const NONE: CurvePiece =
+        CurvePiece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, has_low: false, has_high: false };
 }
 
 impl Cursor<'_> {
@@ -324,7 +324,7 @@ impl Cursor<'_> {
             let Some((knot, end, number)) = curve.piece_around(self.piece.number, x) else {
                 return segment.time(units).stamp();
             };
-            self.piece = Piece { knot, end, number, has_low: curve.has_low, has_high: curve.has_high };
+            self.piece = CurvePiece { knot, end, number, has_low: curve.has_low, has_high: curve.has_high };
         }
         let offsets = self.piece.knot.at(x);
         segment.instant(units, (self.piece.has_low, self.piece.has_high), offsets).stamp()
@@ -332,7 +332,7 @@ impl Cursor<'_> {
 
     /// Converts a reading that runs backwards or lies near a step.
     fn follow(&mut self, units: i128, ticks: u64, runs_back: bool) -> Stamp {
-        let may_hold = |segment: &Segment| segment.from <= ticks && ticks <= segment.to;
+        let may_hold = |segment: &ClockSegment| segment.from <= ticks && ticks <= segment.to;
         let next = self.clock.segments.get(self.segment + 1);
         let current = &self.clock.segments[self.segment];
         let segment = if runs_back && next.is_some_and(may_hold) {
@@ -343,7 +343,7 @@ impl Cursor<'_> {
             self.clock.segment(ticks, self.segment)
         };
         if segment != self.segment {
-            (self.segment, self.piece) = (segment, Piece::NONE);
+            (self.segment, self.piece) = (segment, CurvePiece::NONE);
         }
         let time = self.clock.segments[segment].time(units);
         if ticks <= self.clock.segments[segment].ends {

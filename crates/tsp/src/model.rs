@@ -126,13 +126,13 @@ pub(crate) struct TreeModel {
 /// `TimeGraphModel`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Rows {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<TimeGraphRow>,
 }
 
 /// `TimeGraphRowModel`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
+pub(crate) struct TimeGraphRow {
     pub(crate) entry_id: usize,
     pub(crate) states: Vec<State>,
 }

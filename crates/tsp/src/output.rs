@@ -97,7 +97,7 @@ const DEFAULT_TIMES: usize = 1000;
 
 /// A span of time with a resolution.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct SampledSpan {
     /// The first instant.
     pub(crate) begin: u64,
     /// The first instant after it.
@@ -108,16 +108,16 @@ pub(crate) struct Span {
 
 impl TimeRange {
     /// Returns the span, which has at least one instant.
-    pub(crate) fn span(self) -> Span {
+    pub(crate) fn span(self) -> SampledSpan {
         let time = |time: i64| u64::try_from(time).unwrap_or(0);
         let (begin, end) = (time(self.start), time(self.end));
         let times = self.nb_times.map_or(DEFAULT_TIMES, |times| usize::try_from(times).unwrap_or(1));
         let behind = end.saturating_add(1).max(begin.saturating_add(1));
-        Span { begin: begin.min(behind - 1), behind, times: times.clamp(1, MOST_TIMES) }
+        SampledSpan { begin: begin.min(behind - 1), behind, times: times.clamp(1, MOST_TIMES) }
     }
 }
 
-impl Span {
+impl SampledSpan {
     /// Returns the most slices of each of some lanes, so that all of them stay within bounds.
     pub(crate) fn slices(self, lanes: usize) -> usize {
         self.times.min(MOST_SLICES / lanes.max(1)).max(1)

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use hodo_store::{Budget, LaneSlices, Lanes, Record, Shape, Slice, Slices, Table, Wanted};
+use hodo_store::{Budget, LaneSlices, Lanes, Record, Shape, Slices, Table, TimeCell, Wanted};
 
 use crate::{
     Service,
-    model::{Arrow, Map, OfElement, OfItems, Row, Rows, State, TimeRange, TreeEntry, TreeHeader, TreeModel},
-    output::{Outcome, Span},
+    model::{
+        Arrow, Map, OfElement, OfItems, Rows, State, TimeGraphRow, TimeRange, TreeEntry, TreeHeader,
+        TreeModel,
+    },
+    output::{Outcome, SampledSpan},
     style,
 };
 
@@ -53,7 +56,7 @@ impl Service {
             let states = states.map_or(Vec::new(), |place| self.lane(table, &found[place]));
             rows.entry(node).or_default().extend(states);
         }
-        let rows = rows.into_iter().map(|(entry_id, states)| Row { entry_id, states });
+        let rows = rows.into_iter().map(|(entry_id, states)| TimeGraphRow { entry_id, states });
         Ok((Rows { rows: rows.collect() }, String::new()))
     }
 
@@ -73,7 +76,7 @@ impl Service {
 
     /// Returns the arrows of all tables of links whose rows are rows of a table.
     pub(crate) fn arrows(&self, number: usize, range: TimeRange, budget: &Budget) -> Outcome<Vec<Arrow>> {
-        let Span { begin, behind, .. } = range.span();
+        let SampledSpan { begin, behind, .. } = range.span();
         let nodes: HashSet<usize> = self.tree.of_table(number).into_iter().collect();
         let is_row = |node: &usize| nodes.contains(node);
         let (mut arrows, mut remark) = (Vec::new(), String::new());
@@ -116,7 +119,7 @@ impl Service {
 }
 
 /// Returns a cell of time as a state of its heaviest value.
-fn state_of_cell(cell: &Slice, name: impl Fn(Option<u64>) -> String) -> State {
+fn state_of_cell(cell: &TimeCell, name: impl Fn(Option<u64>) -> String) -> State {
     let Some(&(value, weight)) = cell.values.first() else {
         let label = format!("{} records", cell.rows);
         return State {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use hodo_store::Store;
 
 /// A lane of a table, by their numbers.
-pub(crate) type Place = (usize, u32);
+pub(crate) type LaneId = (usize, u32);
 
 /// A node of the tree.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Node {
     /// The last part of its path.
     pub(crate) name: String,
     /// Lanes with this path.
-    pub(crate) lanes: Vec<Place>,
+    pub(crate) lanes: Vec<LaneId>,
 }
 
 /// The tree of all lanes.
@@ -56,7 +56,7 @@ impl Tree {
     }
 
     /// Returns the node of a lane.
-    pub(crate) fn of_lane(&self, (table, lane): Place) -> Option<usize> {
+    pub(crate) fn of_lane(&self, (table, lane): LaneId) -> Option<usize> {
         self.of_lanes.get(table)?.get(usize::try_from(lane).ok()?).copied()
     }
 

@@ -5,7 +5,7 @@ use hodo_store::{Budget, Error, Kind, Lanes, Record, Slices, Table, Wanted};
 use crate::{
     Service,
     model::{Axis, Chart, OfItems, Series, Style},
-    output::{Outcome, Span, title},
+    output::{Outcome, SampledSpan, title},
 };
 
 /// The most records that are read for exact values; where more are in view, cells of time have their greatest number.
@@ -47,7 +47,7 @@ fn axis(label: &str, unit: &str, data_type: &'static str) -> Axis {
 }
 
 /// Returns `count` times from the first instant of a span to its last.
-fn times(span: Span, count: usize) -> Vec<u64> {
+fn times(span: SampledSpan, count: usize) -> Vec<u64> {
     let (width, steps) = (u128::from(span.behind - 1 - span.begin), (count as u128 - 1).max(1));
     (0..count as u128).map(|step| span.begin + (width * step / steps) as u64).collect()
 }
@@ -66,7 +66,7 @@ fn number(kind: Kind, bits: Option<u64>) -> f64 {
 fn exact(
     table: Table<'_>,
     lanes: &[u32],
-    span: Span,
+    span: SampledSpan,
     times: &[u64],
     budget: &Budget,
 ) -> Result<Vec<Vec<f64>>, Error> {
@@ -105,7 +105,7 @@ fn exact(
 fn greatest(
     table: Table<'_>,
     lanes: &[u32],
-    span: Span,
+    span: SampledSpan,
     times: &[u64],
     budget: &Budget,
 ) -> Result<Vec<Vec<f64>>, Error> {

@@ -27,22 +27,22 @@ impl Rows {
     }
 
     /// Calls `each` with each row, in order.
-    pub(crate) fn each(&self, mut each: impl FnMut(Row<'_>)) {
+    pub(crate) fn each(&self, mut each: impl FnMut(BatchRow<'_>)) {
         for batch in &self.batches {
             let columns = cells(batch);
-            (0..batch.num_rows()).for_each(|row| each(Row { columns: &columns, row }));
+            (0..batch.num_rows()).for_each(|row| each(BatchRow { columns: &columns, row }));
         }
     }
 }
 
 /// A row of a batch.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'t> {
+pub(crate) struct BatchRow<'t> {
     columns: &'t [Cells<'t>],
     row: usize,
 }
 
-impl<'t> Row<'t> {
+impl<'t> BatchRow<'t> {
     pub(crate) fn cell(self, column: usize) -> Cell<'t> {
         self.columns[column].cell(self.row)
     }

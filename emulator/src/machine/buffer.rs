@@ -9,7 +9,7 @@ use hodo_intel_pt::encoder::Sink;
 
 use super::{
     ring::Ring,
-    spool::{Checkpoint, Piece},
+    spool::{Checkpoint, TracePiece},
     truth::Account,
 };
 
@@ -143,7 +143,7 @@ impl Buffer {
     }
 
     /// The pieces of the file since the last call, if what was written ends at `end`.
-    pub(crate) fn new_pieces(&mut self, end: u64) -> Vec<Piece> {
+    pub(crate) fn new_pieces(&mut self, end: u64) -> Vec<TracePiece> {
         let before = self.returned;
         match &self.ring {
             Some(ring) => {
@@ -152,7 +152,7 @@ impl Buffer {
             }
             None => {
                 self.returned = self.written;
-                vec![Piece { length: self.written - before, end }]
+                vec![TracePiece { length: self.written - before, end }]
             }
         }
     }

@@ -4,11 +4,11 @@ use std::{collections::VecDeque, io, io::Write};
 
 use hodo_intel_pt::packet::PSB;
 
-use super::{spool::Piece, truth::Account};
+use super::{spool::TracePiece, truth::Account};
 
 /// A place in a trace: the position of a PSB, or of the end of what was written; and what was traced before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct TracePosition {
     position: u64,
     before: Account,
 }
@@ -19,13 +19,13 @@ pub(crate) struct Ring {
     /// Bytes so far.
     position: u64,
     /// The PSBs among the kept bytes.
-    psbs: VecDeque<Place>,
+    psbs: VecDeque<TracePosition>,
     /// The end of what was written.
-    written: Place,
+    written: TracePosition,
     /// What was traced in the written parts.
     pub(crate) covered: Account,
     /// The written pieces.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<TracePiece>,
 }
 
 impl Ring {
@@ -34,7 +34,7 @@ impl Ring {
             bytes: vec![0; size as usize].into_boxed_slice(),
             position: 0,
             psbs: VecDeque::new(),
-            written: Place::default(),
+            written: TracePosition::default(),
             covered: Account::default(),
             pieces: Vec::new(),
         }
@@ -42,7 +42,7 @@ impl Ring {
 
     /// A PSB begins at this position.
     pub(crate) fn psb(&mut self, position: u64, before: Account) {
-        self.psbs.push_back(Place { position, before });
+        self.psbs.push_back(TracePosition { position, before });
     }
 
     /// Keeps more bytes of the trace.
@@ -68,10 +68,10 @@ impl Ring {
     /// A reader joins two pieces if the second begins with a PSB of the first (see `from_snapshots` of `hodo-formats`;
     /// perf does the same). So of what an earlier piece contains, only its last PSB and what follows are written again.
     pub(crate) fn write(&mut self, mut out: impl Write, traced: Account, time: u64) -> io::Result<()> {
-        let is_in = |psb: &&Place| psb.position + PSB.len() as u64 <= self.written.position;
+        let is_in = |psb: &&TracePosition| psb.position + PSB.len() as u64 <= self.written.position;
         let again = self.psbs.iter().rev().find(is_in).copied();
         let Some(first) = again.or_else(|| self.psbs.front().copied()) else { return Ok(()) };
-        let now = Place { position: self.position, before: traced };
+        let now = TracePosition { position: self.position, before: traced };
         if now.position == self.written.position {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl Ring {
         let since = if again.is_some() { self.written.before } else { first.before };
         self.covered.append(traced.since(since));
         self.written = now;
-        self.pieces.push(Piece { length, end: time });
+        self.pieces.push(TracePiece { length, end: time });
         Ok(())
     }
 }

@@ -251,7 +251,7 @@ pub struct Cpu {
     /// The recorded part of it.
     pub traced: Account,
     /// The pieces of its file.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TracePiece>,
     /// What was traced before each PSB of its file; nothing if the file consists of snapshots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,
@@ -283,7 +283,7 @@ impl Checkpoint {
 
 /// A piece of a trace: all of it, or a snapshot of its last part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct TracePiece {
     /// Length in bytes.
     pub length: u64,
     /// Its end, in ticks.
@@ -374,7 +374,7 @@ impl Cpu {
     pub fn in_one_piece(mut self) -> Cpu {
         let length = self.pieces.iter().map(|piece| piece.length).sum();
         if let Some(last) = self.pieces.last().copied() {
-            self.pieces = vec![Piece { length, ..last }];
+            self.pieces = vec![TracePiece { length, ..last }];
         }
         self
     }
@@ -424,7 +424,7 @@ mod tests {
             |position, instructions| Checkpoint { position, instructions, sum: 2 * instructions };
         let mut save = |instructions, length, checkpoints: &[Checkpoint], closing: &[u8]| {
             let traced = Account { instructions, digest: 0, sum: 2 * instructions };
-            let pieces = vec![Piece { length, end: instructions }];
+            let pieces = vec![TracePiece { length, end: instructions }];
             let (checkpoints, closing) = (checkpoints.to_vec(), closing.to_vec());
             progress.save(Cpu { cpu: 1, traced, pieces, checkpoints, closing, ..Cpu::default() }).unwrap();
         };
@@ -438,8 +438,8 @@ mod tests {
         let places = [(0, 0), (60, 7), (120, 15), (142, 20)];
         assert_eq!(whole.places(), places.map(|(position, instructions)| checkpoint(position, instructions)));
         assert_eq!(whole.clone().in_one_piece().places(), whole.places());
-        assert_eq!(whole.in_one_piece().pieces, [Piece { length: 140, end: 20 }]);
+        assert_eq!(whole.in_one_piece().pieces, [TracePiece { length: 140, end: 20 }]);
         // Snapshots have none.
-        assert_eq!(Cpu { pieces: vec![Piece { length: 9, end: 9 }], ..Cpu::default() }.places(), []);
+        assert_eq!(Cpu { pieces: vec![TracePiece { length: 9, end: 9 }], ..Cpu::default() }.places(), []);
     }
 }

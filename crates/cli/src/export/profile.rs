@@ -209,10 +209,10 @@ struct Made {
 }
 
 /// A report, and its view; the usual one if empty.
-type Part = (&'static str, &'static str);
+type ReportView = (&'static str, &'static str);
 
 /// Makes the tables of reports of control flow. Returns `None` after Ctrl-C.
-fn make(command: &Export, input: &Input, parts: &[Part]) -> Result<Option<Made>, Failure> {
+fn make(command: &Export, input: &Input, parts: &[ReportView]) -> Result<Option<Made>, Failure> {
     if command.min.is_some() {
         return Err(Failure::usage(format!(
             "--min is for slices of a timeline, but {} contains sums of the whole run",

@@ -33,17 +33,17 @@ pub(super) const WHY: u32 = 7 << 29;
 const MOST: u32 = 256;
 
 /// An offset in the code; 0 means none.
-pub(super) type Place = u32;
+pub(super) type CodeOffset = u32;
 
 /// The entries into the code of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     /// Checked entry: first checks whether an outcome is left.
-    pub(super) checked: Place,
+    pub(super) checked: CodeOffset,
     /// Unchecked entry: an outcome is known to be left.
-    pub(super) body: Place,
+    pub(super) body: CodeOffset,
     /// Entry for returns and indirect branches: begins a function run.
-    pub(super) landing: Place,
+    pub(super) landing: CodeOffset,
 }
 
 /// A cached target of an indirect branch: its address, and the entry for returns of the block there.
@@ -80,19 +80,19 @@ pub(crate) struct Code {
     low: u32,
     high: u32,
     places: Vec<Places>,
-    enter: Place,
-    exit: Place,
+    enter: CodeOffset,
+    exit: CodeOffset,
     /// Code that follows an indirect branch through the target cache.
-    over: Place,
+    over: CodeOffset,
     /// Code that follows an uncompressed return.
-    back: Place,
+    back: CodeOffset,
     targets: Box<[Target]>,
     /// A nonzero number, unique among all native code.
     generation: u32,
     /// The block of the last exit before a block, and its checked entry: the next walk mostly starts there.
-    left: (BlockId, Place),
+    left: (BlockId, CodeOffset),
     /// The newest [jump for a branch that is not taken](Code::not_taken); 0 if it was removed.
-    not_taken_jump: Place,
+    not_taken_jump: CodeOffset,
     /// Whether returns are compressed and take an outcome each.
     pub(super) returns: bool,
     /// References to code that is still to be generated.
@@ -177,13 +177,13 @@ impl Code {
 
     /// Returns the checked entry of a block.
     #[inline]
-    pub(super) fn checked_entry_of(&self, id: BlockId) -> Place {
+    pub(super) fn checked_entry_of(&self, id: BlockId) -> CodeOffset {
         if self.left.0 == id { self.left.1 } else { self.places(id).checked }
     }
 
     /// Records that the last exit was before this block, which has this checked entry.
     #[inline]
-    pub(super) fn leave_at(&mut self, id: BlockId, checked: Place) {
+    pub(super) fn leave_at(&mut self, id: BlockId, checked: CodeOffset) {
         self.left = (id, checked);
     }
 
@@ -197,7 +197,7 @@ impl Code {
     }
 
     /// Returns the address of a place in the code.
-    pub(super) fn address(&self, place: Place) -> u64 {
+    pub(super) fn address(&self, place: CodeOffset) -> u64 {
         self.memory.address(place)
     }
 
@@ -213,7 +213,7 @@ impl Code {
 
     // The functions below append at the low end.
 
-    pub(super) fn here(&self) -> Place {
+    pub(super) fn here(&self) -> CodeOffset {
         self.low + self.text.len() as u32
     }
 
@@ -229,42 +229,42 @@ impl Code {
     }
 
     /// Appends the distance to `place`, the last operand of an instruction. Returns where the distance is.
-    fn to(&mut self, place: Place) -> Place {
+    fn to(&mut self, place: CodeOffset) -> CodeOffset {
         let site = self.here();
         self.word(place.wrapping_sub(site + 4));
         site
     }
 
     /// Redirects the jump whose distance is at `site` to `place`.
-    pub(super) fn redirect(&mut self, site: Place, place: Place) {
+    pub(super) fn redirect(&mut self, site: CodeOffset, place: CodeOffset) {
         self.memory.put(site, &place.wrapping_sub(site + 4).to_le_bytes());
     }
 
     /// Writes `place` itself to `site`.
-    pub(super) fn write_place(&mut self, site: Place, place: Place) {
+    pub(super) fn write_place(&mut self, site: CodeOffset, place: CodeOffset) {
         self.memory.put(site, &place.to_le_bytes());
     }
 
     // The functions below prepend at the high end.
 
-    fn put_before<const N: usize>(&mut self, bytes: [u8; N]) -> Place {
+    fn put_before<const N: usize>(&mut self, bytes: [u8; N]) -> CodeOffset {
         self.high -= N as u32;
         self.memory.put(self.high, &bytes);
         self.high
     }
 
     /// Prepends an instruction of one opcode byte and a 32-bit operand.
-    fn put_word_before(&mut self, opcode: u8, word: u32) -> Place {
+    fn put_word_before(&mut self, opcode: u8, word: u32) -> CodeOffset {
         let [one, two, three, four] = word.to_le_bytes();
         self.put_before([opcode, one, two, three, four])
     }
 
-    fn put_jump_before(&mut self, place: Place) -> Place {
+    fn put_jump_before(&mut self, place: CodeOffset) -> CodeOffset {
         self.put_word_before(0xe9, place.wrapping_sub(self.high)) // jmp place
     }
 
     /// Prepends an exit.
-    fn way_out(&mut self, why: u32) -> Place {
+    fn way_out(&mut self, why: u32) -> CodeOffset {
         let [to, why] = [self.exit.wrapping_sub(self.high), why].map(u32::to_le_bytes);
         self.put_before([
             0xb8, why[0], why[1], why[2], why[3], // mov eax, why
@@ -273,7 +273,7 @@ impl Code {
     }
 
     /// Prepends an exit before a block, whose checked entry must be known.
-    pub(super) fn leave_before(&mut self, id: BlockId) -> Place {
+    pub(super) fn leave_before(&mut self, id: BlockId) -> CodeOffset {
         let checked = self.places(id).checked;
         assert_ne!(checked, 0, "code would go on nowhere");
         self.way_out(BEFORE | id.0);
@@ -354,13 +354,13 @@ impl Code {
         self.text.extend([0xff, 0xe0]); // jmp rax
     }
 
-    pub(super) fn jump(&mut self, place: Place) -> Place {
+    pub(super) fn jump(&mut self, place: CodeOffset) -> CodeOffset {
         self.text.extend([0xe9]); // jmp place
         self.to(place)
     }
 
     /// Appends the check of a checked entry: exits if no outcome is left and the batch stops there.
-    pub(super) fn checked(&mut self, out: Place) {
+    pub(super) fn checked(&mut self, out: CodeOffset) {
         self.text.extend([0x49, 0x39, 0xf0, 0x0f, 0x84]); // cmp r8, rsi; je out
         self.to(out);
     }
@@ -416,7 +416,7 @@ impl Code {
 
     /// Appends a conditional branch. It jumps to an exit if it is taken or not taken, as `jumps` selects, and falls
     /// through otherwise. Returns the place of the jump's distance.
-    pub(super) fn branch(&mut self, id: BlockId, instructions: u16, jumps: bool) -> Place {
+    pub(super) fn branch(&mut self, id: BlockId, instructions: u16, jumps: bool) -> CodeOffset {
         let out = self.leave_before(id);
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
         self.to(out);
@@ -427,7 +427,7 @@ impl Code {
     }
 
     /// Appends a jump to the exit for a branch that is not taken. Returns where its distance is.
-    pub(super) fn not_taken(&mut self, id: BlockId) -> Place {
+    pub(super) fn not_taken(&mut self, id: BlockId) -> CodeOffset {
         let unmet = self.way_out(NOT_TAKEN | id.0);
         self.not_taken_jump = self.here();
         self.jump(unmet)
@@ -435,13 +435,13 @@ impl Code {
 
     /// Returns where the distance of [`branch`](Code::branch) is, for a block with this checked entry. The distance
     /// of a second jump right after it comes five bytes later.
-    fn distance_place(checked: Place, instructions: u16) -> Place {
+    fn distance_place(checked: CodeOffset, instructions: u16) -> CodeOffset {
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
         checked + 9 + count + 2
     }
 
     /// Returns where the distance to the successor is, for the branch taken or not.
-    pub(super) fn site_of(&self, checked: Place, instructions: u16, taken: bool) -> Place {
+    pub(super) fn site_of(&self, checked: CodeOffset, instructions: u16, taken: bool) -> CodeOffset {
         let site = Code::distance_place(checked, instructions);
         let jumps_if_taken = self.memory.byte(site - 1) == Code::IF_TAKEN;
         debug_assert!(jumps_if_taken || !taken, "that way it goes on already");
@@ -450,7 +450,7 @@ impl Code {
 
     /// Makes a branch fall through, taken or not, by removing its jump if that is the last code. Returns whether this
     /// was possible.
-    pub(super) fn continue_after(&mut self, checked: Place, instructions: u16, taken: bool) -> bool {
+    pub(super) fn continue_after(&mut self, checked: CodeOffset, instructions: u16, taken: bool) -> bool {
         let site = Code::distance_place(checked, instructions);
         let jump = site + 4;
         if jump + 5 != self.low || jump != self.not_taken_jump {
@@ -489,7 +489,7 @@ impl Code {
     }
 
     /// Appends a call, up to its target. Returns the place in which its return entry is stored.
-    pub(super) fn call(&mut self, compact: CompactBlock, back: BlockId, end: u64) -> Place {
+    pub(super) fn call(&mut self, compact: CompactBlock, back: BlockId, end: u64) -> CodeOffset {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };
         self.count(compact.instructions);
@@ -542,7 +542,7 @@ impl Code {
 
     /// Returns the disassembly of the code at the low end and of the exits.
     #[cfg(test)]
-    pub(super) fn instructions<T>(&self, disassemble: impl Fn(&[u8], Place) -> Vec<T>) -> Vec<T> {
+    pub(super) fn instructions<T>(&self, disassemble: impl Fn(&[u8], CodeOffset) -> Vec<T>) -> Vec<T> {
         let mut all = disassemble(self.memory.bytes(1..self.low), 1);
         all.extend(disassemble(self.memory.bytes(self.high..self.size() as u32), self.high));
         all

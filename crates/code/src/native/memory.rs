@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::code::{Place, Target};
+use super::code::{CodeOffset, Target};
 use crate::{BranchBatch, FunctionRun, ReturnStack};
 
 /// State of a walk. Native code accesses it by offset, hence the C layout.
@@ -23,7 +23,7 @@ pub(super) struct State {
     /// Cached targets of indirect branches.
     pub(super) targets: *const Target,
     /// The checked entry of the block at the exit.
-    pub(super) checked: Place,
+    pub(super) checked: CodeOffset,
 }
 
 /// Memory with two mappings, one writable and one executable, so that no mapping is both.

@@ -20,7 +20,7 @@ mod tests;
 mod translate;
 
 use self::{
-    code::{BEFORE, Code, LANDED, OVER, Place, TAKEN, WHY},
+    code::{BEFORE, Code, CodeOffset, LANDED, OVER, TAKEN, WHY},
     memory::State,
 };
 use crate::{
@@ -230,7 +230,7 @@ impl Code {
     #[inline]
     fn walk(
         &mut self,
-        checked: Place,
+        checked: CodeOffset,
         branch_batches: &mut BranchBatches,
         function_runs: &mut FunctionRuns,
         returns: &mut ReturnStack,

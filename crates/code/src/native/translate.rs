@@ -2,7 +2,7 @@
 
 use super::{
     MOST_ROOM, MOST_STRAIGHT_BLOCKS, Native,
-    code::{Code, Place},
+    code::{Code, CodeOffset},
 };
 use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels};
 
@@ -18,9 +18,9 @@ enum Entry {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reference {
     /// The distance of a jump out of a function is at `site`.
-    Jump { site: Place, function: u32, to: BlockId },
+    Jump { site: CodeOffset, function: u32, to: BlockId },
     /// The place of a return entry is at `site`.
-    ReturnTarget { site: Place, to: BlockId },
+    ReturnTarget { site: CodeOffset, to: BlockId },
 }
 
 /// How to generate code for a block.
@@ -101,7 +101,7 @@ impl<'a, L: Labels> Graph<'a, L> {
 
 impl<L: Labels> Translation<'_, '_, L> {
     /// Returns the place of a block's entry, and generates its code if needed.
-    fn place(&mut self, id: BlockId, entry: Entry) -> Place {
+    fn place(&mut self, id: BlockId, entry: Entry) -> CodeOffset {
         let places = self.code.places(id);
         let place = match entry {
             Entry::Checked => places.checked,
@@ -194,7 +194,7 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Generates code for a block from an entry on that does not exist yet, and for the blocks that fall through from
     /// it.
-    fn emit(&mut self, id: BlockId, entry: Entry) -> Place {
+    fn emit(&mut self, id: BlockId, entry: Entry) -> CodeOffset {
         let start = self.code.here();
         let (mut id, mut entry) = (id, entry);
         loop {

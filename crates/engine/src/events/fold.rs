@@ -263,7 +263,7 @@ pub(super) struct ClassBinding {
     /// Fields that only some tracers' events have; boxed to keep the others small.
     more: Option<Box<More>>,
     /// By position in records, up to the last one that exists; to the last requested one if it `joins`.
-    fields: Vec<Place>,
+    fields: Vec<FieldSource>,
 }
 
 struct More {
@@ -288,7 +288,7 @@ struct Wanted<'a> {
 }
 
 /// The content of a field of records.
-enum Place {
+enum FieldSource {
     /// Absent: not requested, or the event has no such field.
     Absent,
     Field(FieldPath),
@@ -429,24 +429,26 @@ impl StreamBinding {
             let calls: Vec<u32> = calls.into_iter().filter_map(|call| Some(index(call)? as u32)).collect();
             let name = if is_every { *calls.last()? } else { index(&name)? as u32 };
             let place = |place: usize| match words.fields[place] {
-                _ if !fields.contains(&place) => Place::Absent,
-                ALL => Place::All,
+                _ if !fields.contains(&place) => FieldSource::Absent,
+                ALL => FieldSource::All,
                 word if word.starts_with(LABEL) => {
                     let path = path(trace, stream, class, &word[LABEL.len()..]);
-                    path.map_or(Place::Absent, Place::Label)
+                    path.map_or(FieldSource::Absent, FieldSource::Label)
                 }
                 word if word.starts_with(STATE) => {
                     let path = path(trace, stream, class, &word[STATE.len()..]);
-                    path.map_or(Place::Absent, |path| Place::State(path, Arc::clone(&scheduling.codes)))
+                    path.map_or(FieldSource::Absent, |path| {
+                        FieldSource::State(path, Arc::clone(&scheduling.codes))
+                    })
                 }
-                word => path(trace, stream, class, word).map_or(Place::Absent, Place::Field),
+                word => path(trace, stream, class, word).map_or(FieldSource::Absent, FieldSource::Field),
             };
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
             let cpu = cpu(class).filter(|path| !path.is_of_packet());
-            let mut fields: Vec<Place> =
+            let mut fields: Vec<FieldSource> =
                 (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect();
             let joins = joins && words.kind == Kind::SyscallExit;
-            while fields.pop_if(|place| !joins && matches!(place, Place::Absent)).is_some() {}
+            while fields.pop_if(|place| !joins && matches!(place, FieldSource::Absent)).is_some() {}
             let has_more = is_every || cpu.is_some() || tid.is_some();
             Some(ClassBinding {
                 kind: words.kind,
@@ -519,19 +521,19 @@ impl ClassBinding {
         for place in &self.fields {
             let before = records.fields();
             match place {
-                Place::Absent => {}
-                Place::Field(path) => {
+                FieldSource::Absent => {}
+                FieldSource::Field(path) => {
                     readable &= event.emit_field(path, &mut Filler { records, depth: 0 }).is_ok();
                 }
-                Place::State(path, codes) => {
+                FieldSource::State(path, codes) => {
                     let mut code = Number(None);
                     readable &= event.emit_field(path, &mut code).is_ok();
                     code.0.into_iter().for_each(|code| records.integer(codes.state(code).number()));
                 }
-                Place::Label(path) => {
+                FieldSource::Label(path) => {
                     readable &= event.emit_field(path, &mut Labeller(&mut *records)).is_ok();
                 }
-                Place::All => match arguments(event) {
+                FieldSource::All => match arguments(event) {
                     Ok(all) => records.text(&all),
                     Err(_) => readable = false,
                 },

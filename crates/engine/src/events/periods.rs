@@ -36,12 +36,12 @@ struct Side {
 struct EdgeFields {
     /// The event field with the CPU, if events record their own.
     cpu: Option<FieldPath>,
-    key: Vec<Place>,
-    group: Vec<Option<Place>>,
+    key: Vec<ValueSource>,
+    group: Vec<Option<ValueSource>>,
 }
 
 /// The source of a value.
-enum Place {
+enum ValueSource {
     Cpu,
     /// The event's name.
     Event(String),
@@ -49,12 +49,12 @@ enum Place {
 }
 
 /// Resolves a field by its name; `cpu` and `event` mean the CPU and the event's name if there is no field of that name.
-fn place(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, name: &str) -> Option<Place> {
+fn place(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, name: &str) -> Option<ValueSource> {
     let names: Vec<&str> = name.split('.').collect();
     match (find(trace, stream, class, &names), name) {
-        (Some(path), _) => Some(Place::Field(path)),
-        (None, "cpu") => Some(Place::Cpu),
-        (None, "event") => Some(Place::Event(class.name.clone())),
+        (Some(path), _) => Some(ValueSource::Field(path)),
+        (None, "cpu") => Some(ValueSource::Cpu),
+        (None, "event") => Some(ValueSource::Event(class.name.clone())),
         _ => None,
     }
 }
@@ -113,15 +113,15 @@ impl Side {
 }
 
 /// Appends a value to a text.
-fn put(place: Option<&Place>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Vec<u8>) {
+fn put(place: Option<&ValueSource>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Vec<u8>) {
     if !text.is_empty() {
         text.extend_from_slice(BETWEEN);
     }
     match place {
-        Some(Place::Cpu) => text.extend_from_slice(cpu.to_string().as_bytes()),
-        Some(Place::Event(name)) => text.extend_from_slice(name.as_bytes()),
+        Some(ValueSource::Cpu) => text.extend_from_slice(cpu.to_string().as_bytes()),
+        Some(ValueSource::Event(name)) => text.extend_from_slice(name.as_bytes()),
         // An unreadable field counts as absent.
-        Some(Place::Field(path)) => drop(event.emit_field(path, &mut Written { text, depth: 0 })),
+        Some(ValueSource::Field(path)) => drop(event.emit_field(path, &mut Written { text, depth: 0 })),
         None => {}
     }
 }

@@ -146,9 +146,9 @@ impl<'t, 'a> Source<'t, 'a> {
         while !records.is_full() && !self.is_done {
             let (bounds, wanted) = (&mut self.bounds, self.binding.wanted.as_slice());
             let next = self.cursor.next_where(|packet, class, cycles| match bounds.place(packet, cycles) {
-                Place::Before => false,
-                Place::Within => wanted[class as usize],
-                Place::Behind => true,
+                SlicePosition::Before => false,
+                SlicePosition::Within => wanted[class as usize],
+                SlicePosition::Behind => true,
             });
             match next {
                 Some((Some(time), Item::Event(parts))) if !self.bounds.is_over => {
@@ -218,7 +218,7 @@ impl<'t, 'a> Source<'t, 'a> {
 }
 
 /// The position of an event relative to the slice.
-enum Place {
+enum SlicePosition {
     /// Before the slice, or outside the window.
     Before,
     /// In the slice.
@@ -269,7 +269,7 @@ impl Bounds {
     }
 
     #[inline(always)]
-    fn place(&mut self, packet: usize, cycles: Option<u64>) -> Place {
+    fn place(&mut self, packet: usize, cycles: Option<u64>) -> SlicePosition {
         match cycles {
             Some(cycles) if packet == self.plain.0 && self.plain.1.contains(cycles) => self.see(cycles),
             _ => self.look(packet, cycles),
@@ -277,23 +277,23 @@ impl Bounds {
     }
 
     #[inline(always)]
-    fn see(&mut self, cycles: u64) -> Place {
+    fn see(&mut self, cycles: u64) -> SlicePosition {
         (self.first, self.last) = (self.first.min(cycles), self.last.max(cycles));
-        Place::Within
+        SlicePosition::Within
     }
 
     #[inline(never)]
-    fn look(&mut self, packet: usize, cycles: Option<u64>) -> Place {
+    fn look(&mut self, packet: usize, cycles: Option<u64>) -> SlicePosition {
         if let Some((first, skipped)) = self.skipped {
             if packet == first && cycles.is_some_and(|cycles| skipped.contains(cycles)) {
-                return Place::Before;
+                return SlicePosition::Before;
             }
             self.skipped = None;
         }
         let behind = self.behind.filter(|&(last, _)| packet == last).map(|(_, behind)| behind);
         if behind.zip(cycles).is_some_and(|(behind, cycles)| behind.contains(cycles)) {
             self.is_over = true;
-            return Place::Behind;
+            return SlicePosition::Behind;
         }
         self.plain = (packet, if behind.is_none() { self.within } else { Cycles::NONE });
         match cycles.filter(|&cycles| self.within.contains(cycles)) {
@@ -301,7 +301,7 @@ impl Bounds {
             None => {
                 let asked = self.asked.map(|asked| cycles.is_some_and(|cycles| asked.contains(cycles)));
                 self.untimed += u64::from(asked.unwrap_or_else(|all| all));
-                Place::Before
+                SlicePosition::Before
             }
         }
     }

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Calls of a thread without interruption.
-struct ThreadSlice {
+struct CallsOfThread {
     context: u32,
     since: Option<Tsc>,
     part: Part,
@@ -62,7 +62,7 @@ struct Gathered<'s> {
     spares: &'s Spares,
     /// Whether to report where calls begin.
     begins: bool,
-    slices: Vec<ThreadSlice>,
+    slices: Vec<CallsOfThread>,
     /// The memoized paths, except while a thread slice borrows them.
     paths: Paths,
 }
@@ -81,13 +81,13 @@ impl Gathered<'_> {
 
     /// Returns the calls so far once they exceed [`Self::EARLY_SIZE`].
     #[inline]
-    fn part(&mut self) -> Option<Vec<ThreadSlice>> {
-        let [ThreadSlice { context, since, part, seen }] = &mut self.slices[..] else { return None };
+    fn part(&mut self) -> Option<Vec<CallsOfThread>> {
+        let [CallsOfThread { context, since, part, seen }] = &mut self.slices[..] else { return None };
         let part = part.take(Self::EARLY_SIZE, || self.spares.take())?;
-        Some(vec![ThreadSlice { context: *context, since: *since, part, seen: *seen }])
+        Some(vec![CallsOfThread { context: *context, since: *since, part, seen: *seen }])
     }
 
-    fn finish(mut self) -> (Vec<ThreadSlice>, Paths) {
+    fn finish(mut self) -> (Vec<CallsOfThread>, Paths) {
         self.exchange();
         (self.slices, self.paths)
     }
@@ -150,7 +150,7 @@ impl ThreadSink for Gathered<'_> {
             _ => {
                 self.exchange();
                 let part = Part::unknown(self.begins, self.spares.take());
-                self.slices.push(ThreadSlice { context, since, part, seen: false });
+                self.slices.push(CallsOfThread { context, since, part, seen: false });
                 self.exchange();
             }
         }
@@ -181,9 +181,9 @@ fn in_time(
         chunks = timed.into_iter().map(|(_, chunk)| chunk).collect();
     }
     // A slice waits while later chunks may contain an earlier one. The number keeps slices without a time in place.
-    let mut waiting: BTreeMap<(Option<Tsc>, u64), ThreadSlice> = BTreeMap::new();
+    let mut waiting: BTreeMap<(Option<Tsc>, u64), CallsOfThread> = BTreeMap::new();
     let (mut number, spares) = (0, Spares::default());
-    let mut consume = |slice: ThreadSlice| {
+    let mut consume = |slice: CallsOfThread| {
         let (spare, keep_going) = consume(slice.context, slice.part);
         spares.give(spare);
         keep_going

@@ -144,17 +144,17 @@ impl<'x, 'f> Execution<'x, 'f> {
     }
 
     /// Returns the instructions of a block, in order.
-    fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<Step> {
+    fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<ExecutedInstruction> {
         let begin = self.span.start + block * BLOCK;
         let steps =
             Steps { first: self.span.start, wanted: begin..begin + BLOCK, modules: self.modules.clone() };
-        let mut all: Vec<Step> =
+        let mut all: Vec<ExecutedInstruction> =
             self.fold(steps, reading).into_iter().flat_map(|partial| partial.steps).collect();
         all.sort_by_key(|step| step.index);
         all
     }
 
-    fn place(&self, step: &Step) -> Place {
+    fn place(&self, step: &ExecutedInstruction) -> Place {
         let modules = &self.trace.modules;
         let origin = Origin { module: step.module, offset: step.offset };
         let (function, offset) = modules.function(origin);
@@ -205,7 +205,7 @@ pub fn divergence(
 
 /// An executed instruction: its index in the execution, and its identity.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Step {
+struct ExecutedInstruction {
     index: u64,
     module: u32,
     offset: u64,
@@ -213,7 +213,12 @@ struct Step {
 }
 
 /// Passes the instructions of an item to `each`, with their numbers in the thread.
-fn instructions(number: &mut u64, item: Item<'_>, modules: &[u64], mut each: impl FnMut(u64, Step)) {
+fn instructions(
+    number: &mut u64,
+    item: Item<'_>,
+    modules: &[u64],
+    mut each: impl FnMut(u64, ExecutedInstruction),
+) {
     match item {
         Item::Flow(FlowEvent::Number(at)) => *number = at,
         Item::Flow(FlowEvent::Skip { instructions }) => *number += instructions,
@@ -224,7 +229,7 @@ fn instructions(number: &mut u64, item: Item<'_>, modules: &[u64], mut each: imp
                 let mut hasher = FxHasher::default();
                 hasher.write_u64(modules.get(module as usize).copied().unwrap_or(0));
                 hasher.write_u64(offset);
-                each(*number, Step { index: *number, module, offset, key: hasher.finish() });
+                each(*number, ExecutedInstruction { index: *number, module, offset, key: hasher.finish() });
                 offset = offset.wrapping_add(u64::from(length));
                 *number += 1;
             }
@@ -302,7 +307,7 @@ struct Steps {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StepsPartial {
     number: u64,
-    steps: Vec<Step>,
+    steps: Vec<ExecutedInstruction>,
 }
 
 impl Analysis for Steps {
@@ -320,7 +325,7 @@ impl Analysis for Steps {
         let StepsPartial { number, steps } = partial;
         instructions(number, item, &self.modules, |number, step| {
             if self.wanted.contains(&number) {
-                steps.push(Step { index: number - self.first, ..step });
+                steps.push(ExecutedInstruction { index: number - self.first, ..step });
             }
         });
     }

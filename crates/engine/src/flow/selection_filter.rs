@@ -16,7 +16,7 @@ use crate::{
 
 /// A part of a thread's execution on one stream, within a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadSlice {
+pub(crate) struct CountedSlice {
     pub(crate) context: u32,
     /// Its first known tick.
     pub(crate) since: Option<Tsc>,
@@ -89,7 +89,7 @@ fn all_numbers(
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Numbers {
     let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
-    let mut slices: Vec<(usize, usize, ThreadSlice)> = Vec::new();
+    let mut slices: Vec<(usize, usize, CountedSlice)> = Vec::new();
     let mut lengths = Vec::new();
     decode_all(
         trace,
@@ -156,7 +156,7 @@ pub struct SelectionFilter<'x, 'f> {
     /// Whether that timestamp is in the window.
     pub open: bool,
     /// The thread slices so far, the current one last.
-    slices: Vec<ThreadSlice>,
+    slices: Vec<CountedSlice>,
     /// Numbers of the first instructions of this chunk's thread slices, if known.
     starts: &'x [u64],
     /// Selected spans of the thread, without those already passed.
@@ -201,7 +201,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
         }
         self.context = context;
         self.wanted = self.trace.wants(context);
-        self.slices.push(ThreadSlice { context, since: self.now, instructions: 0 });
+        self.slices.push(CountedSlice { context, since: self.now, instructions: 0 });
         let spans = |spans: &'x Spans| spans.by_context.get(&context).map_or(&[][..], Vec::as_slice);
         self.spans = self.reading.spans.map(spans);
     }
@@ -233,7 +233,7 @@ impl<'x, 'f> SelectionFilter<'x, 'f> {
     }
 
     #[inline]
-    fn slice(&mut self) -> &mut ThreadSlice {
+    fn slice(&mut self) -> &mut CountedSlice {
         self.slices.last_mut().expect("a gate is made with a slice")
     }
 

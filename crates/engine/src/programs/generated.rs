@@ -41,12 +41,12 @@ pub(crate) struct Load<'f> {
 
 /// Functions of a module, one after the other.
 #[derive(Default)]
-struct Row<'f> {
+struct ListedFunction<'f> {
     functions: Vec<(Range<u64>, &'f [u8])>,
     end: u64,
 }
 
-impl<'f> Row<'f> {
+impl<'f> ListedFunction<'f> {
     fn push(&mut self, size: u64, name: &'f [u8]) -> u64 {
         let start = self.end;
         self.end = start.saturating_add(size);
@@ -69,7 +69,7 @@ impl<'f> Generated<'f> {
         pid: u32,
         module: u32,
     ) -> (Module, Option<String>) {
-        let mut row = Row::default();
+        let mut row = ListedFunction::default();
         let dump = match JitDump::parse(bytes) {
             Ok(dump) => dump,
             Err(problem) => return (row.module(name), Some(problem)),
@@ -120,7 +120,7 @@ impl<'f> Generated<'f> {
         pid: u32,
         module: u32,
     ) -> (Module, Option<String>) {
-        let mut row = Row::default();
+        let mut row = ListedFunction::default();
         let mut budget = PIECES_PER_FUNCTION;
         for entry in perf_map(bytes) {
             let origin = Origin { module, offset: row.push(entry.size, entry.name) };

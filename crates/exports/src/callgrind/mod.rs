@@ -13,7 +13,7 @@ use hodo_model::Loss;
 use crate::{
     Content, Export, Output, SourceProfile, loss_line,
     paths::printable,
-    sources::{CallsBetween, Cost, Place, add},
+    sources::{CallsBetween, Cost, SourceLine, add},
 };
 
 pub(crate) const EXPORT: Export = Export {
@@ -25,7 +25,7 @@ pub(crate) const EXPORT: Export = Export {
 /// The name of an unknown file.
 const UNKNOWN: &str = "???";
 /// Where a call from an unknown line is.
-static NOWHERE: Place = (String::new(), 0);
+static NOWHERE: SourceLine = (String::new(), 0);
 
 /// Numbers the names of one kind. A number is followed by its name where it is first used.
 #[derive(Default)]
@@ -98,15 +98,15 @@ impl<'p> Writer<'p, '_> {
         let (name, of_file) = (self.name(function), self.files.of(file));
         writeln!(self.out, "\nob={module}\nfl={of_file}\nfn={name}")?;
         let calls = profile.calls.range((function, 0)..=(function, usize::MAX));
-        let mut calls_of: BTreeMap<&'p Place, Vec<(usize, &CallsBetween)>> = BTreeMap::new();
+        let mut calls_of: BTreeMap<&'p SourceLine, Vec<(usize, &CallsBetween)>> = BTreeMap::new();
         for (&(_, callee), calls) in calls {
             let site = profile.site(function, callee).unwrap_or(&NOWHERE);
             calls_of.entry(site).or_default().push((callee, calls));
         }
         let costs = &profile.sources[function].lines;
-        let places: BTreeSet<&'p Place> = costs.keys().chain(calls_of.keys().copied()).collect();
+        let places: BTreeSet<&'p SourceLine> = costs.keys().chain(calls_of.keys().copied()).collect();
         // Code without a line counts for the function's file.
-        let file_of = |place: &'p Place| if place.1 == 0 { file } else { name_of(&place.0) };
+        let file_of = |place: &'p SourceLine| if place.1 == 0 { file } else { name_of(&place.0) };
         let mut now = file;
         for place in places {
             let here = file_of(place);

@@ -24,7 +24,7 @@ const MOST_EXACT: u64 = 90 * DAY;
 const DAY: u64 = 86_400_000_000_000;
 
 /// A row of slices: its process and thread, and the begins and names of its open slices.
-struct Row {
+struct TrackState {
     pid: u32,
     tid: u32,
     open: Vec<(u64, u32)>,
@@ -32,7 +32,7 @@ struct Row {
 
 struct Chrome<'o> {
     out: Output<'o>,
-    rows: Vec<Row>,
+    rows: Vec<TrackState>,
     /// Names as JSON strings.
     names: Vec<String>,
     separator: &'static str,
@@ -80,7 +80,7 @@ impl Timeline for Chrome<'_> {
             Track::Thread { pid, .. } => ((*pid, number), track.title()),
             Track::Named(name) => ((NO_THREAD, number), name.clone()),
         };
-        self.rows.push(Row { pid, tid, open: Vec::new() });
+        self.rows.push(TrackState { pid, tid, open: Vec::new() });
         let name = json!(name);
         self.event(format_args!(
             r#"{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}"#
@@ -101,7 +101,7 @@ impl Timeline for Chrome<'_> {
         self.last_time = self.last_time.max(time);
         let Chrome { out, rows, names, separator, .. } = self;
         let origin = *self.origin.get_or_insert_with(|| origin(time));
-        let Row { pid, tid, open } = &mut rows[track as usize];
+        let TrackState { pid, tid, open } = &mut rows[track as usize];
         let (begin, name) = open.pop().expect("each end is of an open slice");
         let (from, duration) = (microseconds(begin.saturating_sub(origin)), microseconds(time - begin));
         write!(

@@ -170,11 +170,11 @@ impl<'t, 'a> Reader<'t, 'a> {
             let Some(step) = self.step(word, &mut lane) else { break None };
             let cycles = self.cycles(lane.clock);
             match step {
-                Step::Sized(sized, id) if wanted(sized.class, cycles) => {
+                Skipped::Sized(sized, id) if wanted(sized.class, cycles) => {
                     word.keep(id, &self.slots);
                     break Some(self.plan.sized_parts(sized, cycles, start, start + word.bits));
                 }
-                Step::Other(parts) if wanted(parts.class, cycles) => break Some(parts),
+                Skipped::Other(parts) if wanted(parts.class, cycles) => break Some(parts),
                 _ => {}
             }
         };
@@ -196,8 +196,8 @@ impl<'t, 'a> Reader<'t, 'a> {
             return Some(one.lane().is_some());
         };
         let class = |step| match step {
-            Step::Sized(sized, _) => sized.class,
-            Step::Other(parts) => parts.class,
+            Skipped::Sized(sized, _) => sized.class,
+            Skipped::Other(parts) => parts.class,
         };
         let is_second = loop {
             let Some(step) = one.step(word, &mut first) else { break false };
@@ -227,7 +227,7 @@ impl<'t, 'a> Reader<'t, 'a> {
     /// Skips an event whose header fits a word.
     // For events of fixed size, the dependency chain to the next event is a load, a shift and another load.
     #[inline(always)]
-    fn step(&self, word: Word, lane: &mut Lane<'a>) -> Option<Step> {
+    fn step(&self, word: Word, lane: &mut Lane<'a>) -> Option<Skipped> {
         let head = *lane.rest.first_chunk()?;
         prefetch(lane.rest, AHEAD);
         let head = word.number(head);
@@ -235,7 +235,7 @@ impl<'t, 'a> Reader<'t, 'a> {
         let clock = word.advance(lane.clock, head);
         if let Some((sized, stride)) = self.plan.stride(id) {
             (lane.rest, lane.clock) = (lane.rest.get(stride..)?, clock);
-            return Some(Step::Sized(sized, id));
+            return Some(Skipped::Sized(sized, id));
         }
         if !word.is_of(id) {
             return None;
@@ -245,7 +245,7 @@ impl<'t, 'a> Reader<'t, 'a> {
         let parts = self.parts(id, self.cycles(clock), start, start + word.bits).ok()?;
         (lane.rest, lane.clock) =
             (lane.bytes.get((self.plan.header.start(parts.end) / 8) as usize..)?, clock);
-        Some(Step::Other(parts))
+        Some(Skipped::Other(parts))
     }
 
     /// The clock, if the stream has one.
@@ -319,7 +319,7 @@ impl Lane<'_> {
 }
 
 /// A skipped event.
-enum Step {
+enum Skipped {
     /// An event of a fixed-size class, and its id.
     Sized(Listed, u64),
     Other(Parts),

@@ -29,7 +29,7 @@ pub(super) struct Head {
 
 /// A bit field of a word.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct BitField {
     shift: u32,
     mask: u64,
 }
@@ -39,12 +39,12 @@ struct Part {
 pub(super) struct Word {
     order: ByteOrder,
     pub(super) bits: u64,
-    id: Part,
+    id: BitField,
     /// The first and the last id to which it applies.
     ids: (u64, u64),
     /// The slot for the id.
     slot: Option<Slot>,
-    time: Part,
+    time: BitField,
     time_size: u32,
 }
 
@@ -232,7 +232,7 @@ impl Fields {
     }
 }
 
-impl Part {
+impl BitField {
     #[inline]
     fn of(self, word: u64) -> u64 {
         (word >> self.shift) & self.mask
@@ -264,10 +264,12 @@ impl Word {
             && (ids == (0, u64::MAX) || first.id.is_some() && rest.id.is_none())
             && kept().all(|(_, field)| Some(field) == id.as_ref());
         let part = |field: Option<Field>| {
-            let Some(Field { offset, layout: Layout { size, .. } }) = field else { return Part::default() };
+            let Some(Field { offset, layout: Layout { size, .. } }) = field else {
+                return BitField::default();
+            };
             let offset = offset as u32;
             let shift = if order == ByteOrder::Little { offset } else { 64 - offset - size };
-            Part { shift, mask: u64::MAX >> (64 - size) }
+            BitField { shift, mask: u64::MAX >> (64 - size) }
         };
         let slot = kept().next().map(|(slot, _)| *slot);
         let time_size = time.map_or(0, |time| time.layout.size);

@@ -35,7 +35,7 @@ pub enum Kind {
 
 /// How a field is found in its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FieldPlace {
     /// By its number.
     Number(u32),
     /// By its name in a list of names and values, as of Perfetto's generic events.
@@ -48,7 +48,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageField {
     /// Where it is.
-    pub place: Place,
+    pub place: FieldPlace,
     /// Its type.
     pub kind: Kind,
     /// The meaning of its number.
@@ -104,7 +104,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
     /// Passes the field of the message from bit `at` to the event's end to the sink.
     pub(super) fn message(&mut self, field: &MessageField, name: Name<'_>, at: u64) -> Result<(), Trouble> {
         let bytes = self.content.bytes_from(at);
-        if field.place == Place::Whole {
+        if field.place == FieldPlace::Whole {
             self.sink.blob(name, bytes);
             return Ok(());
         }
@@ -114,13 +114,13 @@ impl<S: FieldSink> Walk<'_, '_, S> {
         let mut fields = Fields::new(bytes);
         while let Some(found) = fields.next().map_err(|_| Trouble::CutShort)? {
             let found = match &field.place {
-                Place::Number(number) => (found.number == *number).then_some(found),
-                Place::Name(wanted) => {
+                FieldPlace::Number(number) => (found.number == *number).then_some(found),
+                FieldPlace::Name(wanted) => {
                     let entry = found.bytes().filter(|_| found.number == generic::FIELD);
                     let entry = entry.and_then(generic_value).filter(|(name, _)| *name == wanted.as_bytes());
                     entry.map(|(_, value)| value)
                 }
-                Place::Whole => None,
+                FieldPlace::Whole => None,
             };
             if let Some(found) = found {
                 self.value(field, name, found.value);
@@ -156,7 +156,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
         self.sink.begin(name, Compound::Array);
         let (mut fields, mut index) = (Fields::new(bytes), 0);
         while let Some(found) = fields.next().map_err(|_| Trouble::CutShort)? {
-            if Place::Number(found.number) != field.place {
+            if FieldPlace::Number(found.number) != field.place {
                 continue;
             }
             let (one, several) = match found.value {

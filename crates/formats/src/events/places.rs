@@ -16,7 +16,7 @@ use super::{
 pub(super) struct Places {
     /// Alignment of the structure.
     alignment: u32,
-    places: Box<[Place]>,
+    places: Box<[KnownPlace]>,
     members: Box<[Member]>,
     /// Meanings of the numbers.
     meanings: Box<[Meaning]>,
@@ -25,7 +25,7 @@ pub(super) struct Places {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct KnownPlace {
     /// Offset in bits from the end of the last member of variable size, or from the structure's beginning.
     bits: u64,
     kind: Kind,
@@ -64,7 +64,7 @@ impl Places {
                 _ => Kind::Open,
             };
             let bits = rest.saturating_add(padding.unwrap_or(0));
-            places.push(Place { bits, kind });
+            places.push(KnownPlace { bits, kind });
             rest = if kind == Kind::Open { 0 } else { bits.saturating_add(size.unwrap_or(0)) };
             known = match (size, &member.class) {
                 (Some(size), _) => begin.after(size),
@@ -210,7 +210,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
         let mut index = 0;
         while index < places.len() {
             // Most members are numbers.
-            while let Some(&Place { bits, kind: Kind::Number(number) }) = places.get(index) {
+            while let Some(&KnownPlace { bits, kind: Kind::Number(number) }) = places.get(index) {
                 let (name, meaning) = (Name::Member(&members[index].name), &meanings[index]);
                 number.emit(content, from.saturating_add(bits), (name, meaning), self.sink)?;
                 index += 1;

@@ -121,7 +121,7 @@ fn unit(encoding: Encoding) -> usize {
 
 /// A step over fields, and the fixed number of bits after it.
 #[derive(Clone, Debug)]
-struct Step {
+struct FieldStep {
     over: Over,
     bits: u64,
 }
@@ -156,7 +156,7 @@ enum Count {
 pub(crate) struct Steps {
     /// Fixed number of bits before the first step. Most structures have no steps.
     bits: u64,
-    steps: Box<[Step]>,
+    steps: Box<[FieldStep]>,
 }
 
 impl Steps {
@@ -336,7 +336,7 @@ struct Compiler {
     known: Known,
     /// Bits before the first step.
     bits: u64,
-    steps: Vec<Step>,
+    steps: Vec<FieldStep>,
 }
 
 impl Compiler {
@@ -349,7 +349,7 @@ impl Compiler {
     }
 
     fn over(&mut self, over: Over) {
-        self.steps.push(Step { over, bits: 0 });
+        self.steps.push(FieldStep { over, bits: 0 });
     }
 
     fn skip(&mut self, bits: u64) {

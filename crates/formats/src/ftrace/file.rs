@@ -72,14 +72,14 @@ pub(super) struct Buffer<'a> {
 pub(super) struct Cpu<'a> {
     pub(super) number: u32,
     /// Its pages, in ranges of the file without gaps.
-    pub(super) runs: Vec<Run<'a>>,
+    pub(super) runs: Vec<PageRun<'a>>,
     /// Bytes and reason of the missing rest.
     pub(super) missing: Option<(Range<u64>, String)>,
 }
 
 /// Contiguous pages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct PageRun<'a> {
     /// File offset of the pages, or of the compressed data they come from.
     pub(super) offset: u64,
     pub(super) bytes: &'a [u8],
@@ -366,7 +366,7 @@ impl<'a> Cpu<'a> {
             let reason = format!("{size} bytes of pages expected, but the file has only {there} of them");
             (offset.saturating_add(there as u64)..offset.saturating_add(size), reason)
         });
-        let runs = if there > 0 { vec![Run { offset, bytes: &rest[..there] }] } else { Vec::new() };
+        let runs = if there > 0 { vec![PageRun { offset, bytes: &rest[..there] }] } else { Vec::new() };
         Cpu { number, runs, missing }
     }
 
@@ -381,7 +381,7 @@ impl<'a> Cpu<'a> {
             for _ in 0..chunks {
                 let offset = cursor.offset();
                 match unpack::chunk(&mut cursor, packing) {
-                    Ok(bytes) => cpu.runs.push(Run { offset, bytes: input.unpacked.keep(bytes) }),
+                    Ok(bytes) => cpu.runs.push(PageRun { offset, bytes: input.unpacked.keep(bytes) }),
                     Err(reason) => {
                         let end = run.offset + run.bytes.len() as u64;
                         cpu.missing.get_or_insert((offset..end, reason));

@@ -114,7 +114,7 @@ impl Page {
 
 /// Position and time of a record in its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct PageRecord {
     pub(crate) time: u64,
     /// Offset of the record's header.
     pub(crate) start: usize,
@@ -143,7 +143,7 @@ impl Records {
     /// # Errors
     /// The offset of a record that extends beyond the page.
     #[inline]
-    pub(crate) fn next(&mut self, page: &[u8]) -> Result<Option<Record>, usize> {
+    pub(crate) fn next(&mut self, page: &[u8]) -> Result<Option<PageRecord>, usize> {
         while self.at < self.end {
             let start = self.at;
             let order = self.order;
@@ -171,7 +171,7 @@ impl Records {
                 29 => self.time = self.time.wrapping_add(delta),
                 _ => {
                     self.time = self.time.wrapping_add(delta);
-                    return Ok(Some(Record { time: self.time, start, content, end: self.at }));
+                    return Ok(Some(PageRecord { time: self.time, start, content, end: self.at }));
                 }
             }
         }

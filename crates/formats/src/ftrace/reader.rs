@@ -2,7 +2,7 @@
 
 use hodo_clock::{CycleClock, OriginNanos};
 
-use super::page::{Layout, Missed, Page, Record, Records};
+use super::page::{Layout, Missed, Page, PageRecord, Records};
 use crate::events::{
     EventTrouble, Lost, Parts,
     framing::Found,
@@ -139,7 +139,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
     }
 
     #[inline]
-    fn event(&self, page: &[u8], record: Record) -> Result<Found, EventTrouble> {
+    fn event(&self, page: &[u8], record: PageRecord) -> Result<Found, EventTrouble> {
         let id = page.get(record.content..record.end).and_then(|content| content.first_chunk());
         let id = id.map(|id| match self.pages.layout.order {
             ByteOrder::Little => u16::from_le_bytes(*id),

@@ -39,7 +39,7 @@ pub(crate) struct Machine {
 
 /// The fields to include in a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FieldSet {
     /// The common fields: `common_…`.
     Common,
     /// The event's own fields.
@@ -49,13 +49,16 @@ pub(crate) enum Part {
 }
 
 /// Converts the fields of a record, from its beginning, to a structure.
-pub(crate) fn structure(format: &EventFormat<'_>, part: Part, machine: Machine) -> Structure {
+pub(crate) fn structure(format: &EventFormat<'_>, part: FieldSet, machine: Machine) -> Structure {
     let mut structure = Structure { members: Vec::new(), minimum_alignment: 8 };
     let mut at = 0;
     for field in &format.fields {
         let is_common = field.name.starts_with("common_");
         // Skips overlapping fields, which no kernel has.
-        if (part == Part::Own && is_common) || (part == Part::Common && !is_common) || field.offset < at {
+        if (part == FieldSet::Own && is_common)
+            || (part == FieldSet::Common && !is_common)
+            || field.offset < at
+        {
             continue;
         }
         if field.offset > at {
@@ -86,7 +89,7 @@ pub(crate) fn event_class(
         name: format.name.to_owned(),
         log_level: None,
         specific_context: names,
-        payload: Some(structure(format, Part::Own, machine)),
+        payload: Some(structure(format, FieldSet::Own, machine)),
     }
 }
 

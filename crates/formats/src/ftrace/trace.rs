@@ -8,12 +8,12 @@ use hodo_model::{Cause, Loss, event::Meaning};
 use super::{
     cursor::Cursor,
     description::Description,
-    file::{Buffer, Cpu, File, Run},
+    file::{Buffer, Cpu, File, PageRun},
     format::EventFormat,
     names::Names,
     page::{Layout, Missed, Page, Records},
     reader::{Pages, Ticks},
-    schema::{CPU_SLOT, Called, Machine, Part, SLOTS, event_class, member, named, structure},
+    schema::{CPU_SLOT, Called, FieldSet, Machine, SLOTS, event_class, member, named, structure},
 };
 use crate::events::{
     DataFile, Packet, Stream, StreamPacket, Trace,
@@ -71,7 +71,7 @@ fn events(description: &Description<'_>, threads: &[u8], order: ByteOrder) -> St
 
 /// The common fields, preceded by the name of the thread in `common_pid`.
 fn common_fields(format: &EventFormat<'_>, machine: Machine, threads: &Names) -> Structure {
-    let mut common = structure(format, Part::Common, machine);
+    let mut common = structure(format, FieldSet::Common, machine);
     let pid = format.fields.iter().find(|field| field.name == "common_pid");
     // At the beginning, the origin of the offsets.
     common.members.splice(0..0, pid.and_then(|pid| named("comm", pid, threads, machine)));
@@ -174,7 +174,7 @@ fn lost(stream: &str, cause: Cause, bytes: std::ops::Range<u64>, detail: String)
 
 fn packet<'a>(
     cpu: u32,
-    run: &Run<'a>,
+    run: &PageRun<'a>,
     at: usize,
     bytes: &'a [u8],
     pages: &Pages,

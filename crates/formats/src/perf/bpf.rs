@@ -31,8 +31,8 @@ pub(super) fn programs<'a>(section: Section<'a>) -> Result<Vec<BpfProgram<'a>>, 
     for _ in 0..count {
         let (info_size, data_size) = (cursor.u32()?, cursor.u32()?);
         let _arrays = cursor.u64()?;
-        let info = Part { offset: cursor.offset(), bytes: cursor.take(info_size as usize)? };
-        let data = Part { offset: cursor.offset(), bytes: cursor.take(data_size as usize)? };
+        let info = ByOffset { offset: cursor.offset(), bytes: cursor.take(info_size as usize)? };
+        let data = ByOffset { offset: cursor.offset(), bytes: cursor.take(data_size as usize)? };
         programs.push(BpfProgram { id: info.u32(place::ID)?, functions: functions(info, data)? });
     }
     Ok(programs)
@@ -40,12 +40,12 @@ pub(super) fn programs<'a>(section: Section<'a>) -> Result<Vec<BpfProgram<'a>>, 
 
 /// Bytes read by offset.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct ByOffset<'a> {
     offset: u64,
     bytes: &'a [u8],
 }
 
-impl<'a> Part<'a> {
+impl<'a> ByOffset<'a> {
     fn at(&self, offset: usize) -> Result<Cursor<'a>, Eof> {
         let mut cursor = Cursor::new(self.bytes, self.offset);
         cursor.take(offset)?;
@@ -57,14 +57,14 @@ impl<'a> Part<'a> {
     }
 
     /// Returns a cursor at the position in `data` that a pointer field refers to.
-    fn pointer(&self, offset: usize, data: Part<'a>) -> Result<Cursor<'a>, Eof> {
+    fn pointer(&self, offset: usize, data: ByOffset<'a>) -> Result<Cursor<'a>, Eof> {
         let target = self.at(offset)?.u64()?;
         data.at(usize::try_from(target).unwrap_or(usize::MAX))
     }
 }
 
 /// Reads address and code of each function. Older kernels do not export the addresses.
-fn functions<'a>(info: Part<'a>, data: Part<'a>) -> Result<Vec<(u64, &'a [u8])>, Eof> {
+fn functions<'a>(info: ByOffset<'a>, data: ByOffset<'a>) -> Result<Vec<(u64, &'a [u8])>, Eof> {
     if info.bytes.len() < place::JITED_FUNC_LENS + 8 {
         return Ok(Vec::new());
     }

@@ -33,28 +33,29 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
 
 /// Reads the records of all files.
 pub(super) fn read_records<'a>(reader: &mut Reader<'a>, file: &File<'a>, input: &Input<'a>) {
-    let cut_at = read_all(reader, input, file.records(), &Place::default(), file.cut_short().is_some());
+    let cut_at =
+        read_all(reader, input, file.records(), &RecordSource::default(), file.cut_short().is_some());
     if let Some(detail) = file.cut_short() {
         let end = input.bytes.len() as u64;
         reader.loss.push(Loss { cause: Cause::CutShort, ..corrupt(cut_at.unwrap_or(end)..end, detail) });
     }
     for part in &input.parts {
         let records = Records::new(part.bytes, 0..part.bytes.len() as u64, Vec::new());
-        let place = Place { prefix: format!("{}: ", part.name), packed: None };
+        let place = RecordSource { prefix: format!("{}: ", part.name), packed: None };
         read_all(reader, input, records, &place, false);
     }
 }
 
 /// The source of records.
 #[derive(Default)]
-struct Place {
+struct RecordSource {
     /// Prefix of offsets in messages.
     prefix: String,
     /// The file's byte range that the records were unpacked from. Offsets then refer to the unpacked bytes.
     packed: Option<Range<u64>>,
 }
 
-impl Place {
+impl RecordSource {
     fn lost(&self, bytes: Range<u64>, error: &Error) -> Loss {
         corrupt(self.packed.clone().unwrap_or(bytes), format!("{}{error}", self.prefix))
     }
@@ -65,7 +66,7 @@ fn read_all<'a>(
     reader: &mut Reader<'a>,
     input: &Input<'a>,
     mut records: Records<'a>,
-    place: &Place,
+    place: &RecordSource,
     is_cut: bool,
 ) -> Option<u64> {
     let mut packed = Some(records.clone());
@@ -114,15 +115,17 @@ fn never_packed(record: &Record<'_>) -> bool {
 }
 
 /// Unpacks the compressed records of a file and reads them.
-fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<'a>, place: &Place) {
+fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<'a>, place: &RecordSource) {
     let packed: Vec<Record<'a>> = records.filter_map(Result::ok).filter(is_packed).collect();
     let span = packed.iter().map(|record| record.offset).min().unwrap_or(0)
         ..packed.iter().map(Record::behind_offset).max().unwrap_or(0);
     let bodies: Vec<&[u8]> = packed.iter().map(packed_bytes).collect();
     let (bytes, problem) = unpack(&bodies.concat());
     let bytes = input.unpacked.keep(bytes);
-    let inside =
-        Place { prefix: format!("{}in compressed records: ", place.prefix), packed: Some(span.clone()) };
+    let inside = RecordSource {
+        prefix: format!("{}in compressed records: ", place.prefix),
+        packed: Some(span.clone()),
+    };
     if let Some(reason) = problem {
         let error = Error { at: span.start, kind: ErrorKind::Text { what: "compressed records", reason } };
         reader.loss.push(place.lost(span, &error));

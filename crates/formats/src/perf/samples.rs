@@ -39,7 +39,7 @@ use crate::{
         self, Names,
         description::{Description, Initial},
         format::EventFormat,
-        schema::{Machine, Part, SLOTS, member, pointed_texts, structure},
+        schema::{FieldSet, Machine, SLOTS, member, pointed_texts, structure},
     },
 };
 
@@ -282,7 +282,7 @@ fn event_class(
     };
     let payload = match format {
         Some((_, format)) => {
-            let mut payload = structure(format, Part::Whole, MACHINE);
+            let mut payload = structure(format, FieldSet::Whole, MACHINE);
             // At the beginning, the origin of the offsets.
             payload.members.splice(0..0, pointed_texts(format, texts, MACHINE));
             Some(payload)

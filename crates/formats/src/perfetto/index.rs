@@ -91,7 +91,7 @@ pub(super) struct Index<'a> {
 }
 
 /// The position of bytes: the number of their file, and their offset in it.
-type Place = (usize, usize);
+type FilePosition = (usize, usize);
 
 /// The parts of a packet that matter to the reader.
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,7 +153,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    fn walk(&mut self, input: &Input<'a>, bytes: &'a [u8], (file, base): Place, is_unpacked: bool) {
+    fn walk(&mut self, input: &Input<'a>, bytes: &'a [u8], (file, base): FilePosition, is_unpacked: bool) {
         let mut fields = Fields::new(bytes);
         loop {
             match fields.next() {
@@ -179,7 +179,7 @@ impl<'a> Index<'a> {
         );
     }
 
-    fn packet(&mut self, input: &Input<'a>, bytes: &'a [u8], (file, base): Place, is_unpacked: bool) {
+    fn packet(&mut self, input: &Input<'a>, bytes: &'a [u8], (file, base): FilePosition, is_unpacked: bool) {
         let packet = match Packet::read(bytes) {
             Ok(packet) => packet,
             Err(at) => {
@@ -211,7 +211,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    fn unpack(&mut self, input: &Input<'a>, number: u32, data: &[u8], (_, at): Place) {
+    fn unpack(&mut self, input: &Input<'a>, number: u32, data: &[u8], (_, at): FilePosition) {
         let is_too_much = self.unpacked / MOST_GROWTH > input.bytes.len();
         let unpacked = match is_too_much {
             true => Err("compressed packets become too large".to_owned()),
@@ -243,13 +243,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn corrupt(&mut self, cpu: u32, (_, start): Place, bytes: &[u8], detail: String) {
+    fn corrupt(&mut self, cpu: u32, (_, start): FilePosition, bytes: &[u8], detail: String) {
         let bytes = start as u64..(start + bytes.len()) as u64;
         let stream = format!("cpu {cpu}");
         add(&mut self.loss, Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
     }
 
-    fn bundle(&mut self, sequence: u32, bytes: &'a [u8], place: Place) {
+    fn bundle(&mut self, sequence: u32, bytes: &'a [u8], place: FilePosition) {
         let bundle = match Bundle::read(bytes) {
             Ok(bundle) => bundle,
             Err(at) => {
@@ -323,7 +323,13 @@ impl<'a> Machine<'a> {
     }
 
     /// Reads the table of a bundle. Returns the first and last time in it.
-    fn rows(&mut self, key: (u32, u32), table: &'a [u8], bundle: &[u8], place: Place) -> Option<(u64, u64)> {
+    fn rows(
+        &mut self,
+        key: (u32, u32),
+        table: &'a [u8],
+        bundle: &[u8],
+        place: FilePosition,
+    ) -> Option<(u64, u64)> {
         let mut rows = match Compact::read(table) {
             Ok(rows) => rows,
             Err(at) => {

@@ -11,7 +11,7 @@ use super::table::{self, Type, TypeField};
 use crate::{
     events::{
         foreign::ForeignField,
-        message::{ComputedField, Kind, MessageField, Place, Shown, generic_value},
+        message::{ComputedField, FieldPlace, Kind, MessageField, Shown, generic_value},
         schema::{EventClass, FieldClass, Member, StreamClass, Structure},
     },
     ftrace::{Names, schema::member},
@@ -242,7 +242,7 @@ pub(super) fn classes(survey: &Survey, called: &Called) -> (StreamClass, Classes
     }
     for (id, (name, fields)) in (OF_GENERIC..).zip(&survey.generic) {
         classes.generic.insert(name.clone(), index(&events));
-        let field = |(name, kind): &(String, Kind)| message(name, Place::Name(name.clone()), *kind);
+        let field = |(name, kind): &(String, Kind)| message(name, FieldPlace::Name(name.clone()), *kind);
         let members = fields.iter().map(field).collect();
         events.push(event(id, &String::from_utf8_lossy(name), members));
     }
@@ -284,11 +284,11 @@ fn common(called: &Called) -> Vec<Member> {
 
 /// The fields of a type, and the names of functions in them.
 fn of_type(of: &Type, called: &Called) -> Vec<Member> {
-    let field = |field: &TypeField| message(&field.name, Place::Number(field.number), field.kind);
+    let field = |field: &TypeField| message(&field.name, FieldPlace::Number(field.number), field.kind);
     let named = of.fields.iter().filter(|field| is_address(&field.name) && !called.symbols.is_empty());
     let named = named.map(|field| {
         let names = Some(called.symbols.clone());
-        let place = Place::Number(field.number);
+        let place = FieldPlace::Number(field.number);
         let class = MessageField { place, kind: field.kind, meaning: meaning(&field.name), names };
         let class = FieldClass::ForeignField(Box::new(ForeignField::Message(class)));
         member(&format!("{}_name", field.name), class)
@@ -324,13 +324,13 @@ fn computed(name: &str, slot: u32, shown: Shown) -> Member {
     member(name, FieldClass::ForeignField(Box::new(field)))
 }
 
-fn message(name: &str, place: Place, kind: Kind) -> Member {
+fn message(name: &str, place: FieldPlace, kind: Kind) -> Member {
     let field = MessageField { place, kind, meaning: meaning(name), names: None };
     member(name, FieldClass::ForeignField(Box::new(ForeignField::Message(field))))
 }
 
 fn whole(name: &str) -> Member {
-    message(name, Place::Whole, Kind::Bytes)
+    message(name, FieldPlace::Whole, Kind::Bytes)
 }
 
 fn meaning(name: &str) -> Meaning {

@@ -419,7 +419,7 @@ pub const VOCABULARY: &[Words] = &[
 ];
 
 impl Words {
-    /// Matches the [names](vocabulary::names) of an event. Returns the part after the prefix, which is empty if the
+    /// Matches the [names](crate::vocabulary::names) of an event. Returns the part after the prefix, which is empty if the
     /// kind's name is no prefix, or `None` if the event is of another kind.
     pub fn matches(&self, called: &[Cow<'_, str>]) -> Option<String> {
         let rest = self.names.iter().find_map(|name| match name.strip_suffix('*') {

@@ -246,7 +246,7 @@ impl<'t, 'a> TableReader<'t, 'a> {
 
     fn slice(&self, slice: &Slice) -> (Vec<RecordBatch>, Losses) {
         let (mut builder, mut batches, mut losses) = (self.table.builder(), Vec::new(), Losses::default());
-        let mut row = Row::default();
+        let mut row = RowCells::default();
         let mut merge = Merge::new(self.traces, &slice.parts);
         while let Some(index) = merge.next_source() {
             let source = &merge.sources[index];
@@ -276,7 +276,7 @@ impl<'t, 'a> TableReader<'t, 'a> {
         &self,
         time: Option<OriginNanos>,
         (event, paths): (&Event<'_, '_, '_>, &Paths),
-        row: &mut Row,
+        row: &mut RowCells,
     ) -> Result<(), Trouble> {
         row.cells.clear();
         row.text.clear();
@@ -304,13 +304,13 @@ impl<'t, 'a> TableReader<'t, 'a> {
 
 /// The cells of a row.
 #[derive(Default)]
-struct Row {
+struct RowCells {
     cells: Vec<Content>,
     /// Texts, one after the other.
     text: Vec<u8>,
 }
 
-impl Row {
+impl RowCells {
     /// Adds the row to a table. `names` are those of its stream and of its event.
     fn add(&self, names: (&str, &str), builder: &mut TableBuilder) {
         let text = str::from_utf8(&self.text).expect("JSON, and text that was made valid");

@@ -113,7 +113,7 @@ struct File<'s> {
 }
 
 /// A tile that may be put into the file.
-struct Place {
+struct TileChoice {
     table: String,
     first: u32,
     digits: u32,
@@ -242,7 +242,7 @@ impl<'s> File<'s> {
             let digits = root.unwrap_or(0);
             let width = CELLS << digits;
             for tile in snapshot.origin / width..=snapshot.end / width {
-                places.push_back(Place { table: table.clone(), first, digits, tile });
+                places.push_back(TileChoice { table: table.clone(), first, digits, tile });
             }
         }
         self.add_tiles(&generation, places)?;
@@ -273,8 +273,8 @@ impl<'s> File<'s> {
     }
 
     /// Adds tiles, the coarsest first, until there is no more detail or no more room.
-    fn add_tiles(&mut self, generation: &str, mut places: VecDeque<Place>) -> Result<(), Failure> {
-        while let Some(Place { table, first, digits, tile }) = places.pop_front() {
+    fn add_tiles(&mut self, generation: &str, mut places: VecDeque<TileChoice>) -> Result<(), Failure> {
+        while let Some(TileChoice { table, first, digits, tile }) = places.pop_front() {
             if !(self.goes_on)() {
                 return Ok(());
             }
@@ -294,7 +294,7 @@ impl<'s> File<'s> {
                 return Ok(());
             }
             if is_coarse && digits >= 2 {
-                let finer = |part: u64| Place {
+                let finer = |part: u64| TileChoice {
                     table: table.clone(),
                     first,
                     digits: digits - 2,

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Error, Record, Refused, Table,
     block::{Zone, duration_bit, value_bit},
-    rows::Row,
+    rows::CommonFields,
     schema::Shape,
 };
 
@@ -66,7 +66,7 @@ impl<'w> Filter<'w> {
             && self.wanted.value.is_none_or(|value| zone.value_bits & value_bit(value) != 0)
     }
 
-    fn has(&self, row: &Row) -> bool {
+    fn has(&self, row: &CommonFields) -> bool {
         let is_other =
             || row.value().and_then(|lane| u32::try_from(lane).ok()).is_some_and(|lane| self.lanes.has(lane));
         row.begin <= self.span.1

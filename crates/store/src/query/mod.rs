@@ -10,7 +10,7 @@ mod slices;
 use std::sync::{Arc, atomic::AtomicBool};
 
 pub use find::Wanted;
-pub use slices::{LaneSlices, Slice, Slices, widened};
+pub use slices::{LaneSlices, Slices, TimeCell, widened};
 
 /// The lanes of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

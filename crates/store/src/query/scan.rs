@@ -9,12 +9,12 @@ use crate::{
     error::Error,
     finish::read_block,
     fold::{Summary, SummaryZone, decode_summaries},
-    reader::{Part, TableData},
-    rows::{Row, Rows},
+    reader::{RowsOfFile, TableData},
+    rows::{CommonFields, Rows},
 };
 
 /// A block of a part.
-pub(super) type Block<'s> = (&'s Part, &'s Zone);
+pub(super) type Block<'s> = (&'s RowsOfFile, &'s Zone);
 
 /// A set of lanes, prepared for fast tests.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl<'b> Scan<'b> {
     pub(super) fn read(
         &mut self,
         (part, zone): Block<'_>,
-        mut to: impl FnMut(&Rows, &Row),
+        mut to: impl FnMut(&Rows, &CommonFields),
     ) -> Result<(), Error> {
         self.spend(zone.rows.into())?;
         let compressed = part.bins.is_some();
@@ -109,7 +109,7 @@ impl<'b> Scan<'b> {
     /// Reads the summaries of the bins and lanes that `wants` selects.
     pub(super) fn summaries(
         &mut self,
-        part: &Part,
+        part: &RowsOfFile,
         zone: &SummaryZone,
         wants: impl Fn(u64, u32) -> bool,
     ) -> Result<Vec<Summary>, Error> {
@@ -126,7 +126,7 @@ impl<'b> Scan<'b> {
 
 /// Appends the blocks of a part that may hold records of `lanes` between two instants, in bins of `levels`.
 pub(super) fn blocks_of<'s>(
-    part: &'s Part,
+    part: &'s RowsOfFile,
     (first, last): (u64, u64),
     lanes: &LaneSet,
     levels: std::ops::RangeInclusive<u8>,

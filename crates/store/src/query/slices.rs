@@ -12,8 +12,8 @@ use crate::{
     Error, Record, Refused, Table,
     bins::{Bin, cell, end, start, width_log2},
     fold::Mix,
-    reader::{Bins, Part},
-    rows::{Row, Rows},
+    reader::{Bins, RowsOfFile},
+    rows::{CommonFields, Rows},
     schema::{Kind, Shape},
 };
 
@@ -32,12 +32,12 @@ pub enum Slices {
     /// Each record, in order.
     Records(Vec<Record>),
     /// Cells of time that records touch, in order.
-    Cells(Vec<Slice>),
+    Cells(Vec<TimeCell>),
 }
 
 /// A cell of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct TimeCell {
     /// Its first instant, in nanoseconds.
     pub begin: u64,
     /// Its last instant.
@@ -139,7 +139,7 @@ impl Picture<'_> {
         (start(self.cells.0, self.digits), end(self.cells.1, self.digits))
     }
 
-    fn part(&mut self, part: &Part, lanes: &LaneSet, scan: &mut Scan<'_>) -> Result<(), Error> {
+    fn part(&mut self, part: &RowsOfFile, lanes: &LaneSet, scan: &mut Scan<'_>) -> Result<(), Error> {
         let (first, last) = self.span();
         let mut blocks = Vec::new();
         let whole = part.bins.as_ref().filter(|bins| bins.base <= self.digits);
@@ -157,7 +157,7 @@ impl Picture<'_> {
     /// Adds the summaries of bins of a level; appends the blocks of bins without summaries to `blocks`.
     fn add_bins<'s>(
         &mut self,
-        part: &'s Part,
+        part: &'s RowsOfFile,
         bins: &'s Bins,
         level: u8,
         lanes: &LaneSet,
@@ -222,7 +222,7 @@ impl Picture<'_> {
     }
 
     /// Adds a row; returns the number of cells filled.
-    fn row(&mut self, rows: &Rows, row: &Row) -> u64 {
+    fn row(&mut self, rows: &Rows, row: &CommonFields) -> u64 {
         let (digits, cells, most) = (self.digits, self.cells, self.most as u64);
         let schema = &self.table.data.schema;
         let kind = (schema.shape, schema.value.kind);
@@ -266,7 +266,7 @@ impl Picture<'_> {
 
 impl Lane {
     /// Adds a row to the cells that it touches; returns their number.
-    fn fill(&mut self, row: &Row, (digits, cells): (u32, (u64, u64)), kind: (Shape, Kind)) -> u64 {
+    fn fill(&mut self, row: &CommonFields, (digits, cells): (u32, (u64, u64)), kind: (Shape, Kind)) -> u64 {
         let (begin, last) = (cell(row.begin, digits), cell(row.last(), digits));
         if begin == last {
             let mix = self.cells.entry(begin).or_default();
@@ -295,7 +295,7 @@ impl Lane {
         let slice = |(at, mut mix): (u64, Mix)| {
             mix.keep_heaviest();
             mix.values.sort_by_key(|(value, weight)| (std::cmp::Reverse(*weight), *value));
-            Slice {
+            TimeCell {
                 begin: start(at, digits),
                 last: end(at, digits),
                 rows: mix.rows,
@@ -305,7 +305,7 @@ impl Lane {
                 range: mix.range.map(|(least, most)| (kind.of_ordered(least), kind.of_ordered(most))),
             }
         };
-        let mut slices: Vec<Slice> = self.cells.into_iter().map(slice).collect();
+        let mut slices: Vec<TimeCell> = self.cells.into_iter().map(slice).collect();
         slices.sort_unstable_by_key(|slice| slice.begin);
         Slices::Cells(slices)
     }

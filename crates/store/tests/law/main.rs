@@ -10,7 +10,7 @@ use std::path::Path;
 
 use cases::{Case, Writing};
 use fastrand::Rng;
-use hodo_store::{Budget, Kind, LaneSlices, Lanes, Shape, Slice, Slices, State, Store, Table, Wanted};
+use hodo_store::{Budget, Kind, LaneSlices, Lanes, Shape, Slices, State, Store, Table, TimeCell, Wanted};
 use plain::Plain;
 
 /// Number of queries per case, so that there are ten thousand in total.
@@ -231,8 +231,8 @@ fn same_lane(found: &LaneSlices, expected: &LaneSlices, of: &str) {
 }
 
 /// Compares a slice, which holds the heaviest values, with `expected`, which holds all of them.
-fn same_slice(found: &Slice, expected: &Slice, of: &str) {
-    let figures = |slice: &Slice| (slice.begin, slice.last, slice.rows, slice.weight, slice.range);
+fn same_slice(found: &TimeCell, expected: &TimeCell, of: &str) {
+    let figures = |slice: &TimeCell| (slice.begin, slice.last, slice.rows, slice.weight, slice.range);
     assert_eq!(figures(found), figures(expected), "{of}");
     assert!(found.values.len() <= 8, "{of}");
     // Nothing is missing, so the values must be equal.

@@ -1,6 +1,6 @@
 //! The reference: the same queries on a plain list of records, in the simplest way.
 
-use hodo_store::{Kind, LaneSlices, Lanes, Record, Schema, Shape, Slice, Slices, Wanted};
+use hodo_store::{Kind, LaneSlices, Lanes, Record, Schema, Shape, Slices, TimeCell, Wanted};
 
 /// All records of a table.
 pub struct Plain {
@@ -119,7 +119,7 @@ impl Plain {
         touching.chunk_by(|one, other| one.lane == other.lane).map(lane).collect()
     }
 
-    fn cells(&self, records: &[&Record], (first, behind): (u64, u64), digits: u32) -> Vec<Slice> {
+    fn cells(&self, records: &[&Record], (first, behind): (u64, u64), digits: u32) -> Vec<TimeCell> {
         let mut cells: std::collections::BTreeMap<u64, Vec<&Record>> = Default::default();
         for record in records {
             let (from, to) = (cell(record.begin, digits).max(first), cell(last(record), digits).min(behind));
@@ -128,8 +128,8 @@ impl Plain {
         cells.into_iter().map(|(at, records)| self.slice(&records, borders(at, digits))).collect()
     }
 
-    fn slice(&self, records: &[&Record], (begin, last_instant): (u64, u64)) -> Slice {
-        let mut slice = Slice {
+    fn slice(&self, records: &[&Record], (begin, last_instant): (u64, u64)) -> TimeCell {
+        let mut slice = TimeCell {
             begin,
             last: last_instant,
             rows: 0,

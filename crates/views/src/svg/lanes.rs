@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use hodo_model::table::metadata::{ColumnMetadata, TableMetadata};
 
 use super::{LEFT, Plot, ROW_HEIGHT, SHOWN, about, across, colour, nanoseconds, place, words};
-use crate::rows::{Row, Rows};
+use crate::rows::{BatchRow, Rows};
 
 /// Narrower gaps between intervals of one colour are not drawn.
 const GAP: f64 = 0.5;
@@ -24,7 +24,7 @@ struct Bar {
 pub(super) fn plot(rows: &Rows, begin: usize, until: usize) -> Plot {
     let schema = &rows.schema;
     let is_end = schema.field(until).name() == "end_ns";
-    let span_of = |row: Row<'_>| {
+    let span_of = |row: BatchRow<'_>| {
         let (begin, until) = (nanoseconds(row.cell(begin))?, nanoseconds(row.cell(until))?);
         Some((begin, if is_end { until } else { begin.saturating_add(until) }.max(begin)))
     };

@@ -22,7 +22,7 @@ use hodo_model::{
 use crate::{
     End, Options, Output, Reader, View,
     cell::{cut, instant, show},
-    rows::{Row, Rows, keep},
+    rows::{BatchRow, Rows, keep},
     xml::escaped,
 };
 
@@ -254,14 +254,14 @@ fn nanoseconds(cell: Cell<'_>) -> Option<u64> {
 }
 
 /// A cell in words, with its unit.
-fn words(schema: &Schema, row: Row<'_>, column: usize) -> String {
+fn words(schema: &Schema, row: BatchRow<'_>, column: usize) -> String {
     let (field, mut text) = (schema.field(column), String::new());
     show(field.name(), field.unit(), row.cell(column), &mut text);
     text
 }
 
 /// All cells of a row, a line each.
-fn about(schema: &Schema, row: Row<'_>) -> String {
+fn about(schema: &Schema, row: BatchRow<'_>) -> String {
     let fields = schema.fields().iter().enumerate();
     let lines = fields.map(|(column, field)| format!("{}: {}", field.name(), words(schema, row, column)));
     lines.collect::<Vec<_>>().join("; ")

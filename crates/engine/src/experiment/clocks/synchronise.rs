@@ -431,7 +431,7 @@ fn of_clock(
     let spans = own.map(|(member, ticking)| ticking.span(member.span.0, member.span.1));
     let span = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
     let time = |ticks: u64| zero + i128::from(timeline.convert(clock, ticks).estimate.0);
-    let step = |step: &hodo_sync::Step| SyncStep {
+    let step = |step: &hodo_sync::ClockStep| SyncStep {
         after: time(step.last_ticks),
         before: time(step.first_ticks),
         jump: (step.jump_low_ns, step.jump_high_ns),

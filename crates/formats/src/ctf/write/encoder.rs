@@ -34,7 +34,7 @@ impl RoleValues {
 
 /// Position of an integer with a role.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RolePosition {
     pub(super) role: Role,
     pub(super) at: u64,
     pub(super) size: u32,
@@ -42,7 +42,7 @@ pub(super) struct Place {
     reversed: bool,
 }
 
-impl Place {
+impl RolePosition {
     pub(super) fn put(&self, value: u64, packet: &mut BitWriter) {
         packet.put_at(
             self.at,
@@ -74,7 +74,7 @@ pub(super) struct Encoder<'t, 'e> {
     roles: &'e RoleValues,
     frames: Vec<Frame<'t>>,
     /// Positions of fields with roles.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<RolePosition>,
     /// The name of the first field that cannot be encoded, and the reason.
     trouble: Option<(String, &'static str)>,
 }
@@ -98,7 +98,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
     }
 
     /// Ends the scope. The error is the field that could not be encoded, and the reason.
-    pub(super) fn finish(mut self) -> Result<Vec<Place>, (String, &'static str)> {
+    pub(super) fn finish(mut self) -> Result<Vec<RolePosition>, (String, &'static str)> {
         let is_whole = matches!(self.frames.as_slice(), [Frame::Root(left)] if left.len() == 0);
         if !is_whole && self.trouble.is_none() {
             self.trouble = Some((String::new(), "there are fewer fields than its class has"));
@@ -172,7 +172,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         self.out.align(integer.alignment);
         let (order, reversed) = (integer.byte_order, integer.reversed);
         let value = value & mask(size);
-        let place = |&role: &Role| Place { role, at: self.out.at(), size, order, reversed };
+        let place = |&role: &Role| RolePosition { role, at: self.out.at(), size, order, reversed };
         self.places.extend(integer.roles.iter().map(place));
         self.out.put(bits::ordered(value, size, reversed), size, order);
         if let Some(slot) = integer.slot {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
-use super::encoder::{Encoder, Place};
+use super::encoder::{Encoder, RolePosition};
 use crate::events::{
     foreign::{Elements, ForeignField},
     message::{Kind, Shown},
@@ -218,7 +218,7 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
     }
 
     /// Ends the scope; see [`Encoder::finish`].
-    pub(super) fn finish(mut self) -> Result<Vec<Place>, (String, &'static str)> {
+    pub(super) fn finish(mut self) -> Result<Vec<RolePosition>, (String, &'static str)> {
         self.reach(None);
         self.encoder.finish()
     }

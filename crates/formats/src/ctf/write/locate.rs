@@ -9,14 +9,14 @@ use crate::events::schema::{
 
 /// A step from a structure, variant or array into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum Descent {
     Member(String),
     Option(String),
     Element,
 }
 
 /// Paths of integers, by slot.
-type Places = HashMap<Slot, (Scope, Vec<Step>)>;
+type Places = HashMap<Slot, (Scope, Vec<Descent>)>;
 
 /// Rewrites every reference of a trace for a version. All names must be converted before.
 pub(super) fn locate(trace: &mut TraceClass, version: Version) -> Result<(), Unwritable> {
@@ -56,15 +56,15 @@ fn collect_root(root: Option<&Structure>, scope: Scope, places: &mut Places) {
     }
 }
 
-fn collect_structure(structure: &Structure, scope: Scope, path: &mut Vec<Step>, places: &mut Places) {
+fn collect_structure(structure: &Structure, scope: Scope, path: &mut Vec<Descent>, places: &mut Places) {
     for member in &structure.members {
-        path.push(Step::Member(member.raw_name.clone()));
+        path.push(Descent::Member(member.raw_name.clone()));
         collect_class(&member.class, scope, path, places);
         path.pop();
     }
 }
 
-fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Step>, places: &mut Places) {
+fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Descent>, places: &mut Places) {
     let slot = match class {
         FieldClass::Integer(integer) => integer.slot,
         FieldClass::VariableInteger(integer) => integer.slot,
@@ -73,14 +73,14 @@ fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Step>, places:
             None
         }
         FieldClass::Array(array) => {
-            path.push(Step::Element);
+            path.push(Descent::Element);
             collect_class(&array.element, scope, path, places);
             path.pop();
             None
         }
         FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
             for option in &choice.options {
-                path.push(Step::Option(option.raw_name.clone()));
+                path.push(Descent::Option(option.raw_name.clone()));
                 collect_class(&option.class, scope, path, places);
                 path.pop();
             }
@@ -97,7 +97,7 @@ fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Step>, places:
 struct Locator {
     places: Places,
     scope: Scope,
-    here: Vec<Step>,
+    here: Vec<Descent>,
     version: Version,
 }
 
@@ -115,12 +115,12 @@ impl Locator {
 
     fn structure(&mut self, structure: &mut Structure) -> Result<(), Unwritable> {
         for member in &mut structure.members {
-            self.within(Step::Member(member.raw_name.clone()), &mut member.class)?;
+            self.within(Descent::Member(member.raw_name.clone()), &mut member.class)?;
         }
         Ok(())
     }
 
-    fn within(&mut self, step: Step, class: &mut FieldClass) -> Result<(), Unwritable> {
+    fn within(&mut self, step: Descent, class: &mut FieldClass) -> Result<(), Unwritable> {
         self.here.push(step);
         let result = self.class(class);
         self.here.pop();
@@ -132,13 +132,13 @@ impl Locator {
             FieldClass::Text(_, length) | FieldClass::Blob(length, _) => self.length(length),
             FieldClass::Array(array) => {
                 self.length(&mut array.length)?;
-                self.within(Step::Element, &mut array.element)
+                self.within(Descent::Element, &mut array.element)
             }
             FieldClass::Structure(structure) => self.structure(structure),
             FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
                 self.reference(&mut choice.selector)?;
                 for option in &mut choice.options {
-                    self.within(Step::Option(option.raw_name.clone()), &mut option.class)?;
+                    self.within(Descent::Option(option.raw_name.clone()), &mut option.class)?;
                 }
                 Ok(())
             }
@@ -155,14 +155,14 @@ impl Locator {
 
     fn reference(&self, reference: &mut Reference) -> Result<(), Unwritable> {
         let place = || {
-            let names: Vec<&str> = self.here.iter().filter_map(Step::name).collect();
+            let names: Vec<&str> = self.here.iter().filter_map(Descent::name).collect();
             names.join(".")
         };
         let Some((scope, target)) = self.places.get(&reference.slot) else {
             return Err(Unwritable::new(place(), "what it depends on is not written"));
         };
         let common = self.here.iter().zip(target).take_while(|(here, there)| here == there).count();
-        let in_array = target.contains(&Step::Element);
+        let in_array = target.contains(&Descent::Element);
         let names = |from: usize| target[from..].iter().filter_map(|step| step.name_in(self.version));
         let (origin, path) = match self.version {
             _ if *scope != self.scope && in_array => {
@@ -174,7 +174,7 @@ impl Locator {
             Version::Ctf2 if *scope != self.scope => (Some(*scope), names(0).map(Some).collect()),
             Version::Ctf2 => {
                 let inner = self.here.get(common + 1..).unwrap_or_default();
-                let parents = inner.iter().filter(|step| matches!(step, Step::Member(_))).count();
+                let parents = inner.iter().filter(|step| matches!(step, Descent::Member(_))).count();
                 (None, std::iter::repeat_n(None, parents).chain(names(common).map(Some)).collect())
             }
         };
@@ -183,18 +183,18 @@ impl Locator {
     }
 }
 
-impl Step {
+impl Descent {
     fn name(&self) -> Option<&str> {
         match self {
-            Step::Member(name) | Step::Option(name) => Some(name),
-            Step::Element => None,
+            Descent::Member(name) | Descent::Option(name) => Some(name),
+            Descent::Element => None,
         }
     }
 
     /// The step's name in a path. CTF 2 omits the selected option.
     fn name_in(&self, version: Version) -> Option<String> {
         match self {
-            Step::Option(_) if version == Version::Ctf2 => None,
+            Descent::Option(_) if version == Version::Ctf2 => None,
             step => step.name().map(str::to_owned),
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     Target, Unwritable,
     bits::BitWriter,
-    encoder::{Encoder, Place, RoleValues},
+    encoder::{Encoder, RolePosition, RoleValues},
     foreign::Arranged,
     header::{HeaderTrouble, HeaderWriter, Others, has_others},
 };
@@ -55,7 +55,7 @@ pub struct StreamWriter<'t, 's, 'a> {
 /// The state of the packet under construction.
 #[derive(Debug)]
 struct Open {
-    places: Vec<Place>,
+    places: Vec<RolePosition>,
     /// The earliest position of its first event.
     first: u64,
     /// The clock at the last event.
@@ -289,7 +289,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         let own = &event.class().specific_context;
         // Without an own common context, the stream's context comes from the events' specific contexts.
         let of_all = if of_stream.common_context.is_none() { own } else { &None };
-        let scopes: [Part<'_, '_>; 4] = [
+        let scopes: [ScopeFields<'_, '_>; 4] = [
             (Scope::CommonContext, &self.class.common_context, &of_stream.common_context, &|_| true),
             (Scope::SpecificContext, &self.class.common_context, of_all, &is_lifted),
             (Scope::SpecificContext, &class.specific_context, own, &|member| !is_lifted(member)),
@@ -326,7 +326,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
 }
 
 /// Source scope, target structure, source structure, and the selection of source members.
-type Part<'t, 's> = (Scope, &'t Option<Structure>, &'s Option<Structure>, &'s dyn Fn(&Member) -> bool);
+type ScopeFields<'t, 's> = (Scope, &'t Option<Structure>, &'s Option<Structure>, &'s dyn Fn(&Member) -> bool);
 
 /// Why an event was not added to a packet.
 enum NotAdded {

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::{Answer, Endpoint, Failure, Question, Work},
-    flow::Part,
+    flow::FlowSelection,
 };
 
 /// Rows of a tree, at most.
@@ -26,12 +26,12 @@ fn paths(question: &Question<'_>) -> Result<Answer, Failure> {
 }
 
 /// Reads the part of the inputs that a question is about; without `t0` and `t1` all of the time.
-pub(super) fn part(question: &Question<'_>) -> Result<Part, Failure> {
+pub(super) fn part(question: &Question<'_>) -> Result<FlowSelection, Failure> {
     let recording = if question.text("recording").is_empty() { 0 } else { question.number("recording")? };
     let span = match (question.text("t0"), question.text("t1")) {
         ("", "") => None,
         _ => Some((question.number("t0")?, question.number("t1")?)),
     };
     let thread = if question.text("thread").is_empty() { None } else { Some(question.number("thread")?) };
-    Ok(Part { recording, span, thread })
+    Ok(FlowSelection { recording, span, thread })
 }

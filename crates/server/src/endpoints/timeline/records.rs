@@ -19,14 +19,14 @@ const MOST_LONGEST: usize = 20;
 const BUDGET: u64 = 1 << 25;
 
 /// A question about a table at a point in time.
-struct Place<'q> {
+struct RecordQuery<'q> {
     question: &'q Question<'q>,
     snapshot: Arc<Snapshot>,
 }
 
-impl<'q> Place<'q> {
-    fn of(question: &'q Question<'q>) -> Result<Place<'q>, Failure> {
-        Ok(Place { question, snapshot: super::snapshot(question)? })
+impl<'q> RecordQuery<'q> {
+    fn of(question: &'q Question<'q>) -> Result<RecordQuery<'q>, Failure> {
+        Ok(RecordQuery { question, snapshot: super::snapshot(question)? })
     }
 
     fn table(&self) -> Result<Table<'_>, Failure> {
@@ -60,7 +60,7 @@ impl<'q> Place<'q> {
 }
 
 pub(super) fn at(question: &Question<'_>) -> Result<Answer, Failure> {
-    let place = Place::of(question)?;
+    let place = RecordQuery::of(question)?;
     let (table, lane, time) = (place.table()?, question.number("lane")?, place.time("time")?);
     let wanted = Wanted { lanes: Lanes::Some(&[lane]), span: (time, time.saturating_add(1)), ..Wanted::ALL };
     let records = table.records(&wanted, None, MOST_AT, &question.budget(BUDGET))?;
@@ -68,7 +68,7 @@ pub(super) fn at(question: &Question<'_>) -> Result<Answer, Failure> {
 }
 
 pub(super) fn change(question: &Question<'_>) -> Result<Answer, Failure> {
-    let place = Place::of(question)?;
+    let place = RecordQuery::of(question)?;
     let (table, lane, time) = (place.table()?, question.number("lane")?, place.time("time")?);
     let budget = question.budget(BUDGET);
     let found = match question.text("next") {
@@ -79,7 +79,7 @@ pub(super) fn change(question: &Question<'_>) -> Result<Answer, Failure> {
 }
 
 pub(super) fn longest(question: &Question<'_>) -> Result<Answer, Failure> {
-    let place = Place::of(question)?;
+    let place = RecordQuery::of(question)?;
     let (table, span) = (place.table()?, (place.time("begin")?, place.time("end")?));
     let records = table.longest(&Wanted { span, ..Wanted::ALL }, MOST_LONGEST, &question.budget(BUDGET))?;
     place.answer(&table, &records)

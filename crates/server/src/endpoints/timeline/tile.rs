@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use hodo_model::{Column, Shape, Table, Unit, Value};
-use hodo_store::{Kind, LaneSlices, Lanes, Record, Slice, Slices};
+use hodo_store::{Kind, LaneSlices, Lanes, Record, Slices, TimeCell};
 
 use super::values::{number, value};
 use crate::{
@@ -73,7 +73,7 @@ fn columns() -> Vec<Column> {
 }
 
 fn rows(lane: LaneSlices, kind: Kind, snapshot: &Snapshot) -> Vec<Vec<Value>> {
-    let row = Row { lane: lane.lane, kind, snapshot };
+    let row = LaneRows { lane: lane.lane, kind, snapshot };
     match lane.slices {
         Slices::Records(records) => records.iter().map(|record| row.record(record)).collect(),
         Slices::Cells(cells) => cells.iter().flat_map(|cell| row.cell(cell)).collect(),
@@ -81,20 +81,20 @@ fn rows(lane: LaneSlices, kind: Kind, snapshot: &Snapshot) -> Vec<Vec<Value>> {
 }
 
 /// Makes rows of a lane.
-struct Row<'s> {
+struct LaneRows<'s> {
     lane: u32,
     kind: Kind,
     snapshot: &'s Snapshot,
 }
 
-impl Row<'_> {
+impl LaneRows<'_> {
     fn record(&self, record: &Record) -> Vec<Value> {
         let weight = record.end.abs_diff(record.begin);
         let span = (record.begin, record.end);
         self.row(span, None, weight, (record.value, weight), 0, (record.value, record.value))
     }
 
-    fn cell(&self, cell: &Slice) -> Vec<Vec<Value>> {
+    fn cell(&self, cell: &TimeCell) -> Vec<Vec<Value>> {
         let span = (cell.begin, cell.last.saturating_add(1));
         let bounds = cell.range.map_or((None, None), |(low, high)| (Some(low), Some(high)));
         let row = |value| self.row(span, Some(cell.rows), cell.weight, value, cell.missing, bounds);

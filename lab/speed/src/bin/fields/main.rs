@@ -1,7 +1,7 @@
 //! Reads every field of every event of a trace, and prints their number and a checksum of their values: the minimum
 //! time of an analysis that uses all fields. `cargo bench-peers ctf` measures it.
 //!
-//! usage: hodo-fields TRACE [THREADS]
+//! usage: `hodo-fields TRACE [THREADS]`
 
 use std::{env, error::Error};
 
