@@ -42,7 +42,8 @@ pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
 pub use recorder::RECORDERS_FUNCTIONS;
 pub use report::{
-    Description, Every, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor, WithIntervals,
+    Description, Every, LaneValue, Lanes, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor,
+    WithIntervals,
 };
 pub use root::Root;
 pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};

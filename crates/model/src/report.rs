@@ -94,6 +94,43 @@ pub struct Description {
     pub takes: Takes,
     /// Whether `hodo report all` includes it.
     pub in_all: bool,
+    /// The lanes that its rows become in the history on disk, which the viewer and `hodo serve` show over time.
+    pub lanes: Option<Lanes>,
+}
+
+impl Description {
+    /// A description to begin with: no views, no options, not in `all`, no lanes.
+    pub const EMPTY: Description =
+        Description { name: "", help: "", views: &[], takes: Takes::NOTHING, in_all: false, lanes: None };
+}
+
+/// How the rows of a view become records of lanes in the history on disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    /// The view. Its rows [settle](Analysis::settle), so that they are written in bounded memory.
+    pub view: &'static str,
+    /// What the records are, for people.
+    pub title: &'static str,
+    /// The columns that identify a lane.
+    pub lane: &'static [&'static str],
+    /// What becomes the value of a record.
+    pub value: LaneValue,
+    /// The path of a lane in the tree of all lanes, with the names of its columns in braces.
+    pub path: &'static [&'static str],
+}
+
+impl Lanes {
+    /// The path of a thread in the tree of lanes. All of its lanes are below it.
+    pub const THREAD: [&'static str; 3] = ["Threads", "process {pid}", "{comm} ({tid})"];
+}
+
+/// The value of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum LaneValue {
+    /// The cell of a column.
+    Column(&'static str),
+    /// The lane that these columns identify: the record is a link to it.
+    Lane(&'static [&'static str]),
 }
 
 /// A kind of report.

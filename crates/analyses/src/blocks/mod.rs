@@ -41,7 +41,7 @@ pub const LINES: SimpleFlow<Blocks> = SimpleFlow {
         help: "exact counts of each line of source: executions, instructions, time",
         views: &["line", "function", "inlined"],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: Blocks { report: Report::Lines },
 };
@@ -51,9 +51,8 @@ pub const BLOCKS: SimpleFlow<Blocks> = SimpleFlow {
     description: Description {
         name: "blocks",
         help: "exact counts of each basic block: executions, branches taken and not taken",
-        views: &[],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: Blocks { report: Report::Blocks },
 };

@@ -24,9 +24,8 @@ pub const BRANCHES: SimpleFlow<Branches> = SimpleFlow {
     description: Description {
         name: "branches",
         help: "exact counts of each branch by its target, and of the straight-line code between branches",
-        views: &[],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: Branches,
 };

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt};
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Description, Interest, Item, Maker, Parameters, Report, Start, Takes,
+    Description, Interest, Item, LaneValue, Lanes, Maker, Parameters, Report, Start,
     kernel::{KernelEvent, Kind, field},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -34,8 +34,14 @@ impl Report for CallstackReport {
             name: "callstack",
             help: "software events: time of call paths, by events at entry and exit of functions",
             views: &["path", "interval"],
-            takes: Takes::NOTHING,
-            in_all: false,
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "calls, by events at their entry and exit",
+                lane: &["host", "thread", "depth"],
+                value: LaneValue::Column("function"),
+                path: &["Call stacks", "{host}", "{thread}", "{depth}"],
+            }),
+            ..Description::EMPTY
         }
     }
 

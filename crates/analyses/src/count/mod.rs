@@ -24,7 +24,7 @@ impl Report for CountReport {
             help: "software events: number of events by name, and of lost events",
             views: &["event", "stream", "time"],
             takes: Takes { threads: true, cpus: true, every: true, events: true, ..Takes::NOTHING },
-            in_all: false,
+            ..Description::EMPTY
         }
     }
 

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, LaneValue, Lanes, Maker, Parameters,
+    Report, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -49,6 +49,13 @@ impl Report for CpuReport {
             views: &["thread", "process", "cpu", "time", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "running threads",
+                lane: &["cpu"],
+                value: LaneValue::Column("comm"),
+                path: &["CPUs", "CPU {cpu}"],
+            }),
         }
     }
 

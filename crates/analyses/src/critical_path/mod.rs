@@ -40,7 +40,7 @@ pub const CRITICAL_PATH: Simple<OfHistories> = Simple {
         help: "kernel events, boards: whom and what a thread waited for, through wake-ups, devices and messages",
         views: &["tree", "cause", "piece", "stretch"],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: OfHistories::new(path_table),
 };

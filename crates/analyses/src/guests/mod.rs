@@ -30,7 +30,7 @@ pub const GUESTS: SimpleFlow<Guests> = SimpleFlow {
         help: "exact counts of instructions of each virtual machine, and how long the host handled which VM exits",
         views: &["machine", "reason", "interval"],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: Guests,
 };

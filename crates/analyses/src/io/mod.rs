@@ -54,6 +54,7 @@ impl Report for InputOutputReport {
             views: &["thread", "process", "operation", "device", "file", "descriptor", "cache"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            ..Description::EMPTY
         }
     }
 

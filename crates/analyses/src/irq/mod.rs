@@ -10,8 +10,8 @@ mod off;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, LaneValue, Lanes, Maker, Parameters,
+    Report, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -43,6 +43,13 @@ impl Report for InterruptsReport {
             views: &["handler", "cpu", "slowest", "interval"],
             takes: Takes::CPUS,
             in_all: true,
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "interrupt handlers",
+                lane: &["cpu", "kind"],
+                value: LaneValue::Column("name"),
+                path: &["CPUs", "CPU {cpu}", "{kind} interrupts"],
+            }),
         }
     }
 

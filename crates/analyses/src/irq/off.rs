@@ -30,6 +30,7 @@ pub const INTERRUPTS_OFF: WithIntervals<InterruptsOff<false>, InterruptsOff<true
         views: &["cpu", "slowest", "interval"],
         takes: Takes::CPUS,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: InterruptsOff,
     intervals: InterruptsOff,

@@ -157,7 +157,7 @@ impl Report for LatencyReport {
             help: "exact counts of function executions, the heaviest tails first; see `hodo latency` for one function",
             views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
             takes: Takes { threads: true, intervals: true, ..Takes::NOTHING },
-            in_all: false,
+            ..Description::EMPTY
         }
     }
 

@@ -32,6 +32,7 @@ pub const LOCKS: Simple<Locks> = Simple {
         views: &["lock"],
         takes: Takes::THREADS,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: Locks,
 };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
     WithIntervals,
     kernel::{Kind, Threads, field},
     only,
@@ -30,8 +30,8 @@ pub const LOST: WithIntervals<Lost<false>, Lost<true>> = WithIntervals {
         name: "lost",
         help: "software events: events and packets lost by the tracer, by stream and time",
         views: &["stream", "longest", "interval"],
-        takes: Takes::NOTHING,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: Lost,
     intervals: Lost,

@@ -29,6 +29,7 @@ pub const MEMORY: Simple<Memory> = Simple {
         views: &["process", "thread"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: Memory,
 };

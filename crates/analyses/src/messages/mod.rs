@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes,
+    Analysis, Column, Description, FinishContext, Interest, Item, LaneValue, Lanes, Maker, Parameters,
+    Report, Shape, Start, Table,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -38,8 +38,14 @@ impl Report for MessagesReport {
             name: "messages",
             help: "boards: how many messages went from whom to whom, and how long they took",
             views: &["pair", "message"],
-            takes: Takes::NOTHING,
-            in_all: false,
+            lanes: Some(Lanes {
+                view: "message",
+                title: "messages",
+                lane: &["from"],
+                value: LaneValue::Lane(&["to"]),
+                path: &["Boards", "{from}"],
+            }),
+            ..Description::EMPTY
         }
     }
 

@@ -23,9 +23,8 @@ pub const MNEMONICS: SimpleFlow<Mnemonics> = SimpleFlow {
     description: Description {
         name: "mnemonics",
         help: "exact counts of executed instructions by mnemonic",
-        views: &[],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: Mnemonics,
 };

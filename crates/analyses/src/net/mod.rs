@@ -31,6 +31,7 @@ pub const NETWORK: Simple<Network> = Simple {
         views: &["device", "process", "thread"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: Network,
 };

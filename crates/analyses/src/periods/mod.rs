@@ -38,7 +38,7 @@ impl Report for PeriodsReport {
             help: "software events: times between any two kinds of events",
             views: &["group", "slowest", "interval"],
             takes: Takes { cpus: true, period: true, ..Takes::NOTHING },
-            in_all: false,
+            ..Description::EMPTY
         }
     }
 

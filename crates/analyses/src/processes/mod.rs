@@ -28,6 +28,7 @@ pub const PROCESSES: Simple<Processes> = Simple {
         views: &["process", "thread"],
         takes: Takes::THREADS,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: Processes,
 };

@@ -41,9 +41,9 @@ pub const FUNCTIONS: ProfileReport = ProfileReport {
     description: Description {
         name: "functions",
         help: "exact profile: instructions, calls and time of each function",
-        views: &[],
         takes: TAKES,
         in_all: true,
+        ..Description::EMPTY
     },
     report: Report::Functions,
 };
@@ -53,9 +53,8 @@ pub const TREE: ProfileReport = ProfileReport {
     description: Description {
         name: "tree",
         help: "exact calling-context tree: instructions, calls and time of each call path",
-        views: &[],
         takes: TAKES,
-        in_all: false,
+        ..Description::EMPTY
     },
     report: Report::Tree,
 };
@@ -67,7 +66,7 @@ pub const PATHS: ProfileReport = ProfileReport {
         help: "exact call paths, optionally from a function or system call; --format folded for flame graphs",
         views: &["instructions", "time"],
         takes: Takes { threads: true, root: true, ..Takes::NOTHING },
-        in_all: false,
+        ..Description::EMPTY
     },
     report: Report::Paths,
 };

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, LaneValue, Lanes, Maker, Parameters,
+    Report, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Cpus, Threads},
     only,
 };
@@ -47,6 +47,13 @@ impl Report for QueueReport {
             views: &["cpu", "time", "change"],
             takes: Takes::CPUS,
             in_all: true,
+            lanes: Some(Lanes {
+                view: "change",
+                title: "threads that wait for a CPU",
+                lane: &["cpu"],
+                value: LaneValue::Column("waiting"),
+                path: &["CPUs", "CPU {cpu}", "waiting threads"],
+            }),
         }
     }
 

@@ -28,7 +28,7 @@ pub const RESOLUTION: SimpleFlow<Resolution> = SimpleFlow {
         help: "exact time and instructions between clock readings, and bytes of trace per instruction",
         views: &["measure", "histogram"],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: Resolution,
 };

@@ -36,6 +36,7 @@ pub const SCHEDULING: WithIntervals<Scheduling<false>, Scheduling<true>> = WithI
         views: &["thread", "cpu", "slowest", "interval"],
         takes: Takes::THREADS_AND_CPUS,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: Scheduling,
     intervals: Scheduling,

@@ -38,6 +38,7 @@ pub const SIGNALS: WithIntervals<Signals<false>, Signals<true>> = WithIntervals 
         views: &["signal", "thread", "slowest", "interval"],
         takes: Takes::THREADS,
         in_all: true,
+        ..Description::EMPTY
     },
     analysis: Signals,
     intervals: Signals,

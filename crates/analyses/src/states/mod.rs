@@ -10,8 +10,8 @@ use std::fmt::Debug;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Heading, Interest, Item, Maker, Parameters, Report, Shape,
-    Start, Table, TableBuilder, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Heading, Interest, Item, LaneValue, Lanes, Maker,
+    Parameters, Report, Shape, Start, Table, TableBuilder, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads},
     only,
 };
@@ -42,6 +42,13 @@ impl Report for StatesReport {
             views: &["thread", "wait", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "states of threads",
+                lane: &["pid", "tid", "comm"],
+                value: LaneValue::Column("state"),
+                path: &Lanes::THREAD,
+            }),
         }
     }
 

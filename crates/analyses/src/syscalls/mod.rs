@@ -6,8 +6,8 @@ use std::hash::Hash;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, LaneValue, Lanes, Maker, Parameters,
+    Report, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -37,6 +37,13 @@ impl Report for SyscallsReport {
             views: &["call", "thread", "slowest", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "system calls",
+                lane: &["pid", "tid", "comm"],
+                value: LaneValue::Column("call"),
+                path: &["Threads", "process {pid}", "{comm} ({tid})", "system calls"],
+            }),
         }
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Heading, Interest, Item, Maker, Parameters, Report, Shape,
-    Start, Table, TableBuilder, Takes, Value,
+    Analysis, Column, Description, FinishContext, Heading, Interest, Item, LaneValue, Lanes, Maker,
+    Parameters, Report, Shape, Start, Table, TableBuilder, Value,
     kernel::{Kind, Threads, field::task_switch},
     only,
 };
@@ -31,8 +31,14 @@ impl Report for TasksReport {
             name: "tasks",
             help: "boards: how long each task ran on each board, from when to when",
             views: &["task", "interval"],
-            takes: Takes::NOTHING,
-            in_all: false,
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "running tasks of boards",
+                lane: &["host"],
+                value: LaneValue::Column("task"),
+                path: &["Boards", "{host}"],
+            }),
+            ..Description::EMPTY
         }
     }
 

@@ -18,9 +18,8 @@ impl Report for ThreadsReport {
         &Description {
             name: "threads",
             help: "exact counts of executed instructions by thread",
-            views: &[],
             takes: Takes::THREADS,
-            in_all: false,
+            ..Description::EMPTY
         }
     }
 

@@ -24,7 +24,7 @@ pub const WAITS: Simple<OfHistories> = Simple {
         help: "kernel events, boards: who waited how long, for what, until whom, as a tree",
         views: &["thread"],
         takes: Takes::THREADS,
-        in_all: false,
+        ..Description::EMPTY
     },
     analysis: OfHistories::new(table),
 };

@@ -7,8 +7,8 @@ mod wakeups;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Interest, Item, LaneValue, Lanes, Maker, Parameters,
+    Report, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -39,6 +39,13 @@ impl Report for WakersReport {
             views: &["pair", "wakeup"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            lanes: Some(Lanes {
+                view: "wakeup",
+                title: "wake-ups",
+                lane: &["waker_pid", "waker_tid", "waker"],
+                value: LaneValue::Lane(&["woken_pid", "woken_tid", "woken"]),
+                path: &["Threads", "process {waker_pid}", "{waker} ({waker_tid})"],
+            }),
         }
     }
 

@@ -245,7 +245,7 @@ impl Request {
                     format!("--function, --from and --to are for `hodo latency`, not for `{name}`")
                 }
                 () if period.is_none() && takes.period => {
-                    "`periods` needs --begin EVENT and --end EVENT: see `hodo report --help`".to_owned()
+                    format!("`{name}` needs --begin EVENT and --end EVENT: see `hodo report --help`")
                 }
                 () => continue,
             };
