@@ -81,7 +81,9 @@ pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
 pub use losses::Losses;
 pub use modules::{Module, Modules};
-pub use registry::{AnyFlow, AnyReport, AnyRun, FlowPartial, PackedFlow, empty_table, report, reports};
+pub use registry::{
+    AnyFlow, AnyMade, AnyReport, EngineLoop, FlowPartial, PackedFlow, empty_table, report, reports,
+};
 pub use segments::{TrackSink, decode_all};
 pub use selection_filter::{Numbers, Spans, numbers};
 pub use threads::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};

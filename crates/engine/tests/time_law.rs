@@ -13,7 +13,7 @@ use hodo_engine::{
     script::{self, CallFormat, Field, InstructionFormat, MarkFormat, Marks},
 };
 use hodo_intel_pt::packet::{Decoder, PSB, Packet, find_psb};
-use hodo_model::{Cause, Every, FastFlow, Plain, Table, Value};
+use hodo_model::{Cause, Every, FastFlow, Table, Value};
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -159,7 +159,7 @@ fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> 
             listing(experiment, reading).into_iter().map(|(_, symbol)| symbol).collect();
         assert!(listed == expected, "a listing of {} and not {} instructions", listed.len(), expected.len());
         for (report, inlined) in [(BlockReport::Blocks, false), (BlockReport::Lines, true)] {
-            let table = table(experiment, &Plain(Blocks { report }), reading);
+            let table = table(experiment, &Blocks { report }, reading);
             assert_eq!(sums(&table, "instructions"), by_function(&expected, inlined), "{}", table.name());
         }
         let expected = by_function(&expected, false);
@@ -204,7 +204,7 @@ fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
     }
     reported.push(format!("{:?}", table(experiment, &Functions, reading)));
     for report in [BlockReport::Blocks, BlockReport::Lines] {
-        reported.push(format!("{:?}", table(experiment, &Plain(Blocks { report }), reading)));
+        reported.push(format!("{:?}", table(experiment, &Blocks { report }, reading)));
     }
     let mut text = Vec::new();
     script::calls(experiment, CallFormat::Text, reading, None, &mut text, |_| true);

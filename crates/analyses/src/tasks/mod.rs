@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Heading, Interest, Item, LaneValue, Lanes, Maker,
-    Parameters, Report, Shape, Start, Table, TableBuilder, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Heading, Interest, Item, LaneValue, Lanes, Made,
+    Report, Shape, Start, Table, TableBuilder, Value,
     kernel::{Kind, Threads, field::task_switch},
     only,
 };
@@ -22,12 +22,9 @@ use crate::{
 };
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct TasksReport;
-
-impl Report for TasksReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "tasks",
             help: "boards: how long each task ran on each board, from when to when",
             views: &["task", "interval"],
@@ -39,14 +36,11 @@ impl Report for TasksReport {
                 path: &["Boards", "{host}"],
             }),
             ..Description::EMPTY
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "interval" => maker.analysis(Intervals),
-            _ => maker.analysis(Sums),
-        }
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Intervals),
+            _ => Made::of_events(Sums),
+        },
     }
 }
 

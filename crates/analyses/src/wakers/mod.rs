@@ -7,8 +7,8 @@ mod wakeups;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, LaneValue, Lanes, Maker, Parameters,
-    Report, Shape, Start, Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
+    Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -28,12 +28,9 @@ pub use wakeups::Wakeups as Each;
 pub struct Wakers;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct WakersReport;
-
-impl Report for WakersReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "wakers",
             help: "kernel events: which thread woke which other thread, how often, and how long it then waited for a CPU",
             views: &["pair", "wakeup"],
@@ -46,14 +43,11 @@ impl Report for WakersReport {
                 value: LaneValue::Lane(&["woken_pid", "woken_tid", "woken"]),
                 path: &["Threads", "process {waker_pid}", "{waker} ({waker_tid})"],
             }),
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "wakeup" => maker.analysis(Each),
-            _ => maker.analysis(Wakers),
-        }
+        },
+        make: |parameters| match parameters.view() {
+            "wakeup" => Made::of_events(Each),
+            _ => Made::of_events(Wakers),
+        },
     }
 }
 

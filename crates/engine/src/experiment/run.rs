@@ -255,7 +255,7 @@ impl<'t, 'f> Plan<'t, 'f> {
             chunks = portion.choose(chunks, |chunk| chunk.bytes());
         }
         let mut fold = |requested: &Requested| {
-            let flow = requested.run.flow().expect("the analysis reads control flow");
+            let flow = requested.made.flow().expect("the analysis reads control flow");
             let folded = flow.fold_flow(trace, &chunks, reading, &mut |done| progress(*before + done));
             *before += bytes;
             folded

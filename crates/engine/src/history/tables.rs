@@ -21,12 +21,12 @@ pub(super) fn naming(title: &str, path: &[&str]) -> Naming {
 }
 
 /// Returns the reports that a store contains. A table of the store has the name of its report.
-pub(super) fn indexed() -> impl Iterator<Item = (&'static dyn AnyReport, Lanes)> {
-    reports().iter().filter_map(|report| Some((&**report, report.description().lanes?)))
+pub(super) fn indexed() -> impl Iterator<Item = (&'static AnyReport, Lanes)> {
+    reports().iter().filter_map(|report| Some((report, report.description.lanes?)))
 }
 
 /// Returns the request for the rows of a report.
-pub(super) fn request(report: &'static dyn AnyReport, lanes: Lanes, threads: usize) -> Request {
+pub(super) fn request(report: &'static AnyReport, lanes: Lanes, threads: usize) -> Request {
     let selection = Selection { view: lanes.view.to_owned(), ..Selection::default() };
     let parameters = Parameters { selection, alone: true, ..Parameters::default() };
     Request { threads, chunking: Chunking::Bytes(CHUNK), ..Request::of(vec![report], parameters) }
