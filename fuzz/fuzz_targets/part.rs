@@ -28,7 +28,7 @@ static PARTS: LazyLock<Vec<Folded>> = LazyLock::new(|| {
         Box::leak(Box::new(opened.expect("a fixture")))
     };
     let traces = [open("ctf/lttng2.13-kernel"), open("perf/tiny.data")];
-    let fold = |(experiment, report): (&'static Experiment, &'static dyn hodo_engine::AnyReport)| {
+    let fold = |(experiment, report): (&'static Experiment, &'static hodo_engine::AnyReport)| {
         let chunks = Chunks::Bytes(1 << 14);
         let request = Request { chunks, ..Request::of(vec![report], Parameters::default()) };
         let part = |portion| {
@@ -38,7 +38,7 @@ static PARTS: LazyLock<Vec<Folded>> = LazyLock::new(|| {
         let parts = [part("1/2")?, part("2/2")?];
         Some(Folded { views: report.description().views, parts, experiment })
     };
-    let all = traces.into_iter().flat_map(|trace| reports().iter().map(move |report| (trace, &**report)));
+    let all = traces.into_iter().flat_map(|trace| reports().iter().map(move |report| (trace, report)));
     all.filter_map(fold).collect()
 });
 

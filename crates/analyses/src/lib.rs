@@ -4,7 +4,7 @@
 //! Item… ──fold──► partial ──merge──► partial of the whole, or of each thread ──finish──► Table
 //! ```
 //!
-//! Each analysis is a module; [`each`] lists their reports. Analyses do not depend on trace formats or output formats.
+//! Each analysis is a module; [`reports`] lists their reports. Analyses do not depend on trace formats or output formats.
 
 pub mod blocks;
 pub mod branches;
@@ -13,6 +13,7 @@ pub mod callstack;
 pub mod count;
 pub mod cpu;
 pub mod critical_path;
+pub mod divergence;
 pub mod guests;
 pub mod io;
 pub mod irq;
@@ -60,41 +61,45 @@ mod thread_states;
 pub use clock::Time;
 pub use stack::Entry as FrameEntry;
 
-use hodo_model::Visitor;
+use hodo_model::{FlowLoop, Report};
 
-/// Calls `visitor` with every report, in the order of `hodo report --list`. Register a new analysis here.
-pub fn each(visitor: &mut impl Visitor) {
-    visitor.visit(&profile::FUNCTIONS);
-    visitor.visit(&profile::TREE);
-    visitor.visit(&profile::PATHS);
-    visitor.visit(&blocks::LINES);
-    visitor.visit(&blocks::BLOCKS);
-    visitor.visit(&branches::BRANCHES);
-    visitor.visit(&mnemonics::MNEMONICS);
-    visitor.visit(&threads::ThreadsReport);
-    visitor.visit(&guests::GUESTS);
-    visitor.visit(&resolution::RESOLUTION);
-    visitor.visit(&latency::LatencyReport);
-    visitor.visit(&count::CountReport);
-    visitor.visit(&periods::PeriodsReport);
-    visitor.visit(&cpu::CpuReport);
-    visitor.visit(&syscalls::SyscallsReport);
-    visitor.visit(&irq::InterruptsReport);
-    visitor.visit(&sched::SCHEDULING);
-    visitor.visit(&io::InputOutputReport);
-    visitor.visit(&processes::PROCESSES);
-    visitor.visit(&signals::SIGNALS);
-    visitor.visit(&lost::LOST);
-    visitor.visit(&states::StatesReport);
-    visitor.visit(&queue::QueueReport);
-    visitor.visit(&irq::INTERRUPTS_OFF);
-    visitor.visit(&memory::MEMORY);
-    visitor.visit(&net::NETWORK);
-    visitor.visit(&wakers::WakersReport);
-    visitor.visit(&locks::LOCKS);
-    visitor.visit(&waits::WAITS);
-    visitor.visit(&critical_path::CRITICAL_PATH);
-    visitor.visit(&callstack::CallstackReport);
-    visitor.visit(&messages::MessagesReport);
-    visitor.visit(&tasks::TasksReport);
+/// Every report, in the order of `hodo report --list`. Register a new analysis here.
+pub const fn reports<L: FlowLoop>() -> &'static [Report<L>] {
+    const {
+        &[
+            profile::functions(),
+            profile::tree(),
+            profile::paths(),
+            blocks::lines_report(),
+            blocks::blocks_report(),
+            branches::report(),
+            mnemonics::report(),
+            threads::report(),
+            guests::report(),
+            resolution::report(),
+            latency::report(),
+            count::report(),
+            periods::report(),
+            cpu::report(),
+            syscalls::report(),
+            irq::report(),
+            sched::report(),
+            io::report(),
+            processes::report(),
+            signals::report(),
+            lost::report(),
+            states::report(),
+            queue::report(),
+            irq::off::report(),
+            memory::report(),
+            net::report(),
+            wakers::report(),
+            locks::report(),
+            waits::report(),
+            critical_path::report(),
+            callstack::report(),
+            messages::report(),
+            tasks::report(),
+        ]
+    }
 }

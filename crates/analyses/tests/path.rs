@@ -4,7 +4,7 @@ use hodo_analyses::{
     cpu::CpuUse,
     critical_path::CRITICAL_PATH,
     queue::{Changes, Queue},
-    sched::SCHEDULING,
+    sched::Scheduling,
     states::States,
     tasks,
     waits::WAITS,
@@ -101,7 +101,7 @@ fn table_with(
 
 /// The pieces of a path: begin, duration, thread, cause, detail.
 fn path(events: &[Event<'_>], tid: u32) -> Vec<String> {
-    let table = table(&CRITICAL_PATH.analysis, events, "piece", tid);
+    let table = table(&CRITICAL_PATH, events, "piece", tid);
     let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
     let text = |value: &Value| match value {
         Value::Integer(number) => number.to_string(),
@@ -144,7 +144,7 @@ fn a_chain_of_locks_leads_to_the_thread_that_was_preempted() {
         "75 25 3 running",
     ];
     assert_eq!(path(CHAIN, 3), expected);
-    let waits = table(&WAITS.analysis, CHAIN, "thread", 3).rows();
+    let waits = table(&WAITS, CHAIN, "thread", 3).rows();
     let texts: Vec<&Value> = waits.iter().map(|row| &row[4]).collect();
     assert_eq!(texts, [&"3".into(), &"lock".into(), &"2".into(), &"cpu".into(), &"cpu: idle".into()]);
     assert_eq!(
@@ -303,8 +303,8 @@ fn a_new_thread_continues_its_parent() {
 
 #[test]
 fn a_window_may_end_within_a_wait() {
-    let whole = table(&CRITICAL_PATH.analysis, CHAIN, "piece", 3).rows();
-    let part = table_of(&CRITICAL_PATH.analysis, CHAIN, "piece", 3, Some((Nanos(25), Nanos(45)))).rows();
+    let whole = table(&CRITICAL_PATH, CHAIN, "piece", 3).rows();
+    let part = table_of(&CRITICAL_PATH, CHAIN, "piece", 3, Some((Nanos(25), Nanos(45)))).rows();
     // 1 ran for 5 ns of it, and was preempted by 9 for 15.
     let cells = |row: &[Value]| (row[0].clone(), row[1].clone());
     let expected = [(25u64.into(), 5u64.into()), (30u64.into(), 15u64.into())];
@@ -354,7 +354,7 @@ fn a_thread_that_an_event_contains_does_not_wait_for_a_cpu() {
     // Running, waiting for a CPU, waiting for something else (3 ways), unknown, all.
     assert_eq!(times(5), [20u64, 0, 10, 0, 0, 70, 100].map(Value::from));
     assert_eq!(times(0), [20u64, 70, 10, 0, 0, 0, 100].map(Value::from));
-    let wakeups = |tid| table(&SCHEDULING.analysis, &with(tid), "thread", 5).figure("wakeups").cloned();
+    let wakeups = |tid| table(&Scheduling::<false>, &with(tid), "thread", 5).figure("wakeups").cloned();
     assert_eq!((wakeups(5), wakeups(0)), (Some(0u64.into()), Some(1u64.into())));
     // Waited, and waited until an unknown time.
     let waited = |tid| table(&Queue, &with(tid), "cpu", 0).rows()[0][4..].to_vec();
@@ -421,10 +421,10 @@ fn a_thread_waits_after_a_preemption_too() {
         event!(50, 0, SchedWakeup, [(0, 5), (1, 0)]),
         switch!(53, 0, 0, PREEMPTED, 5),
     ];
-    let sched = table(&SCHEDULING.analysis, &events, "thread", 5);
+    let sched = table(&Scheduling::<false>, &events, "thread", 5);
     let figures = ["waits", "queued_ns", "preempted_ns", "wakeups"].map(|name| sched.figure(name).cloned());
     assert_eq!(figures, [2u64, 23, 20, 1].map(|value| Some(value.into())));
-    let slowest = table(&SCHEDULING.analysis, &events, "slowest", 5).rows();
+    let slowest = table(&Scheduling::<false>, &events, "slowest", 5).rows();
     let cells = slowest.iter().map(|row| [row[3].clone(), row[6].clone()]);
     let expected =
         [(20u64, "preemption"), (3, "wakeup")].map(|(length, after)| [length.into(), after.into()]);
@@ -463,7 +463,7 @@ fn without_wakeups_nothing_is_zero() {
     let table = |analysis: &dyn AnyAnalysis, view: &str| {
         table_with(analysis, &events, Wakeups::Missing, (view, &[], None))
     };
-    let sched = table(&SCHEDULING.analysis, "thread");
+    let sched = table(&Scheduling::<false>, "thread");
     for name in ["waits", "queued_ns", "wakeups"] {
         assert_eq!(sched.figure(name), Some(&Value::Null), "{name}");
     }

@@ -62,7 +62,7 @@ fn description(program: &Command) -> Value {
         "program": program.get_name(),
         "program_version": env!("CARGO_PKG_VERSION"),
         "commands": commands.map(command).collect::<Vec<_>>(),
-        "reports": reports().iter().map(|report| described(&**report)).collect::<Vec<_>>(),
+        "reports": reports().iter().map(described).collect::<Vec<_>>(),
         "formats": list(hodo_views::VIEWS.iter().map(|view| (view.name, view.help)).collect()),
         "exports": list(export::list().collect()),
         "rules": list(hodo_findings::RULES.iter().map(|rule| (rule.name, rule.help)).collect()),
@@ -106,7 +106,7 @@ fn argument(argument: &Arg) -> Value {
 }
 
 /// Describes a report, with the columns of each view.
-fn described(report: &'static dyn AnyReport) -> Value {
+fn described(report: &'static AnyReport) -> Value {
     let about = report.description();
     let Needs { flow, .. } = report::needs(&[report]);
     let names = if about.views.is_empty() { &[""][..] } else { about.views };

@@ -194,7 +194,7 @@ pub fn chunks(input: &Input) -> Result<Chunks, Failure> {
 pub fn unopened(
     input: &Input,
     filter: Option<&crate::events::Filter>,
-    reports: Vec<&'static dyn AnyReport>,
+    reports: Vec<&'static AnyReport>,
     parameters: Parameters,
 ) -> Result<Request, Failure> {
     let Selection { events, condition, time, .. } = Selection::new(input, filter)?;
@@ -214,7 +214,7 @@ pub fn unopened(
 pub fn request(
     input: &Input,
     filter: Option<&crate::events::Filter>,
-    reports: Vec<&'static dyn AnyReport>,
+    reports: Vec<&'static AnyReport>,
     parameters: Parameters,
     experiment: &Experiment,
 ) -> Result<Request, Failure> {

@@ -119,19 +119,19 @@ pub fn list() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'s
 }
 
 /// Returns the reports that the names stand for, each once.
-pub fn named(names: &[String]) -> Vec<&'static dyn AnyReport> {
+pub fn named(names: &[String]) -> Vec<&'static AnyReport> {
     let asked = |name: &str| names.iter().any(|asked| asked == name);
     let all = asked(ALL.0);
-    let is_meant = |report: &&'static dyn AnyReport| {
+    let is_meant = |report: &&'static AnyReport| {
         let about = report.description();
         asked(about.name) || all && about.in_all
     };
-    reports().iter().map(|report| &**report).filter(is_meant).collect()
+    reports().iter().filter(is_meant).collect()
 }
 
 /// Returns the inputs that reports read.
-pub fn needs(reports: &[&'static dyn AnyReport]) -> Needs {
-    let of = |report: &&'static dyn AnyReport| {
+pub fn needs(reports: &[&'static AnyReport]) -> Needs {
+    let of = |report: &&'static AnyReport| {
         let run = report.make(&Parameters::default());
         let Interest { flow, .. } = run.analysis().interest();
         flow != hodo_model::FlowInterest::None

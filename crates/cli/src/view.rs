@@ -111,7 +111,7 @@ impl Opened {
     }
 
     /// Returns whether the inputs provide what a report reads, without further options.
-    fn provides(&self, report: &'static dyn AnyReport) -> bool {
+    fn provides(&self, report: &'static AnyReport) -> bool {
         let run = report.make(&Parameters::default());
         let Interest { flow, .. } = run.analysis().interest();
         let contents = self.experiment.contents;
@@ -195,8 +195,8 @@ impl Inputs for Opened {
     }
 
     fn reports(&self) -> Vec<Report> {
-        let known = reports().iter().map(|report| &**report).filter(|report| self.provides(*report));
-        let of = |report: &'static dyn AnyReport| {
+        let known = reports().iter().filter(|report| self.provides(report));
+        let of = |report: &'static AnyReport| {
             let about = report.description();
             Report { name: about.name, help: about.help, views: about.views }
         };

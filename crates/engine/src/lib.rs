@@ -72,5 +72,7 @@ pub use programs::kernel::KernelFiles;
 pub use programs::modules::{Module, Modules};
 pub use reading::{Chunks, EventReading, Reading, Window};
 pub use refusal::Refusal;
-pub use registry::{AnyFlow, AnyReport, AnyRun, FlowPartial, PackedFlow, empty_table, report, reports};
+pub use registry::{
+    AnyFlow, AnyMade, AnyReport, EngineLoop, FlowPartial, PackedFlow, empty_table, report, reports,
+};
 pub use traces::{Needs, Traces};

@@ -1,18 +1,18 @@
-//! The reports of `hodo report`, each as an object that the engine can run.
+//! The reports of `hodo report`, with the engine's loop over control flow.
 //!
 //! ```text
-//! hodo_analyses::each ──erase──► AnyReport ──make(parameters)──► AnyRun ──fold, merge, finish──► Table
+//! hodo_analyses::reports ──► AnyReport ──make(parameters)──► Made ──fold, merge, finish──► Table
 //! ```
 //!
-//! Control-flow loops are monomorphised for each analysis of control flow: dynamic dispatch happens per fold of many
-//! chunks, never per item. Each copy contains a decoder, so analyses of events get none.
+//! The loop is compiled for each analysis of control flow: dynamic dispatch happens per fold of many chunks, never per
+//! item. Each copy contains a decoder, so analyses of events get none.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use hodo_clock::Tsc;
 use hodo_model::{
-    Analysis, AnyAnalysis, AnyPartial, Description, FastFlow, FinishContext, FlowInterest, FlowThread, Maker,
-    NoSources, Parameters, Report, Selection, Start, Table, Visitor, kernel::Threads, pass::Pass,
+    AnyAnalysis, AnyPartial, FastFlow, FinishContext, FlowInterest, FlowLoop, FlowThread, Made, NoSources,
+    Parameters, Report, Selection, Start, Table, kernel::Threads, pass::Pass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,26 +26,30 @@ use crate::{
     reading::Reading,
 };
 
-/// A report, independent of the type of its analysis.
-pub trait AnyReport: Send + Sync {
-    /// Returns its description in lists.
-    fn description(&self) -> &Description;
+/// A report with the engine's loop.
+pub type AnyReport = Report<EngineLoop>;
 
-    /// Makes its analysis for `parameters`.
-    fn make(&self, parameters: &Parameters) -> Box<dyn AnyRun>;
-}
+/// An analysis with the engine's loop, if it reads control flow.
+pub type AnyMade = Made<EngineLoop>;
 
-/// An analysis that the engine can run.
-pub trait AnyRun: Send + Sync {
-    /// Returns the analysis.
-    fn analysis(&self) -> &dyn AnyAnalysis;
+/// The engine's loop over control flow.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineLoop;
 
-    /// Returns the analysis as one of control flow; `None` if it reads events or counts.
-    fn flow(&self) -> Option<&dyn AnyFlow>;
+impl FlowLoop for EngineLoop {
+    type Analysis = dyn AnyFlow;
+
+    fn compile(analysis: impl FastFlow) -> Box<dyn AnyFlow> {
+        Box::new(analysis)
+    }
+
+    fn analysis(of: &dyn AnyFlow) -> &dyn AnyAnalysis {
+        of
+    }
 }
 
 /// An analysis of control flow that the engine can run.
-pub trait AnyFlow: Send + Sync {
+pub trait AnyFlow: AnyAnalysis {
     /// Folds chunks of control flow. `progress` receives the number of bytes decoded so far, and returns whether to
     /// continue.
     fn fold_flow(
@@ -58,26 +62,21 @@ pub trait AnyFlow: Send + Sync {
 }
 
 /// Returns every report, in the order of `hodo report --list`.
-pub fn reports() -> &'static [Box<dyn AnyReport>] {
-    static REPORTS: LazyLock<Vec<Box<dyn AnyReport>>> = LazyLock::new(|| {
-        let mut list = List(Vec::new());
-        hodo_analyses::each(&mut list);
-        list.0
-    });
-    &REPORTS
+pub fn reports() -> &'static [AnyReport] {
+    hodo_analyses::reports()
 }
 
 /// Returns the report of this name.
-pub fn report(name: &str) -> Option<&'static dyn AnyReport> {
-    reports().iter().find(|report| report.description().name == name).map(|report| &**report)
+pub fn report(name: &str) -> Option<&'static AnyReport> {
+    reports().iter().find(|report| report.description.name == name)
 }
 
 /// Returns the table that a view of a report makes of nothing: its columns, without rows. Reports of periods have the
 /// columns that need no fields.
-pub fn empty_table(report: &dyn AnyReport, view: &str) -> Table {
+pub fn empty_table(report: &AnyReport, view: &str) -> Table {
     let selection = Selection { view: view.to_owned(), ..Selection::default() };
-    let run = report.make(&Parameters { selection: selection.clone(), ..Parameters::default() });
-    let analysis = run.analysis();
+    let made = report.make(&Parameters { selection: selection.clone(), ..Parameters::default() });
+    let analysis = made.analysis();
     if analysis.interest().flow != FlowInterest::None {
         let threads = Threads::default();
         let of = FinishContext::without_events(&selection, &threads, &NoSources);
@@ -89,66 +88,7 @@ pub fn empty_table(report: &dyn AnyReport, view: &str) -> Table {
     tables.pop().expect("one table for one analysis")
 }
 
-struct List(Vec<Box<dyn AnyReport>>);
-
-impl Visitor for List {
-    fn visit<R: Report>(&mut self, report: &'static R) {
-        self.0.push(Box::new(Erased(report)));
-    }
-}
-
-struct Erased<R: 'static>(&'static R);
-
-impl<R: Report> AnyReport for Erased<R> {
-    fn description(&self) -> &Description {
-        self.0.description()
-    }
-
-    fn make(&self, parameters: &Parameters) -> Box<dyn AnyRun> {
-        self.0.make(parameters, Runs)
-    }
-}
-
-struct Runs;
-
-impl Maker for Runs {
-    type Made = Box<dyn AnyRun>;
-
-    fn analysis<A: Analysis>(self, analysis: A) -> Self::Made {
-        Box::new(Events(analysis))
-    }
-
-    fn fast<A: FastFlow>(self, analysis: A) -> Self::Made {
-        Box::new(Flow(analysis))
-    }
-}
-
-struct Events<A>(A);
-
-impl<A: Analysis> AnyRun for Events<A> {
-    fn analysis(&self) -> &dyn AnyAnalysis {
-        &self.0
-    }
-
-    fn flow(&self) -> Option<&dyn AnyFlow> {
-        None
-    }
-}
-
-/// Runs an analysis of control flow.
-pub(crate) struct Flow<A>(pub(crate) A);
-
-impl<A: FastFlow> AnyRun for Flow<A> {
-    fn analysis(&self) -> &dyn AnyAnalysis {
-        &self.0
-    }
-
-    fn flow(&self) -> Option<&dyn AnyFlow> {
-        Some(self)
-    }
-}
-
-impl<A: FastFlow> AnyFlow for Flow<A> {
+impl<A: FastFlow> AnyFlow for A {
     fn fold_flow(
         &self,
         trace: &Trace<'_>,
@@ -156,7 +96,7 @@ impl<A: FastFlow> AnyFlow for Flow<A> {
         reading: Reading<'_>,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> (FlowPartial, Losses) {
-        let (tracks, losses) = fold_chunks(trace, &self.0, chunks, reading, progress);
+        let (tracks, losses) = fold_chunks(trace, self, chunks, reading, progress);
         let any = |slice: ThreadSlice<A::Partial>| ThreadSlice {
             context: slice.context,
             since: slice.since,

@@ -38,11 +38,11 @@ fn fixtures() -> Vec<PathBuf> {
 
 /// Requests that together make every report of an experiment: of control flow, of events, and those of a period.
 fn requests(experiment: &Experiment) -> Vec<Request> {
-    let takes_period = |report: &&'static dyn AnyReport| report.description().takes.period;
-    let is_of_flow = |report: &&'static dyn AnyReport| {
+    let takes_period = |report: &&'static AnyReport| report.description().takes.period;
+    let is_of_flow = |report: &&'static AnyReport| {
         report.make(&Parameters::default()).analysis().interest().flow != FlowInterest::None
     };
-    let all = reports().iter().map(|report| &**report);
+    let all = reports().iter();
     let (of_period, others): (Vec<_>, Vec<_>) = all.partition(takes_period);
     let (flow, events): (Vec<_>, Vec<_>) = others.into_iter().partition(is_of_flow);
     let period = Period {

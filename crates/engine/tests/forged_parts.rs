@@ -24,7 +24,7 @@ fn experiment(input: &str) -> Experiment {
     Experiment::open(vec![Input::File(fixtures.join(input))], &options, Needs::ALL, 1, |_, _| ()).unwrap()
 }
 
-fn request(reports: Vec<&'static dyn AnyReport>) -> Request {
+fn request(reports: Vec<&'static AnyReport>) -> Request {
     let edge = |text| Edge::parse(text);
     let period = reports.iter().any(|report| report.description().takes.period).then(|| Period {
         begin: edge("sched_switch where next_tid != 0"),
@@ -55,7 +55,7 @@ fn forged(part: &[u8], from: usize, edits: &[(prop::sample::Index, u8)]) -> Vec<
 }
 
 /// Returns how many forged parts were valid enough to give tables.
-fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
+fn holds(input: &str, reports: Vec<&'static AnyReport>) -> u32 {
     let (experiment, request) = (experiment(input), request(reports.clone()));
     let parts = ["1/2", "2/2"].map(|portion| {
         let portion = Portion::parse(portion).unwrap();
@@ -100,14 +100,14 @@ fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
 }
 
 /// Returns whether a report is about control flow.
-fn is_of_flow(report: &&'static dyn AnyReport) -> bool {
+fn is_of_flow(report: &&'static AnyReport) -> bool {
     let run = report.make(&Parameters::default());
     run.analysis().interest().flow != hodo_model::FlowInterest::None
 }
 
 /// Returns the reports about control flow, and those about events.
-fn by_kind() -> [Vec<&'static dyn AnyReport>; 2] {
-    let (flow, events): (Vec<_>, Vec<_>) = reports().iter().map(|report| &**report).partition(is_of_flow);
+fn by_kind() -> [Vec<&'static AnyReport>; 2] {
+    let (flow, events): (Vec<_>, Vec<_>) = reports().iter().partition(is_of_flow);
     [flow, events]
 }
 

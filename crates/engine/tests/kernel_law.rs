@@ -15,7 +15,7 @@ use hodo_analyses::{
     states::{Intervals, States},
 };
 use hodo_engine::{
-    AnyRun, Chunks, Files, Input, Needs, Options, Reading, Traces,
+    AnyMade, Chunks, Files, Input, Needs, Options, Reading, Traces,
     events::{analyse, holds as holds_events},
     reports,
 };
@@ -26,8 +26,12 @@ use hodo_model::{
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
-#[path = "../../analyses/tests/law/tables.rs"]
-mod law;
+#[path = "../../analyses/tests/law/cut.rs"]
+mod cut;
+#[path = "../../analyses/tests/agreement/sums.rs"]
+mod sums;
+#[path = "../../analyses/tests/traces/tables.rs"]
+mod tables;
 
 /// Collects all events, and the names that they refer to.
 struct Keeper {
@@ -96,7 +100,7 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
 /// An analysis of events, and the views of a report that it serves.
 struct OfEvents {
     name: String,
-    run: Box<dyn AnyRun>,
+    run: AnyMade,
     views: Vec<&'static str>,
 }
 
@@ -148,7 +152,7 @@ fn holds(
             (hash >> 11) as f64 / (1u64 << 53) as f64 <= share
         };
         let (whole, merged) =
-            law::both((analysis.analysis(), views), &mut events[start..end], names, cut, &choices);
+            cut::both((analysis.analysis(), views), &mut events[start..end], names, cut, &choices);
         prop_assert_eq!(whole, merged);
         Ok(())
     });
@@ -245,16 +249,16 @@ fn tables_of_one_trace_agree() {
         let by_cpu = table(&CpuUse, "cpu");
         let (states, intervals) = (table(&States, "thread"), table(&Intervals, "interval"));
         let none = Selection::default();
-        let agreed = law::agreement(&by_cpu, &states, &table(&OverTime, "time"), &intervals, &none);
+        let agreed = sums::agreement(&by_cpu, &states, &table(&OverTime, "time"), &intervals, &none);
         agreed.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         busy += by_cpu.rows().len();
-        let waits = law::same_waits(&table(&Queue, "cpu"), &table(&Queue, "time"), &states, &intervals);
+        let waits = sums::same_waits(&table(&Queue, "cpu"), &table(&Queue, "time"), &states, &intervals);
         waits.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
-        let lives = law::whole_lives(&states, &intervals);
+        let lives = sums::whole_lives(&states, &intervals);
         whole += lives.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
-        let io = law::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
+        let io = sums::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
         io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
-        let path = law::are_seamless(&table(&CRITICAL_PATH.analysis, "piece"));
+        let path = sums::are_seamless(&table(&CRITICAL_PATH, "piece"));
         path.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
     }
     assert!(busy > 8, "{busy} CPUs");

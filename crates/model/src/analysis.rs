@@ -281,10 +281,10 @@ pub fn only<P>(partials: Vec<P>) -> P {
     partial
 }
 
-/// Optional fast paths of a control-flow analysis: items that are cheaper than [`Item::Flow`], with the same result.
-/// Wrap an analysis without fast paths in [`Plain`].
+/// An analysis of control flow. Its methods are fast paths, which an analysis may have: items that are cheaper than
+/// [`Item::Flow`], with the same result.
 pub trait FastFlow: Analysis {
-    /// The memoized paths of a thread, kept from one task to the next.
+    /// The memoized paths of a thread, kept from one task to the next; `()` without fast paths.
     type Memory: Default;
 
     /// Whether to call [`FastFlow::fold_function_runs`]. For analyses that ignore the executed code.
@@ -332,59 +332,4 @@ pub trait FastFlow: Analysis {
 
     /// Sets the state after a sequence of paths.
     fn resume(&self, _partial: &mut Self::Partial, _state: u32) {}
-}
-
-/// Wraps an analysis of control flow without [fast paths](FastFlow).
-#[derive(Clone, Copy, Debug)]
-pub struct Plain<A>(pub A);
-
-impl<A: Analysis> Analysis for Plain<A> {
-    type Partial = A::Partial;
-
-    fn interest(&self) -> Interest<'_> {
-        self.0.interest()
-    }
-
-    fn begin(&self, start: &Start<'_>) -> A::Partial {
-        self.0.begin(start)
-    }
-
-    #[inline]
-    fn fold(&self, partial: &mut A::Partial, item: Item<'_>) {
-        self.0.fold(partial, item);
-    }
-
-    fn merge(&self, earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
-        self.0.merge(earlier, later, threads)
-    }
-
-    fn is_commutative(&self) -> bool {
-        self.0.is_commutative()
-    }
-
-    fn heading(&self) -> Option<Heading> {
-        self.0.heading()
-    }
-
-    fn settle(
-        &self,
-        partial: &mut A::Partial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
-        self.0.settle(partial, until, of, rows);
-    }
-
-    fn is_sound(&self, partial: &A::Partial) -> bool {
-        self.0.is_sound(partial)
-    }
-
-    fn finish(&self, partials: Vec<A::Partial>, of: &FinishContext<'_>) -> Table {
-        self.0.finish(partials, of)
-    }
-}
-
-impl<A: Analysis> FastFlow for Plain<A> {
-    type Memory = ();
 }

@@ -25,6 +25,8 @@ pub trait AnyAnalysis: Send + Sync {
     fn fold_item(&self, partial: &mut AnyPartial, item: Item<'_>);
     /// See [`Analysis::merge`].
     fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial;
+    /// See [`Analysis::is_commutative`].
+    fn is_commutative(&self) -> bool;
     /// See [`Analysis::finish`].
     fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table;
     /// See [`Analysis::heading`].
@@ -69,6 +71,10 @@ impl<A: Analysis> AnyAnalysis for A {
     fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial {
         let own = |partial: AnyPartial| *partial.downcast().expect(OWN);
         Box::new(Analysis::merge(self, own(earlier), own(later), threads))
+    }
+
+    fn is_commutative(&self) -> bool {
+        Analysis::is_commutative(self)
     }
 
     fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table {

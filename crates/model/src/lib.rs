@@ -31,8 +31,7 @@ pub mod vocabulary;
 pub use hodo_code::{Arrival, FunctionId, FunctionRun, Numbering, Place, Run, Transfer};
 
 pub use analysis::{
-    Analysis, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item, Plain, Selection, Start,
-    only,
+    Analysis, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item, Selection, Start, only,
 };
 pub use counts::{Bin, CountInterest, Counts};
 pub use erased::{AnyAnalysis, AnyPartial};
@@ -42,8 +41,6 @@ pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
 pub use recorder::RECORDERS_FUNCTIONS;
-pub use report::{
-    Description, Every, Maker, Parameters, Report, Simple, SimpleFlow, Takes, Visitor, WithIntervals,
-};
+pub use report::{Description, Every, FlowLoop, LaneValue, Lanes, Made, Parameters, Report, Takes};
 pub use root::Root;
 pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};

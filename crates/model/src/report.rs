@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Analysis, FastFlow, Intervals, Period, Plain, Selection};
+use crate::{Analysis, AnyAnalysis, FastFlow, Intervals, Period, Selection};
 
 /// The interval between samples.
 ///
@@ -69,16 +69,11 @@ pub struct Parameters {
     pub alone: bool,
 }
 
-/// A callback for the analysis that a report makes, generic over its type.
-pub trait Maker {
-    /// The result.
-    type Made;
-
-    /// Receives an analysis of events or of counts.
-    fn analysis<A: Analysis>(self, analysis: A) -> Self::Made;
-
-    /// Receives an analysis of control flow; one without fast paths is wrapped in [`Plain`].
-    fn fast<A: FastFlow>(self, analysis: A) -> Self::Made;
+impl Parameters {
+    /// The name of the view; empty for the default.
+    pub fn view(&self) -> &str {
+        &self.selection.view
+    }
 }
 
 /// The name, help and options of a report.
@@ -94,81 +89,113 @@ pub struct Description {
     pub takes: Takes,
     /// Whether `hodo report all` includes it.
     pub in_all: bool,
+    /// The lanes that its rows become in the history on disk, which the viewer and `hodo serve` show over time.
+    pub lanes: Option<Lanes>,
 }
 
-/// A kind of report.
-pub trait Report: Sync {
-    /// Its name, help and options.
-    fn description(&self) -> &Description;
-
-    /// Makes the analysis for the parameters and passes it to `maker`.
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made;
+impl Description {
+    /// A description to begin with: no views, no options, not in `all`, no lanes.
+    pub const EMPTY: Description =
+        Description { name: "", help: "", views: &[], takes: Takes::NOTHING, in_all: false, lanes: None };
 }
 
-/// A report of events or counts that uses the same analysis for all parameters.
+/// How the rows of a view become records of lanes in the history on disk.
 #[derive(Clone, Copy, Debug)]
-pub struct Simple<A> {
+pub struct Lanes {
+    /// The view. Its rows [settle](Analysis::settle), so that they are written in bounded memory.
+    pub view: &'static str,
+    /// What the records are, for people.
+    pub title: &'static str,
+    /// The columns that identify a lane.
+    pub lane: &'static [&'static str],
+    /// What becomes the value of a record.
+    pub value: LaneValue,
+    /// The path of a lane in the tree of all lanes, with the names of its columns in braces.
+    pub path: &'static [&'static str],
+}
+
+impl Lanes {
+    /// The path of a thread in the tree of lanes. All of its lanes are below it.
+    pub const THREAD: [&'static str; 3] = ["Threads", "process {pid}", "{comm} ({tid})"];
+}
+
+/// The value of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum LaneValue {
+    /// The cell of a column.
+    Column(&'static str),
+    /// The lane that these columns identify: the record is a link to it.
+    Lane(&'static [&'static str]),
+}
+
+/// A kind of report: a line in the list of reports.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<L: FlowLoop> {
     /// Its name, help and options.
     pub description: Description,
+    /// Makes the analysis for some parameters.
+    pub make: fn(&Parameters) -> Made<L>,
+}
+
+impl<L: FlowLoop> Report<L> {
+    /// Its name, help and options.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Makes the analysis for some parameters.
+    pub fn make(&self, parameters: &Parameters) -> Made<L> {
+        (self.make)(parameters)
+    }
+}
+
+/// An analysis that a report makes.
+pub enum Made<L: FlowLoop> {
+    /// It reads events or counts.
+    Events(Box<dyn AnyAnalysis>),
+    /// It reads control flow.
+    Flow(Box<L::Analysis>),
+}
+
+impl<L: FlowLoop> Made<L> {
+    /// An analysis of events or counts.
+    pub fn of_events(analysis: impl Analysis) -> Made<L> {
+        Made::Events(Box::new(analysis))
+    }
+
+    /// An analysis of control flow.
+    pub fn of_flow(analysis: impl FastFlow) -> Made<L> {
+        Made::Flow(L::compile(analysis))
+    }
+
     /// The analysis.
-    pub analysis: A,
-}
-
-impl<A: Analysis + Copy> Report for Simple<A> {
-    fn description(&self) -> &Description {
-        &self.description
+    pub fn analysis(&self) -> &dyn AnyAnalysis {
+        match self {
+            Made::Events(analysis) => &**analysis,
+            Made::Flow(analysis) => L::analysis(analysis),
+        }
     }
 
-    fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
-        maker.analysis(self.analysis)
-    }
-}
-
-/// A report of events whose view `interval` has every row, and needs another analysis than the others.
-#[derive(Clone, Copy, Debug)]
-pub struct WithIntervals<A, I> {
-    /// Its name, help and options.
-    pub description: Description,
-    /// The analysis of all other views.
-    pub analysis: A,
-    /// The analysis of the view `interval`.
-    pub intervals: I,
-}
-
-impl<A: Analysis + Copy, I: Analysis + Copy> Report for WithIntervals<A, I> {
-    fn description(&self) -> &Description {
-        &self.description
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "interval" => maker.analysis(self.intervals),
-            _ => maker.analysis(self.analysis),
+    /// The analysis with its loop, if it reads control flow.
+    pub fn flow(&self) -> Option<&L::Analysis> {
+        match self {
+            Made::Events(_) => None,
+            Made::Flow(analysis) => Some(analysis),
         }
     }
 }
 
-/// A report of control flow that uses the same analysis, which has no fast paths, for all parameters.
-#[derive(Clone, Copy, Debug)]
-pub struct SimpleFlow<A> {
-    /// Its name, help and options.
-    pub description: Description,
-    /// The analysis.
-    pub analysis: A,
-}
+/// A loop over control flow: the engine's, or that of a test.
+///
+/// Reports are generic over it because the loop contains the decoder, is compiled for each analysis of control flow, and belongs to the
+/// engine, which the analyses must not know.
+pub trait FlowLoop: 'static {
+    /// An analysis together with the loop that is compiled for it.
+    type Analysis: ?Sized;
 
-impl<A: Analysis + Copy> Report for SimpleFlow<A> {
-    fn description(&self) -> &Description {
-        &self.description
-    }
+    /// Compiles the loop for an analysis.
+    fn compile(analysis: impl FastFlow) -> Box<Self::Analysis>;
 
-    fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
-        maker.fast(Plain(self.analysis))
-    }
-}
-
-/// A callback for each report of a list.
-pub trait Visitor {
-    /// The next report.
-    fn visit<R: Report>(&mut self, report: &'static R);
+    /// Returns the analysis alone.
+    fn analysis(of: &Self::Analysis) -> &dyn AnyAnalysis;
 }

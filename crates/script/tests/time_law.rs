@@ -12,7 +12,7 @@ use hodo_engine::{
     Chunks, FileSearchPaths, Files, Input, KernelFiles, Options, Reading, Trace, Window, profile,
 };
 use hodo_intel_pt::packet::{Decoder, PSB, Packet, find_psb};
-use hodo_model::{Cause, Every, FastFlow, Plain, Table, Value};
+use hodo_model::{Cause, Every, FastFlow, Table, Value};
 use hodo_script::{
     Format,
     flow::{self, Field, Marks},
@@ -154,7 +154,7 @@ fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> 
         let listed: Vec<String> = listing(trace, reading).into_iter().map(|(_, symbol)| symbol).collect();
         assert!(listed == expected, "a listing of {} and not {} instructions", listed.len(), expected.len());
         for (report, inlined) in [(BlockReport::Blocks, false), (BlockReport::Lines, true)] {
-            let table = table(trace, &Plain(Blocks { report }), reading);
+            let table = table(trace, &Blocks { report }, reading);
             assert_eq!(sums(&table, "instructions"), by_function(&expected, inlined), "{}", table.name());
         }
         let expected = by_function(&expected, false);
@@ -199,7 +199,7 @@ fn everything(trace: &Trace<'_>, reading: Reading<'_>) -> Vec<String> {
     }
     reported.push(format!("{:?}", table(trace, &Functions, reading)));
     for report in [BlockReport::Blocks, BlockReport::Lines] {
-        reported.push(format!("{:?}", table(trace, &Plain(Blocks { report }), reading)));
+        reported.push(format!("{:?}", table(trace, &Blocks { report }, reading)));
     }
     let mut text = Vec::new();
     flow::calls(trace, Format::Text, reading, None, &mut text, |_| true);

@@ -131,7 +131,7 @@ const LISTS: &[(&str, [&str; 2], &[&str])] = &[
     // `events` is shared by the formats of events.
     ("formats", ["const FORMATS:", ";"], &["events"]),
     // `calls` is a stream of calls for `hodo script --calls`, and makes no table.
-    ("analyses", ["fn each(", "\n}"], &["calls"]),
+    ("analyses", ["fn reports<", "\n}"], &["calls"]),
     ("views", ["const VIEWS:", ";"], &[]),
 ];
 
@@ -243,7 +243,7 @@ fn listed(
         findings.push(Finding::at(
             &path,
             None,
-            format!("the folder {folder}/ is not in the list `{}`", begin.trim_end_matches([':', '('])),
+            format!("the folder {folder}/ is not in the list `{}`", begin.trim_end_matches([':', '<'])),
         ));
     }
     Ok(())

@@ -10,8 +10,8 @@ mod partial;
 mod table;
 
 use hodo_model::{
-    Analysis, Description, FinishContext, FlowInterest, Interest, Item, SimpleFlow, Start, Table, Takes,
-    kernel::Threads,
+    Analysis, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, Interest, Item, Made, Start,
+    Table, Takes, kernel::Threads,
 };
 
 pub use flow::{Flow, InstructionCount};
@@ -35,28 +35,31 @@ pub struct Blocks {
 }
 
 /// The report of lines.
-pub const LINES: SimpleFlow<Blocks> = SimpleFlow {
-    description: Description {
-        name: "lines",
-        help: "exact counts of each line of source: executions, instructions, time",
-        views: &["line", "function", "inlined"],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: Blocks { report: Report::Lines },
-};
+pub(crate) const fn lines_report<L: FlowLoop>() -> hodo_model::Report<L> {
+    hodo_model::Report {
+        description: Description {
+            name: "lines",
+            help: "exact counts of each line of source: executions, instructions, time",
+            views: &["line", "function", "inlined"],
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_flow(Blocks { report: Report::Lines }),
+    }
+}
 
 /// The report of blocks.
-pub const BLOCKS: SimpleFlow<Blocks> = SimpleFlow {
-    description: Description {
-        name: "blocks",
-        help: "exact counts of each basic block: executions, branches taken and not taken",
-        views: &[],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: Blocks { report: Report::Blocks },
-};
+pub(crate) const fn blocks_report<L: FlowLoop>() -> hodo_model::Report<L> {
+    hodo_model::Report {
+        description: Description {
+            name: "blocks",
+            help: "exact counts of each basic block: executions, branches taken and not taken",
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_flow(Blocks { report: Report::Blocks }),
+    }
+}
 
 impl Analysis for Blocks {
     type Partial = Partial;
@@ -98,4 +101,8 @@ impl Analysis for Blocks {
             (Report::Lines, _) => table::lines(&whole, count, of.sources),
         }
     }
+}
+
+impl FastFlow for Blocks {
+    type Memory = ();
 }

@@ -8,8 +8,8 @@ mod partial;
 use std::cmp::Reverse;
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowInterest, Interest, Item, Shape, SimpleFlow, Sources,
-    Start, Table, Takes, Unit, Value, kernel::Threads,
+    Analysis, Column, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, Interest, Item, Made,
+    Report, Shape, Sources, Start, Table, Takes, Unit, Value, kernel::Threads,
 };
 
 use self::partial::Site;
@@ -20,16 +20,17 @@ pub use self::partial::{Kind, Partial};
 pub struct Branches;
 
 /// The report.
-pub const BRANCHES: SimpleFlow<Branches> = SimpleFlow {
-    description: Description {
-        name: "branches",
-        help: "exact counts of each branch by its target, and of the straight-line code between branches",
-        views: &[],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: Branches,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "branches",
+            help: "exact counts of each branch by its target, and of the straight-line code between branches",
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_flow(Branches),
+    }
+}
 
 impl Analysis for Branches {
     type Partial = Partial;
@@ -98,6 +99,10 @@ impl Analysis for Branches {
         };
         Table::new("branches", Shape::Counters, summary, columns, rows.into_iter().map(row))
     }
+}
+
+impl FastFlow for Branches {
+    type Memory = ();
 }
 
 /// The address of an instruction, as in its module's symbols.

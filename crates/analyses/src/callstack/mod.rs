@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt};
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Description, Interest, Item, Maker, Parameters, Report, Start, Takes,
+    Description, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report, Start,
     kernel::{KernelEvent, Kind, field},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -25,25 +25,25 @@ mod paths;
 pub use self::{intervals::Intervals, paths::Paths};
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct CallstackReport;
-
-impl Report for CallstackReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "callstack",
             help: "software events: time of call paths, by events at entry and exit of functions",
             views: &["path", "interval"],
-            takes: Takes::NOTHING,
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "interval" => maker.analysis(Intervals),
-            _ => maker.analysis(Paths),
-        }
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "calls, by events at their entry and exit",
+                lane: &["host", "thread", "depth"],
+                value: LaneValue::Column("function"),
+                path: &["Call stacks", "{host}", "{thread}", "{depth}"],
+            }),
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Intervals),
+            _ => Made::of_events(Paths),
+        },
     }
 }
 

@@ -6,34 +6,28 @@ use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
 use hodo_model::{
-    Analysis, Column, CountInterest, Counts, Description, Every, FinishContext, Interest, Item, Maker,
-    Parameters, Report, Shape, Start, Table, Takes, Unit, Value, kernel::Threads, only,
+    Analysis, Column, CountInterest, Counts, Description, Every, FinishContext, FlowLoop, Interest, Item,
+    Made, Report, Shape, Start, Table, Takes, Unit, Value, kernel::Threads, only,
 };
 use serde::{Deserialize, Serialize};
 
 pub use over_time::OverTime;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct CountReport;
-
-impl Report for CountReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "count",
             help: "software events: number of events by name, and of lost events",
             views: &["event", "stream", "time"],
             takes: Takes { threads: true, cpus: true, every: true, events: true, ..Takes::NOTHING },
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match (parameters.every, parameters.selection.view.as_str()) {
-            (Some(Every::Nanoseconds(width)), _) => maker.analysis(OverTime { width: Some(width) }),
-            (_, "time") => maker.analysis(OverTime { width: None }),
-            _ => maker.analysis(Count),
-        }
+            ..Description::EMPTY
+        },
+        make: |parameters| match (parameters.every, parameters.view()) {
+            (Some(Every::Nanoseconds(width)), _) => Made::of_events(OverTime { width: Some(width) }),
+            (_, "time") => Made::of_events(OverTime { width: None }),
+            _ => Made::of_events(Count),
+        },
     }
 }
 

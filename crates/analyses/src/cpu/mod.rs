@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
+    Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -38,26 +38,27 @@ pub use over_time::OverTime;
 pub struct CpuUse;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct CpuReport;
-
-impl Report for CpuReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "cpu",
             help: "kernel events: how long each thread ran, how busy each CPU was",
             views: &["thread", "process", "cpu", "time", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "time" => maker.analysis(OverTime),
-            "interval" => maker.analysis(Intervals),
-            _ => maker.analysis(CpuUse),
-        }
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "running threads",
+                lane: &["cpu"],
+                value: LaneValue::Column("comm"),
+                path: &["CPUs", "CPU {cpu}"],
+            }),
+        },
+        make: |parameters| match parameters.view() {
+            "time" => Made::of_events(OverTime),
+            "interval" => Made::of_events(Intervals),
+            _ => Made::of_events(CpuUse),
+        },
     }
 }
 

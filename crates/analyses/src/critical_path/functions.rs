@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, FinishContext, FlowEvent, FlowInterest, FunctionId, Interest, Item, Shape, Start,
-    Table, Unit, kernel::Threads,
+    Analysis, Column, FastFlow, FinishContext, FlowEvent, FlowInterest, FunctionId, Interest, Item, Shape,
+    Start, Table, Unit, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +167,10 @@ impl Analysis for Executed {
         };
         Table::new("executed", Shape::Counters, vec![], columns, all.costs.into_iter().map(row))
     }
+}
+
+impl FastFlow for Executed {
+    type Memory = ();
 }
 
 #[cfg(test)]

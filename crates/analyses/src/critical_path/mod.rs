@@ -16,7 +16,8 @@ mod tree;
 mod walk;
 
 use hodo_model::{
-    Analysis, Description, FinishContext, Interest, Item, Simple, Start, Table, Takes, kernel::Threads, only,
+    Analysis, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Start, Table, Takes,
+    kernel::Threads, only,
 };
 
 pub use delta::Delta;
@@ -33,17 +34,22 @@ pub struct OfHistories {
     table: fn(&Whole, &FinishContext<'_>) -> Table,
 }
 
+/// The analysis of the report.
+pub const CRITICAL_PATH: OfHistories = OfHistories::new(path_table);
+
 /// The report.
-pub const CRITICAL_PATH: Simple<OfHistories> = Simple {
-    description: Description {
-        name: "critical-path",
-        help: "kernel events, boards: whom and what a thread waited for, through wake-ups, devices and messages",
-        views: &["tree", "cause", "piece", "stretch"],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: OfHistories::new(path_table),
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "critical-path",
+            help: "kernel events, boards: whom and what a thread waited for, through wake-ups, devices and messages",
+            views: &["tree", "cause", "piece", "stretch"],
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_events(CRITICAL_PATH),
+    }
+}
 
 impl OfHistories {
     /// Creates the analysis with this table.

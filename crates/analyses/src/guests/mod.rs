@@ -12,8 +12,8 @@ mod reasons;
 use std::collections::BTreeMap;
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape, SimpleFlow,
-    Start, Summary, Table, Takes, Unit, Value, Virtual, kernel::Threads,
+    Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, Interest,
+    Item, Made, Report, Shape, Start, Summary, Table, Takes, Unit, Value, Virtual, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,16 +24,18 @@ use crate::{
 };
 
 /// The report.
-pub const GUESTS: SimpleFlow<Guests> = SimpleFlow {
-    description: Description {
-        name: "guests",
-        help: "exact counts of instructions of each virtual machine, and how long the host handled which VM exits",
-        views: &["machine", "reason", "interval"],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: Guests,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "guests",
+            help: "exact counts of instructions of each virtual machine, and how long the host handled which VM exits",
+            views: &["machine", "reason", "interval"],
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_flow(Guests),
+    }
+}
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +213,10 @@ impl Analysis for Guests {
         };
         Table::new("guests", shape, summary, columns, rows)
     }
+}
+
+impl FastFlow for Guests {
+    type Memory = ();
 }
 
 /// Returns the VM entries or exits of a thread: the stays that begin with one. A host that is first reported by a change

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
     Table, Takes, Unit, Value,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
     only,
@@ -43,27 +43,22 @@ pub use users::Users;
 pub struct InputOutput;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct InputOutputReport;
-
-impl Report for InputOutputReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "io",
             help: "kernel events: bytes read and written by threads, and how long calls and devices took",
             views: &["thread", "process", "operation", "device", "file", "descriptor", "cache"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "file" | "descriptor" => maker.analysis(Files),
-            "cache" => maker.analysis(Cache),
-            "" | "thread" | "process" if parameters.alone => maker.analysis(Users),
-            _ => maker.analysis(InputOutput),
-        }
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "file" | "descriptor" => Made::of_events(Files),
+            "cache" => Made::of_events(Cache),
+            "" | "thread" | "process" if parameters.alone => Made::of_events(Users),
+            _ => Made::of_events(InputOutput),
+        },
     }
 }
 

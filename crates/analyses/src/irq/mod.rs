@@ -6,12 +6,12 @@
 //!   since the handler's last begin counts.
 
 mod intervals;
-mod off;
+pub(crate) mod off;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
+    Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -25,32 +25,33 @@ use crate::{
 };
 
 pub use intervals::Intervals;
-pub use off::{INTERRUPTS_OFF, InterruptsOff};
+pub use off::InterruptsOff;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupts;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct InterruptsReport;
-
-impl Report for InterruptsReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "irq",
             help: "kernel events: running times of interrupt and softirq handlers, and delays of softirqs",
             views: &["handler", "cpu", "slowest", "interval"],
             takes: Takes::CPUS,
             in_all: true,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "interval" => maker.analysis(Intervals),
-            _ => maker.analysis(Interrupts),
-        }
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "interrupt handlers",
+                lane: &["cpu", "kind"],
+                value: LaneValue::Column("name"),
+                path: &["CPUs", "CPU {cpu}", "{kind} interrupts"],
+            }),
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Intervals),
+            _ => Made::of_events(Interrupts),
+        },
     }
 }
 

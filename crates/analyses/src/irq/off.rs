@@ -4,8 +4,8 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
-    WithIntervals,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Threads},
     only,
 };
@@ -23,17 +23,22 @@ use crate::{
 pub struct InterruptsOff<const ALL: bool>;
 
 /// The report.
-pub const INTERRUPTS_OFF: WithIntervals<InterruptsOff<false>, InterruptsOff<true>> = WithIntervals {
-    description: Description {
-        name: "irqoff",
-        help: "kernel events: times with interrupts off",
-        views: &["cpu", "slowest", "interval"],
-        takes: Takes::CPUS,
-        in_all: true,
-    },
-    analysis: InterruptsOff,
-    intervals: InterruptsOff,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "irqoff",
+            help: "kernel events: times with interrupts off",
+            views: &["cpu", "slowest", "interval"],
+            takes: Takes::CPUS,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(InterruptsOff::<true>),
+            _ => Made::of_events(InterruptsOff::<false>),
+        },
+    }
+}
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums<const ALL: bool> {

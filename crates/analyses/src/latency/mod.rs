@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Description, FastFlow, FinishContext, FlowInterest, FunctionId, FunctionRun, Interest,
-    Intervals, Item, Maker, Marker, Nesting, Numbering, Parameters, Report, Start, Table, Takes,
+    Analysis, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, FunctionId, FunctionRun,
+    Interest, Intervals, Item, Made, Marker, Nesting, Numbering, Report, Start, Table, Takes,
     kernel::Threads,
 };
 use rustc_hash::FxHashMap;
@@ -146,36 +146,30 @@ impl Interval {
     }
 }
 
-/// The `latency` report.
-#[derive(Clone, Copy, Debug)]
-pub struct LatencyReport;
-
-impl Report for LatencyReport {
-    fn description(&self) -> &Description {
-        &Description {
+/// The report.
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "latency",
             help: "exact counts of function executions, the heaviest tails first; see `hodo latency` for one function",
             views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
             takes: Takes { threads: true, intervals: true, ..Takes::NOTHING },
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match &parameters.intervals {
-            None | Some(Intervals::Functions) => maker.fast(Executions { which: Which::Each }),
-            Some(Intervals::Function(function)) => maker.fast(Executions { which: Which::One(*function) }),
+            ..Description::EMPTY
+        },
+        make: |parameters| match &parameters.intervals {
+            None | Some(Intervals::Functions) => Made::of_flow(Executions { which: Which::Each }),
+            Some(Intervals::Function(function)) => Made::of_flow(Executions { which: Which::One(*function) }),
             Some(Intervals::SystemCalls { name, functions }) => {
                 let (name, mut functions) = (name.clone(), functions.clone());
                 functions.sort_unstable();
-                maker.fast(Executions { which: Which::SystemCalls { name, functions } })
+                Made::of_flow(Executions { which: Which::SystemCalls { name, functions } })
             }
-            Some(Intervals::Markers { from, to, nesting }) => maker.fast(Marked::new(from, to, *nesting)),
-            Some(Intervals::Period(period)) => maker.analysis(Periods { period: period.clone() }),
-            Some(Intervals::Syscalls(name)) => maker.analysis(kernel::Syscalls { name: name.clone() }),
-            Some(Intervals::Interrupts(number)) => maker.analysis(kernel::Interrupts { number: *number }),
-            Some(Intervals::State(state)) => maker.analysis(kernel::States { state: *state }),
-        }
+            Some(Intervals::Markers { from, to, nesting }) => Made::of_flow(Marked::new(from, to, *nesting)),
+            Some(Intervals::Period(period)) => Made::of_events(Periods { period: period.clone() }),
+            Some(Intervals::Syscalls(name)) => Made::of_events(kernel::Syscalls { name: name.clone() }),
+            Some(Intervals::Interrupts(number)) => Made::of_events(kernel::Interrupts { number: *number }),
+            Some(Intervals::State(state)) => Made::of_events(kernel::States { state: *state }),
+        },
     }
 }
 

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Table, Takes, Unit,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -25,16 +26,19 @@ use crate::{
 pub struct Locks;
 
 /// The report.
-pub const LOCKS: Simple<Locks> = Simple {
-    description: Description {
-        name: "locks",
-        help: "kernel events: the locks (futex) that threads waited for, and who released them",
-        views: &["lock"],
-        takes: Takes::THREADS,
-        in_all: true,
-    },
-    analysis: Locks,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "locks",
+            help: "kernel events: the locks (futex) that threads waited for, and who released them",
+            views: &["lock"],
+            takes: Takes::THREADS,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_events(Locks),
+    }
+}
 
 impl Analysis for Locks {
     type Partial = Calls<Vec<FutexCall>>;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
-    WithIntervals,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Table, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -25,17 +25,21 @@ use crate::{
 pub struct Lost<const ALL: bool>;
 
 /// The report.
-pub const LOST: WithIntervals<Lost<false>, Lost<true>> = WithIntervals {
-    description: Description {
-        name: "lost",
-        help: "software events: events and packets lost by the tracer, by stream and time",
-        views: &["stream", "longest", "interval"],
-        takes: Takes::NOTHING,
-        in_all: true,
-    },
-    analysis: Lost,
-    intervals: Lost,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "lost",
+            help: "software events: events and packets lost by the tracer, by stream and time",
+            views: &["stream", "longest", "interval"],
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Lost::<true>),
+            _ => Made::of_events(Lost::<false>),
+        },
+    }
+}
 
 /// The losses of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

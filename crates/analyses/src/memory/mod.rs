@@ -4,7 +4,8 @@
 //! CPU, even if an interrupt handler allocates them.
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Table, Takes, Unit,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -22,16 +23,19 @@ use crate::{
 pub struct Memory;
 
 /// The report.
-pub const MEMORY: Simple<Memory> = Simple {
-    description: Description {
-        name: "memory",
-        help: "kernel events: pages of memory allocated and freed for each process",
-        views: &["process", "thread"],
-        takes: Takes::THREADS_AND_CPUS,
-        in_all: true,
-    },
-    analysis: Memory,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "memory",
+            help: "kernel events: pages of memory allocated and freed for each process",
+            views: &["process", "thread"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_events(Memory),
+    }
+}
 
 /// An upper bound of the kernel's page allocation orders; higher values are invalid.
 const MOST_ORDER: i64 = 32;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
+    Shape, Start, Table,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -29,25 +29,25 @@ pub struct Messages;
 pub use each::Each;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct MessagesReport;
-
-impl Report for MessagesReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "messages",
             help: "boards: how many messages went from whom to whom, and how long they took",
             views: &["pair", "message"],
-            takes: Takes::NOTHING,
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "message" => maker.analysis(Each),
-            _ => maker.analysis(Messages),
-        }
+            lanes: Some(Lanes {
+                view: "message",
+                title: "messages",
+                lane: &["from"],
+                value: LaneValue::Lane(&["to"]),
+                path: &["Boards", "{from}"],
+            }),
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "message" => Made::of_events(Each),
+            _ => Made::of_events(Messages),
+        },
     }
 }
 

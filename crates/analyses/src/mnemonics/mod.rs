@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape, SimpleFlow,
-    Start, Table, Takes, Unit, kernel::Threads,
+    Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, Interest,
+    Item, Made, Report, Shape, Start, Table, Takes, Unit, kernel::Threads,
 };
 use iced_x86::{Decoder, DecoderOptions};
 use rustc_hash::FxHashMap;
@@ -19,16 +19,17 @@ use crate::columns::{most_first, share};
 pub struct Mnemonics;
 
 /// The report.
-pub const MNEMONICS: SimpleFlow<Mnemonics> = SimpleFlow {
-    description: Description {
-        name: "mnemonics",
-        help: "exact counts of executed instructions by mnemonic",
-        views: &[],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: Mnemonics,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "mnemonics",
+            help: "exact counts of executed instructions by mnemonic",
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_flow(Mnemonics),
+    }
+}
 
 /// Executions of each instruction run, by its bytes and the width of the execution mode in bits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -112,4 +113,8 @@ impl Analysis for Mnemonics {
         let rows = most_first(counts.into_iter().map(row));
         Table::new("mnemonics", Shape::Counters, summary, columns, rows)
     }
+}
+
+impl FastFlow for Mnemonics {
+    type Memory = ();
 }

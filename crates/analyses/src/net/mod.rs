@@ -5,8 +5,8 @@
 //! for received packets, this is mostly the interrupted thread.
 
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
-    Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -24,16 +24,19 @@ use crate::{
 pub struct Network;
 
 /// The report.
-pub const NETWORK: Simple<Network> = Simple {
-    description: Description {
-        name: "net",
-        help: "kernel events: packets and bytes through network devices",
-        views: &["device", "process", "thread"],
-        takes: Takes::THREADS_AND_CPUS,
-        in_all: true,
-    },
-    analysis: Network,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "net",
+            help: "kernel events: packets and bytes through network devices",
+            views: &["device", "process", "thread"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_events(Network),
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Packets {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Period, Report, Shape,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Period, Report, Shape,
     Start, Table, Takes, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
@@ -28,26 +28,22 @@ pub struct Periods<const ALL: bool = false> {
 }
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct PeriodsReport;
-
-impl Report for PeriodsReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "periods",
             help: "software events: times between any two kinds of events",
             views: &["group", "slowest", "interval"],
             takes: Takes { cpus: true, period: true, ..Takes::NOTHING },
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        let period = parameters.period.clone();
-        match parameters.selection.view.as_str() {
-            "interval" => maker.analysis(Periods::<true> { period }),
-            _ => maker.analysis(Periods::<false> { period }),
-        }
+            ..Description::EMPTY
+        },
+        make: |parameters| {
+            let period = parameters.period.clone();
+            match parameters.view() {
+                "interval" => Made::of_events(Periods::<true> { period }),
+                _ => Made::of_events(Periods::<false> { period }),
+            }
+        },
     }
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Selection, Shape, Simple, Start, Table,
-    Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Selection, Shape,
+    Start, Table, Takes, Unit, Value,
     kernel::{KernelEvent, Kind, Threads, field},
     only,
 };
@@ -21,16 +21,19 @@ use serde::{Deserialize, Serialize};
 pub struct Processes;
 
 /// The report.
-pub const PROCESSES: Simple<Processes> = Simple {
-    description: Description {
-        name: "processes",
-        help: "kernel events: which process started which other process, when, and how long each lived",
-        views: &["process", "thread"],
-        takes: Takes::THREADS,
-        in_all: true,
-    },
-    analysis: Processes,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "processes",
+            help: "kernel events: which process started which other process, when, and how long each lived",
+            views: &["process", "thread"],
+            takes: Takes::THREADS,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_events(Processes),
+    }
+}
 
 /// The known life of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ mod functions;
 mod table;
 mod tree;
 
-use hodo_model::{Description, Every, Maker, Parameters, Takes};
+use hodo_model::{Description, Every, FlowLoop, Made, Takes};
 
 pub use functions::Functions;
 pub use tree::Profile;
@@ -27,61 +27,49 @@ pub enum Report {
     Paths,
 }
 
-/// The report of profile tables with one [kind](Report) of rows.
-#[derive(Clone, Copy, Debug)]
-pub struct ProfileReport {
-    description: Description,
-    report: Report,
-}
-
 const TAKES: Takes = Takes { threads: true, every: true, ..Takes::NOTHING };
 
 /// The report of functions.
-pub const FUNCTIONS: ProfileReport = ProfileReport {
-    description: Description {
-        name: "functions",
-        help: "exact profile: instructions, calls and time of each function",
-        views: &[],
-        takes: TAKES,
-        in_all: true,
-    },
-    report: Report::Functions,
-};
+pub(crate) const fn functions<L: FlowLoop>() -> hodo_model::Report<L> {
+    hodo_model::Report {
+        description: Description {
+            name: "functions",
+            help: "exact profile: instructions, calls and time of each function",
+            takes: TAKES,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.every {
+            None => Made::of_flow(Functions),
+            // Samples belong to call paths.
+            every => Made::of_flow(Profile { every, report: Report::Functions }),
+        },
+    }
+}
 
 /// The report of call paths.
-pub const TREE: ProfileReport = ProfileReport {
-    description: Description {
-        name: "tree",
-        help: "exact calling-context tree: instructions, calls and time of each call path",
-        views: &[],
-        takes: TAKES,
-        in_all: false,
-    },
-    report: Report::Tree,
-};
+pub(crate) const fn tree<L: FlowLoop>() -> hodo_model::Report<L> {
+    hodo_model::Report {
+        description: Description {
+            name: "tree",
+            help: "exact calling-context tree: instructions, calls and time of each call path",
+            takes: TAKES,
+            ..Description::EMPTY
+        },
+        make: |parameters| Made::of_flow(Profile { every: parameters.every, report: Report::Tree }),
+    }
+}
 
 /// The report of call paths; they may begin at a function.
-pub const PATHS: ProfileReport = ProfileReport {
-    description: Description {
-        name: "paths",
-        help: "exact call paths, optionally from a function or system call; --format folded for flame graphs",
-        views: &["instructions", "time"],
-        takes: Takes { threads: true, root: true, ..Takes::NOTHING },
-        in_all: false,
-    },
-    report: Report::Paths,
-};
-
-impl hodo_model::Report for ProfileReport {
-    fn description(&self) -> &Description {
-        &self.description
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match (self.report, parameters.every) {
-            // Samples belong to call paths.
-            (Report::Functions, None) => maker.fast(Functions),
-            (report, every) => maker.fast(Profile { every, report }),
-        }
+pub(crate) const fn paths<L: FlowLoop>() -> hodo_model::Report<L> {
+    hodo_model::Report {
+        description: Description {
+            name: "paths",
+            help: "exact call paths, optionally from a function or system call; --format folded for flame graphs",
+            views: &["instructions", "time"],
+            takes: Takes { threads: true, root: true, ..Takes::NOTHING },
+            ..Description::EMPTY
+        },
+        make: |parameters| Made::of_flow(Profile { every: parameters.every, report: Report::Paths }),
     }
 }

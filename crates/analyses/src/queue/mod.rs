@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
+    Shape, Start, Table, Takes, Unit, Value,
     kernel::{Cpus, Threads},
     only,
 };
@@ -36,25 +36,26 @@ use length::{Length, Span};
 pub struct Queue;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueReport;
-
-impl Report for QueueReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "queue",
             help: "kernel events: how many threads waited for each CPU",
             views: &["cpu", "time", "change"],
             takes: Takes::CPUS,
             in_all: true,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "change" => maker.analysis(Changes),
-            _ => maker.analysis(Queue),
-        }
+            lanes: Some(Lanes {
+                view: "change",
+                title: "threads that wait for a CPU",
+                lane: &["cpu"],
+                value: LaneValue::Column("waiting"),
+                path: &["CPUs", "CPU {cpu}", "waiting threads"],
+            }),
+        },
+        make: |parameters| match parameters.view() {
+            "change" => Made::of_events(Changes),
+            _ => Made::of_events(Queue),
+        },
     }
 }
 

@@ -7,8 +7,8 @@
 //! size of the trace (their Figures 7 to 9).
 
 use hodo_model::{
-    Analysis, Column, Description, End, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape,
-    SimpleFlow, Start, Table, Takes, Unit, Value, kernel::Threads,
+    Analysis, Column, Description, End, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, Interest,
+    Item, Made, Report, Shape, Start, Table, Takes, Unit, Value, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +22,18 @@ use crate::{
 pub struct Resolution;
 
 /// The report.
-pub const RESOLUTION: SimpleFlow<Resolution> = SimpleFlow {
-    description: Description {
-        name: "resolution",
-        help: "exact time and instructions between clock readings, and bytes of trace per instruction",
-        views: &["measure", "histogram"],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: Resolution,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "resolution",
+            help: "exact time and instructions between clock readings, and bytes of trace per instruction",
+            views: &["measure", "histogram"],
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_flow(Resolution),
+    }
+}
 
 /// The distributions and sums of some segments.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -218,6 +220,10 @@ impl Analysis for Resolution {
         };
         Table::new("resolution", Shape::Counters, summary, columns, rows)
     }
+}
+
+impl FastFlow for Resolution {
+    type Memory = ();
 }
 
 fn by_measure(whole: &Partial) -> (Vec<Column>, Vec<Vec<Value>>) {

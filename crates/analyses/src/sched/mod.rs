@@ -8,8 +8,8 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
-    WithIntervals,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{KernelEvent, Kind, PrevState, Thread, Threads, field},
     only,
 };
@@ -29,17 +29,22 @@ use crate::{
 pub struct Scheduling<const ALL: bool>;
 
 /// The report.
-pub const SCHEDULING: WithIntervals<Scheduling<false>, Scheduling<true>> = WithIntervals {
-    description: Description {
-        name: "sched",
-        help: "kernel events: how long threads waited for a CPU, after wake-ups and preemptions; migrations",
-        views: &["thread", "cpu", "slowest", "interval"],
-        takes: Takes::THREADS_AND_CPUS,
-        in_all: true,
-    },
-    analysis: Scheduling,
-    intervals: Scheduling,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "sched",
+            help: "kernel events: how long threads waited for a CPU, after wake-ups and preemptions; migrations",
+            views: &["thread", "cpu", "slowest", "interval"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Scheduling::<true>),
+            _ => Made::of_events(Scheduling::<false>),
+        },
+    }
+}
 
 /// The events of a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Start, Table, Takes, Unit, Value,
-    WithIntervals,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -31,17 +31,22 @@ use taken::{Blocks, Taken};
 pub struct Signals<const ALL: bool>;
 
 /// The report.
-pub const SIGNALS: WithIntervals<Signals<false>, Signals<true>> = WithIntervals {
-    description: Description {
-        name: "signals",
-        help: "kernel events: sent signals, and the time until they were delivered",
-        views: &["signal", "thread", "slowest", "interval"],
-        takes: Takes::THREADS,
-        in_all: true,
-    },
-    analysis: Signals,
-    intervals: Signals,
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "signals",
+            help: "kernel events: sent signals, and the time until they were delivered",
+            views: &["signal", "thread", "slowest", "interval"],
+            takes: Takes::THREADS,
+            in_all: true,
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Signals::<true>),
+            _ => Made::of_events(Signals::<false>),
+        },
+    }
+}
 
 /// The signals of one number and thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

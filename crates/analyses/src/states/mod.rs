@@ -10,8 +10,8 @@ use std::fmt::Debug;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Heading, Interest, Item, Maker, Parameters, Report, Shape,
-    Start, Table, TableBuilder, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Heading, Interest, Item, LaneValue, Lanes, Made,
+    Report, Shape, Start, Table, TableBuilder, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads},
     only,
 };
@@ -31,26 +31,27 @@ use crate::{
 pub struct States;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct StatesReport;
-
-impl Report for StatesReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "states",
             help: "kernel events: how long threads ran, waited for a CPU, and waited in which system call",
             views: &["thread", "wait", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "interval" => maker.analysis(Intervals),
-            "wait" => maker.analysis(Waits),
-            _ => maker.analysis(States),
-        }
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "states of threads",
+                lane: &["pid", "tid", "comm"],
+                value: LaneValue::Column("state"),
+                path: &Lanes::THREAD,
+            }),
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Intervals),
+            "wait" => Made::of_events(Waits),
+            _ => Made::of_events(States),
+        },
     }
 }
 

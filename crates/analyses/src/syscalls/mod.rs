@@ -6,8 +6,8 @@ use std::hash::Hash;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
+    Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -26,27 +26,28 @@ pub use intervals::Intervals;
 pub struct Syscalls;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct SyscallsReport;
-
-impl Report for SyscallsReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "syscalls",
             help: "kernel events: how often each system call was made, how long it took, its errors",
             views: &["call", "thread", "slowest", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "slowest" => maker.analysis(Slowest),
-            "interval" => maker.analysis(Intervals),
-            "" | "call" if parameters.alone && parameters.selection.is_of_all() => maker.analysis(OfAll),
-            _ => maker.analysis(Syscalls),
-        }
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "system calls",
+                lane: &["pid", "tid", "comm"],
+                value: LaneValue::Column("call"),
+                path: &["Threads", "process {pid}", "{comm} ({tid})", "system calls"],
+            }),
+        },
+        make: |parameters| match parameters.view() {
+            "slowest" => Made::of_events(Slowest),
+            "interval" => Made::of_events(Intervals),
+            "" | "call" if parameters.alone && parameters.selection.is_of_all() => Made::of_events(OfAll),
+            _ => Made::of_events(Syscalls),
+        },
     }
 }
 

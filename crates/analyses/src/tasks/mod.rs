@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Heading, Interest, Item, Maker, Parameters, Report, Shape,
-    Start, Table, TableBuilder, Takes, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Heading, Interest, Item, LaneValue, Lanes, Made,
+    Report, Shape, Start, Table, TableBuilder, Value,
     kernel::{Kind, Threads, field::task_switch},
     only,
 };
@@ -22,25 +22,25 @@ use crate::{
 };
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct TasksReport;
-
-impl Report for TasksReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "tasks",
             help: "boards: how long each task ran on each board, from when to when",
             views: &["task", "interval"],
-            takes: Takes::NOTHING,
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "interval" => maker.analysis(Intervals),
-            _ => maker.analysis(Sums),
-        }
+            lanes: Some(Lanes {
+                view: "interval",
+                title: "running tasks of boards",
+                lane: &["host"],
+                value: LaneValue::Column("task"),
+                path: &["Boards", "{host}"],
+            }),
+            ..Description::EMPTY
+        },
+        make: |parameters| match parameters.view() {
+            "interval" => Made::of_events(Intervals),
+            _ => Made::of_events(Sums),
+        },
     }
 }
 

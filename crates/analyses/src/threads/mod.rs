@@ -2,30 +2,23 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FunctionRun, Interest,
-    Item, Maker, Numbering, Parameters, Report, Shape, Start, Table, Takes, Unit, kernel::Threads,
+    Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, FunctionRun,
+    Interest, Item, Made, Numbering, Report, Shape, Start, Table, Takes, Unit, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{most_first, share};
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadsReport;
-
-impl Report for ThreadsReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "threads",
             help: "exact counts of executed instructions by thread",
-            views: &[],
             takes: Takes::THREADS,
-            in_all: false,
-        }
-    }
-
-    fn make<M: Maker>(&self, _: &Parameters, maker: M) -> M::Made {
-        maker.fast(Instructions)
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_flow(Instructions),
     }
 }
 

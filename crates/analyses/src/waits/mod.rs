@@ -10,24 +10,31 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use hodo_clock::Nanos;
-use hodo_model::{Column, Description, FinishContext, Shape, Simple, Table, Takes, Unit, Value};
+use hodo_model::{
+    Column, Description, FinishContext, FlowLoop, Made, Report, Shape, Table, Takes, Unit, Value,
+};
 
 use crate::{
     critical_path::{Awaited, Key, Naming, OfHistories, Via, Wait, Whole, waits},
     durations::{Add, Durations},
 };
 
+/// The analysis.
+pub const WAITS: OfHistories = OfHistories::new(table);
+
 /// The report.
-pub const WAITS: Simple<OfHistories> = Simple {
-    description: Description {
-        name: "waits",
-        help: "kernel events, boards: who waited how long, for what, until whom, as a tree",
-        views: &["thread"],
-        takes: Takes::THREADS,
-        in_all: false,
-    },
-    analysis: OfHistories::new(table),
-};
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
+            name: "waits",
+            help: "kernel events, boards: who waited how long, for what, until whom, as a tree",
+            views: &["thread"],
+            takes: Takes::THREADS,
+            ..Description::EMPTY
+        },
+        make: |_| Made::of_events(WAITS),
+    }
+}
 
 /// What a thread waits for: a CPU, or something else in a call.
 type What = Option<Via>;

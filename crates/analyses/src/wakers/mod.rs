@@ -7,8 +7,8 @@ mod wakeups;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
+    Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -28,25 +28,26 @@ pub use wakeups::Wakeups as Each;
 pub struct Wakers;
 
 /// The report.
-#[derive(Clone, Copy, Debug)]
-pub struct WakersReport;
-
-impl Report for WakersReport {
-    fn description(&self) -> &Description {
-        &Description {
+pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
+    Report {
+        description: Description {
             name: "wakers",
             help: "kernel events: which thread woke which other thread, how often, and how long it then waited for a CPU",
             views: &["pair", "wakeup"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
-        }
-    }
-
-    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.selection.view.as_str() {
-            "wakeup" => maker.analysis(Each),
-            _ => maker.analysis(Wakers),
-        }
+            lanes: Some(Lanes {
+                view: "wakeup",
+                title: "wake-ups",
+                lane: &["waker_pid", "waker_tid", "waker"],
+                value: LaneValue::Lane(&["woken_pid", "woken_tid", "woken"]),
+                path: &["Threads", "process {waker_pid}", "{waker} ({waker_tid})"],
+            }),
+        },
+        make: |parameters| match parameters.view() {
+            "wakeup" => Made::of_events(Each),
+            _ => Made::of_events(Wakers),
+        },
     }
 }
 

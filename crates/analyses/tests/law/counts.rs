@@ -7,8 +7,6 @@ use hodo_model::{
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
-use crate::config;
-
 /// The width of time spans.
 const WIDTH: i128 = 10;
 const NAMES: [&str; 4] = ["open", "close", "open", "tick"];
@@ -53,11 +51,15 @@ fn tables(analysis: &dyn AnyAnalysis, views: &[&str], partial: &AnyPartial) -> V
     views.iter().map(table).collect()
 }
 
-/// Checks that the tables of some views are the same for every cut, in `cases` cases.
-pub(crate) fn holds_always(analysis: &dyn AnyAnalysis, views: &[&str], cases: u32) -> Result<(), String> {
+/// Checks that the tables of some views are the same for every cut.
+pub(crate) fn holds_always(
+    analysis: &dyn AnyAnalysis,
+    views: &[&str],
+    config: ProptestConfig,
+) -> Result<(), String> {
     let items = prop::collection::vec(counted(), 0..30);
     let case = (items, prop::collection::vec(any::<bool>(), 30), prop::collection::vec(0usize..30, 1..8));
-    let mut runner = TestRunner::new(config(cases));
+    let mut runner = TestRunner::new(config);
     let run = runner.run(&case, |(items, cuts, choices)| {
         let mut parts = Vec::new();
         let mut begin = 0;

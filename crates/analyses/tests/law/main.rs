@@ -1,29 +1,54 @@
 //! The law for every report: any chunks, merged in any grouping, give the tables of one chunk.
 //!
-//! The tests iterate over the list of reports, so a new analysis is tested without further lines.
+//! Each report of the list has its trials, so a new analysis is tested without further lines, and so have the analyses that
+//! no report lists; `cargo test -p hodo-analyses --test
+//! law -- NAME` runs those of one report.
 
 mod counts;
+mod cut;
 mod events;
 mod flow;
-mod tables;
 
-use hodo_analyses::latency;
-use hodo_model::{
-    Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FunctionId, Interest,
-    Intervals, Item, Maker, Marker, Nesting, Parameters, Period, Report, Selection, Start, Table,
-    ThreadState, Visitor, kernel::Threads,
+#[path = "../traces/mod.rs"]
+mod traces;
+
+use std::process::ExitCode;
+
+use hodo_analyses::{
+    critical_path::{Executed, Stretch},
+    divergence::{Digests, Steps},
+    latency,
 };
+use hodo_clock::Nanos;
+use hodo_model::{
+    AnyAnalysis, AnyPartial, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FlowLoop,
+    FunctionId, Heading, Interest, Intervals, Item, Made, Marker, Nesting, Parameters, Period, Report,
+    Selection, Start, Table, TableBuilder, ThreadState,
+    kernel::{Chosen, Threads},
+};
+use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::ProptestConfig;
 
-/// Runs this many cases, or as many as `PROPTEST_CASES` says if that is more; keeps no failures in a file, as the list of
-/// reports is not a file.
-fn config(cases: u32) -> ProptestConfig {
-    let asked = ProptestConfig::default();
-    ProptestConfig { failure_persistence: None, cases: asked.cases.max(cases), ..asked }
+use flow::FlowLaw;
+use traces::{config, tables};
+
+/// Checks control flow without a decoder.
+struct Law;
+
+impl FlowLoop for Law {
+    type Analysis = dyn FlowLaw;
+
+    fn compile(analysis: impl FastFlow) -> Box<dyn FlowLaw> {
+        Box::new(analysis)
+    }
+
+    fn analysis(of: &dyn FlowLaw) -> &dyn AnyAnalysis {
+        of
+    }
 }
 
 /// All parameters that change which analysis a report makes: its views, cheaper analyses, samples.
-fn parameters<R: Report>(report: &R) -> Vec<Parameters> {
+fn parameters(report: &Report<Law>) -> Vec<Parameters> {
     let about = report.description();
     let views = if about.views.is_empty() { &[""] } else { about.views };
     let samples =
@@ -67,24 +92,47 @@ fn questions() -> Vec<Option<Intervals>> {
     ]
 }
 
-/// Checks that tables are the same for every cut.
-struct Holds<'a>(&'a [&'a str]);
+/// An analysis of a report, the parameters that it is made for, and its views.
+type Each = (Made<Law>, Parameters, Vec<&'static str>);
 
-impl Maker for Holds<'_> {
-    type Made = Result<(), String>;
-
-    fn analysis<A: Analysis>(self, analysis: A) -> Self::Made {
-        assert_eq!(analysis.interest().flow, FlowInterest::None, "control flow is for Maker::fast");
-        match analysis.interest().counts {
-            CountInterest::None => events::holds_always(&analysis, self.0, 400),
-            _ => counts::holds_always(&analysis, self.0, 400),
+/// Every distinct analysis that a report makes.
+fn analyses(report: &'static Report<Law>) -> Vec<Each> {
+    let mut all: Vec<Each> = Vec::new();
+    for parameters in parameters(report) {
+        let made = report.make(&parameters);
+        let views = report.description.views.iter().copied();
+        let view = views.into_iter().find(|view| *view == parameters.view()).unwrap_or_default();
+        let is_same = |(known, first, _): &&mut Each| {
+            known.analysis().partial() == made.analysis().partial()
+                && first.every == parameters.every
+                && first.intervals == parameters.intervals
+        };
+        match all.iter_mut().find(is_same) {
+            Some((.., views)) if views.contains(&view) => {}
+            Some((.., views)) => views.push(view),
+            None => all.push((made, parameters, vec![view])),
         }
     }
+    all
+}
 
-    fn fast<A: FastFlow>(self, analysis: A) -> Self::Made {
-        assert_ne!(analysis.interest().flow, FlowInterest::None, "events are for Maker::analysis");
-        flow::holds_always(&analysis, 250)
-    }
+/// Checks that tables are the same for every cut.
+fn any_tasks_in_any_grouping_give_the_table_of_one(all: Vec<Each>) -> Vec<String> {
+    let holds = |(made, _, views): &Each| {
+        let interest = made.analysis().interest();
+        assert_eq!(
+            made.flow().is_some(),
+            interest.flow != FlowInterest::None,
+            "Made::of_flow is for control flow"
+        );
+        match (made, interest.counts) {
+            (Made::Flow(analysis), _) => flow::holds_always(&**analysis, 250),
+            (Made::Events(analysis), CountInterest::None) => events::holds_always(&**analysis, views, 400),
+            (Made::Events(analysis), _) => counts::holds_always(&**analysis, views, config(400)),
+        }
+    };
+    let broken = |each: Each| Some(format!("{:?} {:?}: {}", each.2, each.1.every, holds(&each).err()?));
+    all.into_iter().filter_map(broken).collect()
 }
 
 /// How a merge is broken.
@@ -96,213 +144,150 @@ enum Broken {
     Forgetful,
 }
 
-/// Checks that the law catches a broken merge.
-struct IsCaught<'a>(Broken, &'a [&'a str]);
-
-impl Maker for IsCaught<'_> {
-    type Made = bool;
-
-    fn analysis<A: Analysis>(self, analysis: A) -> bool {
-        let broken = WithBroken(analysis, self.0);
-        match Analysis::interest(&broken).counts {
-            CountInterest::None => events::is_caught(&broken, self.1),
-            _ => counts::holds_always(&broken, self.1, 400).is_err(),
-        }
-    }
-
-    fn fast<A: FastFlow>(self, analysis: A) -> bool {
-        flow::is_caught(&WithBroken(analysis, self.0))
-    }
-}
-
-/// Checks whether an analysis is commutative.
-struct IsCommutative;
-
-impl Maker for IsCommutative {
-    type Made = bool;
-
-    fn analysis<A: Analysis>(self, analysis: A) -> bool {
-        analysis.is_commutative()
-    }
-
-    fn fast<A: FastFlow>(self, analysis: A) -> bool {
-        analysis.is_commutative()
-    }
-}
-
 /// An analysis with a broken merge.
-struct WithBroken<A>(A, Broken);
+struct WithBroken<'a>(&'a dyn AnyAnalysis, Broken);
 
-impl<A: Analysis> Analysis for WithBroken<A> {
-    type Partial = A::Partial;
-
+impl AnyAnalysis for WithBroken<'_> {
     fn interest(&self) -> Interest<'_> {
         self.0.interest()
     }
 
-    fn begin(&self, start: &Start<'_>) -> A::Partial {
+    fn begin(&self, start: &Start<'_>) -> AnyPartial {
         self.0.begin(start)
     }
 
-    fn fold(&self, partial: &mut A::Partial, item: Item<'_>) {
-        self.0.fold(partial, item);
+    fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>) {
+        self.0.fold(partial, events);
     }
 
-    fn merge(&self, earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
+    fn fold_item(&self, partial: &mut AnyPartial, item: Item<'_>) {
+        self.0.fold_item(partial, item);
+    }
+
+    fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial {
         match self.1 {
             Broken::Swapped => self.0.merge(later, earlier, threads),
             Broken::Forgetful => earlier,
         }
     }
 
-    fn is_sound(&self, partial: &A::Partial) -> bool {
-        self.0.is_sound(partial)
+    fn is_commutative(&self) -> bool {
+        self.0.is_commutative()
     }
 
-    fn finish(&self, partials: Vec<A::Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table {
         self.0.finish(partials, of)
     }
-}
 
-impl<A: FastFlow> FastFlow for WithBroken<A> {
-    type Memory = A::Memory;
-}
-
-/// Boxes the analysis of a report as a trait object.
-struct Boxed;
-
-impl Maker for Boxed {
-    type Made = Box<dyn AnyAnalysis>;
-
-    fn analysis<A: Analysis>(self, analysis: A) -> Self::Made {
-        Box::new(analysis)
+    fn heading(&self) -> Option<Heading> {
+        None
     }
 
-    fn fast<A: FastFlow>(self, analysis: A) -> Self::Made {
-        Box::new(analysis)
+    fn settle(&self, _: &mut AnyPartial, _: Nanos, _: &FinishContext<'_>, _: &mut TableBuilder) {}
+
+    fn partial(&self) -> std::any::TypeId {
+        self.0.partial()
     }
-}
 
-/// Visits every distinct analysis that reports make: `(report, views of that analysis, parameters)`.
-struct Each<F>(F);
+    fn pack(&self, partial: &AnyPartial) -> Vec<u8> {
+        self.0.pack(partial)
+    }
 
-trait Work {
-    fn work<R: Report>(&mut self, report: &R, views: &[&str], parameters: &Parameters);
-}
-
-impl<W: Work> Visitor for Each<W> {
-    fn visit<R: Report>(&mut self, report: &'static R) {
-        let mut groups: Vec<(std::any::TypeId, Parameters, Vec<&str>)> = Vec::new();
-        for parameters in parameters(report) {
-            let partial = report.make(&parameters, Boxed).partial();
-            let view = about_view(report, &parameters);
-            let known = groups
-                .iter_mut()
-                .find(|(known, first, _)| *known == partial && is_same_question(first, &parameters));
-            match known {
-                Some((.., views)) if views.contains(&view) => {}
-                Some((.., views)) => views.push(view),
-                None => groups.push((partial, parameters, vec![view])),
-            }
-        }
-        groups.iter().for_each(|(_, parameters, views)| self.0.work(report, views, parameters));
+    fn unpack(&self, bytes: &[u8]) -> Option<AnyPartial> {
+        self.0.unpack(bytes)
     }
 }
 
-/// Whether parameters ask the same but for the view.
-fn is_same_question(one: &Parameters, other: &Parameters) -> bool {
-    one.every == other.every && one.intervals == other.intervals
-}
-
-/// The view of some parameters, with the lifetime of the report.
-fn about_view<R: Report>(report: &'static R, parameters: &Parameters) -> &'static str {
-    let views = report.description().views;
-    views.iter().copied().find(|view| *view == parameters.selection.view).unwrap_or_default()
-}
-
-#[derive(Default)]
-struct Law {
-    broken: Vec<String>,
-    reports: usize,
-}
-
-impl Work for Law {
-    fn work<R: Report>(&mut self, report: &R, views: &[&str], parameters: &Parameters) {
-        self.reports += 1;
-        if let Err(why) = report.make(parameters, Holds(views)) {
-            self.broken.push(format!(
-                "{} {views:?} {:?}: {why}",
-                report.description().name,
-                parameters.every
-            ));
-        }
-    }
-}
-
-#[test]
-fn any_tasks_in_any_grouping_give_the_table_of_one() {
-    let mut law = Each(Law::default());
-    hodo_analyses::each(&mut law);
-    assert!(law.0.broken.is_empty(), "{}", law.0.broken.join("\n\n"));
-    assert!(law.0.reports > 20, "{}", law.0.reports);
-}
-
-#[derive(Default)]
-struct Catch(Vec<String>);
-
-impl Work for Catch {
-    fn work<R: Report>(&mut self, report: &R, views: &[&str], parameters: &Parameters) {
-        let name = report.description().name;
-        for broken in [Broken::Swapped, Broken::Forgetful] {
-            let commutes = broken == Broken::Swapped && report.make(parameters, IsCommutative);
-            if report.make(parameters, IsCaught(broken, views)) == commutes {
-                self.0.push(format!("{name} {views:?} {:?} {broken:?}", parameters.every));
-            }
-        }
-    }
-}
-
-#[test]
-fn a_broken_merge_is_caught() {
-    let mut catch = Each(Catch::default());
-    hodo_analyses::each(&mut catch);
-    assert!(catch.0.0.is_empty(), "{:?}", catch.0.0);
-}
-
-#[derive(Default)]
-struct Alone {
-    compared: usize,
-    different: Vec<String>,
-}
-
-impl Visitor for Alone {
-    fn visit<R: Report>(&mut self, report: &'static R) {
-        let about = report.description();
-        let one = |tid| Selection { tids: vec![tid], ..Selection::default() };
-        let choices = [Selection::default(), one(1), Selection { cpus: vec![1], ..Selection::default() }];
-        for (selection, view) in
-            choices.iter().flat_map(|selection| about.views.iter().map(move |view| (selection, view)))
-        {
-            let selection = Selection { view: (*view).to_owned(), ..selection.clone() };
-            let make = |alone| {
-                report
-                    .make(&Parameters { selection: selection.clone(), alone, ..Parameters::default() }, Boxed)
+/// Checks that the law catches broken merges.
+fn a_broken_merge_is_caught(all: Vec<Each>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (made, parameters, views) in all {
+        for how in [Broken::Swapped, Broken::Forgetful] {
+            let broken = WithBroken(made.analysis(), how);
+            let is_caught = match (&made, broken.interest().counts) {
+                (Made::Flow(_), _) => flow::is_caught(&broken),
+                (Made::Events(_), CountInterest::None) => events::is_caught(&broken, &views),
+                (Made::Events(_), _) => {
+                    let config = ProptestConfig { max_shrink_iters: 0, ..config(400) };
+                    counts::holds_always(&broken, &views, config).is_err()
+                }
             };
-            let (usual, alone) = (make(false), make(true));
-            if usual.partial() != alone.partial() {
-                self.compared += 1;
-                self.different.extend(events::are_same(&*alone, &*usual, &selection).err());
+            if is_caught == (how == Broken::Swapped && broken.is_commutative()) {
+                wrong.push(format!("{views:?} {:?} {how:?}", parameters.every));
             }
         }
     }
+    wrong
 }
 
-/// A cheaper analysis makes the same table.
-#[test]
-fn alone_the_table_is_the_same() {
-    let mut alone = Alone::default();
-    hodo_analyses::each(&mut alone);
-    assert!(alone.different.is_empty(), "{}", alone.different.join("\n\n"));
-    // System calls by name, for all; threads and processes, for all, for one thread, for one CPU.
-    assert_eq!(alone.compared, 7);
+/// The analyses that no report lists.
+fn unlisted() -> [(&'static str, fn() -> Made<Law>); 3] {
+    [
+        ("executed", || {
+            let stretch = |(begin, end)| Stretch { begin: Nanos(begin), end: Nanos(end), tid: 7 };
+            Made::of_flow(Executed::new([(0, 3), (5, 20), (21, 1000)].map(stretch).into()))
+        }),
+        ("digests", || Made::of_flow(Digests { wanted: 3..1000, block: 4, modules: vec![5, 6] })),
+        ("steps", || Made::of_flow(Steps { first: 3, wanted: 7..1000, modules: vec![5, 6] })),
+    ]
+}
+
+/// The analyses of the same table, where a report has a cheaper one: the usual, the cheaper, and the selection.
+fn cheaper(report: &'static Report<Law>) -> Vec<(Made<Law>, Made<Law>, Selection)> {
+    let one = |tid| Selection { tids: vec![tid], ..Selection::default() };
+    let choices = [Selection::default(), one(1), Selection { cpus: vec![1], ..Selection::default() }];
+    let mut all = Vec::new();
+    for (selection, view) in
+        choices.iter().flat_map(|choice| report.description.views.iter().map(move |view| (choice, view)))
+    {
+        let selection = Selection { view: (*view).to_owned(), ..selection.clone() };
+        let make =
+            |alone| report.make(&Parameters { selection: selection.clone(), alone, ..Parameters::default() });
+        let (usual, alone) = (make(false), make(true));
+        if usual.analysis().partial() != alone.analysis().partial() {
+            all.push((usual, alone, selection));
+        }
+    }
+    all
+}
+
+/// Checks that a cheaper analysis makes the same table.
+fn alone_the_table_is_the_same(report: &'static Report<Law>) -> Vec<String> {
+    let same = |(usual, alone, selection): &(Made<Law>, Made<Law>, Selection)| {
+        events::are_same(alone.analysis(), usual.analysis(), selection)
+    };
+    cheaper(report).iter().filter_map(|each| same(each).err()).collect()
+}
+
+/// A test that passes if a law finds nothing wrong.
+fn trial(name: &str, law: &str, wrong: impl FnOnce() -> Vec<String> + Send + 'static) -> Trial {
+    Trial::test(format!("{name}::{law}"), || match wrong() {
+        wrong if wrong.is_empty() => Ok(()),
+        wrong => Err(Failed::from(wrong.join("\n\n"))),
+    })
+}
+
+/// The tests of the law for some analyses.
+fn of_law(name: &str, all: impl Fn() -> Vec<Each> + Copy + Send + 'static) -> [Trial; 2] {
+    [
+        trial(name, "any_tasks_in_any_grouping_give_the_table_of_one", move || {
+            any_tasks_in_any_grouping_give_the_table_of_one(all())
+        }),
+        trial(name, "a_broken_merge_is_caught", move || a_broken_merge_is_caught(all())),
+    ]
+}
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for report in hodo_analyses::reports::<Law>() {
+        let name = report.description.name;
+        trials.extend(of_law(name, || analyses(report)));
+        if !cheaper(report).is_empty() {
+            trials.push(trial(name, "alone_the_table_is_the_same", || alone_the_table_is_the_same(report)));
+        }
+    }
+    for (name, made) in unlisted() {
+        trials.extend(of_law(name, move || vec![(made(), Parameters::default(), vec![""])]));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -98,8 +98,8 @@ impl Gathered {
         let input = Input { call, ..input.clone() };
         let usual = Parameters { selection: selection(&input), ..Parameters::default() };
         let are_chosen = !usual.selection.is_of_all();
-        let of_threads = |report: &&'static dyn AnyReport| !are_chosen || report.description().takes.threads;
-        let mut requests: Vec<(Vec<&'static dyn AnyReport>, Parameters)> =
+        let of_threads = |report: &&'static AnyReport| !are_chosen || report.description().takes.threads;
+        let mut requests: Vec<(Vec<&'static AnyReport>, Parameters)> =
             vec![(named(&LATENCIES.map(str::to_owned)), usual.clone())];
         if let Some(period) = command.period.period()? {
             requests.push((named(&["periods".to_owned()]), Parameters { period: Some(period), ..usual }));
@@ -127,7 +127,7 @@ pub fn selection(input: &Input) -> Selection {
 pub fn run(
     input: &Input,
     experiment: &Experiment,
-    reports: Vec<&'static dyn AnyReport>,
+    reports: Vec<&'static AnyReport>,
     parameters: Parameters,
     begin: Begin<'_>,
 ) -> Result<Option<Vec<Table>>, Failure> {

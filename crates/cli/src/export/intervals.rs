@@ -35,9 +35,9 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
     let selection = Selection::new(&command.input, Some(&command.filter))?.of_tables(Some(VIEW));
     let experiment = input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
     experiment.with(timeline::refuse_unrelated)?;
-    let with_intervals = |report: &&'static dyn AnyReport| report.description().views.contains(&VIEW);
+    let with_intervals = |report: &&'static AnyReport| report.description().views.contains(&VIEW);
     let mut requests = Vec::new();
-    for report in reports().iter().map(|report| &**report).filter(with_intervals) {
+    for report in reports().iter().filter(with_intervals) {
         let parameters = Parameters { selection: selection.clone(), alone: true, ..Parameters::default() };
         let request =
             input::request(&command.input, Some(&command.filter), vec![report], parameters, &experiment)?;

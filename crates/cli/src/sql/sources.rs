@@ -42,7 +42,7 @@ pub(super) fn all(
     let root = root.map(|root| function::root(&root, experiment)).transpose()?;
     let mut sources: Vec<Arc<dyn Source>> = Vec::new();
     let period = command.period.period()?;
-    for report in reports().iter().map(|report| &**report) {
+    for report in reports().iter() {
         let about = report.description();
         if about.takes.period && period.is_none() || about.takes.intervals {
             continue;
@@ -96,7 +96,7 @@ fn fits(experiment: &Experiment, request: &Request) -> bool {
 fn request(
     experiment: &Experiment,
     command: &Sql,
-    (report, view): (&'static dyn AnyReport, &'static str),
+    (report, view): (&'static AnyReport, &'static str),
     root: Option<&Root>,
 ) -> Result<Request, Failure> {
     let selection = Selection::new(&command.input, Some(&command.filter))?;

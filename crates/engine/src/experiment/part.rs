@@ -227,7 +227,7 @@ impl Origin {
     /// Returns the analyses that make the tables of a selection.
     fn made_for(&self, selection: &Selection) -> Result<Analyses, PartError> {
         let known = |name: &String| report(name).ok_or_else(|| PartError::Partial(name.clone()));
-        let reports = self.reports.iter().map(known).collect::<Result<Vec<&'static dyn AnyReport>, _>>()?;
+        let reports = self.reports.iter().map(known).collect::<Result<Vec<&'static AnyReport>, _>>()?;
         let parameters = Parameters { selection: selection.clone(), ..self.parameters() };
         Ok(Request::of(reports, parameters).analyses())
     }

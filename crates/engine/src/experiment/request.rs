@@ -8,7 +8,7 @@ use crate::{
     flow::{calls::NthCalls, passes::Executions},
     reading::Chunks,
     refusal::Refusal,
-    registry::{AnyReport, AnyRun},
+    registry::{AnyMade, AnyReport},
 };
 
 /// A selection by time.
@@ -24,7 +24,7 @@ pub struct Times {
 #[derive(Clone)]
 pub struct Request {
     /// The reports. One may occur several times, with different [`views`](Request::views).
-    pub reports: Vec<&'static dyn AnyReport>,
+    pub reports: Vec<&'static AnyReport>,
     /// The view of each report; empty: all have the view of the selection. Where it is given, reports of no thread ignore
     /// a selection of threads.
     pub views: Vec<&'static str>,
@@ -68,12 +68,12 @@ impl Outcome {
 pub(super) struct Requested {
     pub(super) name: &'static str,
     pub(super) selection: Selection,
-    pub(super) run: Box<dyn AnyRun>,
+    pub(super) made: AnyMade,
 }
 
 impl Requested {
     pub(super) fn analysis(&self) -> &dyn AnyAnalysis {
-        self.run.analysis()
+        self.made.analysis()
     }
 }
 
@@ -107,7 +107,7 @@ impl Analyses {
 
 impl Request {
     /// A request for these reports over the whole trace, on one thread.
-    pub fn of(reports: Vec<&'static dyn AnyReport>, parameters: Parameters) -> Request {
+    pub fn of(reports: Vec<&'static AnyReport>, parameters: Parameters) -> Request {
         Request {
             reports,
             views: Vec::new(),
@@ -128,9 +128,9 @@ impl Request {
             if let Some(view) = self.views.get(place) {
                 parameters.selection.view = (*view).to_owned();
             }
-            let (name, run) = (report.description().name, report.make(&parameters));
-            let requested = Requested { name, selection: parameters.selection, run };
-            let list = match (requested.run.flow(), requested.analysis().interest().counts) {
+            let (name, made) = (report.description().name, report.make(&parameters));
+            let requested = Requested { name, selection: parameters.selection, made };
+            let list = match (requested.made.flow(), requested.analysis().interest().counts) {
                 (None, CountInterest::None) => &mut analyses.events,
                 (None, _) => &mut analyses.counts,
                 _ => &mut analyses.flow,
@@ -198,7 +198,7 @@ impl Request {
                     format!("--function, --from and --to are for `hodo latency`, not for `{name}`")
                 }
                 () if period.is_none() && takes.period => {
-                    "`periods` needs --begin EVENT and --end EVENT: see `hodo report --help`".to_owned()
+                    format!("`{name}` needs --begin EVENT and --end EVENT: see `hodo report --help`")
                 }
                 () => continue,
             };
@@ -212,17 +212,17 @@ impl Request {
         let view = selection.view.as_str();
         match self.reports.as_slice() {
             reports if !self.views.is_empty() => {
-                reports.iter().zip(&self.views).try_for_each(|(report, view)| check_view(*report, view))
+                reports.iter().zip(&self.views).try_for_each(|(report, view)| check_view(report, view))
             }
             _ if view.is_empty() => Ok(()),
-            [report] => check_view(*report, view),
+            [report] => check_view(report, view),
             _ => Err(Refusal("--by applies to a single report, and these are several".to_owned())),
         }
     }
 }
 
 /// Refuses a view that a report does not have; empty is the default view.
-fn check_view(report: &dyn AnyReport, view: &str) -> Result<(), Refusal> {
+fn check_view(report: &AnyReport, view: &str) -> Result<(), Refusal> {
     let about = report.description();
     match about.views {
         _ if view.is_empty() => Ok(()),

@@ -241,7 +241,7 @@ impl<'t, 'f> Plan<'t, 'f> {
             }
             let mut folded = Vec::with_capacity(analyses.len());
             for (requested, earlier) in analyses.iter().zip(0..) {
-                let flow = requested.run.flow().expect("the analysis reads control flow");
+                let flow = requested.made.flow().expect("the analysis reads control flow");
                 let done = |bytes| progress(earlier * trace.bytes() + bytes);
                 folded.push(flow.fold_flow(trace, &chunks, reading, &mut { done }));
             }

@@ -7,7 +7,7 @@ use hodo_analyses::{
     blocks::{Block, Blocks, Flow, InstructionCount, Partial, Report, of_flow},
 };
 use hodo_clock::Tsc;
-use hodo_model::{End, FunctionId, Names, Plain, Sources};
+use hodo_model::{End, FunctionId, Names, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ fn annotated(
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> (Annotation, Losses) {
     let modules = &trace.modules;
-    let analysis = Plain(Blocks { report: Report::Lines });
+    let analysis = Blocks { report: Report::Lines };
     let (threads, losses) = fold(trace, &analysis, reading, progress);
     let mut blocks: Vec<Block> = Partial::together(threads);
     blocks.retain(|block| block.function == function);

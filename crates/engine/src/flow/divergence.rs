@@ -11,13 +11,10 @@
 
 use std::{collections::BTreeMap, hash::Hasher, ops::Range};
 
+use hodo_analyses::divergence::{Digests, Step, Steps};
 use hodo_code::Origin;
-use hodo_model::{
-    Analysis, FinishContext, FlowEvent, FlowInterest, Interest, Item, Names, Plain, Shape, Sources, Start,
-    Table, kernel::Threads,
-};
+use hodo_model::{Analysis, FastFlow, Names, Sources, kernel::Threads};
 use rustc_hash::FxHasher;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::{
@@ -131,30 +128,30 @@ impl<'x, 'f> Execution<'x, 'f> {
         Ok(())
     }
 
-    fn fold<A: Analysis>(&self, analysis: A, reading: Reading<'_>) -> Vec<A::Partial> {
+    fn fold<A: FastFlow>(&self, analysis: &A, reading: Reading<'_>) -> Vec<A::Partial> {
         let reading = Reading { spans: Some(&self.spans), numbers: Some(&self.numbers), ..reading };
-        fold(self.trace, &Plain(analysis), reading, |_| true).0
+        fold(self.trace, analysis, reading, |_| true).0
     }
 
     fn digests(&self, reading: Reading<'_>) -> BTreeMap<u64, u64> {
-        let digests = Digests { wanted: self.span.clone(), modules: self.modules.clone() };
-        let mut all = BTreeMap::new();
-        self.fold(digests, reading).into_iter().for_each(|partial| add(&mut all, partial.digests));
-        all
+        let digests = Digests { wanted: self.span.clone(), block: BLOCK, modules: self.modules.clone() };
+        let partials = self.fold(&digests, reading).into_iter();
+        let all = partials.reduce(|all, next| digests.merge(all, next, &Threads::default()));
+        all.unwrap_or_default().digests
     }
 
     /// Returns the instructions of a block, in order.
-    fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<ExecutedInstruction> {
+    fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<Step> {
         let begin = self.span.start + block * BLOCK;
         let steps =
             Steps { first: self.span.start, wanted: begin..begin + BLOCK, modules: self.modules.clone() };
-        let mut all: Vec<ExecutedInstruction> =
-            self.fold(steps, reading).into_iter().flat_map(|partial| partial.steps).collect();
+        let mut all: Vec<Step> =
+            self.fold(&steps, reading).into_iter().flat_map(|partial| partial.steps).collect();
         all.sort_by_key(|step| step.index);
         all
     }
 
-    fn place(&self, step: &ExecutedInstruction) -> Place {
+    fn place(&self, step: &Step) -> Place {
         let modules = &self.trace.modules;
         let origin = Origin { module: step.module, offset: step.offset };
         let (function, offset) = modules.function(origin);
@@ -200,142 +197,5 @@ pub fn divergence(
         instructions,
         branch: same.checked_sub(1).map(|last| a.place(&of_a[last])),
         next: [of_a.get(same).map(|step| a.place(step)), of_b.get(same).map(|step| b.place(step))],
-    }
-}
-
-/// An executed instruction: its index in the execution, and its identity.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct ExecutedInstruction {
-    index: u64,
-    module: u32,
-    offset: u64,
-    key: u64,
-}
-
-/// Passes the instructions of an item to `each`, with their numbers in the thread.
-fn instructions(
-    number: &mut u64,
-    item: Item<'_>,
-    modules: &[u64],
-    mut each: impl FnMut(u64, ExecutedInstruction),
-) {
-    match item {
-        Item::Flow(FlowEvent::Number(at)) => *number = at,
-        Item::Flow(FlowEvent::Skip { instructions }) => *number += instructions,
-        Item::Flow(FlowEvent::Run { at, instructions, code }) => {
-            let module = at.function.module;
-            let mut offset = code.offset;
-            for &length in code.lengths {
-                let mut hasher = FxHasher::default();
-                hasher.write_u64(modules.get(module as usize).copied().unwrap_or(0));
-                hasher.write_u64(offset);
-                each(*number, ExecutedInstruction { index: *number, module, offset, key: hasher.finish() });
-                offset = offset.wrapping_add(u64::from(length));
-                *number += 1;
-            }
-            // Lengths are missing only if the code itself is missing.
-            *number += instructions - code.lengths.len() as u64;
-        }
-        _ => {}
-    }
-}
-
-fn add(sums: &mut BTreeMap<u64, u64>, others: BTreeMap<u64, u64>) {
-    for (block, sum) in others {
-        let own = sums.entry(block).or_default();
-        *own = own.wrapping_add(sum);
-    }
-}
-
-/// Computes digests of an execution's blocks: sums of a hash of each instruction and its index, so the order of
-/// addition doesn't matter.
-struct Digests {
-    /// Numbers of the execution's instructions in its thread.
-    wanted: Range<u64>,
-    modules: Vec<u64>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct DigestsPartial {
-    number: u64,
-    digests: BTreeMap<u64, u64>,
-}
-
-impl Analysis for Digests {
-    type Partial = DigestsPartial;
-
-    fn interest(&self) -> Interest<'_> {
-        Interest::flow(FlowInterest::Numbered)
-    }
-
-    fn begin(&self, _: &Start<'_>) -> DigestsPartial {
-        DigestsPartial::default()
-    }
-
-    fn fold(&self, partial: &mut DigestsPartial, item: Item<'_>) {
-        let DigestsPartial { number, digests } = partial;
-        instructions(number, item, &self.modules, |number, step| {
-            if !self.wanted.contains(&number) {
-                return;
-            }
-            let index = number - self.wanted.start;
-            let mut hasher = FxHasher::default();
-            hasher.write_u64(step.key);
-            hasher.write_u64(index);
-            let sum = digests.entry(index / BLOCK).or_default();
-            *sum = sum.wrapping_add(hasher.finish());
-        });
-    }
-
-    fn merge(&self, mut earlier: DigestsPartial, later: DigestsPartial, _: &Threads) -> DigestsPartial {
-        add(&mut earlier.digests, later.digests);
-        earlier
-    }
-
-    fn finish(&self, _: Vec<DigestsPartial>, _: &FinishContext<'_>) -> Table {
-        Table::new("digests", Shape::Counters, Vec::new(), Vec::new(), [])
-    }
-}
-
-/// Collects the instructions in a range of numbers.
-struct Steps {
-    first: u64,
-    wanted: Range<u64>,
-    modules: Vec<u64>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct StepsPartial {
-    number: u64,
-    steps: Vec<ExecutedInstruction>,
-}
-
-impl Analysis for Steps {
-    type Partial = StepsPartial;
-
-    fn interest(&self) -> Interest<'_> {
-        Interest::flow(FlowInterest::Numbered)
-    }
-
-    fn begin(&self, _: &Start<'_>) -> StepsPartial {
-        StepsPartial::default()
-    }
-
-    fn fold(&self, partial: &mut StepsPartial, item: Item<'_>) {
-        let StepsPartial { number, steps } = partial;
-        instructions(number, item, &self.modules, |number, step| {
-            if self.wanted.contains(&number) {
-                steps.push(ExecutedInstruction { index: number - self.first, ..step });
-            }
-        });
-    }
-
-    fn merge(&self, mut earlier: StepsPartial, later: StepsPartial, _: &Threads) -> StepsPartial {
-        earlier.steps.extend(later.steps);
-        earlier
-    }
-
-    fn finish(&self, _: Vec<StepsPartial>, _: &FinishContext<'_>) -> Table {
-        Table::new("steps", Shape::Counters, Vec::new(), Vec::new(), [])
     }
 }

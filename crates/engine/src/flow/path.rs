@@ -6,13 +6,9 @@
 
 use hodo_analyses::critical_path::Executed;
 pub use hodo_analyses::critical_path::{Stretch, running, with_functions};
-use hodo_model::{Plain, Selection, Table};
+use hodo_model::{Selection, Table};
 
-use crate::{
-    flow::trace::Trace,
-    reading::Reading,
-    registry::{AnyFlow, AnyRun, Flow},
-};
+use crate::{flow::trace::Trace, reading::Reading, registry::AnyFlow};
 
 /// Returns the functions that threads ran in stretches, which are in order and do not overlap: a row for each stretch, by
 /// its number, and function. `progress` gets the number of decoded bytes and returns whether to continue.
@@ -22,7 +18,7 @@ pub fn executed(
     reading: Reading<'_>,
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Table {
-    let run = Flow(Plain(Executed::new(stretches)));
-    let (partial, losses) = run.fold_flow(flow, &flow.chunks(reading), reading, progress);
-    partial.finish(flow, run.analysis(), &Selection::default()).with_loss(losses.into_list())
+    let analysis = Executed::new(stretches);
+    let (partial, losses) = analysis.fold_flow(flow, &flow.chunks(reading), reading, progress);
+    partial.finish(flow, &analysis, &Selection::default()).with_loss(losses.into_list())
 }

@@ -2,11 +2,11 @@
 
 use hodo_analyses::calls::{Call, Moment};
 use hodo_clock::Nanos;
-use hodo_model::{Cause, FunctionId, Loss, Names};
+use hodo_model::{Cause, FunctionId, Lanes, Loss, Names};
 use hodo_store::{Error, Feed, Field, Kind, Schema, Shape, Writer};
 use rustc_hash::FxHashMap;
 
-use super::tables::{THREAD, naming};
+use super::tables::naming;
 use crate::{
     flow::{
         calls::{CHUNKS_IN_ORDER, CallSink},
@@ -20,7 +20,7 @@ use crate::{
 const CALLS: &str = "calls";
 
 fn schema() -> Schema {
-    let [threads, process, thread] = THREAD;
+    let [threads, process, thread] = Lanes::THREAD;
     let instructions = Field { unit: "instructions".to_owned(), ..Field::new("instructions", Kind::Integer) };
     Schema {
         name: CALLS.to_owned(),

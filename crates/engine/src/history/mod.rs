@@ -1,7 +1,7 @@
 //! Writes the history of an experiment to a store, and identifies the store's inputs.
 //!
 //! ```text
-//! events ──one pass──► rows of each report in `INDEXED`, as they settle ─► Rows ──┐ a thread for each report
+//! events ──one pass──► rows of each report with lanes, as they settle ──► Rows ──┐ a thread for each report
 //! control flow ──────► calls of each thread ─────────────────────────► calls ─────┼─► Writer
 //! losses, and what tracers discarded ─────────────────────────────────────────────┘
 //! ```
@@ -27,7 +27,7 @@ use hodo_model::{
 };
 use hodo_store::{Error, Writer};
 
-use self::tables::{INDEXED, Rows};
+use self::tables::{Rows, indexed, request};
 use crate::{
     experiment::{Experiment, Request},
     refusal::Refusal,
@@ -58,7 +58,9 @@ impl Identity {
     pub fn of(inputs: &[PathBuf], clock_frequency: Option<u64>) -> io::Result<Identity> {
         let mut text = format!("hodo {} contents {CONTENTS}\n", env!("CARGO_PKG_VERSION"));
         text.extend(clock_frequency.map(|hertz| format!("clock {hertz}\n")));
-        INDEXED.iter().for_each(|table| text.push_str(&format!("table {} {}\n", table.report, table.view)));
+        for (report, lanes) in indexed() {
+            text.push_str(&format!("table {} {}\n", report.description().name, lanes.view));
+        }
         let mut paths = String::new();
         for input in inputs {
             let path = fs::canonicalize(input)?;
@@ -227,11 +229,12 @@ impl Indexing<'_> {
         threads: usize,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<bool, IndexError> {
-        let requests: Vec<Request> = INDEXED.iter().map(|table| table.request(threads)).collect();
+        let requests: Vec<Request> =
+            indexed().map(|(report, lanes)| request(report, lanes, threads)).collect();
         let headings = requests.iter().map(|request| experiment.heading(request));
         let headings = headings.map(|heading| heading.expect("the rows of what is indexed settle"));
         let rows =
-            INDEXED.iter().zip(headings).map(|(table, heading)| Rows::new(self.writer, table, &heading));
+            indexed().zip(headings).map(|((_, lanes), heading)| Rows::new(self.writer, &lanes, &heading));
         let rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
         let mut goes_on = true;
         let (tables, spans) = thread::scope(|scope| {

@@ -1,122 +1,16 @@
 //! The reports of events that a store contains, and the conversion of their rows to records.
 
 use hodo_model::{
-    Heading, Parameters, Selection, Type,
+    Heading, LaneValue, Lanes, Parameters, Selection, Type,
     table::{Cell, Cells},
 };
 use hodo_store::{Error, Feed, Field, Kind, Naming, Schema, Shape, Writer};
 
-use crate::{experiment::Request, reading::Chunks, registry::report};
-
-/// A report whose rows are records of a store. A table of the store has the name of its report.
-pub(super) struct Indexed {
-    pub(super) report: &'static str,
-    pub(super) view: &'static str,
-    shape: Shape,
-    /// What the records are, for people.
-    title: &'static str,
-    /// The columns that identify a lane.
-    lane: &'static [&'static str],
-    value: Source,
-    /// The path of a lane in the tree of all lanes; see [`Naming::path`].
-    path: &'static [&'static str],
-}
-
-/// What becomes the value of a record.
-enum Source {
-    /// The cell of a column.
-    Column(&'static str),
-    /// The lane that these columns identify, for links.
-    Lane(&'static [&'static str]),
-}
-
-/// A thread in the tree of lanes. All of its lanes are below it.
-pub(super) const THREAD: [&str; 3] = ["Threads", "process {pid}", "{comm} ({tid})"];
-
-/// The reports that a store contains. Their rows settle, so that they are written in bounded memory.
-pub(super) const INDEXED: &[Indexed] = &[
-    Indexed {
-        report: "cpu",
-        view: "interval",
-        shape: Shape::Intervals,
-        title: "running threads",
-        lane: &["cpu"],
-        value: Source::Column("comm"),
-        path: &["CPUs", "CPU {cpu}"],
-    },
-    Indexed {
-        report: "irq",
-        view: "interval",
-        shape: Shape::Intervals,
-        title: "interrupt handlers",
-        lane: &["cpu", "kind"],
-        value: Source::Column("name"),
-        path: &["CPUs", "CPU {cpu}", "{kind} interrupts"],
-    },
-    Indexed {
-        report: "queue",
-        view: "change",
-        shape: Shape::Counters,
-        title: "threads that wait for a CPU",
-        lane: &["cpu"],
-        value: Source::Column("waiting"),
-        path: &["CPUs", "CPU {cpu}", "waiting threads"],
-    },
-    Indexed {
-        report: "states",
-        view: "interval",
-        shape: Shape::Intervals,
-        title: "states of threads",
-        lane: &["pid", "tid", "comm"],
-        value: Source::Column("state"),
-        path: &THREAD,
-    },
-    Indexed {
-        report: "syscalls",
-        view: "interval",
-        shape: Shape::Intervals,
-        title: "system calls",
-        lane: &["pid", "tid", "comm"],
-        value: Source::Column("call"),
-        path: &["Threads", "process {pid}", "{comm} ({tid})", "system calls"],
-    },
-    Indexed {
-        report: "tasks",
-        view: "interval",
-        shape: Shape::Intervals,
-        title: "running tasks of boards",
-        lane: &["host"],
-        value: Source::Column("task"),
-        path: &["Boards", "{host}"],
-    },
-    Indexed {
-        report: "callstack",
-        view: "interval",
-        shape: Shape::Intervals,
-        title: "calls, by events at their entry and exit",
-        lane: &["host", "thread", "depth"],
-        value: Source::Column("function"),
-        path: &["Call stacks", "{host}", "{thread}", "{depth}"],
-    },
-    Indexed {
-        report: "wakers",
-        view: "wakeup",
-        shape: Shape::Links,
-        title: "wake-ups",
-        lane: &["waker_pid", "waker_tid", "waker"],
-        value: Source::Lane(&["woken_pid", "woken_tid", "woken"]),
-        path: &["Threads", "process {waker_pid}", "{waker} ({waker_tid})"],
-    },
-    Indexed {
-        report: "messages",
-        view: "message",
-        shape: Shape::Links,
-        title: "messages",
-        lane: &["from"],
-        value: Source::Lane(&["to"]),
-        path: &["Boards", "{from}"],
-    },
-];
+use crate::{
+    experiment::Request,
+    reading::Chunks,
+    registry::{AnyReport, reports},
+};
 
 /// Columns with the begin of a record.
 const BEGINS: [&str; 2] = ["begin_ns", "at_ns"];
@@ -130,14 +24,16 @@ pub(super) fn naming(title: &str, path: &[&str]) -> Naming {
     Naming { title: title.to_owned(), path: path.iter().map(|part| (*part).to_owned()).collect() }
 }
 
-impl Indexed {
-    /// Returns the request for the rows of the report.
-    pub(super) fn request(&self, threads: usize) -> Request {
-        let selection = Selection { view: self.view.to_owned(), ..Selection::default() };
-        let parameters = Parameters { selection, alone: true, ..Parameters::default() };
-        let known = report(self.report).expect("what is indexed is a report");
-        Request { threads, chunks: Chunks::Bytes(CHUNK), ..Request::of(vec![known], parameters) }
-    }
+/// Returns the reports that a store contains. A table of the store has the name of its report.
+pub(super) fn indexed() -> impl Iterator<Item = (&'static AnyReport, Lanes)> {
+    reports().iter().filter_map(|report| Some((report, report.description.lanes?)))
+}
+
+/// Returns the request for the rows of a report.
+pub(super) fn request(report: &'static AnyReport, lanes: Lanes, threads: usize) -> Request {
+    let selection = Selection { view: lanes.view.to_owned(), ..Selection::default() };
+    let parameters = Parameters { selection, alone: true, ..Parameters::default() };
+    Request { threads, chunks: Chunks::Bytes(CHUNK), ..Request::of(vec![report], parameters) }
 }
 
 /// Returns the kind of a column's cells; `None` for lists, which records don't support.
@@ -163,15 +59,15 @@ struct Places {
 }
 
 impl Places {
-    fn new(indexed: &Indexed, heading: &Heading) -> Places {
+    fn new(lanes: &Lanes, heading: &Heading) -> Places {
         let find = |name: &str| heading.columns.iter().position(|column| column.name == name);
         let place =
-            |name: &&str| find(name).expect("a report that is indexed has the columns that its index names");
+            |name: &&str| find(name).expect("a report that is indexed has the columns that its lanes name");
         let begin = BEGINS.iter().find_map(|name| find(name)).expect("a report that is indexed has times");
-        let (duration, lane) = (find(DURATION), indexed.lane.iter().map(place).collect::<Vec<_>>());
-        let value: Vec<usize> = match &indexed.value {
-            Source::Column(name) => vec![place(name)],
-            Source::Lane(names) => names.iter().map(place).collect(),
+        let (duration, lane) = (find(DURATION), lanes.lane.iter().map(place).collect::<Vec<_>>());
+        let value: Vec<usize> = match lanes.value {
+            LaneValue::Column(name) => vec![place(&name)],
+            LaneValue::Lane(names) => names.iter().map(place).collect(),
         };
         let is_other = |place: &usize| {
             !lane.contains(place) && !value.contains(place) && *place != begin && Some(*place) != duration
@@ -193,25 +89,30 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(writer: &Writer, indexed: &Indexed, heading: &Heading) -> Result<Rows, Error> {
-        let places = Places::new(indexed, heading);
+    pub(super) fn new(writer: &Writer, lanes: &Lanes, heading: &Heading) -> Result<Rows, Error> {
+        let places = Places::new(lanes, heading);
         let field = |place: usize| {
             let column = &heading.columns[place];
             let kind = kind(column.kind).expect("a key, a value and a cell of a record are no lists");
             Field { name: column.name.to_owned(), kind, unit: column.unit.name().to_owned() }
         };
         let fields = |places: &[usize]| places.iter().map(|&place| field(place)).collect();
-        let value = match &indexed.value {
-            Source::Column(_) => field(places.value[0]),
-            Source::Lane(names) => Field::new(names[names.len() - 1], Kind::Lane),
+        let value = match lanes.value {
+            LaneValue::Column(_) => field(places.value[0]),
+            LaneValue::Lane(names) => Field::new(names[names.len() - 1], Kind::Lane),
+        };
+        let shape = match (lanes.value, places.duration) {
+            (LaneValue::Lane(_), _) => Shape::Links,
+            (LaneValue::Column(_), Some(_)) => Shape::Intervals,
+            (LaneValue::Column(_), None) => Shape::Counters,
         };
         let schema = Schema {
             name: heading.name.to_owned(),
-            shape: indexed.shape,
+            shape,
             key: fields(&places.lane),
             value,
             columns: fields(&places.others),
-            naming: naming(indexed.title, indexed.path),
+            naming: naming(lanes.title, lanes.path),
         };
         let feed = writer.feed(writer.table(&schema)?);
         Ok(Rows { feed, places, links: schema.shape == Shape::Links, span: (u64::MAX, 0) })

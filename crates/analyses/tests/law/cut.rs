@@ -1,0 +1,85 @@
+//! Tables of an event trace as one chunk, and cut and merged.
+
+use hodo_clock::Nanos;
+use hodo_model::{
+    AnyAnalysis, FinishContext, Heading, NoSources, Selection, Start, Table, Value,
+    kernel::Records,
+    pass::{Pass, States},
+};
+
+use crate::tables::{fold, span, table, time, travelled};
+
+/// Merges neighbours in an order that `choices` picks.
+fn merge_all(pass: &Pass<'_>, mut parts: Vec<States>, choices: &[usize]) -> Option<States> {
+    let mut choices = choices.iter().cycle();
+    while parts.len() > 1 {
+        let at = choices.next().unwrap() % (parts.len() - 1);
+        let later = parts.remove(at + 1);
+        let earlier = parts.remove(at);
+        parts.insert(at, pass.merge(earlier, later));
+    }
+    parts.pop()
+}
+
+/// The tables of a trace as one chunk, and of the same trace cut after the events that `cuts` marks, with the parts
+/// merged in the order that `choices` picks.
+pub(crate) fn both(
+    (analysis, views): (&dyn AnyAnalysis, &[&str]),
+    events: &mut [Records],
+    names: &[String],
+    cuts: impl Fn(usize) -> bool,
+    choices: &[usize],
+) -> (Vec<Table>, Vec<Table>) {
+    let pass = Pass::new(&[analysis]);
+    let (mut parts, mut ends) = (Vec::new(), Vec::new());
+    let mut begin = 0;
+    for end in 1..=events.len() {
+        if end == events.len() || cuts(end) {
+            parts.push(fold(&pass, &mut events[begin..end], names, begin == 0));
+            ends.push(time(&events[end - 1]));
+            begin = end;
+        }
+    }
+    let whole = fold(&pass, events, names, true);
+    let copies: Vec<_> = parts.iter().map(|part| travelled(&pass, part)).zip(ends).collect();
+    let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names, true));
+    let tables = |states| {
+        let selection = |view: &&str| Selection { view: (*view).to_owned(), ..Selection::default() };
+        let table = |view| table(&pass, states, events, names, &selection(view));
+        views.iter().flat_map(table).collect()
+    };
+    let (mut whole_tables, mut merged_tables): (Vec<Table>, Vec<Table>) = (tables(&whole), tables(&merged));
+    if let Some(heading) = analysis.heading() {
+        whole_tables.extend(tables(&whole));
+        merged_tables.push(streamed(&pass, heading, copies, &whole, events, names));
+    }
+    (whole_tables, merged_tables)
+}
+
+/// The table whose rows are emitted as soon as they are settled, from parts merged in order.
+fn streamed(
+    pass: &Pass<'_>,
+    heading: Heading,
+    parts: Vec<(States, Nanos)>,
+    whole: &States,
+    events: &[Records],
+    names: &[String],
+) -> Table {
+    let selection = Selection::default();
+    let span = span(events);
+    let context = FinishContext::without_events(&selection, whole.threads(), &NoSources);
+    let of = FinishContext { names, span, ..context };
+    let mut rows = heading.builder();
+    let mut states: Option<States> = None;
+    for (later, until) in parts {
+        let merged = match states.take() {
+            Some(earlier) => pass.merge(earlier, later),
+            None => later,
+        };
+        pass.settle(states.insert(merged), until, &of, [&mut rows]);
+    }
+    let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true, ..Start::default() }));
+    let last = table(pass, &last, events, names, &selection).remove(0);
+    last.rows().iter().for_each(|row| rows.row(row.iter().map(Value::cell)));
+    rows.finish(last.summary)
+}
