@@ -12,7 +12,7 @@ use hodo_engine::{
     latency::{self, CallTree, Interval},
 };
 use hodo_findings::{CAUSES, Evidence, Finding, Need, RULES, findings, needs, questions, table};
-use hodo_model::{FunctionId, Intervals, Parameters, Selection, Table};
+use hodo_model::{FunctionId, Intervals, Parameters, Role, Selection, Table};
 
 use crate::{
     arguments::{Explain, Input},
@@ -166,7 +166,7 @@ fn executions(
     let selection = Selection { view: "executions".to_owned(), ..Selection::default() };
     let intervals = Some(Intervals::Function(function));
     let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
-    let reports = hodo_engine::report("latency").into_iter().collect();
+    let reports = hodo_engine::reports_for(Role::Intervals);
     let request = Request { reports, views: Vec::new(), parameters, ..request.clone() };
     let progress = Progress::new(experiment.work(&request), input.quiet);
     let outcome = experiment.run(&request, &mut |done| progress.set(done))?;

@@ -11,7 +11,7 @@ use hodo_engine::{
     Chunks, EventReading, Reading, Window,
     events::{LiveAddress, LiveError, live_count, live_sessions},
 };
-use hodo_model::{Parameters, Table, Value};
+use hodo_model::{Parameters, Role, Table, Value};
 use hodo_script::live_script;
 
 use crate::{
@@ -92,8 +92,10 @@ fn list(address: &LiveAddress, mut out: Destination) -> Result<ExitCode, Failure
 
 /// `hodo report count`: reports at the session's end or at Ctrl-C, and periodically if requested.
 pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failure> {
-    if command.kind.as_deref() != Some("count") {
-        return Err(Failure::usage("live sessions support only `hodo report count`"));
+    let counts = hodo_engine::report_for(Role::Counts);
+    let name = counts.description().name;
+    if command.kind.as_deref() != Some(name) {
+        return Err(Failure::usage(format!("live sessions support only `hodo report {name}`")));
     }
     events::refuse_flow(&command.input)?;
     if command.by.is_some() {
@@ -113,7 +115,7 @@ pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failu
         }
     };
     let keep_going = || !progress.is_interrupted();
-    let count = hodo_engine::report("count").expect("it is listed").make(&Parameters::default());
+    let count = counts.make(&Parameters::default());
     let table =
         live_count(address, count.analysis(), &wanted, &reading(&command.input)?, &keep_going, &mut each)?;
     if let Some(failure) = failed {

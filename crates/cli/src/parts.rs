@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Parser;
-use hodo_engine::{Experiment, Outcome, Part, PartError, Portion, Request};
+use hodo_engine::{AnyReport, Experiment, Outcome, Part, PartError, Portion, Request};
 use hodo_model::{Parameters, Root, Selection};
 use serde::{Deserialize, Serialize};
 
@@ -197,7 +197,8 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
 
 /// Returns the intervals requested, if any.
 fn question(what: &crate::arguments::What) -> Result<Option<Question>, Failure> {
-    let is_of_intervals = what.kinds.iter().any(|name| name == "latency");
+    let takes_intervals = |report: &&AnyReport| report.description().takes.intervals;
+    let is_of_intervals = report::named(&what.kinds).iter().any(takes_intervals);
     let matched = if is_of_intervals { &what.period.matched[..] } else { &[] };
     Question::of(&what.question, matched)
 }

@@ -4,15 +4,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hodo_clock::Nanos;
-use hodo_engine::{Bound, Chunks, Experiment, Needs, Outcome, TimeSpan, path};
-use hodo_model::{Parameters, Table, Value};
+use hodo_engine::{Bound, Chunks, Experiment, Needs, Outcome, TimeSpan, path, reports_for};
+use hodo_model::{Parameters, Role, Table, Value};
 
 use crate::{
     arguments::{Input, Output},
     failure::{Failure, INTERRUPTED},
     input, output,
     progress::Progress,
-    report,
     selection::Selection,
     timeline,
 };
@@ -66,7 +65,7 @@ pub fn run(command: &Path) -> Result<ExitCode, Failure> {
         Some((name, Err(_))) => selection.comms.push(name.to_owned()),
         None => {}
     }
-    let reports = report::named(&["critical-path".to_owned()]);
+    let reports = reports_for(Role::CriticalPath);
     let parameters = |selection| Parameters { selection, alone: true, ..Parameters::default() };
     output::check(1, &command.output)?;
     input::unopened(&command.input, None, reports.clone(), parameters(selection.clone()))?.check()?;

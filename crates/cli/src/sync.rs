@@ -148,7 +148,7 @@ pub fn run(command: &Sync) -> Result<ExitCode, Failure> {
     for name in &alone {
         message!("{name}: no message connects it with {}: {}", outcome.clocks[0][0], advice(&outcome));
     }
-    let lost = experiment.with(|traces| events::lost(traces));
+    let lost = experiment.with(events::lost);
     let lossless = outcome.losses.is_empty() && lost == (0, 0);
     input::report_losses(outcome.losses);
     match alone.is_empty() {

@@ -7,10 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use hodo_engine::{AnyReport, Experiment, Identity, IndexError, Needs, Request, Traces, reports};
+use hodo_engine::{AnyReport, Experiment, Identity, IndexError, Needs, Request, Traces, report_for, reports};
 use hodo_findings::table;
 use hodo_model::{
-    Interest, Parameters, Selection, Table,
+    Interest, Parameters, Role, Selection, Table,
     table::{RecordBatch, cells},
 };
 use hodo_server::{Inputs, NoStore, Progress, Refused, Report, Rows, Written};
@@ -233,7 +233,7 @@ impl Inputs for Opened {
     }
 
     fn critical_path(&self, thread: u32, progress: Progress<'_>) -> Result<Option<Table>, Refused> {
-        let mut request = self.request("critical-path", "piece")?;
+        let mut request = self.request(report_for(Role::CriticalPath).description().name, "piece")?;
         request.parameters.selection.tids = vec![thread];
         let total = self.experiment.work(&request);
         let mut goes_on = true;

@@ -6,8 +6,9 @@ use clap::Parser;
 use hodo_engine::{
     Chunks, Experiment, Needs,
     latency::{self as executions, Interval, NamedPair},
+    reports_for,
 };
-use hodo_model::{Parameters, Table};
+use hodo_model::{Parameters, Role, Table};
 use hodo_server::{
     Compared, Differences, Execution, FlowInputs, FlowSelection, Latency, Measured, Pair, Recording, Refused,
     Stop,
@@ -27,7 +28,6 @@ use crate::{
         tables,
     },
     progress::{Begin, Progress},
-    report::named,
     view::Opened,
 };
 
@@ -179,7 +179,7 @@ impl FlowInputs for Opened {
         let (input, experiment) = self.part(part)?;
         let parameters =
             Parameters { selection: gather::selection(&input), alone: true, ..Parameters::default() };
-        let made = gather::run(&input, experiment, named(&["paths".to_owned()]), parameters, &begin(stop));
+        let made = gather::run(&input, experiment, reports_for(Role::CallPaths), parameters, &begin(stop));
         Ok(made.map_err(refused)?.and_then(|tables| tables.into_iter().next()))
     }
 

@@ -12,7 +12,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use hodo_clock::Tsc;
 use hodo_model::{
     AnyAnalysis, AnyPartial, FastFlow, FinishContext, FlowInterest, FlowLoop, FlowThread, Made, NoSources,
-    Parameters, Report, Selection, Start, Table, kernel::Threads, pass::Pass,
+    Parameters, Report, Role, Selection, Start, Table, kernel::Threads, pass::Pass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +69,19 @@ pub fn reports() -> &'static [AnyReport] {
 /// Returns the report of this name.
 pub fn report(name: &str) -> Option<&'static AnyReport> {
     reports().iter().find(|report| report.description.name == name)
+}
+
+/// Returns the reports with this role.
+pub fn reports_for(role: Role) -> Vec<&'static AnyReport> {
+    reports().iter().filter(|report| report.description.roles.contains(&role)).collect()
+}
+
+/// Returns the report with this role.
+///
+/// # Panics
+/// If no report has it.
+pub fn report_for(role: Role) -> &'static AnyReport {
+    reports_for(role).first().expect("each role has a report")
 }
 
 /// Returns the table that a view of a report makes of nothing: its columns, without rows. Reports of periods have the

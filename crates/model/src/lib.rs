@@ -41,6 +41,6 @@ pub use intervals::{Intervals, Marker, Nesting, Pattern, Prefix, ThreadState};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
 pub use recorder::RECORDERS_FUNCTIONS;
-pub use report::{Description, Every, FlowLoop, LaneValue, Lanes, Made, Parameters, Report, Takes};
+pub use report::{Description, Every, FlowLoop, LaneValue, Lanes, Made, Parameters, Report, Role, Takes};
 pub use root::Root;
 pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};

@@ -89,14 +89,54 @@ pub struct Description {
     pub takes: Takes,
     /// Whether `hodo report all` includes it.
     pub in_all: bool,
+    /// What commands besides `hodo report` use it for.
+    pub roles: &'static [Role],
     /// The lanes that its rows become in the history on disk, which the viewer and `hodo serve` show over time.
     pub lanes: Option<Lanes>,
 }
 
 impl Description {
     /// A description to begin with: no views, no options, not in `all`, no lanes.
-    pub const EMPTY: Description =
-        Description { name: "", help: "", views: &[], takes: Takes::NOTHING, in_all: false, lanes: None };
+    pub const EMPTY: Description = Description {
+        name: "",
+        help: "",
+        views: &[],
+        takes: Takes::NOTHING,
+        in_all: false,
+        roles: &[],
+        lanes: None,
+    };
+}
+
+/// What a command uses a report for. Commands ask for a role, not for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions and calls of each function.
+    Functions,
+    /// The calling-context tree, for profiles of other tools.
+    CallTree,
+    /// Call paths, which may begin at a function; `hodo diff` compares them.
+    CallPaths,
+    /// Executions of source lines.
+    SourceLines,
+    /// Executions of basic blocks.
+    Blocks,
+    /// Branches, for compilers.
+    Branches,
+    /// Executed instructions by name.
+    Mnemonics,
+    /// Intervals of any kind, for `hodo latency`.
+    Intervals,
+    /// Intervals between two events.
+    Periods,
+    /// Counts of events, also of a trace that is still written.
+    Counts,
+    /// System calls.
+    SystemCalls,
+    /// Latencies that `hodo diff` compares.
+    Latencies,
+    /// What a command waited for.
+    CriticalPath,
 }
 
 /// How the rows of a view become records of lanes in the history on disk.

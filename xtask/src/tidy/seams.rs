@@ -52,9 +52,16 @@ pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
             masked.match_indices(seam.text).for_each(|(at, _)| find(at, seam.why));
         }
         for name in names.iter().filter(|_| within(BLIND)) {
-            let arm = format!("\"{name}\" =>");
-            let why = format!("a match on the analysis `{name}`: what it needs belongs to its description");
-            text.match_indices(&arm).for_each(|(at, _)| find(at, &why));
+            let why = format!(
+                "the report `{name}` is named: what it needs, and its role, belong to its description"
+            );
+            for way in
+                [format!("\"{name}\" =>"), format!("report(\"{name}\")"), format!("kind == \"{name}\"")]
+            {
+                let is_code =
+                    |at: usize| !text[..at].lines().last().unwrap_or("").trim_start().starts_with("//");
+                text.match_indices(&way).filter(|(at, _)| is_code(*at)).for_each(|(at, _)| find(at, &why));
+            }
         }
     }
     Ok(())

@@ -10,8 +10,8 @@ mod partial;
 mod table;
 
 use hodo_model::{
-    Analysis, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, Interest, Item, Made, Start,
-    Table, Takes, kernel::Threads,
+    Analysis, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, Interest, Item, Made, Role,
+    Start, Table, Takes, kernel::Threads,
 };
 
 pub use flow::{Flow, InstructionCount};
@@ -39,6 +39,7 @@ pub(crate) const fn lines_report<L: FlowLoop>() -> hodo_model::Report<L> {
     hodo_model::Report {
         description: Description {
             name: "lines",
+            roles: &[Role::SourceLines],
             help: "exact counts of each line of source: executions, instructions, time",
             views: &["line", "function", "inlined"],
             takes: Takes::THREADS,
@@ -53,6 +54,7 @@ pub(crate) const fn blocks_report<L: FlowLoop>() -> hodo_model::Report<L> {
     hodo_model::Report {
         description: Description {
             name: "blocks",
+            roles: &[Role::Blocks],
             help: "exact counts of each basic block: executions, branches taken and not taken",
             takes: Takes::THREADS,
             ..Description::EMPTY

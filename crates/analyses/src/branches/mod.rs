@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use hodo_model::{
     Analysis, Column, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, Interest, Item, Made,
-    Report, Shape, Sources, Start, Table, Takes, Unit, Value, kernel::Threads,
+    Report, Role, Shape, Sources, Start, Table, Takes, Unit, Value, kernel::Threads,
 };
 
 use self::partial::Site;
@@ -24,6 +24,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "branches",
+            roles: &[Role::Branches],
             help: "exact counts of each branch by its target, and of the straight-line code between branches",
             takes: Takes::THREADS,
             ..Description::EMPTY

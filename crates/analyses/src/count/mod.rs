@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hodo_clock::OriginNanos;
 use hodo_model::{
     Analysis, Column, CountInterest, Counts, Description, Every, FinishContext, FlowLoop, Interest, Item,
-    Made, Report, Shape, Start, Table, Takes, Unit, Value, kernel::Threads, only,
+    Made, Report, Role, Shape, Start, Table, Takes, Unit, Value, kernel::Threads, only,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "count",
+            roles: &[Role::Counts],
             help: "software events: number of events by name, and of lost events",
             views: &["event", "stream", "time"],
             takes: Takes { threads: true, cpus: true, every: true, events: true, ..Takes::NOTHING },

@@ -46,6 +46,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             views: &["thread", "process", "cpu", "time", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            roles: &[],
             lanes: Some(Lanes {
                 view: "interval",
                 title: "running threads",

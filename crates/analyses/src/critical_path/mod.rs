@@ -16,7 +16,7 @@ mod tree;
 mod walk;
 
 use hodo_model::{
-    Analysis, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Start, Table, Takes,
+    Analysis, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Role, Start, Table, Takes,
     kernel::Threads, only,
 };
 
@@ -42,6 +42,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "critical-path",
+            roles: &[Role::CriticalPath],
             help: "kernel events, boards: whom and what a thread waited for, through wake-ups, devices and messages",
             views: &["tree", "cause", "piece", "stretch"],
             takes: Takes::THREADS,

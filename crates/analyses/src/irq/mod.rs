@@ -11,7 +11,7 @@ pub(crate) mod off;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
-    Shape, Start, Table, Takes, Unit, Value,
+    Role, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -36,6 +36,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "irq",
+            roles: &[Role::Latencies],
             help: "kernel events: running times of interrupt and softirq handlers, and delays of softirqs",
             views: &["handler", "cpu", "slowest", "interval"],
             takes: Takes::CPUS,

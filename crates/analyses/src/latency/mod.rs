@@ -26,7 +26,7 @@ use std::sync::Arc;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Description, FastFlow, FinishContext, FlowInterest, FlowLoop, FunctionId, FunctionRun,
-    Interest, Intervals, Item, Made, Marker, Nesting, Numbering, Report, Start, Table, Takes,
+    Interest, Intervals, Item, Made, Marker, Nesting, Numbering, Report, Role, Start, Table, Takes,
     kernel::Threads,
 };
 use rustc_hash::FxHashMap;
@@ -151,6 +151,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "latency",
+            roles: &[Role::Intervals],
             help: "exact counts of function executions, the heaviest tails first; see `hodo latency` for one function",
             views: &["histogram", "executions", "thread", "caller", "cpu", "time"],
             takes: Takes { threads: true, intervals: true, ..Takes::NOTHING },

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use hodo_model::{
     Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, Interest,
-    Item, Made, Report, Shape, Start, Table, Takes, Unit, kernel::Threads,
+    Item, Made, Report, Role, Shape, Start, Table, Takes, Unit, kernel::Threads,
 };
 use iced_x86::{Decoder, DecoderOptions};
 use rustc_hash::FxHashMap;
@@ -23,6 +23,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "mnemonics",
+            roles: &[Role::Mnemonics],
             help: "exact counts of executed instructions by mnemonic",
             takes: Takes::THREADS,
             ..Description::EMPTY

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Period, Report, Shape,
-    Start, Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Period, Report, Role,
+    Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -32,6 +32,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "periods",
+            roles: &[Role::Periods],
             help: "software events: times between any two kinds of events",
             views: &["group", "slowest", "interval"],
             takes: Takes { cpus: true, period: true, ..Takes::NOTHING },

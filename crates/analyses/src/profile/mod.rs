@@ -9,7 +9,7 @@ mod functions;
 mod table;
 mod tree;
 
-use hodo_model::{Description, Every, FlowLoop, Made, Takes};
+use hodo_model::{Description, Every, FlowLoop, Made, Role, Takes};
 
 pub use functions::Functions;
 pub use tree::Profile;
@@ -34,6 +34,7 @@ pub(crate) const fn functions<L: FlowLoop>() -> hodo_model::Report<L> {
     hodo_model::Report {
         description: Description {
             name: "functions",
+            roles: &[Role::Functions],
             help: "exact profile: instructions, calls and time of each function",
             takes: TAKES,
             in_all: true,
@@ -52,6 +53,7 @@ pub(crate) const fn tree<L: FlowLoop>() -> hodo_model::Report<L> {
     hodo_model::Report {
         description: Description {
             name: "tree",
+            roles: &[Role::CallTree],
             help: "exact calling-context tree: instructions, calls and time of each call path",
             takes: TAKES,
             ..Description::EMPTY
@@ -65,6 +67,7 @@ pub(crate) const fn paths<L: FlowLoop>() -> hodo_model::Report<L> {
     hodo_model::Report {
         description: Description {
             name: "paths",
+            roles: &[Role::CallPaths],
             help: "exact call paths, optionally from a function or system call; --format folded for flame graphs",
             views: &["instructions", "time"],
             takes: Takes { threads: true, root: true, ..Takes::NOTHING },

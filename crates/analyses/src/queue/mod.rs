@@ -44,6 +44,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             views: &["cpu", "time", "change"],
             takes: Takes::CPUS,
             in_all: true,
+            roles: &[],
             lanes: Some(Lanes {
                 view: "change",
                 title: "threads that wait for a CPU",

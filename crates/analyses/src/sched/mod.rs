@@ -8,7 +8,7 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
+    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Role, Shape, Start,
     Table, Takes, Unit, Value,
     kernel::{KernelEvent, Kind, PrevState, Thread, Threads, field},
     only,
@@ -33,6 +33,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "sched",
+            roles: &[Role::Latencies],
             help: "kernel events: how long threads waited for a CPU, after wake-ups and preemptions; migrations",
             views: &["thread", "cpu", "slowest", "interval"],
             takes: Takes::THREADS_AND_CPUS,

@@ -39,6 +39,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             views: &["thread", "wait", "interval"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            roles: &[],
             lanes: Some(Lanes {
                 view: "interval",
                 title: "states of threads",

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
-    Shape, Start, Table, Takes, Unit, Value,
+    Role, Shape, Start, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -30,6 +30,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
             name: "syscalls",
+            roles: &[Role::SystemCalls, Role::Latencies],
             help: "kernel events: how often each system call was made, how long it took, its errors",
             views: &["call", "thread", "slowest", "interval"],
             takes: Takes::THREADS_AND_CPUS,

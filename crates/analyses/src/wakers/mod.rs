@@ -36,6 +36,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             views: &["pair", "wakeup"],
             takes: Takes::THREADS_AND_CPUS,
             in_all: true,
+            roles: &[],
             lanes: Some(Lanes {
                 view: "wakeup",
                 title: "wake-ups",

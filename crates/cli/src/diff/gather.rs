@@ -3,14 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_compare::Inlined;
-use hodo_engine::{AnyReport, Experiment, Needs};
-use hodo_model::{Loss, Parameters, Root, Selection, Table, Value};
+use hodo_engine::{AnyReport, Experiment, Needs, reports_for};
+use hodo_model::{Loss, Parameters, Role, Root, Selection, Table, Value};
 
 use super::Diff;
-use crate::{arguments::Input, failure::Failure, function, input, progress::Begin, report::named};
-
-/// Reports whose rows are latencies of events.
-const LATENCIES: [&str; 3] = ["syscalls", "irq", "sched"];
+use crate::{arguments::Input, failure::Failure, function, input, progress::Begin};
 
 /// The tables of a side's recordings.
 #[derive(Default)]
@@ -65,7 +62,7 @@ impl Gathered {
         let root = root.map(|root| function::root(&root, experiment)).transpose()?;
         let selection = Selection { root, ..selection(input) };
         let parameters = Parameters { selection, ..Parameters::default() };
-        let Some(tables) = run(input, experiment, named(&["paths".to_owned()]), parameters, begin)? else {
+        let Some(tables) = run(input, experiment, reports_for(Role::CallPaths), parameters, begin)? else {
             return Ok(false);
         };
         for mut table in tables {
@@ -100,9 +97,9 @@ impl Gathered {
         let are_chosen = !usual.selection.is_of_all();
         let of_threads = |report: &&'static AnyReport| !are_chosen || report.description().takes.threads;
         let mut requests: Vec<(Vec<&'static AnyReport>, Parameters)> =
-            vec![(named(&LATENCIES.map(str::to_owned)), usual.clone())];
+            vec![(reports_for(Role::Latencies), usual.clone())];
         if let Some(period) = command.period.period()? {
-            requests.push((named(&["periods".to_owned()]), Parameters { period: Some(period), ..usual }));
+            requests.push((reports_for(Role::Periods), Parameters { period: Some(period), ..usual }));
         }
         requests.iter_mut().for_each(|(reports, _)| reports.retain(of_threads));
         requests.retain(|(reports, _)| !reports.is_empty());
@@ -163,7 +160,7 @@ pub fn inlined(
     }
     let selection = Selection { view: "inlined".to_owned(), ..selection(input) };
     let parameters = Parameters { selection, alone: true, ..Parameters::default() };
-    let tables = run(input, &experiment, named(&["lines".to_owned()]), parameters, begin)?;
+    let tables = run(input, &experiment, reports_for(Role::SourceLines), parameters, begin)?;
     for table in tables.iter().flatten() {
         let at = |name: &str| table.columns().iter().position(|column| column.name == name);
         let (Some(function), Some(instructions)) = (at("function"), at("total_instructions")) else {

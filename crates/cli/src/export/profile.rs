@@ -8,12 +8,12 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::Needs;
+use hodo_engine::{Needs, report_for};
 use hodo_exports::{
     BeginLines, BeginPaths, BranchProfiles, Output, SourceProfile, WriteBranches, WriteSources, differential,
     line_rows, path_rows,
 };
-use hodo_model::{Loss, Parameters, Table};
+use hodo_model::{Loss, Parameters, Role, Table};
 
 use super::emit_nothing;
 use crate::{
@@ -22,18 +22,11 @@ use crate::{
     input,
     output::Destination,
     progress::Progress,
-    report,
     selection::Selection,
 };
 
-/// The report of call paths.
-const CALL_PATHS: &str = "tree";
-/// The report of source lines.
-const LINES: &str = "lines";
-/// The view of it with the lines of each function.
+/// The view of source lines with the lines of each function.
 const BY_FUNCTION: &str = "function";
-/// The report of branches.
-const BRANCHES: &str = "branches";
 /// The format that holds two profiles.
 const DIFFERENTIAL: &str = "folded";
 /// Number of missing source files that a message names.
@@ -43,7 +36,7 @@ pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Fai
     if let Some(before) = &command.before {
         return difference(command, before);
     }
-    let Some(Made { tables, code }) = make(command, &command.input, &[(CALL_PATHS, "")])? else {
+    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::CallTree, "")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let table = &tables[0];
@@ -63,7 +56,7 @@ pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Fai
 
 /// Writes the costs of source lines, and of the calls between functions.
 pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode, Failure> {
-    let parts = [(CALL_PATHS, ""), (LINES, BY_FUNCTION), (BRANCHES, "")];
+    let parts = [(Role::CallTree, ""), (Role::SourceLines, BY_FUNCTION), (Role::Branches, "")];
     let Some(Made { tables, code }) = make(command, &command.input, &parts)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
@@ -85,7 +78,7 @@ pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode,
 
 /// Writes the lines of all modules or of one, without those of source files that are not there: their readers need these.
 pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Failure> {
-    let Some(Made { tables, code }) = make(command, &command.input, &[(LINES, "")])? else {
+    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::SourceLines, "")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let table = &tables[0];
@@ -138,7 +131,7 @@ pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Fai
 
 /// Writes the branches of one module: the one that is chosen, or that with most executed code.
 pub(super) fn branches(command: &Export, write: WriteBranches) -> Result<ExitCode, Failure> {
-    let Some(Made { tables, code }) = make(command, &command.input, &[(BRANCHES, "")])? else {
+    let Some(Made { tables, code }) = make(command, &command.input, &[(Role::Branches, "")])? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let table = &tables[0];
@@ -175,7 +168,7 @@ fn difference(command: &Export, before: &Path) -> Result<ExitCode, Failure> {
         )));
     }
     let input = Input { files: vec![before.to_owned()], ..command.input.clone() };
-    let paths = [(CALL_PATHS, "")];
+    let paths = [(Role::CallTree, "")];
     let Some(before) = make(command, &input, &paths)? else { return Ok(ExitCode::from(INTERRUPTED)) };
     let Some(after) = make(command, &command.input, &paths)? else {
         return Ok(ExitCode::from(INTERRUPTED));
@@ -209,7 +202,7 @@ struct Made {
 }
 
 /// A report, and its view; the usual one if empty.
-type ReportView = (&'static str, &'static str);
+type ReportView = (Role, &'static str);
 
 /// Makes the tables of reports of control flow. Returns `None` after Ctrl-C.
 fn make(command: &Export, input: &Input, parts: &[ReportView]) -> Result<Option<Made>, Failure> {
@@ -236,7 +229,7 @@ fn make(command: &Export, input: &Input, parts: &[ReportView]) -> Result<Option<
             command.to
         )));
     }
-    let reports = report::named(&parts.iter().map(|(report, _)| (*report).to_owned()).collect::<Vec<_>>());
+    let reports = parts.iter().map(|(role, _)| report_for(*role)).collect();
     let mut request = input::request(input, Some(&command.filter), reports, parameters, &experiment)?;
     request.views = parts.iter().map(|(_, view)| *view).collect();
     let progress = Progress::new(experiment.work(&request), input.quiet);

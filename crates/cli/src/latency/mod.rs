@@ -15,7 +15,7 @@ use hodo_engine::{
     CHUNKS_IN_ORDER, Chunks, Experiment, Outcome, Reading, Request,
     latency::{self, CallTree, Compared, Interval, Measure, Scale},
 };
-use hodo_model::{Parameters, Selection, Table};
+use hodo_model::{Parameters, Role, Selection, Table};
 
 use self::{
     arguments::{Bins, Latency, Worst},
@@ -104,7 +104,7 @@ pub fn request(
     };
     let intervals = Some(question.resolve(experiment)?);
     let parameters = Parameters { selection, intervals, alone: true, ..Parameters::default() };
-    let report = hodo_engine::report("latency").expect("it is listed");
+    let report = hodo_engine::report_for(Role::Intervals);
     input::request(input, None, vec![report], parameters, experiment)
 }
 

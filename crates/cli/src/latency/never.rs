@@ -4,7 +4,7 @@ use hodo_engine::{
     Experiment, Request,
     latency::{Named, may_be_written, nearest_of},
 };
-use hodo_model::{Intervals, Parameters, Table, Value};
+use hodo_model::{Intervals, Parameters, Role, Table, Value};
 
 use super::question::Question;
 use crate::failure::Failure;
@@ -32,9 +32,9 @@ pub fn notes(
         }
     }
     if let (Question::Known(Intervals::Syscalls(name)), true) = (question, is_zero("count")) {
-        let ran = Ran { experiment, request }.names("syscalls", "call")?;
+        let ran = Ran { experiment, request }.names(Role::SystemCalls, "call")?;
         if !ran.contains(name) {
-            notes.push(never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), "syscalls"));
+            notes.push(never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), Role::SystemCalls));
         }
     }
     if is_zero("count") {
@@ -54,12 +54,12 @@ impl Ran<'_> {
     fn instead_of(&self, marker: &Named) -> Result<String, Failure> {
         Ok(match marker {
             Named::Instructions(sequence) => {
-                let ran = self.names("mnemonics", "mnemonic")?;
+                let ran = self.names(Role::Mnemonics, "mnemonic")?;
                 let wanted = sequence.iter().map(|pattern| pattern.mnemonic.as_str());
                 let is_missing =
                     |wanted: &&str| *wanted != "*" && !ran.iter().any(|ran| may_be_written(ran, wanted));
                 match wanted.into_iter().find(is_missing) {
-                    Some(name) => never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), "mnemonics"),
+                    Some(name) => never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), Role::Mnemonics),
                     None if sequence.len() > 1 => {
                         "each of its instructions ran, but never all of them in this order".to_owned()
                     }
@@ -67,24 +67,26 @@ impl Ran<'_> {
                 }
             }
             Named::Entry(name) | Named::Exit(name) => {
-                let ran = self.names("functions", "function")?;
+                let ran = self.names(Role::Functions, "function")?;
                 let is_exit = matches!(marker, Named::Exit(_));
                 match is_exit && ran.contains(name) {
                     true => format!("{name} ran, but no return instruction of it"),
-                    false => never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), "functions"),
+                    false => never_ran(name, &nearest_of(name, ran.into_iter(), SHOWN), Role::Functions),
                 }
             }
             Named::Line(file, line) => {
-                let near = lines_near(&self.names("lines", "line")?, file, *line);
-                never_ran(&format!("{file}:{line}"), &near, "lines")
+                let near = lines_near(&self.names(Role::SourceLines, "line")?, file, *line);
+                never_ran(&format!("{file}:{line}"), &near, Role::SourceLines)
             }
-            Named::Address(address) => never_ran(&format!("the instruction at {address:#x}"), &[], "blocks"),
+            Named::Address(address) => {
+                never_ran(&format!("the instruction at {address:#x}"), &[], Role::Blocks)
+            }
         })
     }
 
     /// Returns a column of a report on the whole recording.
-    fn names(&self, report: &str, column: &str) -> Result<Vec<String>, Failure> {
-        let reports = hodo_engine::report(report).into_iter().collect();
+    fn names(&self, role: Role, column: &str) -> Result<Vec<String>, Failure> {
+        let reports = hodo_engine::reports_for(role);
         let parameters = Parameters::default();
         let request = Request { reports, views: Vec::new(), parameters, ..self.request.clone() };
         let outcome = self.experiment.run(&request, &mut |_| true)?;
@@ -100,7 +102,8 @@ impl Ran<'_> {
     }
 }
 
-fn never_ran(name: &str, near: &[String], report: &str) -> String {
+fn never_ran(name: &str, near: &[String], role: Role) -> String {
+    let report = hodo_engine::report_for(role).description().name;
     match near.is_empty() {
         true => format!("{name} never ran; `hodo report {report}` lists what did"),
         false => format!("{name} never ran; the nearest that did: {}", near.join(", ")),

@@ -63,7 +63,7 @@ pub(super) fn all(
             }
         }
     }
-    let tables = experiment.with(|traces| event_tables(traces));
+    let tables = experiment.with(event_tables);
     let wanted = Selection::new(&command.input, Some(&command.filter))?.wanted();
     let reading = match tables.is_empty() {
         true => None,

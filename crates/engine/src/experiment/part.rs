@@ -496,10 +496,12 @@ impl fmt::Display for PartError {
 mod tests {
     use std::path::Path;
 
+    use hodo_model::Role;
+
     use super::*;
     use crate::{
         input::{Input, Options},
-        registry::PackedTimeSlice,
+        registry::{PackedTimeSlice, report_for},
         traces::Needs,
     };
 
@@ -511,7 +513,7 @@ mod tests {
         let options = Options::default();
         let experiment =
             Experiment::open(vec![Input::File(input)], &options, Needs::ALL, 1, |_, _| ()).unwrap();
-        let request = Request::of(vec![report("functions").unwrap()], Parameters::default());
+        let request = Request::of(vec![report_for(Role::Functions)], Parameters::default());
         let portion = Portion::parse("1/1").unwrap();
         let mut part = experiment.fold(&request, &[], portion, &mut |_| true).unwrap();
         change(&mut part);

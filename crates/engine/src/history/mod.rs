@@ -176,7 +176,7 @@ impl Experiment {
             return Ok(None);
         }
         let Indexing { losses, span, .. } = indexing;
-        let discarded = self.with(|traces| losses::discarded(traces));
+        let discarded = self.with(losses::discarded);
         losses::add(&writer, losses.iter().chain(&discarded), span)?;
         writer.finish(threads)?;
         Ok(Some(losses))
