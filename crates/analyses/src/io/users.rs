@@ -1,7 +1,7 @@
 //! The threads and processes that read and write.
 
 use hodo_model::{
-    Analysis, Column, FinishContext, Interest, Item, Start, Table, Unit,
+    Analysis, Column, EventPartial, FinishContext, Interest, Item, Start, Table, Unit,
     kernel::{Kind, Thread, Threads},
     only,
 };

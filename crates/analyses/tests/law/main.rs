@@ -220,8 +220,11 @@ fn a_broken_merge_is_caught(all: Vec<Each>) -> Vec<String> {
     wrong
 }
 
+/// A name of an analysis, and a function that makes it.
+type Unlisted = (&'static str, fn() -> Made<Law>);
+
 /// The analyses that no report lists.
-fn unlisted() -> [(&'static str, fn() -> Made<Law>); 3] {
+fn unlisted() -> [Unlisted; 3] {
     [
         ("executed", || {
             let stretch = |(begin, end)| Stretch { begin: Nanos(begin), end: Nanos(end), tid: 7 };
