@@ -11,6 +11,38 @@ pub trait Add {
     fn add(&mut self, later: Self);
 }
 
+impl Add for u64 {
+    #[inline]
+    fn add(&mut self, later: u64) {
+        *self = self.saturating_add(later);
+    }
+}
+
+impl<A: Add, B: Add> Add for (A, B) {
+    #[inline]
+    fn add(&mut self, later: (A, B)) {
+        self.0.add(later.0);
+        self.1.add(later.1);
+    }
+}
+
+/// Implements [`Add`] field by field. Sums of results that calls return, which may be anything in a damaged trace, are
+/// `wrapping`.
+macro_rules! add_fields {
+    ($type:ty { $($field:ident),+ } $(wrapping { $($wrapping:ident),+ })?) => {
+        impl $crate::durations::Add for $type {
+            #[inline]
+            fn add(&mut self, later: $type) {
+                // All fields by name, so that none is forgotten.
+                let Self { $($field),+ $(, $($wrapping),+)? } = later;
+                $($crate::durations::Add::add(&mut self.$field, $field);)+
+                $($(self.$wrapping = self.$wrapping.wrapping_add($wrapping);)+)?
+            }
+        }
+    };
+}
+pub(crate) use add_fields;
+
 /// Adds each entry of a map to the entry with the same key.
 pub(crate) fn add_all<K: std::hash::Hash + Eq, V: Add + Default>(
     map: &mut rustc_hash::FxHashMap<K, V>,

@@ -46,6 +46,8 @@ pub(crate) enum Edge {
     GapInterrupt,
     /// By the return from an interrupt, an exception or a system call after a gap.
     GapReturn,
+    /// As [`Edge::GapInterrupt`], after a return from another one: it is of untraced code, which may be entered again.
+    GapReentry,
 }
 
 /// An edge whose arrival an interrupt prevented: no instruction was executed in between.
@@ -121,15 +123,18 @@ impl Edge {
             (before, Edge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
             (gap, Edge::InterruptReturn) if gap.is_gap() => Edge::GapReturn,
-            (Edge::GapReturn, Edge::Enter) => Edge::GapInterrupt,
+            (Edge::GapReturn | Edge::GapReentry, Edge::Enter) => Edge::GapReentry,
             (gap, Edge::Enter) if gap.is_gap() => Edge::Gap,
+            (gap, Edge::Interrupt { before: Prevented::InterruptReturn, .. }) if gap.is_gap() => {
+                Edge::GapReentry
+            }
             (
-                gap,
-                Edge::Interrupt {
-                    before: Prevented::Unknown | Prevented::Enter | Prevented::InterruptReturn,
-                    ..
-                },
-            ) if gap.is_gap() => Edge::GapInterrupt,
+                Edge::GapReturn | Edge::GapReentry,
+                Edge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. },
+            ) => Edge::GapReentry,
+            (gap, Edge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. }) if gap.is_gap() => {
+                Edge::GapInterrupt
+            }
             // The kernel returned to user space, which is not traced, and was entered again.
             (
                 Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. },
@@ -162,12 +167,12 @@ impl Edge {
     /// Whether flow is missing, or not selected, directly before the arrival: nothing below its frame is known.
     #[inline]
     pub(crate) fn is_gap(self) -> bool {
-        matches!(self, Edge::Gap | Edge::GapInterrupt | Edge::GapReturn)
+        matches!(self, Edge::Gap | Edge::GapInterrupt | Edge::GapReturn | Edge::GapReentry)
     }
 
     /// Whether an interrupt, an exception or a system call begins with the arrival.
     pub(crate) fn begins_interrupt(self) -> bool {
-        matches!(self, Edge::GapInterrupt | Edge::Interrupt { .. })
+        matches!(self, Edge::GapInterrupt | Edge::GapReentry | Edge::Interrupt { .. })
     }
 
     /// Whether control comes from outside the function's code: only frames of jumps and interrupts end regularly.
@@ -176,5 +181,47 @@ impl Edge {
             self,
             Edge::Enter | Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All edges that events make between two runs, from some edges on.
+    fn edges(from: &[Edge]) -> Vec<Edge> {
+        let events = [
+            Edge::Enter,
+            Edge::Interrupt { from: 9, before: Prevented::Unknown },
+            Edge::InterruptReturn,
+            Edge::Gap,
+        ];
+        let mut all = from.to_vec();
+        let mut begin = 0;
+        while let Some(before) = all.get(begin).copied() {
+            begin += 1;
+            for next in events.map(|event| before.then(event)) {
+                if !all.contains(&next) {
+                    all.push(next);
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn edges_may_be_cut_anywhere() {
+        // Only a run ends in a branch.
+        let ends =
+            [Edge::Unknown, Edge::Flow, Edge::Indirect, Edge::Call { return_address: 7 }, Edge::Return];
+        let between = edges(&[Edge::Unknown]);
+        for before in edges(&ends) {
+            for &one in &between {
+                for &other in &between {
+                    let cut = before.then(one.then(other));
+                    assert_eq!(before.then(one).then(other), cut, "{before:?}, {one:?}, {other:?}");
+                }
+            }
+        }
     }
 }

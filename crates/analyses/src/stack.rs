@@ -113,7 +113,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         // The kernel serializes a processor with an IRET to the next instruction.
         Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
         Edge::InterruptReturn | Edge::InterruptReturnBelow => Step::EndInterrupt,
-        Edge::Gap | Edge::GapInterrupt | Edge::GapReturn => Step::Forget,
+        Edge::Gap | Edge::GapInterrupt | Edge::GapReturn | Edge::GapReentry => Step::Forget,
     }
 }
 

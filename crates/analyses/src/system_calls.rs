@@ -8,7 +8,7 @@ use std::{cell::RefCell, fmt::Debug};
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    FinishContext,
+    EventPartial, FinishContext, Interest, Start,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -37,7 +37,9 @@ pub(crate) fn is_error(result: i64) -> bool {
 }
 
 /// The kept arguments of a call: none, or all of them as text.
-pub trait Arguments: Clone + Debug + Default + Ord + Serialize + DeserializeOwned + Send {
+pub trait Arguments:
+    Clone + Debug + Default + Ord + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// Returns the arguments of a call from its entry event.
     fn of(event: &KernelEvent<'_>) -> Self;
 }
@@ -98,7 +100,7 @@ struct StateDelta<A> {
 }
 
 /// The accumulated data of complete calls.
-pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
+pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The type of a call's arguments, kept until it ends.
     type Arguments: Arguments;
 
@@ -110,7 +112,9 @@ pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + 
 }
 
 /// The accumulated data of calls with one name.
-pub trait OfCalls: Add + Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
+pub trait OfCalls:
+    Add + Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// Adds a call with this duration and result.
     fn see(&mut self, length: u64, result: i64);
 }
@@ -396,10 +400,17 @@ pub struct Calls<S: Sums = PerThreadSums<u32, OfName>> {
     totals: Totals<S>,
 }
 
-impl<S: Sums> Calls<S> {
-    /// Folds an event; only those in [`INTEREST`] have an effect.
+impl<S: Sums> EventPartial for Calls<S> {
+    fn interest() -> Interest<'static> {
+        Interest::events(&INTEREST)
+    }
+
+    fn begin(_: &Start<'_>) -> Calls<S> {
+        Calls::default()
+    }
+
     #[inline]
-    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
+    fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
             Kind::SyscallEntry => {
                 self.totals.enter(&mut self.registers.running(event.cpu).since, Entry::of(event));
@@ -421,8 +432,7 @@ impl<S: Sums> Calls<S> {
         }
     }
 
-    /// Adds the later of two neighbours; `threads` are the threads that run where it begins.
-    pub(crate) fn add(&mut self, later: Calls<S>, threads: &Threads) {
+    fn add(&mut self, later: Calls<S>, threads: &Threads) {
         self.totals.add(later.totals, threads);
         let sums = RefCell::new(&mut self.totals);
         let join = |content: &mut Content<StateDelta<S::Arguments>>, later: StateDelta<S::Arguments>| {
@@ -432,7 +442,9 @@ impl<S: Sums> Calls<S> {
         };
         self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));
     }
+}
 
+impl<S: Sums> Calls<S> {
     /// The complete calls.
     pub(crate) fn complete(&self) -> &S {
         &self.totals.calls

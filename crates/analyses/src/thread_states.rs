@@ -25,9 +25,12 @@ use std::{
 };
 
 use hodo_clock::Nanos;
-use hodo_model::kernel::{Cpus, KernelEvent, Kind, PrevState, field};
+use hodo_model::{
+    EventPartial, FinishContext, Interest, Start,
+    kernel::{Cpus, KernelEvent, Kind, PrevState, Thread, Threads, field},
+};
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     deferred_ops::{DeferredOps, Machine},
@@ -67,6 +70,22 @@ pub enum State {
     Runnable(u32),
     /// The thread waits for something other than a CPU, in the system call with this name.
     Blocked(Wait, Option<u32>),
+}
+
+impl State {
+    /// Returns the CPU on which a thread in this state runs, or for which it waits.
+    pub(crate) fn cpu(self) -> Option<u32> {
+        match self {
+            State::Running(cpu) | State::Runnable(cpu) => Some(cpu),
+            State::Blocked(..) => None,
+        }
+    }
+
+    /// Returns whether a thread in this state is selected.
+    pub(crate) fn is_wanted(self, tid: u32, of: &FinishContext<'_>) -> bool {
+        self.cpu().is_none_or(|cpu| of.selection.wants_cpu(cpu))
+            && of.threads.wanted(Thread::new(tid.into(), 0), of.selection)
+    }
 }
 
 impl Hash for State {
@@ -187,7 +206,7 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
 pub(crate) const REPORTING: [Kind; 2] = [Kind::SyscallEntry, Kind::Syscall];
 
 /// Receives changes.
-pub trait Observer: Default {
+pub trait Observer: Default + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Called when the state of a thread changes. `before` is the state that ends and its begin; [`State::Running`] is
     /// reported by [`Observer::ran`] instead.
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
@@ -418,6 +437,7 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
 
 /// The contribution of a chunk to the machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "O: Serialize", deserialize = "O: DeserializeOwned"))]
 pub struct StateDelta<O> {
     steps: DeferredOps<ThreadStateMachine<O>, Step>,
     /// The known open calls of the threads on CPUs.
@@ -426,13 +446,17 @@ pub struct StateDelta<O> {
     running: Running,
 }
 
-impl<O: Observer> StateDelta<O> {
-    pub(crate) fn new(is_first: bool) -> StateDelta<O> {
-        StateDelta { steps: DeferredOps::new(is_first), calls: Cpus::default(), running: Running::default() }
+impl<O: Observer> EventPartial for StateDelta<O> {
+    fn interest() -> Interest<'static> {
+        Interest::events(&INTEREST).with_reporting(&REPORTING)
     }
 
-    /// Folds an event; only those in [`INTEREST`] and of system calls have an effect.
-    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
+    fn begin(start: &Start<'_>) -> StateDelta<O> {
+        let steps = DeferredOps::new(start.is_first);
+        StateDelta { steps, calls: Cpus::default(), running: Running::default() }
+    }
+
+    fn see(&mut self, event: &KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |place| event.integer(place).map(|tid| tid as u32);
         let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
@@ -465,8 +489,7 @@ impl<O: Observer> StateDelta<O> {
         }
     }
 
-    /// Adds the contribution of the next task.
-    pub(crate) fn add(&mut self, later: StateDelta<O>) {
+    fn add(&mut self, later: StateDelta<O>, _: &Threads) {
         for (cpu, call) in mem::take(&mut self.calls).into_all() {
             self.steps.see(Step::SetOpenCall { cpu, call });
         }
@@ -474,7 +497,9 @@ impl<O: Observer> StateDelta<O> {
         self.calls = later.calls;
         self.running = later.running;
     }
+}
 
+impl<O: Observer> StateDelta<O> {
     /// Adds the open system call of the thread on a CPU as an operation, if it is known.
     fn keep_call(&mut self, cpu: u32) {
         if let Some(call) = self.calls.remove(cpu) {

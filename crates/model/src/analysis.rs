@@ -272,6 +272,91 @@ pub trait Analysis: Send + Sync + 'static {
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table;
 }
 
+/// What an analysis of events keeps of them, where several analyses keep the same.
+pub trait EventPartial: Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// Returns the events that change it.
+    fn interest() -> Interest<'static>;
+
+    /// The partial of a task before its first event.
+    fn begin(start: &Start<'_>) -> Self;
+
+    /// Adds an event.
+    fn see(&mut self, event: &KernelEvent<'_>);
+
+    /// Adds the partial of the next task. `threads` is the thread state where that begins.
+    fn add(&mut self, later: Self, threads: &Threads);
+}
+
+/// An [`Analysis`] of events that only adds its table to what an [`EventPartial`] keeps.
+pub trait EventAnalysis: Send + Sync + 'static {
+    /// See [`Analysis::Partial`].
+    type Partial: EventPartial;
+
+    /// See [`Analysis::interest`].
+    fn interest(&self) -> Interest<'_> {
+        Self::Partial::interest()
+    }
+
+    /// See [`Analysis::heading`].
+    fn heading(&self) -> Option<Heading> {
+        None
+    }
+
+    /// See [`Analysis::settle`].
+    fn settle(
+        &self,
+        _partial: &mut Self::Partial,
+        _until: Nanos,
+        _of: &FinishContext<'_>,
+        _rows: &mut TableBuilder,
+    ) {
+    }
+
+    /// Makes the table of the whole trace.
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table;
+}
+
+impl<A: EventAnalysis> Analysis for A {
+    type Partial = A::Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        EventAnalysis::interest(self)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> A::Partial {
+        A::Partial::begin(start)
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut A::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        partial.see(event);
+    }
+
+    fn merge(&self, mut earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
+        earlier.add(later, threads);
+        earlier
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        EventAnalysis::heading(self)
+    }
+
+    fn settle(
+        &self,
+        partial: &mut A::Partial,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        EventAnalysis::settle(self, partial, until, of, rows);
+    }
+
+    fn finish(&self, partials: Vec<A::Partial>, of: &FinishContext<'_>) -> Table {
+        EventAnalysis::finish(self, only(partials), of)
+    }
+}
+
 /// Returns the single partial of an analysis of events or counts.
 ///
 /// # Panics

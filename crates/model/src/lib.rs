@@ -31,7 +31,8 @@ pub mod vocabulary;
 pub use hodo_code::{Arrival, FunctionId, FunctionRun, Numbering, Place, Run, Transfer};
 
 pub use analysis::{
-    Analysis, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item, Selection, Start, only,
+    Analysis, EventAnalysis, EventPartial, FastFlow, FinishContext, FlowInterest, FlowThread, Interest, Item,
+    Selection, Start, only,
 };
 pub use counts::{Bin, CountInterest, Counts};
 pub use erased::{AnyAnalysis, AnyPartial};

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
-    kernel::{Thread, Threads},
-    only,
+    Column, EventAnalysis, FinishContext, Heading, Shape, Table, TableBuilder, Unit, Value, kernel::Thread,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Function, Kept, Owner, Partial, interest};
+use super::{Ended, Function, Kept, Owner, Partial};
 use crate::{columns::interval_columns, settling::SettlingRows};
 
 /// The analysis.
@@ -72,24 +70,8 @@ fn add_rows(
     ended.len() as u64
 }
 
-impl Analysis for Intervals {
+impl EventAnalysis for Intervals {
     type Partial = Partial<Calls>;
-
-    fn interest(&self) -> Interest<'_> {
-        interest()
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        Partial::new(start)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        partial.fold(item);
-    }
-
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.merge(later)
-    }
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
@@ -115,8 +97,8 @@ impl Analysis for Intervals {
         stacks.kept.0.settled += add_rows(ended, traces, of, rows);
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let Partial { steps, traces } = only(partials);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+        let Partial { steps, traces } = whole;
         let mut stacks = steps.finish();
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = stacks.kept.0.settled + add_rows(stacks.kept.0.rest(), &traces, of, &mut rows);

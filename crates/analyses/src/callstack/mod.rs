@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, fmt};
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Description, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report, Start,
-    kernel::{KernelEvent, Kind, field},
+    Description, EventPartial, FlowLoop, Interest, LaneValue, Lanes, Made, Report, Start,
+    kernel::{KernelEvent, Kind, Threads, field},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -173,20 +173,29 @@ impl<K: Kept> Machine<Step> for Stacks<K> {
 
 /// The stacks of some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "K: Serialize", deserialize = "K: DeserializeOwned"))]
 pub struct Partial<K> {
     steps: DeferredOps<Stacks<K>, Step>,
     /// Names of traces.
     traces: BTreeMap<u32, String>,
 }
 
-impl<K: Kept> Partial<K> {
-    fn new(start: &Start<'_>) -> Partial<K> {
-        Partial { steps: DeferredOps::new(start.is_first), traces: BTreeMap::new() }
+impl<K: Kept> EventPartial for Partial<K> {
+    fn interest() -> Interest<'static> {
+        use field::{function, task_switch};
+        Interest::events(
+            const {
+                &[
+                    (Kind::TaskSwitch, &[task_switch::NEXT, task_switch::NEXT_NAME]),
+                    (Kind::FunctionEntry, &[function::FUNCTION, function::NAME]),
+                    (Kind::FunctionExit, &[function::FUNCTION, function::NAME]),
+                ]
+            },
+        )
     }
 
-    fn fold(&mut self, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        self.see(event);
+    fn begin(start: &Start<'_>) -> Partial<K> {
+        Partial { steps: DeferredOps::new(start.is_first), traces: BTreeMap::new() }
     }
 
     fn see(&mut self, event: &KernelEvent<'_>) {
@@ -219,22 +228,8 @@ impl<K: Kept> Partial<K> {
         }
     }
 
-    fn merge(mut self, later: Partial<K>) -> Partial<K> {
+    fn add(&mut self, later: Partial<K>, _: &Threads) {
         self.steps.add(later.steps);
         later.traces.into_iter().for_each(|(trace, name)| _ = self.traces.entry(trace).or_insert(name));
-        self
     }
-}
-
-fn interest() -> Interest<'static> {
-    use field::{function, task_switch};
-    Interest::events(
-        const {
-            &[
-                (Kind::TaskSwitch, &[task_switch::NEXT, task_switch::NEXT_NAME]),
-                (Kind::FunctionEntry, &[function::FUNCTION, function::NAME]),
-                (Kind::FunctionExit, &[function::FUNCTION, function::NAME]),
-            ]
-        },
-    )
 }

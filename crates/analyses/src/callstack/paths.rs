@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_model::{
-    Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
-    kernel::{Thread, Threads},
-    only,
-};
+use hodo_model::{Column, EventAnalysis, FinishContext, Shape, Table, Unit, Value, kernel::Thread};
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Function, Kept, Owner, Partial, interest};
+use super::{Ended, Function, Kept, Owner, Partial};
 use crate::critical_path::Key;
 
 /// The analysis.
@@ -48,27 +44,11 @@ impl Kept for Trees {
     }
 }
 
-impl Analysis for Paths {
+impl EventAnalysis for Paths {
     type Partial = Partial<Trees>;
 
-    fn interest(&self) -> Interest<'_> {
-        interest()
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        Partial::new(start)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        partial.fold(item);
-    }
-
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.merge(later)
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let Partial { steps, traces } = only(partials);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+        let Partial { steps, traces } = whole;
         let mut all = steps.finish();
         let mut open = 0;
         let mut rows = Vec::new();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hodo_model::{
-    Interest,
-    kernel::{KernelEvent, Kind, field},
+    EventPartial, Interest, Start,
+    kernel::{KernelEvent, Kind, Threads, field},
 };
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{deferred_ops::DeferredOps, running::Running};
 
+/// The events of which histories are made.
 const INTEREST: &[(Kind, &[usize])] = {
     use field::{
         block, fork, function, irq, message, migrate, net, softirq, switch, task_switch, task_wake, wakeup,
@@ -50,11 +51,6 @@ const INTEREST: &[(Kind, &[usize])] = {
         (Kind::MessageReceive, &[message::ID]),
     ]
 };
-
-/// The events of which histories are made.
-pub(super) fn interest() -> Interest<'static> {
-    Interest::events(INTEREST)
-}
 
 /// The names of what the histories number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -110,22 +106,21 @@ pub(crate) struct Whole {
     pub(crate) labels: Labels,
 }
 
-impl Delta {
-    pub(crate) fn new(is_first: bool) -> Delta {
+impl EventPartial for Delta {
+    fn interest() -> Interest<'static> {
+        Interest::events(INTEREST)
+    }
+
+    fn begin(start: &Start<'_>) -> Delta {
         Delta {
-            steps: DeferredOps::new(is_first),
+            steps: DeferredOps::new(start.is_first),
             inside: BTreeMap::new(),
             running: Running::default(),
             labels: Labels::default(),
         }
     }
 
-    pub(crate) fn finish(self) -> Whole {
-        Whole { histories: self.steps.finish(), labels: self.labels }
-    }
-
-    /// Adds the later of two neighbours.
-    pub(crate) fn add(&mut self, later: Delta) {
+    fn add(&mut self, later: Delta, _: &Threads) {
         for (cpu, inside) in std::mem::take(&mut self.inside) {
             self.steps.see(Step::SetOpenCall { cpu, inside });
         }
@@ -135,7 +130,7 @@ impl Delta {
         self.labels.add(later.labels);
     }
 
-    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
+    fn see(&mut self, event: &KernelEvent<'_>) {
         let cpu = Key { trace: event.trace(), id: event.cpu };
         self.labels.trace(event);
         self.compare(event, cpu);
@@ -156,6 +151,12 @@ impl Delta {
             | Kind::MessageReceive => self.board(event),
             _ => self.interrupt(event, cpu),
         }
+    }
+}
+
+impl Delta {
+    pub(crate) fn finish(self) -> Whole {
+        Whole { histories: self.steps.finish(), labels: self.labels }
     }
 
     /// Compares the thread that an event contains with the running one: they differ if a switch is missing.

@@ -15,10 +15,7 @@ mod table;
 mod tree;
 mod walk;
 
-use hodo_model::{
-    Analysis, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Role, Start, Table, Takes,
-    kernel::Threads, only,
-};
+use hodo_model::{Description, EventAnalysis, FinishContext, FlowLoop, Made, Report, Role, Table, Takes};
 
 pub use delta::Delta;
 pub(crate) use delta::{Labels, Whole};
@@ -59,29 +56,11 @@ impl OfHistories {
     }
 }
 
-impl Analysis for OfHistories {
+impl EventAnalysis for OfHistories {
     type Partial = Delta;
 
-    fn interest(&self) -> Interest<'_> {
-        delta::interest()
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Delta {
-        Delta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Delta, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Delta, later: Delta, _: &Threads) -> Delta {
-        earlier.add(later);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Delta>, of: &FinishContext<'_>) -> Table {
-        (self.table)(&only(partials).finish(), of)
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+        (self.table)(&whole.finish(), of)
     }
 }
 

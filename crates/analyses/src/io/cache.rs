@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::most_first,
-    durations::{Add, add_all},
+    durations::{Add, add_all, add_fields},
     per_thread_sums::PerThreadSums,
 };
 
@@ -27,12 +27,7 @@ struct Pages {
     deleted: u64,
 }
 
-impl Add for Pages {
-    fn add(&mut self, later: Pages) {
-        self.added += later.added;
-        self.deleted += later.deleted;
-    }
-}
+add_fields!(Pages { added, deleted });
 
 /// Page counts by device and inode.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -13,7 +13,11 @@ use super::{
     Operation,
     action::{Action, CLOSE_ON_EXEC, Entry, Exit, LABELS},
 };
-use crate::{deferred_ops::Machine, durations::Add, system_calls::is_error};
+use crate::{
+    deferred_ops::Machine,
+    durations::{Add, add_fields},
+    system_calls::is_error,
+};
 
 /// Operations on tables and files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,17 +100,7 @@ pub(super) struct Use {
     pub(super) time: u64,
 }
 
-impl Add for Use {
-    fn add(&mut self, later: Use) {
-        self.read = self.read.wrapping_add(later.read);
-        self.written = self.written.wrapping_add(later.written);
-        self.operations += later.operations;
-        self.shared += later.shared;
-        self.opens += later.opens;
-        self.errors += later.errors;
-        self.time = self.time.saturating_add(later.time);
-    }
-}
+add_fields!(Use { operations, shared, opens, errors, time } wrapping { read, written });
 
 /// The tables of descriptors, and the uses of files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{duration_cells, duration_columns},
-    durations::{Add, Durations},
+    durations::{Add, Durations, add_fields},
     pairs::Pairs,
     syscalls::Syscalls,
     system_calls::{Calls, OfName},
@@ -124,13 +124,7 @@ struct Requests {
     errors: u64,
 }
 
-impl Add for Requests {
-    fn add(&mut self, later: Requests) {
-        self.durations.add(later.durations);
-        self.bytes = self.bytes.wrapping_add(later.bytes);
-        self.errors += later.errors;
-    }
-}
+add_fields!(Requests { durations, errors } wrapping { bytes });
 
 impl Requests {
     fn see(&mut self, begin: Nanos, (end, _, sectors, failed): Done) {

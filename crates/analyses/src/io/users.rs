@@ -1,7 +1,7 @@
 //! The threads and processes that read and write.
 
 use hodo_model::{
-    Analysis, Column, FinishContext, Interest, Item, Start, Table, Unit,
+    Analysis, Column, EventPartial, FinishContext, Interest, Item, Start, Table, Unit,
     kernel::{Kind, Thread, Threads},
     only,
 };
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::most_first,
-    durations::Add,
+    durations::{Add, add_fields},
     per_thread_sums::PerThreadSums,
     system_calls::{self, Calls, OfCalls, OfName, is_error},
 };
@@ -40,15 +40,7 @@ impl OfCalls for CallSums {
     }
 }
 
-impl Add for CallSums {
-    #[inline]
-    fn add(&mut self, other: CallSums) {
-        self.count += other.count;
-        self.errors += other.errors;
-        self.returned = self.returned.wrapping_add(other.returned);
-        self.time = self.time.saturating_add(other.time);
-    }
-}
+add_fields!(CallSums { count, errors, time } wrapping { returned });
 
 impl From<&OfName> for CallSums {
     fn from(calls: &OfName) -> CallSums {
@@ -120,15 +112,7 @@ impl User {
     }
 }
 
-impl Add for User {
-    fn add(&mut self, other: User) {
-        self.read = self.read.wrapping_add(other.read);
-        self.written = self.written.wrapping_add(other.written);
-        self.operations += other.operations;
-        self.errors += other.errors;
-        self.time = self.time.saturating_add(other.time);
-    }
-}
+add_fields!(User { operations, errors, time } wrapping { read, written });
 
 /// The operations of each thread.
 pub(super) fn sums(

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Ended;
 use crate::{
-    durations::{Add, Durations, add_all},
+    durations::{Durations, add_all, add_fields},
     mark::{Clocks, Mark, Of, Reading},
     spare_stack::SpareCapacityStack,
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
@@ -109,13 +109,7 @@ pub(super) struct Sum {
     pub(super) incomplete: u64,
 }
 
-impl Add for Sum {
-    fn add(&mut self, later: Sum) {
-        self.time.add(later.time);
-        self.instructions.add(later.instructions);
-        self.incomplete = self.incomplete.saturating_add(later.incomplete);
-    }
-}
+add_fields!(Sum { time, instructions, incomplete });
 
 /// The executions in a part of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]

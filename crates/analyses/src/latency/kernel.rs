@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, FinishContext, Interest, Item, Start, Table, ThreadState,
+    Analysis, EventAnalysis, FinishContext, Interest, Item, Start, Table, ThreadState,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::{Ended, Interval, tables::Found};
 use crate::{
     pairs::Pairs,
-    system_calls::{Calls, EachCall, INTEREST},
-    thread_states::{self, Observer, State, StateDelta, Wait},
+    system_calls::{Calls, EachCall},
+    thread_states::{Observer, State, StateDelta, Wait},
 };
 
 /// An interval of software events.
@@ -50,29 +50,10 @@ pub(super) struct Syscalls {
     pub(super) name: String,
 }
 
-impl Analysis for Syscalls {
+impl EventAnalysis for Syscalls {
     type Partial = Calls<Vec<EachCall>>;
 
-    fn interest(&self) -> Interest<'_> {
-        Interest::events(&INTEREST)
-    }
-
-    fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        Calls::default()
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
-        earlier.add(later, threads);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let (unmatched, unfinished) = whole.left();
         let is_own =
             |(.., name): &&EachCall| of.names.get(*name as usize).is_some_and(|own| *own == self.name);
@@ -195,38 +176,15 @@ impl States {
     }
 }
 
-impl Analysis for States {
+impl EventAnalysis for States {
     type Partial = StateDelta<Spells>;
 
-    fn interest(&self) -> Interest<'_> {
-        Interest::events(&thread_states::INTEREST).with_reporting(&thread_states::REPORTING)
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        StateDelta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.add(later);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let mut whole = only(partials);
+    fn finish(&self, mut whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         // States that last at the end of the trace come after these.
         let over = whole.observer().map_or(0, |spells| spells.0.len());
         let (begin, end) = of.span;
         let mut intervals = Vec::new();
         for (index, spell) in whole.finish(end).0.into_iter().enumerate() {
-            let cpu = match spell.state {
-                State::Running(cpu) | State::Runnable(cpu) => Some(cpu),
-                State::Blocked(..) => None,
-            };
             let thread = Thread::new(spell.tid.into(), 0);
             if !self.has(spell.state) || !of.threads.wanted(thread, of.selection) {
                 continue;
@@ -239,7 +197,7 @@ impl Analysis for States {
                 Some(_) => Ended::Returned,
             };
             let thread = spell.tid.to_string().into();
-            intervals.push(Interval { ended, ..interval(thread, (begin, time), cpu) });
+            intervals.push(Interval { ended, ..interval(thread, (begin, time), spell.state.cpu()) });
         }
         table(intervals, 0, self.state.name(), of)
     }

@@ -9,10 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
-    Table, Takes, Unit,
-    kernel::{Kind, Thread, Threads, field},
-    only,
+    Column, Description, EventAnalysis, FinishContext, FlowLoop, Interest, Made, Report, Shape, Table, Takes,
+    Unit,
+    kernel::{Kind, Thread, field},
 };
 
 use crate::{
@@ -40,7 +39,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     }
 }
 
-impl Analysis for Locks {
+impl EventAnalysis for Locks {
     type Partial = Calls<Vec<FutexCall>>;
 
     fn interest(&self) -> Interest<'_> {
@@ -58,22 +57,7 @@ impl Analysis for Locks {
         )
     }
 
-    fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        Calls::default()
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
-        earlier.add(later, threads);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let mut locks: BTreeMap<(Option<u32>, u64), Lock> = BTreeMap::new();
         for call in whole.complete() {
             let thread = of.threads.settled(call.thread);

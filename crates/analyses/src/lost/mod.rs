@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{most_first, share},
-    durations::{Add, Durations, Longest},
+    durations::{Add, Durations, Longest, add_fields},
 };
 
 /// The analysis.
@@ -49,13 +49,7 @@ struct Totals {
     gaps: Durations,
 }
 
-impl Add for Totals {
-    fn add(&mut self, later: Totals) {
-        self.events = self.events.saturating_add(later.events);
-        self.packets = self.packets.saturating_add(later.packets);
-        self.gaps.add(later.gaps);
-    }
-}
+add_fields!(Totals { events, packets, gaps });
 
 /// A gap: its stream, and the lost events and packets.
 type Gap = (String, u64, u64);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::most_first,
-    durations::{Add, add_all},
+    durations::{Add, add_all, add_fields},
     per_thread_sums::{Of, PerThreadSums},
 };
 
@@ -48,14 +48,7 @@ struct Pages {
     freed: u64,
 }
 
-impl Add for Pages {
-    fn add(&mut self, later: Pages) {
-        self.allocations += later.allocations;
-        self.allocated += later.allocated;
-        self.frees += later.frees;
-        self.freed += later.freed;
-    }
-}
+add_fields!(Pages { allocations, allocated, frees, freed });
 
 /// Page counts by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

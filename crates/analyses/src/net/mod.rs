@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::most_first,
-    durations::{Add, add_all},
+    durations::{Add, add_all, add_fields},
     per_thread_sums::{Of, PerThreadSums},
 };
 
@@ -46,14 +46,7 @@ struct Packets {
     received_bytes: u64,
 }
 
-impl Add for Packets {
-    fn add(&mut self, later: Packets) {
-        self.sent += later.sent;
-        self.sent_bytes = self.sent_bytes.saturating_add(later.sent_bytes);
-        self.received += later.received;
-        self.received_bytes = self.received_bytes.saturating_add(later.received_bytes);
-    }
-}
+add_fields!(Packets { sent, sent_bytes, received, received_bytes });
 
 /// Packet counts by thread and device name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

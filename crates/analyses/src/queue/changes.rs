@@ -2,8 +2,8 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
-    kernel::Threads, only,
+    Column, EventAnalysis, EventPartial, FinishContext, Heading, Interest, Shape, Table, TableBuilder, Unit,
+    Value,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::length::{Length, Span};
 use crate::{
     settling::SettlingRows,
-    thread_states::{self, Observer, State, StateDelta},
+    thread_states::{Observer, State, StateDelta},
 };
 
 /// The analysis.
@@ -113,25 +113,11 @@ impl Observer for Queues {
     }
 }
 
-impl Analysis for Changes {
+impl EventAnalysis for Changes {
     type Partial = StateDelta<Queues>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(&thread_states::INTEREST).with_reporting(&thread_states::REPORTING).without_threads()
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        StateDelta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.add(later);
-        earlier
+        Self::Partial::interest().without_threads()
     }
 
     fn heading(&self) -> Option<Heading> {
@@ -154,9 +140,9 @@ impl Analysis for Changes {
         queues.rows.settled += add_rows(queues.take(Some(until)), of, rows);
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         // The end of the trace ends the states of all threads, which is no change of a queue.
-        let mut queues = only(partials).observe();
+        let mut queues = whole.observe();
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = queues.rows.settled + add_rows(queues.take(None), of, &mut rows);
         rows.finish(vec![("changes", count.into()), ("left_out", queues.rows.left_out.into())])

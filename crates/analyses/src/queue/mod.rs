@@ -14,10 +14,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
-    Shape, Start, Table, Takes, Unit, Value,
-    kernel::{Cpus, Threads},
-    only,
+    Column, Description, EventAnalysis, EventPartial, FinishContext, FlowLoop, Interest, LaneValue, Lanes,
+    Made, Report, Shape, Table, Takes, Unit, Value, kernel::Cpus,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +23,7 @@ use crate::{
     bins::{Bin, Bins, overlap},
     columns::share,
     durations::Add,
-    thread_states::{self, Observer, State, StateDelta},
+    thread_states::{Observer, State, StateDelta},
 };
 
 pub use changes::Changes;
@@ -149,29 +147,15 @@ impl Observer for Queues {
     }
 }
 
-impl Analysis for Queue {
+impl EventAnalysis for Queue {
     type Partial = StateDelta<Queues>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(&thread_states::INTEREST).with_reporting(&thread_states::REPORTING).without_threads()
+        Self::Partial::interest().without_threads()
     }
 
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        StateDelta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.add(later);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let mut queues = only(partials).finish(of.span.1);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+        let mut queues = whole.finish(of.span.1);
         queues.end(of.span.1);
         let Queues { cpus, bins } = queues;
         let mut cpus: Vec<(u32, OfCpu)> =

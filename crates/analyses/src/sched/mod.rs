@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{duration_cells, duration_columns, interval_columns, most_first},
-    durations::{Add, Durations, Longest, add_all},
+    durations::{Add, Durations, Longest, add_all, add_fields},
     pairs::Requests,
     per_thread_sums::PerThreadSums,
     thread_states::REPORTING,
@@ -59,16 +59,7 @@ struct Totals {
     migrations: u64,
 }
 
-impl Add for Totals {
-    fn add(&mut self, later: Totals) {
-        self.latencies.add(later.latencies);
-        self.after_preemption.0 += later.after_preemption.0;
-        self.after_preemption.1 = self.after_preemption.1.saturating_add(later.after_preemption.1);
-        self.switches += later.switches;
-        self.preemptions += later.preemptions;
-        self.migrations += later.migrations;
-    }
-}
+add_fields!(Totals { latencies, after_preemption, switches, preemptions, migrations });
 
 impl Totals {
     /// The time of all waits.

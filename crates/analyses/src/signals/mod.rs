@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{duration_cells, duration_columns, interval_columns, most_first},
-    durations::{Add, Durations, Longest, add_all},
+    durations::{Add, Durations, Longest, add_all, add_fields},
 };
 
 mod taken;
@@ -58,14 +58,7 @@ struct Totals {
     latencies: Durations,
 }
 
-impl Add for Totals {
-    fn add(&mut self, later: Totals) {
-        self.sent += later.sent;
-        self.dropped += later.dropped;
-        self.taken += later.taken;
-        self.latencies.add(later.latencies);
-    }
-}
+add_fields!(Totals { sent, dropped, taken, latencies });
 
 /// Combines thread and signal number in one key.
 fn key(tid: u32, number: u32) -> u64 {

@@ -10,10 +10,9 @@ use std::fmt::Debug;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowLoop, Heading, Interest, Item, LaneValue, Lanes, Made,
-    Report, Shape, Start, Table, TableBuilder, Takes, Unit, Value,
+    Column, Description, EventAnalysis, FinishContext, FlowLoop, Heading, Interest, LaneValue, Lanes, Made,
+    Report, Shape, Table, TableBuilder, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads},
-    only,
 };
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -65,7 +64,7 @@ pub struct Waits;
 pub struct Intervals;
 
 /// What is known about the intervals of a state.
-pub trait Lengths: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
+pub trait Lengths: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Adds an interval.
     fn see(&mut self, length: u64);
 
@@ -157,14 +156,7 @@ impl<L: Lengths> Times<L> {
             self.lived(tid, Some(begin), until);
         }
         let unknown = self.unknown();
-        let wanted = |tid: u32, state: State| {
-            let on = match state {
-                State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
-                State::Blocked(..) => true,
-            };
-            on && of.threads.wanted(Thread::new(tid.into(), 0), of.selection)
-        };
-        self.states.retain(|&(tid, state), _| wanted(tid, state));
+        self.states.retain(|&(tid, state), _| state.is_wanted(tid, of));
         let mut sums = Sums::default();
         for (&(tid, state), lengths) in &self.states {
             sums.entry(tid).or_default()[place(state)] += lengths.total();
@@ -199,56 +191,28 @@ const INTEREST: [(Kind, &[usize]); 6] = {
     [states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[]), (Kind::Syscall, &[])]
 };
 
-impl Analysis for States {
+impl EventAnalysis for States {
     type Partial = StateDelta<Times<u64>>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
     }
 
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        StateDelta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.add(later);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let (_, sums) = only(partials).finish(of.span.1).finish(of);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+        let (_, sums) = whole.finish(of.span.1).finish(of);
         table(summary(&sums), by_thread(of.threads, sums))
     }
 }
 
-impl Analysis for Waits {
+impl EventAnalysis for Waits {
     type Partial = StateDelta<Times<Durations>>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
     }
 
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        StateDelta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.add(later);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let (times, sums) = only(partials).finish(of.span.1).finish(of);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+        let (times, sums) = whole.finish(of.span.1).finish(of);
         table(summary(&sums), by_wait(of.threads, times, of.names))
     }
 }
@@ -343,25 +307,11 @@ fn by_wait(threads: &Threads, times: Times<Durations>, names: &[String]) -> Rows
     (columns, most_first(rows))
 }
 
-impl Analysis for Intervals {
+impl EventAnalysis for Intervals {
     type Partial = StateDelta<List>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
-    }
-
-    fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        StateDelta::new(start.is_first)
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.add(later);
-        earlier
     }
 
     fn heading(&self) -> Option<Heading> {
@@ -382,8 +332,8 @@ impl Analysis for Intervals {
         list.settled += add_rows(list.settle(until), of, rows);
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let mut list = only(partials).finish(of.span.1);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
+        let mut list = whole.finish(of.span.1);
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = list.settled + add_rows(list.rest(), of, &mut rows);
         rows.finish(vec![("intervals", count.into()), ("left_out", list.left_out.into())])
@@ -395,25 +345,18 @@ fn add_rows(intervals: Vec<(Nanos, Interval)>, of: &FinishContext<'_>, rows: &mu
     let mut wanted: Vec<(Nanos, u32, Nanos, State)> = intervals
         .into_iter()
         .map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state))
-        .filter(|&(_, tid, _, state)| {
-            let on = match state {
-                State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
-                State::Blocked(..) => true,
-            };
-            on && of.threads.wanted(Thread::new(tid.into(), 0), of.selection)
-        })
+        .filter(|&(_, tid, _, state)| state.is_wanted(tid, of))
         .collect();
     wanted.sort_unstable();
     for &(to, tid, from, state) in &wanted {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
         row.extend(cells(of.threads, tid));
-        let (state, cpu, call) = match state {
-            State::Running(cpu) => ("running", Some(cpu), None),
-            State::Runnable(cpu) => ("runnable", Some(cpu), None),
-            State::Blocked(wait, call) => (wait.name(), None, call),
+        let (named, call) = match state {
+            State::Running(_) => ("running", None),
+            State::Runnable(_) => ("runnable", None),
+            State::Blocked(wait, call) => (wait.name(), call),
         };
-        let cpu = cpu.map_or(Value::Null, |cpu| u64::from(cpu).into());
-        row.extend([state.into(), cpu, name(of.names, call)]);
+        row.extend([named.into(), state.cpu().into(), name(of.names, call)]);
         rows.row(row.iter().map(Value::cell));
     }
     wanted.len() as u64

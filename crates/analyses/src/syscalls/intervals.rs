@@ -1,15 +1,12 @@
 //! `syscalls --by interval`: each call, from its begin to its end.
 
 use hodo_clock::Nanos;
-use hodo_model::{
-    Analysis, Column, FinishContext, Heading, Interest, Item, Shape, Start, Table, TableBuilder, Unit, Value,
-    kernel::Threads, only,
-};
+use hodo_model::{Column, EventAnalysis, FinishContext, Heading, Shape, Table, TableBuilder, Unit, Value};
 
 use crate::{
     columns::interval_columns,
     settling::SettlingRows,
-    system_calls::{Calls, EndedCall, INTEREST},
+    system_calls::{Calls, EndedCall},
 };
 
 use super::called;
@@ -18,27 +15,8 @@ use super::called;
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals;
 
-impl Analysis for Intervals {
+impl EventAnalysis for Intervals {
     type Partial = Calls<SettlingRows<EndedCall>>;
-
-    fn interest(&self) -> Interest<'_> {
-        Interest::events(&INTEREST)
-    }
-
-    fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        Calls::default()
-    }
-
-    #[inline]
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
-        earlier.add(later, threads);
-        earlier
-    }
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
@@ -64,8 +42,7 @@ impl Analysis for Intervals {
         calls.settled += add_rows(calls.settle(until), of, rows);
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let mut whole = only(partials);
+    fn finish(&self, mut whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let mut rows = self.heading().expect("its rows may leave").builder();
         let calls = whole.complete_mut();
         let count = calls.settled + add_rows(calls.rest(), of, &mut rows);

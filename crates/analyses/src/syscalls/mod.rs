@@ -6,10 +6,9 @@ use std::hash::Hash;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, LaneValue, Lanes, Made, Report,
-    Role, Shape, Start, Table, Takes, Unit, Value,
+    Column, Description, EventAnalysis, FinishContext, FlowLoop, Interest, LaneValue, Lanes, Made, Report,
+    Role, Shape, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
-    only,
 };
 use rustc_hash::FxHashMap;
 
@@ -60,7 +59,7 @@ pub struct Slowest;
 #[derive(Clone, Copy, Debug)]
 pub struct OfAll;
 
-impl Analysis for Slowest {
+impl EventAnalysis for Slowest {
     type Partial = Calls<WithLongest>;
 
     fn interest(&self) -> Interest<'_> {
@@ -72,22 +71,7 @@ impl Analysis for Slowest {
         )
     }
 
-    fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        Calls::default()
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
-        earlier.add(later, threads);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let WithLongest { calls, longest } = whole.complete();
         let mut summary = summary(calls.wanted(of).map(|(.., calls)| calls), &whole);
         summary.extend(longest.note());
@@ -115,30 +99,10 @@ fn summary<'c, S: Sums>(
     ]
 }
 
-impl Analysis for Syscalls {
+impl EventAnalysis for Syscalls {
     type Partial = Calls;
 
-    fn interest(&self) -> Interest<'_> {
-        Interest::events(&INTEREST)
-    }
-
-    fn begin(&self, _: &Start<'_>) -> Calls {
-        Calls::default()
-    }
-
-    #[inline]
-    fn fold(&self, partial: &mut Calls, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Calls, later: Calls, threads: &Threads) -> Calls {
-        earlier.add(later, threads);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Calls>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let calls = whole.wanted(of);
         match of.selection.view.as_str() {
             "thread" => {
@@ -153,30 +117,10 @@ impl Analysis for Syscalls {
     }
 }
 
-impl Analysis for OfAll {
+impl EventAnalysis for OfAll {
     type Partial = Calls<Vec<OfName>>;
 
-    fn interest(&self) -> Interest<'_> {
-        Interest::events(&INTEREST)
-    }
-
-    fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        Calls::default()
-    }
-
-    #[inline]
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
-        partial.see(event);
-    }
-
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
-        earlier.add(later, threads);
-        earlier
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
+    fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let calls = (0..).zip(whole.complete()).filter(|(_, calls)| calls.durations.count > 0);
         let summary = summary(whole.complete().iter(), &whole);
         table(summary, by_call(calls.map(|(name, calls)| (name, calls.clone())), of.names))

@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, FlowLoop, Heading, Interest, Item, LaneValue, Lanes, Made,
-    Report, Shape, Start, Table, TableBuilder, Value,
-    kernel::{Kind, Threads, field::task_switch},
-    only,
+    Column, Description, EventAnalysis, EventPartial, FinishContext, FlowLoop, Heading, Interest, LaneValue,
+    Lanes, Made, Report, Shape, Start, Table, TableBuilder, Value,
+    kernel::{KernelEvent, Kind, Threads, field::task_switch},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -101,15 +100,25 @@ impl Kept for OfTasks {
 
 /// The switches of each board, by trace, and the runs between them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(bound(serialize = "K: Serialize", deserialize = "K: DeserializeOwned"))]
 pub struct Partial<K> {
     switches: BTreeMap<u32, Switches>,
     runs: K,
     labels: Labels,
 }
 
-impl<K: Kept> Partial<K> {
-    fn fold(&mut self, item: Item<'_>) {
-        let Item::Event(event) = item else { return };
+impl<K: Kept> EventPartial for Partial<K> {
+    fn interest() -> Interest<'static> {
+        use task_switch::{NEXT, NEXT_NAME, PREV, PREV_NAME};
+        Interest::events(const { &[(Kind::TaskSwitch, &[PREV, NEXT, PREV_NAME, NEXT_NAME])] })
+            .without_threads()
+    }
+
+    fn begin(_: &Start<'_>) -> Partial<K> {
+        Partial::default()
+    }
+
+    fn see(&mut self, event: &KernelEvent<'_>) {
         if event.kind == Kind::TaskSwitch {
             let prev = self.labels.task(event, task_switch::PREV, task_switch::PREV_NAME);
             let next = self.labels.task(event, task_switch::NEXT, task_switch::NEXT_NAME);
@@ -117,13 +126,14 @@ impl<K: Kept> Partial<K> {
         }
     }
 
-    fn merge(mut self, later: Partial<K>) -> Partial<K> {
+    fn add(&mut self, later: Partial<K>, _: &Threads) {
         self.runs.add(later.runs);
         self.labels.add(later.labels);
         later.switches.into_iter().for_each(|(trace, later)| self.append(trace, later));
-        self
     }
+}
 
+impl<K: Kept> Partial<K> {
     /// Adds switches of a board that follow, and the run between the two parts.
     fn append(&mut self, trace: u32, later: Switches) {
         let Some(known) = self.switches.get_mut(&trace) else {
@@ -146,32 +156,10 @@ impl<K: Kept> Partial<K> {
     }
 }
 
-fn interest() -> Interest<'static> {
-    use task_switch::{NEXT, NEXT_NAME, PREV, PREV_NAME};
-    Interest::events(const { &[(Kind::TaskSwitch, &[PREV, NEXT, PREV_NAME, NEXT_NAME])] }).without_threads()
-}
-
-impl Analysis for Sums {
+impl EventAnalysis for Sums {
     type Partial = Partial<OfTasks>;
 
-    fn interest(&self) -> Interest<'_> {
-        interest()
-    }
-
-    fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        Partial::default()
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        partial.fold(item);
-    }
-
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.merge(later)
-    }
-
-    fn finish(&self, partials: Vec<Self::Partial>, _: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
+    fn finish(&self, whole: Self::Partial, _: &FinishContext<'_>) -> Table {
         let tasks = &whole.runs.0;
         let row = |(&(trace, task), runs): (&(u32, Option<u32>), &Durations)| {
             let cells = [duration_cells(runs).to_vec(), whole.names(trace, task).to_vec()].concat();
@@ -199,24 +187,8 @@ fn add_rows(
     settled.len() as u64
 }
 
-impl Analysis for Intervals {
+impl EventAnalysis for Intervals {
     type Partial = Partial<SettlingRows<Run>>;
-
-    fn interest(&self) -> Interest<'_> {
-        interest()
-    }
-
-    fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        Partial::default()
-    }
-
-    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        partial.fold(item);
-    }
-
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
-        earlier.merge(later)
-    }
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
@@ -235,8 +207,7 @@ impl Analysis for Intervals {
         partial.runs.settled += add_rows(partial, settled, rows);
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, _: &FinishContext<'_>) -> Table {
-        let mut whole = only(partials);
+    fn finish(&self, mut whole: Self::Partial, _: &FinishContext<'_>) -> Table {
         let rest = whole.runs.rest();
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = whole.runs.settled + add_rows(&whole, rest, &mut rows);

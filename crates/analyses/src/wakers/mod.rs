@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::{duration_cells, duration_columns, most_first},
-    durations::{Add, Durations, add_all},
+    durations::{Durations, add_all, add_fields},
     per_thread_sums::PerThreadSums,
 };
 
@@ -59,12 +59,7 @@ struct Wakeups {
     latencies: Durations,
 }
 
-impl Add for Wakeups {
-    fn add(&mut self, later: Wakeups) {
-        self.count += later.count;
-        self.latencies.add(later.latencies);
-    }
-}
+add_fields!(Wakeups { count, latencies });
 
 /// A wake-up: its time, the waker, and the CPU.
 type Woken = (Nanos, Thread, u32);
