@@ -177,7 +177,7 @@ pub(crate) struct Thread {
     /// Whether recording ended before the thread did.
     pub(crate) stopped: u64,
     /// Unexplained block successions.
-    pub(crate) surprises: u64,
+    pub(crate) flow_losses: u64,
     pub(crate) counts: Counts,
     pub(crate) window: Window,
     pub(crate) encoder: Encoder,
@@ -238,7 +238,7 @@ impl Thread {
             losing: 0,
             last_frame: [0; 2],
             stopped: 0,
-            surprises: 0,
+            flow_losses: 0,
             counts,
             window: Window { cursor: none, limit: none, base: none, end: none, offset: 0, next_psb: 0 },
             encoder,
@@ -308,7 +308,7 @@ pub struct ThreadRecord {
     /// Whether the trace ended early because the disk was full.
     pub stopped: bool,
     /// Unexplained block successions; 0 unless the emulator is wrong.
-    pub surprises: u64,
+    pub flow_losses: u64,
 }
 
 impl ThreadRecord {
@@ -384,7 +384,7 @@ impl Thread {
             tail,
             cut,
             stopped: self.stopped != 0,
-            surprises: self.surprises,
+            flow_losses: self.flow_losses,
         }
     }
 }

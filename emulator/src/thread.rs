@@ -161,7 +161,7 @@ impl Thread {
             Some(signal) => interrupted(previous, signal),
             None => End { ran: ended(previous, pc, flags & ALONE != 0), interrupted: None },
         };
-        self.surprises += u64::from(end.ran == Ran::Unknown);
+        self.flow_losses += u64::from(end.ran == Ran::Unknown);
         match careful {
             0 => self.end(previous, end),
             _ => self.end_filtered(previous, end),

@@ -73,12 +73,12 @@ pub fn find(
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Result<Option<Found>, Failure> {
     let (needs, request) = request(input, experiment)?;
-    let mut goes_on = true;
+    let mut wants_more = true;
     let outcome = experiment.run(&request, &mut |done| {
-        goes_on = progress(done);
-        goes_on
+        wants_more = progress(done);
+        wants_more
     })?;
-    if !goes_on {
+    if !wants_more {
         return Ok(None);
     }
     let lossless = outcome.is_lossless();

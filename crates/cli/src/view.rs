@@ -212,13 +212,13 @@ impl Inputs for Opened {
     ) -> Result<Option<Rows>, Refused> {
         let request = self.request(report, view)?;
         let total = self.experiment.work(&request);
-        let mut goes_on = true;
+        let mut wants_more = true;
         let mut set = |done| {
-            goes_on = progress(done, total);
-            goes_on
+            wants_more = progress(done, total);
+            wants_more
         };
         if let Some(rows) = self.first_rows(&request, most, &mut set)? {
-            return Ok(Some(rows).filter(|_| goes_on));
+            return Ok(Some(rows).filter(|_| wants_more));
         }
         let outcome = self.experiment.run(&request, &mut set);
         let outcome = outcome.map_err(|refusal| Refused(refusal.to_string()))?;
@@ -229,20 +229,20 @@ impl Inputs for Opened {
         if tables.len() > 0 {
             table.summary.push(("recordings_left_out", (tables.len() as u64).into()));
         }
-        Ok(Some(Rows { table, left_out: 0 }).filter(|_| goes_on))
+        Ok(Some(Rows { table, left_out: 0 }).filter(|_| wants_more))
     }
 
     fn critical_path(&self, thread: u32, progress: Progress<'_>) -> Result<Option<Table>, Refused> {
         let mut request = self.request(report_for(Role::CriticalPath).description().name, "piece")?;
         request.parameters.selection.tids = vec![thread];
         let total = self.experiment.work(&request);
-        let mut goes_on = true;
+        let mut wants_more = true;
         let outcome = self.experiment.run(&request, &mut |done| {
-            goes_on = progress(done, total);
-            goes_on
+            wants_more = progress(done, total);
+            wants_more
         });
         let tables = outcome.map_err(|refusal| Refused(refusal.to_string()))?.tables;
-        Ok(tables.into_iter().next().filter(|_| goes_on))
+        Ok(tables.into_iter().next().filter(|_| wants_more))
     }
 
     fn findings(&self, progress: Progress<'_>) -> Result<Option<Table>, Refused> {

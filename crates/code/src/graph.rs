@@ -364,9 +364,9 @@ impl<'a, L: Labels> Graph<'a, L> {
             match self.reader.read(self.snapshot(at), block.end) {
                 Ok((origin, valid)) => {
                     let (at, place) = labelled;
-                    let goes_on =
+                    let is_contiguous =
                         origin == Origin { offset: place.offset.wrapping_add(block.end - at), ..place };
-                    if !goes_on || block.end >= boundary {
+                    if !is_contiguous || block.end >= boundary {
                         labelled = (block.end, origin);
                         if !self.enter_function(&mut block, &mut from, origin, &mut boundary) {
                             break;

@@ -68,7 +68,7 @@ impl Collected {
                 notes.extend(with_code(of_process, &path.with_extension("code"), &mut unreadable));
                 if torn > 0 {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    unreadable.push(format!("{torn} of what {name} says can't be read, and is missing"));
+                    unreadable.push(format!("{name}: {torn} notes can't be read, and are missing"));
                 }
             }
         }
@@ -253,9 +253,9 @@ fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
         ThreadRecord { cut: true, .. } => {
             Some(format!("{who} was killed while its trace was written; the trace ends slightly early"))
         }
-        ThreadRecord { surprises: 1.., .. } => Some(format!(
+        ThreadRecord { flow_losses: 1.., .. } => Some(format!(
             "{who}: the emulator lost the flow {} times; the trace has gaps there",
-            record.surprises
+            record.flow_losses
         )),
         _ if goes_on => Some(format!("{who} was still running when the recording ended")),
         _ => None,

@@ -77,11 +77,11 @@ impl Index {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens or builds the store. `goes_on` says whether to continue.
-    pub(crate) fn build(&self, inputs: &dyn Inputs, goes_on: impl Fn() -> bool + Sync) {
+    /// Opens or builds the store. `keep_going` says whether to continue.
+    pub(crate) fn build(&self, inputs: &dyn Inputs, keep_going: impl Fn() -> bool + Sync) {
         let made = inputs.store(&mut |done, total| {
             self.held().stage = Stage::Building { done, total };
-            goes_on()
+            keep_going()
         });
         let mut held = self.held();
         match made {

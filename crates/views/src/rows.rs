@@ -51,7 +51,7 @@ impl<'t> BatchRow<'t> {
 /// A function that draws a table with all its rows.
 pub(crate) type DrawRows = fn(&Rows, &End<'_>, &Options, Output<'_>) -> io::Result<()>;
 
-struct Kept<'o> {
+struct BufferedRows<'o> {
     rows: Rows,
     options: Options,
     draw: DrawRows,
@@ -66,10 +66,10 @@ pub(crate) fn keep<'o>(
     draw: DrawRows,
 ) -> Box<dyn Draw + 'o> {
     let rows = Rows { schema: SchemaRef::clone(schema), batches: Vec::new() };
-    Box::new(Kept { rows, options: *options, draw, out })
+    Box::new(BufferedRows { rows, options: *options, draw, out })
 }
 
-impl Draw for Kept<'_> {
+impl Draw for BufferedRows<'_> {
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
         self.rows.batches.push(batch.clone());
         Ok(())

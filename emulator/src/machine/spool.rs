@@ -317,7 +317,7 @@ pub struct Counters {
     /// Instructions that began again.
     pub restarted: u64,
     /// Unexplained block successions; 0 unless the emulator is wrong.
-    pub surprises: u64,
+    pub flow_losses: u64,
     /// PAUSE instructions: a processor executes them while it waits for another.
     #[serde(default)]
     pub pauses: u64,

@@ -424,8 +424,8 @@ impl Vcpu {
 
     /// Control came from the instruction at `at` to `next` for an unknown reason.
     fn surprise(&mut self, at: u64, next: u64) {
-        self.counters.surprises += 1;
-        if self.counters.surprises <= 10 {
+        self.counters.flow_losses += 1;
+        if self.counters.flow_losses <= 10 {
             say!("hodo: vcpu {}: control went from {at:#x} to {next:#x} without a reason", self.index);
         }
         self.transfer(at, next);

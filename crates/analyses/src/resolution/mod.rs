@@ -67,7 +67,7 @@ struct Ran {
 
 impl Ran {
     /// The names of the counts in summaries, and the counts.
-    fn figures(&self) -> [(&'static str, u64); 8] {
+    fn totals(&self) -> [(&'static str, u64); 8] {
         [
             ("instructions", self.all),
             ("untimed_instructions", self.untimed),
@@ -97,7 +97,7 @@ impl Ran {
     fn add(&mut self, later: &Ran) {
         let Ran { all, untimed, conditional, indirect, direct, calls, returns, far } = self;
         let own = [all, untimed, conditional, indirect, direct, calls, returns, far];
-        for (own, (_, more)) in own.into_iter().zip(later.figures()) {
+        for (own, (_, more)) in own.into_iter().zip(later.totals()) {
             *own = own.saturating_add(more);
         }
     }
@@ -207,7 +207,7 @@ impl Analysis for Resolution {
         let merged = threads.into_iter().reduce(|all, next| self.merge(all, next, &Threads::default()));
         let whole = merged.unwrap_or_default();
         let mut summary = vec![("threads", count.into()), ("intervals", whole.time.count.into())];
-        summary.extend(whole.ran.figures().map(|(name, count)| (name, count.into())));
+        summary.extend(whole.ran.totals().map(|(name, count)| (name, count.into())));
         let per_instruction = of.trace_bytes.filter(|_| whole.ran.all > 0);
         summary.push(("trace_bytes", of.trace_bytes.into()));
         summary.push((

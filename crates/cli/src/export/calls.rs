@@ -151,7 +151,7 @@ impl CallSink for Sink<'_, '_, '_> {
         }
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn wants_more(&mut self) -> bool {
         self.result.is_ok()
     }
 }

@@ -239,7 +239,7 @@ pub trait CallSink {
     fn moment(&mut self, moment: Moment);
 
     /// Returns whether to continue.
-    fn goes_on(&mut self) -> bool {
+    fn wants_more(&mut self) -> bool {
         true
     }
 }
@@ -267,12 +267,12 @@ pub fn calls<S: CallSink + Send>(
             sink.thread(context);
             let calls = threads.entry(context).or_default();
             let spare = calls.follow(part, &mut |moment| sink.moment(moment));
-            (spare, sink.goes_on())
+            (spare, sink.wants_more())
         },
         &mut progress,
     );
     for (context, calls) in threads {
-        if sink.goes_on() {
+        if sink.wants_more() {
             sink.thread(context);
             calls.end(&mut |moment| sink.moment(moment));
         }

@@ -211,7 +211,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
 
     /// Returns whether the next timestamp only advances the time: it is not the first one, and opens no window.
     #[inline]
-    fn goes_on(&self) -> bool {
+    fn only_advances(&self) -> bool {
         self.filter.now.is_some() && self.is_direct()
     }
 
@@ -229,9 +229,9 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
 
     #[inline]
     fn time(&mut self, now: Tsc) {
-        let goes_on = self.goes_on();
+        let only_advances = self.only_advances();
         self.filter.time(now);
-        if !(goes_on && self.filter.open) {
+        if !(only_advances && self.filter.open) {
             return self.update_window();
         }
         if let Some(clock) = self.clock() {
@@ -465,8 +465,8 @@ impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
     ) {
         self.report_run();
         // The timestamp may also be outside of the window.
-        let goes_on = until.filter(|&until| self.goes_on() && self.filter.wants(until));
-        let time = self.clock.zip(goes_on).map(|(clock, until)| clock.nanos(until));
+        let only_advances = until.filter(|&until| self.only_advances() && self.filter.wants(until));
+        let time = self.clock.zip(only_advances).map(|(clock, until)| clock.nanos(until));
         self.taker.take_function_runs(&OfGraph(graph), function_runs, time);
         self.filter.ran(FunctionRun::instructions(function_runs));
         match until {

@@ -72,12 +72,12 @@ impl<'x, 'f> OwnShare<'x, 'f> {
     pub(crate) fn run(&mut self, context: u32, at: &Arrival, transfer: Transfer, end: u64) -> Share {
         let called = std::mem::replace(&mut self.called, (transfer == Transfer::Call).then_some(end));
         let before = self.within.get(&context).copied();
-        let goes_on = match before {
+        let still_running = match before {
             Some(Until::Back(back)) => at.address != back,
             Some(Until::OtherThan(function)) => at.function == function,
             None => false,
         };
-        if goes_on {
+        if still_running {
             return Share::GoesOn;
         }
         if !self.is_own(at) {

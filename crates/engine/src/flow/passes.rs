@@ -48,10 +48,10 @@ impl Trace<'_> {
         progress: Progress<'_>,
         work: impl FnOnce(Reading<'_>, Progress<'_>) -> R,
     ) -> Result<R, Refusal> {
-        let (mut before, mut goes_on) = (0, true);
+        let (mut before, mut keep_going) = (0, true);
         let mut pass = |before: u64, done: u64| {
-            goes_on &= progress(before + done);
-            goes_on
+            keep_going &= progress(before + done);
+            keep_going
         };
         let mut spans = None;
         if let Some(calls) = executions.calls {

@@ -149,7 +149,7 @@ impl CallSink for Sink<'_, '_> {
         }
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn wants_more(&mut self) -> bool {
         self.fed.is_ok()
     }
 }

@@ -206,12 +206,12 @@ impl Indexing<'_> {
         experiment.with(|traces| {
             let mut before = 0;
             for flow in &traces.flows {
-                let mut goes_on = true;
+                let mut keep_going = true;
                 let (losses, span) = calls::add(self.writer, flow, threads, |done| {
-                    goes_on = progress(before + done);
-                    goes_on
+                    keep_going = progress(before + done);
+                    keep_going
                 })?;
-                if !goes_on {
+                if !keep_going {
                     return Ok(None);
                 }
                 self.losses.extend(losses.into_list());
@@ -236,15 +236,15 @@ impl Indexing<'_> {
         let rows =
             indexed().zip(headings).map(|((_, lanes), heading)| Rows::new(self.writer, &lanes, &heading));
         let rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
-        let mut goes_on = true;
+        let mut keep_going = true;
         let (tables, spans) = thread::scope(|scope| {
             let (feeds, writers): (Vec<_>, Vec<_>) = rows.into_iter().map(|rows| write(scope, rows)).unzip();
             let outcome = experiment.stream_all(
                 &requests,
                 &mut |table, batch| feeds[table].send(batch.clone()).is_ok(),
                 &mut |done| {
-                    goes_on = progress(done);
-                    goes_on
+                    keep_going = progress(done);
+                    keep_going
                 },
             );
             let tables = outcome.map(|outcome| outcome.tables);
@@ -258,7 +258,7 @@ impl Indexing<'_> {
         });
         spans?.into_iter().for_each(|span| self.covers(span));
         let tables = tables?;
-        if !goes_on {
+        if !keep_going {
             return Ok(false);
         }
         // All tables of a pass have the losses of the pass.

@@ -146,7 +146,7 @@ impl<const BLOCKS: bool> Sink for Reports<BLOCKS> {
 /// Reduces reports to what function runs contain: clears the ends of runs except for return addresses, and the start
 /// of a run that continues the previous one after time reports only.
 fn reduce_to_function_runs<const BLOCKS: bool>(mut reported: Reports<BLOCKS>) -> Vec<Item> {
-    let mut goes_on = None;
+    let mut still_running = None;
     for item in &mut reported.items {
         match item {
             Item::Run { start, end, label, transfer, .. } => {
@@ -154,13 +154,13 @@ fn reduce_to_function_runs<const BLOCKS: bool>(mut reported: Reports<BLOCKS>) ->
                     *end = 0;
                 }
                 let function = (label.0, label.1);
-                if goes_on == Some(function) {
+                if still_running == Some(function) {
                     (*start, label.2) = (0, Place::Unknown);
                 }
-                goes_on = Some(function).filter(|_| *transfer == Transfer::None);
+                still_running = Some(function).filter(|_| *transfer == Transfer::None);
             }
             Item::Event(Event::Time(_) | Event::Cycles(_)) => {}
-            Item::Event(_) => goes_on = None,
+            Item::Event(_) => still_running = None,
         }
     }
     reported.items

@@ -146,8 +146,8 @@ impl Collected {
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for Cpu { cpu, counters, account, witness, .. } in &self.machine.cpus {
-            if counters.surprises > 0 {
-                let count = counters.surprises;
+            if counters.flow_losses > 0 {
+                let count = counters.flow_losses;
                 warnings.push(format!(
                     "cpu {cpu}: the emulator lost the flow {count} times; the trace has wrong places"
                 ));

@@ -107,7 +107,7 @@ impl CallSink for Writer<'_, '_> {
         }
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn wants_more(&mut self) -> bool {
         self.flush();
         self.lines.want_more()
     }

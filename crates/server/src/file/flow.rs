@@ -51,8 +51,8 @@ impl File<'_> {
 
     /// Returns the functions with most instructions, as the page names them.
     fn functions(&self) -> Result<Vec<String>, Failure> {
-        let goes_on = self.goes_on;
-        let made = self.session.inputs.table("functions", "", FUNCTIONS, &mut |_, _| goes_on())?;
+        let keep_going = self.keep_going;
+        let made = self.session.inputs.table("functions", "", FUNCTIONS, &mut |_, _| keep_going())?;
         let Some(rows) = made else { return Ok(Vec::new()) };
         let place = |name| rows.table.columns().iter().position(|column| column.name == name);
         let (Some(function), Some(module)) = (place("function"), place("module")) else {
@@ -76,7 +76,7 @@ impl File<'_> {
 
     /// Adds the code and the latencies of a function.
     fn function(&mut self, name: &str) -> Result<(), Failure> {
-        if !(self.goes_on)() {
+        if !(self.keep_going)() {
             return Ok(());
         }
         let of = [("function", name.to_owned())];
@@ -98,7 +98,7 @@ impl File<'_> {
 
     /// Asks a question; notes in the file if the answer is refused or does not fit. Returns whether the answer is in the file.
     fn ask_or_note(&mut self, path: &str, parameters: Parameters<'_>, what: &str) -> Result<bool, Failure> {
-        if !(self.goes_on)() {
+        if !(self.keep_going)() {
             return Ok(false);
         }
         let why = match self.ask(path, parameters) {

@@ -56,13 +56,13 @@ pub struct Written {
 
 /// An answer in the file.
 #[derive(Serialize)]
-struct Kept {
+struct KeptAnswer {
     /// Base64 of the gzip of its bytes.
     data: String,
     left_out: u64,
 }
 
-/// Writes the page with answers, at most `size` bytes if the page itself has room for them. `goes_on` says whether to
+/// Writes the page with answers, at most `size` bytes if the page itself has room for them. `keep_going` says whether to
 /// continue; if not, returns `None`.
 ///
 /// # Errors
@@ -70,16 +70,16 @@ struct Kept {
 pub fn write_file(
     inputs: Arc<dyn Inputs>,
     size: u64,
-    goes_on: impl Fn() -> bool + Sync,
+    keep_going: impl Fn() -> bool + Sync,
     out: &mut dyn Write,
 ) -> io::Result<Option<Written>> {
     let session = Session::new(inputs);
-    session.index.build(&*session.inputs, &goes_on);
+    session.index.build(&*session.inputs, &keep_going);
     let (before, after) = page::around_answers();
     let own = (before.len() + after.len()) as u64 + DESCRIPTION;
-    let mut file = File::new(&session, size.saturating_sub(own), &goes_on);
+    let mut file = File::new(&session, size.saturating_sub(own), &keep_going);
     let filled = file.fill();
-    if !goes_on() {
+    if !keep_going() {
         return Ok(None);
     }
     let failed = |failure: Failure| io::Error::other(failure.to_string());
@@ -103,8 +103,8 @@ pub fn write_file(
 /// The answers of a file under construction.
 struct File<'s> {
     session: &'s Session,
-    goes_on: &'s (dyn Fn() -> bool + Sync),
-    kept: BTreeMap<String, Kept>,
+    keep_going: &'s (dyn Fn() -> bool + Sync),
+    kept: BTreeMap<String, KeptAnswer>,
     /// Bytes left.
     room: u64,
     left_out: Vec<String>,
@@ -121,9 +121,9 @@ struct TileChoice {
 }
 
 impl<'s> File<'s> {
-    fn new(session: &'s Session, room: u64, goes_on: &'s (dyn Fn() -> bool + Sync)) -> File<'s> {
+    fn new(session: &'s Session, room: u64, keep_going: &'s (dyn Fn() -> bool + Sync)) -> File<'s> {
         let stop = Arc::new(AtomicBool::new(false));
-        File { session, goes_on, kept: BTreeMap::new(), room, left_out: Vec::new(), stop }
+        File { session, keep_going, kept: BTreeMap::new(), room, left_out: Vec::new(), stop }
     }
 
     fn fill(&mut self) -> Result<(), Failure> {
@@ -171,7 +171,7 @@ impl<'s> File<'s> {
             return false;
         }
         self.room = self.room.saturating_sub(bytes);
-        self.kept.insert(key, Kept { data, left_out: answer.left_out });
+        self.kept.insert(key, KeptAnswer { data, left_out: answer.left_out });
         true
     }
 
@@ -184,7 +184,7 @@ impl<'s> File<'s> {
             // The page asks for the default without a name.
             let others = report.views.iter().skip(1).copied();
             for view in [""].into_iter().chain(others) {
-                if !(self.goes_on)() {
+                if !(self.keep_going)() {
                     return Ok(());
                 }
                 self.table(report.name, view, share)?;
@@ -194,9 +194,9 @@ impl<'s> File<'s> {
     }
 
     fn table(&mut self, report: &str, view: &str, share: u64) -> Result<(), Failure> {
-        let goes_on = self.goes_on;
+        let keep_going = self.keep_going;
         let name = if view.is_empty() { report.to_owned() } else { format!("{report} by {view}") };
-        let made = self.session.inputs.table(report, view, MOST_ROWS, &mut |_, _| goes_on());
+        let made = self.session.inputs.table(report, view, MOST_ROWS, &mut |_, _| keep_going());
         let rows = match made {
             Ok(Some(rows)) => rows,
             Ok(None) => return Ok(()),
@@ -275,7 +275,7 @@ impl<'s> File<'s> {
     /// Adds tiles, the coarsest first, until there is no more detail or no more room.
     fn add_tiles(&mut self, generation: &str, mut places: VecDeque<TileChoice>) -> Result<(), Failure> {
         while let Some(TileChoice { table, first, digits, tile }) = places.pop_front() {
-            if !(self.goes_on)() {
+            if !(self.keep_going)() {
                 return Ok(());
             }
             let parameters = [

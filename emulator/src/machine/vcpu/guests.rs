@@ -67,7 +67,7 @@ impl Vcpu {
     /// The guest with this control block has exited, and the host continues at `to`.
     fn exit_guest(&mut self, address: u64, to: u64, cr3: u64, memory: &Memory) {
         let vmcb = Vmcb::read(address, self.read_physical).unwrap_or_else(|| {
-            self.counters.surprises += 1;
+            self.counters.flow_losses += 1;
             Vmcb { pc: to, ..Vmcb::default() }
         });
         self.witness.interrupt(vmcb.pc);

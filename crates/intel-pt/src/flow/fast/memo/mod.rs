@@ -291,7 +291,7 @@ impl Decoder<'_> {
                 if pending == 0 {
                     let clock = self.follow_clock(word, &mut counted, context);
                     position += clock;
-                    if clock == 0 || !self.goes_on(context) {
+                    if clock == 0 || !self.wants_more(context) {
                         break;
                     }
                 }
@@ -341,12 +341,12 @@ impl Decoder<'_> {
     #[inline]
     fn pass_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> bool {
         self.emit_time(context);
-        self.goes_on(context)
+        self.wants_more(context)
     }
 
     /// Returns whether paths may still be reported after a timestamp.
     #[inline]
-    fn goes_on<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
+    fn wants_more<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
         // No code is valid at the last tick.
         self.walk.at != u64::MAX && context.sink.takes_paths() && !self.switch_is_due
     }
