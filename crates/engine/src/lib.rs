@@ -82,7 +82,7 @@ pub use kernel::KernelFiles;
 pub use losses::Losses;
 pub use modules::{Module, Modules};
 pub use registry::{
-    AnyFlow, AnyMade, AnyReport, EngineLoop, FlowPartial, PackedFlow, empty_table, report, reports,
+    AnyFlow, AnyReport, EngineLoop, FlowPartial, PackedFlow, RunnableAnalysis, empty_table, report, reports,
 };
 pub use segments::{TrackSink, decode_all};
 pub use selection_filter::{Numbers, Spans, numbers};

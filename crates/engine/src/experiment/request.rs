@@ -7,7 +7,7 @@ use hodo_model::{AnyAnalysis, CountInterest, Parameters, Root, Selection, Table,
 
 use super::time::TimeSpan;
 use crate::{
-    AnyMade, AnyReport, ChunkSize, NthCalls,
+    AnyReport, ChunkSize, NthCalls, RunnableAnalysis,
     events::{Chunks, Condition, Wanted},
 };
 
@@ -126,7 +126,7 @@ impl Outcome {
 pub(super) struct Requested {
     pub(super) name: &'static str,
     pub(super) selection: Selection,
-    pub(super) made: AnyMade,
+    pub(super) made: RunnableAnalysis,
 }
 
 impl Requested {
