@@ -147,10 +147,10 @@ impl States {
         if stack.len() > DEEPEST {
             return None;
         }
-        let on = |below, frame: Frame<T>| {
-            self.contexts.number(below, frame.function, frame.entry, frame.return_address)
-        };
-        let top = stack.fold(BELOW, on);
+        let mut top = BELOW;
+        for Frame { function, entry, return_address, .. } in stack {
+            top = self.contexts.number(top, function, entry, return_address);
+        }
         Some(self.number(top, edge))
     }
 

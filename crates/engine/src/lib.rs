@@ -73,7 +73,7 @@ pub use programs::modules::{Module, Modules};
 pub use reading::{Chunks, EventReading, Reading, Window};
 pub use refusal::Refusal;
 pub use registry::{
-    AnyFlow, AnyMade, AnyReport, EngineLoop, FlowPartial, PackedFlow, empty_table, report, report_for,
-    reports, reports_for,
+    AnyFlow, AnyReport, EngineLoop, FlowPartial, PackedFlow, RunnableAnalysis, empty_table, report,
+    report_for, reports, reports_for,
 };
 pub use traces::{Needs, Traces};

@@ -30,7 +30,7 @@ use crate::{
 pub type AnyReport = Report<EngineLoop>;
 
 /// An analysis with the engine's loop, if it reads control flow.
-pub type AnyMade = Made<EngineLoop>;
+pub type RunnableAnalysis = Made<EngineLoop>;
 
 /// The engine's loop over control flow.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use hodo_analyses::{
     states::{Intervals, States},
 };
 use hodo_engine::{
-    AnyMade, Chunks, Files, Input, Needs, Options, Reading, Traces,
+    Chunks, Files, Input, Needs, Options, Reading, RunnableAnalysis, Traces,
     events::{analyse, holds as holds_events},
     reports,
 };
@@ -100,7 +100,7 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
 /// An analysis of events, and the views of a report that it serves.
 struct OfEvents {
     name: String,
-    run: AnyMade,
+    run: RunnableAnalysis,
     views: Vec<&'static str>,
 }
 

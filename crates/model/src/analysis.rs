@@ -171,7 +171,7 @@ pub struct FlowThread {
 pub struct FinishContext<'a> {
     /// See [`Start::names`].
     pub names: &'a [String],
-    /// Times of the first and the last event of any kind.
+    /// Times of the first and the last event of any kind; where rows [settle](Analysis::settle), of those so far.
     pub span: (Nanos, Nanos),
     /// The events from which wake-ups are known.
     pub wakeups: Wakeups,
@@ -250,16 +250,9 @@ pub trait Analysis: Send + Sync + 'static {
     }
 
     /// Moves rows that no later item can change out of the partial, in table order. The partial covers the trace from
-    /// its beginning up to `until`. [`Analysis::finish`] then returns a table of the remaining rows, which follow the
+    /// its beginning to the end of the [span](FinishContext::span). [`Analysis::finish`] then returns a table of the remaining rows, which follow the
     /// moved ones; its summary covers all rows.
-    fn settle(
-        &self,
-        _partial: &mut Self::Partial,
-        _until: Nanos,
-        _of: &FinishContext<'_>,
-        _rows: &mut TableBuilder,
-    ) {
-    }
+    fn settle(&self, _partial: &mut Self::Partial, _of: &FinishContext<'_>, _rows: &mut TableBuilder) {}
 
     /// Whether a deserialized partial is consistent: every reference in it resolves. Inconsistent partials are
     /// rejected before `merge` and `finish`, which may rely on this.
@@ -303,14 +296,7 @@ pub trait EventAnalysis: Send + Sync + 'static {
     }
 
     /// See [`Analysis::settle`].
-    fn settle(
-        &self,
-        _partial: &mut Self::Partial,
-        _until: Nanos,
-        _of: &FinishContext<'_>,
-        _rows: &mut TableBuilder,
-    ) {
-    }
+    fn settle(&self, _partial: &mut Self::Partial, _of: &FinishContext<'_>, _rows: &mut TableBuilder) {}
 
     /// Makes the table of the whole trace.
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table;
@@ -342,14 +328,8 @@ impl<A: EventAnalysis> Analysis for A {
         EventAnalysis::heading(self)
     }
 
-    fn settle(
-        &self,
-        partial: &mut A::Partial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
-        EventAnalysis::settle(self, partial, until, of, rows);
+    fn settle(&self, partial: &mut A::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        EventAnalysis::settle(self, partial, of, rows);
     }
 
     fn finish(&self, partials: Vec<A::Partial>, of: &FinishContext<'_>) -> Table {

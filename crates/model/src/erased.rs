@@ -2,8 +2,6 @@
 
 use std::any::{Any, TypeId};
 
-use hodo_clock::Nanos;
-
 use crate::{
     Analysis, FinishContext, Heading, Interest, Item, Start, Table, TableBuilder,
     kernel::{Chosen, Threads},
@@ -32,7 +30,7 @@ pub trait AnyAnalysis: Send + Sync {
     /// See [`Analysis::heading`].
     fn heading(&self) -> Option<Heading>;
     /// See [`Analysis::settle`].
-    fn settle(&self, partial: &mut AnyPartial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder);
+    fn settle(&self, partial: &mut AnyPartial, of: &FinishContext<'_>, rows: &mut TableBuilder);
     /// The type of the analysis's partials.
     fn partial(&self) -> TypeId;
     /// Serializes a partial, to send it to another process.
@@ -86,14 +84,8 @@ impl<A: Analysis> AnyAnalysis for A {
         Analysis::heading(self)
     }
 
-    fn settle(
-        &self,
-        partial: &mut AnyPartial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
-        Analysis::settle(self, partial.downcast_mut::<A::Partial>().expect(OWN), until, of, rows);
+    fn settle(&self, partial: &mut AnyPartial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        Analysis::settle(self, partial.downcast_mut::<A::Partial>().expect(OWN), of, rows);
     }
 
     fn partial(&self) -> TypeId {

@@ -224,13 +224,12 @@ impl<'a> Pass<'a> {
     pub fn settle<'r>(
         &self,
         states: &mut States,
-        until: Nanos,
         of: &FinishContext<'_>,
         rows: impl IntoIterator<Item = &'r mut TableBuilder>,
     ) {
         let asked = self.analyses[..self.asked].iter().zip(&mut states.partials);
         for ((analysis, partial), rows) in asked.zip(rows) {
-            analysis.settle(partial, until, of, rows);
+            analysis.settle(partial, of, rows);
         }
     }
 

@@ -84,16 +84,10 @@ impl EventAnalysis for Intervals {
         Some(Heading { name: "callstack", shape: Shape::Intervals, columns })
     }
 
-    fn settle(
-        &self,
-        partial: &mut Self::Partial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
+    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let Partial { steps, traces } = partial;
         let Some(stacks) = steps.machine() else { return };
-        let ended = stacks.kept.0.settle(until);
+        let ended = stacks.kept.0.settle(of.span.1);
         stacks.kept.0.settled += add_rows(ended, traces, of, rows);
     }
 

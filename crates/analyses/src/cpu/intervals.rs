@@ -71,13 +71,13 @@ impl Analysis for Intervals {
         Some(Heading { name: "cpu", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Partial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let from = std::mem::replace(&mut partial.until, until);
+    fn settle(&self, partial: &mut Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let from = std::mem::replace(&mut partial.until, of.span.1);
         let before = partial
             .slices
             .before_first(of.span.0, of.threads)
-            .filter(|slice| (from..until).contains(&slice.to));
-        let mut settled = partial.rows.settle(until);
+            .filter(|slice| (from..of.span.1).contains(&slice.to));
+        let mut settled = partial.rows.settle(of.span.1);
         settled.extend(before.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         partial.rows.settled += add_rows(settled, of, rows);
     }
@@ -96,17 +96,18 @@ impl Analysis for Intervals {
 
 /// Adds the selected intervals by end. Returns how many.
 fn add_rows(intervals: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    let settled = |(to, (cpu, thread, from)): (Nanos, Row)| {
-        (to, cpu, from, thread.map(|thread| of.threads.settled(thread)))
-    };
-    let is_wanted = |&(_, cpu, _, thread): &(Nanos, u32, Nanos, Option<Thread>)| {
+    let mut wanted = Vec::new();
+    for (to, (cpu, thread, from)) in intervals {
+        let thread = thread.map(|thread| of.threads.settled(thread));
+        // Who ran where a switch is missing is unknown: that is of no thread that could be selected.
         let of_thread = match thread {
             Some(thread) => !thread.is_idle() && of.threads.wanted(thread, of.selection),
             None => of.selection.is_of_any_thread(),
         };
-        of_thread && of.selection.wants_cpu(cpu)
-    };
-    let mut wanted: Vec<_> = intervals.into_iter().map(settled).filter(is_wanted).collect();
+        if of_thread && of.selection.wants_cpu(cpu) {
+            wanted.push((to, cpu, from, thread));
+        }
+    }
     wanted.sort_unstable();
     for &(to, cpu, from, thread) in &wanted {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into(), u64::from(cpu).into()];

@@ -173,14 +173,17 @@ fn table(
     summary.extend(missing_of(missing.values()));
     let (columns, rows) = match view {
         "cpu" => {
-            let row = |(cpu, on): (&u32, &OnCpu)| {
+            let mut rows = Vec::new();
+            for (cpu, on) in &cpus {
                 let (busy, switches) = (busy(on), on.values().map(|used| used.switches).sum::<u64>());
                 let idle =
                     on.iter().filter(|(thread, _)| thread.is_idle()).map(|(_, used)| used.time).sum::<u64>();
                 let unknown = missing.get(cpu).map_or(0, |missing| missing.time);
                 let times = [busy.into(), share(busy, length), idle.into(), unknown.into()];
-                [u64::from(*cpu).into()].into_iter().chain(times).chain([switches.into()]).collect()
-            };
+                rows.push(
+                    [u64::from(*cpu).into()].into_iter().chain(times).chain([switches.into()]).collect(),
+                );
+            }
             let columns = vec![
                 Column::integer("cpu", Unit::None),
                 Column::integer("busy_ns", Unit::Nanoseconds),
@@ -189,7 +192,7 @@ fn table(
                 Column::integer("unknown_ns", Unit::Nanoseconds),
                 Column::integer("switches", Unit::Count),
             ];
-            (columns, cpus.iter().map(row).collect())
+            (columns, rows)
         }
         view => by_thread(threads, cpus, length, view == "process"),
     };

@@ -93,8 +93,8 @@ impl Analysis for Intervals {
         Some(Heading { name: "irq", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Partial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let settled = partial.rows.settle(until);
+    fn settle(&self, partial: &mut Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.rows.settle(of.span.1);
         partial.rows.settled += add_rows(settled, of, rows);
     }
 

@@ -126,22 +126,23 @@ fn by_cpu(cpus: FxHashMap<u32, Durations>) -> Rows {
     columns.extend(duration_columns());
     let mut cpus: Vec<(u32, Durations)> = cpus.into_iter().collect();
     cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
-    let row = |(cpu, durations): (u32, Durations)| {
+    let mut rows = Vec::new();
+    for (cpu, durations) in cpus {
         let mut row = vec![u64::from(cpu).into(), durations.count.into()];
         row.extend(duration_cells(&durations));
-        row
-    };
-    (columns, cpus.into_iter().map(row).collect())
+        rows.push(row);
+    }
+    (columns, rows)
 }
 
 fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, of: &FinishContext<'_>) -> Rows {
     let mut columns = interval_columns().to_vec();
     columns.push(Column::integer("cpu", Unit::None));
-    let wanted = all.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu));
-    let row = |&(length, begin, cpu): &(u64, Nanos, u32)| {
-        vec![begin.0.into(), length.into(), u64::from(cpu).into()]
-    };
-    (columns, wanted.map(row).collect())
+    let mut rows = Vec::new();
+    for &(length, begin, cpu) in all.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu)) {
+        rows.push(vec![begin.0.into(), length.into(), u64::from(cpu).into()]);
+    }
+    (columns, rows)
 }
 
 fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>) -> Rows {

@@ -168,17 +168,14 @@ fn intervals<const ALL: bool>(
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut columns = interval_columns().to_vec();
     columns.extend([Column::name("group"), Column::text("match"), Column::integer("cpu", Unit::None)]);
-    let wanted = all.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
-    let row = |(length, begin, (group, key, cpu)): &(u64, Nanos, Long)| {
-        vec![
-            begin.0.into(),
-            (*length).into(),
-            group.as_str().into(),
-            key.as_str().into(),
-            u64::from(*cpu).into(),
-        ]
-    };
-    (columns, wanted.map(row).collect())
+    let mut rows = Vec::new();
+    for (length, begin, (group, key, cpu)) in all.iter() {
+        if of.selection.wants_cpu(*cpu) {
+            let (group, key) = (group.as_str().into(), key.as_str().into());
+            rows.push(vec![begin.0.into(), (*length).into(), group, key, u64::from(*cpu).into()]);
+        }
+    }
+    (columns, rows)
 }
 
 fn slowest<const ALL: bool>(

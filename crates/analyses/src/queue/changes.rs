@@ -129,15 +129,9 @@ impl EventAnalysis for Changes {
         Some(Heading { name: "queue", shape: Shape::Points, columns })
     }
 
-    fn settle(
-        &self,
-        partial: &mut Self::Partial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
+    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let Some(queues) = partial.observer() else { return };
-        queues.rows.settled += add_rows(queues.take(Some(until)), of, rows);
+        queues.rows.settled += add_rows(queues.take(Some(of.span.1)), of, rows);
     }
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {

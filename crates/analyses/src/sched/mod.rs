@@ -290,10 +290,11 @@ fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>, are_known: bool) -> (Ve
     for (_, cpu, _, figures) in figures {
         cpus.entry(cpu).or_default().add(figures.clone());
     }
-    let row = |(cpu, figures): (u32, Totals)| {
-        [u64::from(cpu).into()].into_iter().chain(cells(&figures, are_known)).collect()
-    };
-    (columns(&[Column::integer("cpu", Unit::None)]), cpus.into_iter().map(row).collect())
+    let mut rows = Vec::new();
+    for (cpu, figures) in cpus {
+        rows.push([u64::from(cpu).into()].into_iter().chain(cells(&figures, are_known)).collect());
+    }
+    (columns(&[Column::integer("cpu", Unit::None)]), rows)
 }
 
 fn intervals<const ALL: bool>(

@@ -262,11 +262,13 @@ fn slowest<const ALL: bool>(threads: &Threads, longest: &Longest<u64, ALL>, of: 
         Column::integer("latency_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
     ];
-    let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
-    let wanted = longest.iter().filter(|(.., key)| threads.wanted(thread(*key), of.selection));
-    let row = |&(length, begin, key): &(u64, Nanos, u64)| {
-        let who = threads.cells(thread(key));
-        signal(key).into_iter().chain(who).chain([length.into(), begin.0.into()]).collect()
-    };
-    (columns, wanted.map(row).collect())
+    let mut rows = Vec::new();
+    for &(length, begin, key) in longest.iter() {
+        let thread = Thread::new((key >> 32) as i64, 0);
+        if threads.wanted(thread, of.selection) {
+            let times = [length.into(), begin.0.into()];
+            rows.push(signal(key).into_iter().chain(threads.cells(thread)).chain(times).collect());
+        }
+    }
+    (columns, rows)
 }

@@ -131,11 +131,11 @@ impl Blocks {
             match self.0.last_mut().filter(|last| last.waiting.is_empty()) {
                 None => self.0.push(block),
                 Some(last) => {
-                    let left = block.left.into_iter().filter(|(cpu, _)| !last.left.contains_key(cpu));
-                    let left: Vec<_> = left.collect();
-                    last.left.extend(left);
-                    let complete = |begin, (key, end)| sums.waited(key, begin, end);
-                    last.requests.add(block.requests, complete);
+                    // The first thread that left a CPU took the signals before that.
+                    for (cpu, tid) in block.left {
+                        last.left.entry(cpu).or_insert(tid);
+                    }
+                    last.requests.add(block.requests, |begin, (key, end)| sums.waited(key, begin, end));
                     last.waiting = block.waiting;
                 }
             }
@@ -148,12 +148,12 @@ impl Blocks {
         running: impl Fn(u32) -> Option<u32>,
         sums: &mut Sums<ALL>,
     ) -> (u64, u64) {
-        let waits = |waiting: &Waiting| match waiting {
-            Waiting::Taken(taken) => Some(taken.cpu),
-            _ => None,
-        };
-        let mut cpus: Vec<u32> =
-            self.0.iter().flat_map(|block| block.waiting.iter().filter_map(waits)).collect();
+        let mut cpus = Vec::new();
+        for waiting in self.0.iter().flat_map(|block| &block.waiting) {
+            if let Waiting::Taken(taken) = waiting {
+                cpus.push(taken.cpu);
+            }
+        }
         cpus.sort_unstable();
         cpus.dedup();
         for cpu in cpus {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     columns::{duration_cells, duration_columns, interval_columns, most_first},
-    durations::{Durations, add_all},
+    durations::{Add, Durations},
     settling::SettlingRows,
     thread_states::{self, Observer, State, StateDelta, Wait},
 };
@@ -291,12 +291,15 @@ fn by_wait(threads: &Threads, times: Times<Durations>, names: &[String]) -> Rows
     columns.extend([Column::name("wait"), Column::name("call"), Column::integer("count", Unit::Count)]);
     columns.extend(duration_columns());
     let mut waits: FxHashMap<(u32, Waiting), Durations> = FxHashMap::default();
-    let of = |((tid, state), durations): ((u32, State), Durations)| match state {
-        State::Running(_) => None,
-        State::Runnable(_) => Some(((tid, None), durations)),
-        State::Blocked(wait, call) => Some(((tid, Some((wait, call))), durations)),
-    };
-    add_all(&mut waits, times.states.into_iter().filter_map(of));
+    for ((tid, state), durations) in times.states {
+        // The CPU for which a thread waits makes no row of its own.
+        let wait = match state {
+            State::Running(_) => continue,
+            State::Runnable(_) => None,
+            State::Blocked(wait, call) => Some((wait, call)),
+        };
+        waits.entry((tid, wait)).or_default().add(durations);
+    }
     let rows = waits.into_iter().map(|((tid, wait), durations)| {
         let mut row = cells(threads, tid);
         row.push(wait.map_or("runnable", |(wait, _)| wait.name()).into());
@@ -321,15 +324,9 @@ impl EventAnalysis for Intervals {
         Some(Heading { name: "states", shape: Shape::Intervals, columns })
     }
 
-    fn settle(
-        &self,
-        partial: &mut Self::Partial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
+    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let Some(list) = partial.observer() else { return };
-        list.settled += add_rows(list.settle(until), of, rows);
+        list.settled += add_rows(list.settle(of.span.1), of, rows);
     }
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {

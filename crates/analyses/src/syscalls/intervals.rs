@@ -31,15 +31,9 @@ impl EventAnalysis for Intervals {
         Some(Heading { name: "syscalls", shape: Shape::Intervals, columns })
     }
 
-    fn settle(
-        &self,
-        partial: &mut Self::Partial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
+    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let calls = partial.complete_mut();
-        calls.settled += add_rows(calls.settle(until), of, rows);
+        calls.settled += add_rows(calls.settle(of.span.1), of, rows);
     }
 
     fn finish(&self, mut whole: Self::Partial, of: &FinishContext<'_>) -> Table {
@@ -59,11 +53,13 @@ impl EventAnalysis for Intervals {
 
 /// Adds the selected calls by end. Returns how many.
 fn add_rows(calls: Vec<(Nanos, EndedCall)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    let settled = |(end, call): (Nanos, EndedCall)| (end, call.known(|thread| of.threads.settled(thread)));
-    let is_wanted = |(_, call): &(Nanos, EndedCall)| {
-        of.threads.wanted(call.thread, of.selection) && of.selection.wants_cpu(call.cpu)
-    };
-    let mut wanted: Vec<_> = calls.into_iter().map(settled).filter(is_wanted).collect();
+    let mut wanted = Vec::new();
+    for (end, call) in calls {
+        let call = call.known(|thread| of.threads.settled(thread));
+        if of.threads.wanted(call.thread, of.selection) && of.selection.wants_cpu(call.cpu) {
+            wanted.push((end, call));
+        }
+    }
     wanted.sort_unstable();
     for &(end, EndedCall { cpu, thread, begin, name, result }) in &wanted {
         let mut row: Vec<Value> = vec![begin.0.into(), end.0.saturating_sub(begin.0).into()];

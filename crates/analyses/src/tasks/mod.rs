@@ -196,14 +196,8 @@ impl EventAnalysis for Intervals {
         Some(Heading { name: "tasks", shape: Shape::Intervals, columns })
     }
 
-    fn settle(
-        &self,
-        partial: &mut Self::Partial,
-        until: Nanos,
-        _: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
-        let settled = partial.runs.settle(until);
+    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.runs.settle(of.span.1);
         partial.runs.settled += add_rows(partial, settled, rows);
     }
 

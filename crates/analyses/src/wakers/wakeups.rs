@@ -53,14 +53,8 @@ impl Analysis for Wakeups {
         Some(Heading { name: "wakers", shape: Shape::Points, columns })
     }
 
-    fn settle(
-        &self,
-        partial: &mut Self::Partial,
-        until: Nanos,
-        of: &FinishContext<'_>,
-        rows: &mut TableBuilder,
-    ) {
-        let settled = partial.settle(until);
+    fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        let settled = partial.settle(of.span.1);
         partial.settled += add_rows(settled, of, rows);
     }
 
@@ -75,11 +69,13 @@ impl Analysis for Wakeups {
 
 /// Adds the wake-ups by the selected threads in order of time. Returns how many.
 fn add_rows(wakeups: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    let settled = |(time, (cpu, waker, woken))| (time, cpu, of.threads.settled(waker), woken);
-    let is_wanted = |&(_, cpu, waker, _): &(Nanos, u32, Thread, u32)| {
-        of.threads.wanted(waker, of.selection) && of.selection.wants_cpu(cpu)
-    };
-    let mut wanted: Vec<_> = wakeups.into_iter().map(settled).filter(is_wanted).collect();
+    let mut wanted = Vec::new();
+    for (time, (cpu, waker, woken)) in wakeups {
+        let waker = of.threads.settled(waker);
+        if of.threads.wanted(waker, of.selection) && of.selection.wants_cpu(cpu) {
+            wanted.push((time, cpu, waker, woken));
+        }
+    }
     wanted.sort_unstable();
     for &(time, cpu, waker, woken) in &wanted {
         let mut row: Vec<Value> = vec![time.0.into()];

@@ -66,9 +66,8 @@ fn streamed(
     names: &[String],
 ) -> Table {
     let selection = Selection::default();
-    let span = span(events);
+    let (begin, _) = span(events);
     let context = FinishContext::without_events(&selection, whole.threads(), &NoSources);
-    let of = FinishContext { names, span, ..context };
     let mut rows = heading.builder();
     let mut states: Option<States> = None;
     for (later, until) in parts {
@@ -76,7 +75,8 @@ fn streamed(
             Some(earlier) => pass.merge(earlier, later),
             None => later,
         };
-        pass.settle(states.insert(merged), until, &of, [&mut rows]);
+        let of = FinishContext { names, span: (begin, until), ..context.clone() };
+        pass.settle(states.insert(merged), &of, [&mut rows]);
     }
     let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true, ..Start::default() }));
     let last = table(pass, &last, events, names, &selection).remove(0);

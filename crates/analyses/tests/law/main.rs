@@ -183,7 +183,7 @@ impl AnyAnalysis for WithBroken<'_> {
         None
     }
 
-    fn settle(&self, _: &mut AnyPartial, _: Nanos, _: &FinishContext<'_>, _: &mut TableBuilder) {}
+    fn settle(&self, _: &mut AnyPartial, _: &FinishContext<'_>, _: &mut TableBuilder) {}
 
     fn partial(&self) -> std::any::TypeId {
         self.0.partial()

@@ -56,7 +56,7 @@ fn a_store_has_the_rows_that_the_reports_have() {
     assert_eq!(found["state"], "complete");
     let names: Vec<&Value> = found["tables"].as_array().unwrap().iter().map(|table| &table["name"]).collect();
     let expected =
-        ["cpu", "syscalls", "irq", "states", "queue", "wakers", "callstack", "messages", "tasks", "losses"];
+        ["cpu", "tasks", "irq", "states", "queue", "syscalls", "callstack", "messages", "wakers", "losses"];
     assert_eq!(names, expected);
     let text = hodo(&["info", "--store", &store, &trace]).fine().stdout;
     assert!(text.contains(&store) && text.contains("states of threads"), "{text}");

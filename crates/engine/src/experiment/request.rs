@@ -8,7 +8,7 @@ use crate::{
     flow::{calls::NthCalls, passes::Executions},
     reading::Chunks,
     refusal::Refusal,
-    registry::{AnyMade, AnyReport},
+    registry::{AnyReport, RunnableAnalysis},
 };
 
 /// A selection by time.
@@ -68,7 +68,7 @@ impl Outcome {
 pub(super) struct Requested {
     pub(super) name: &'static str,
     pub(super) selection: Selection,
-    pub(super) made: AnyMade,
+    pub(super) made: RunnableAnalysis,
 }
 
 impl Requested {

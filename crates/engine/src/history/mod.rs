@@ -230,11 +230,13 @@ impl Indexing<'_> {
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<bool, IndexError> {
         let requests: Vec<Request> =
-            indexed().map(|(report, lanes)| request(report, lanes, threads)).collect();
+            indexed().into_iter().map(|(report, lanes)| request(report, lanes, threads)).collect();
         let headings = requests.iter().map(|request| experiment.heading(request));
         let headings = headings.map(|heading| heading.expect("the rows of what is indexed settle"));
-        let rows =
-            indexed().zip(headings).map(|((_, lanes), heading)| Rows::new(self.writer, &lanes, &heading));
+        let rows = indexed()
+            .into_iter()
+            .zip(headings)
+            .map(|((_, lanes), heading)| Rows::new(self.writer, &lanes, &heading));
         let rows = rows.collect::<Result<Vec<Rows>, Error>>()?;
         let mut keep_going = true;
         let (tables, spans) = thread::scope(|scope| {

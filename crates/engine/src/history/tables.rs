@@ -25,8 +25,16 @@ pub(super) fn naming(title: &str, path: &[&str]) -> Naming {
 }
 
 /// Returns the reports that a store contains. A table of the store has the name of its report.
-pub(super) fn indexed() -> impl Iterator<Item = (&'static AnyReport, Lanes)> {
-    reports().iter().filter_map(|report| Some((report, report.description.lanes?)))
+///
+/// Lanes come after those above them in the tree, so that threads are in the order of their states; links, which connect
+/// lanes of other tables, come last.
+pub(super) fn indexed() -> Vec<(&'static AnyReport, Lanes)> {
+    let mut all: Vec<(&AnyReport, Lanes)> = Vec::new();
+    for report in reports() {
+        all.extend(report.description.lanes.map(|lanes| (report, lanes)));
+    }
+    all.sort_by_key(|(_, lanes)| (matches!(lanes.value, LaneValue::Lane(_)), lanes.path.len()));
+    all
 }
 
 /// Returns the request for the rows of a report.
