@@ -96,7 +96,7 @@ pub struct ArenaHeader {
     pub branches: AtomicU32,
     /// Not 0: hot paths are translated again as one.
     pub traces: AtomicU32,
-    /// A request to follow a program that is about to start: see [`FollowState`].
+    /// A request to follow a program that is about to start: see `FollowState`.
     pub follow: AtomicU32,
     /// The thread that requests it.
     pub follow_thread: AtomicU32,

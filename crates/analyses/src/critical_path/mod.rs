@@ -1,6 +1,6 @@
 //! `critical-path`: whom and what did a thread wait for, from its end back to its begin?
 //!
-//! See [`walk`] for what the path is, `board` for boards. Without a chosen thread it is that of the command that was
+//! See `walk` for what the path is, `board` for boards. Without a chosen thread it is that of the command that was
 //! recorded: of the threads that both began and ended in the trace, the one that lived longest; if there is none, of the
 //! thread that ran longest. A board without a scheduler, which hands out the work, comes first.
 

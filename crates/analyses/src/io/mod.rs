@@ -1,6 +1,6 @@
 //! `io`: how much did each thread read and write, how long did that take, and how long did the devices take?
 //!
-//! * Bytes are the results of calls that read, write or copy (see [`Operation`]); copied bytes count as read and as
+//! * Bytes are the results of calls that read, write or copy (see `Operation`); copied bytes count as read and as
 //!   written. A call that failed moves nothing. Calls that return a number of messages count as operations without
 //!   bytes.
 //! * A request of the block layer lasts from `block_rq_issue` to the next `block_rq_complete` of its device and sector.

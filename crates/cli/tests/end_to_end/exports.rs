@@ -116,12 +116,16 @@ fn firefox_shows_the_own_time_of_functions() {
     let folder = Folder::new();
     let recording = record_source(&folder, "fib.c", &[]);
     let file = export(&folder, "firefox", &[], &recording);
-    let profiler = |arguments: &[&str]| {
+    let command = |arguments: &[&str]| {
         let mut command = Command::new(target().join("npm/node_modules/.bin/profiler-cli"));
         // Its sessions lie in the home folder.
-        output(command.env("HOME", folder.path()).args(arguments))
+        command.env("HOME", folder.path()).args(arguments);
+        command
     };
-    profiler(&["load", &file]);
+    let profiler = |arguments: &[&str]| output(&mut command(arguments));
+    // It gives its daemon half a second to start, which is too little on a busy machine.
+    let loads = || command(&["load", &file]).output().is_ok_and(|output| output.status.success());
+    assert!((0..20).any(|_| loads()), "profiler-cli does not start its daemon");
     let functions = profiler(&["thread", "functions", "--limit", "0", "--json"]);
     profiler(&["stop", "--all"]);
     let functions: Value = serde_json::from_str(&functions).expect("JSON");
