@@ -460,6 +460,7 @@ impl<O: Observer> EventPartial for StateDelta<O> {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |place| event.integer(place).map(|tid| tid as u32);
         let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
+        // Exits may be joined with their entries, and then say nothing of their own: the result must not depend on that.
         let runs = if event.kind == Kind::SyscallExit { None } else { self.running.see(event) };
         if let Some(tid) = runs {
             self.keep_call(cpu);
@@ -490,6 +491,7 @@ impl<O: Observer> EventPartial for StateDelta<O> {
     }
 
     fn add(&mut self, later: StateDelta<O>, _: &Threads) {
+        // An open call is known here and matters at the next switch, which is an operation of the later task.
         for (cpu, call) in mem::take(&mut self.calls).into_all() {
             self.steps.see(Step::SetOpenCall { cpu, call });
         }

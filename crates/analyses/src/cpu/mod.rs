@@ -77,6 +77,7 @@ impl Add for Use {
     fn add(&mut self, later: Use) {
         self.time += later.time;
         self.switches += later.switches;
+        // The sums of a thread on several CPUs are added in no order of time, so the times decide.
         let is_later = later.priority.map(|(time, _)| time) >= self.priority.map(|(time, _)| time);
         self.priority = if is_later { later.priority } else { self.priority };
     }

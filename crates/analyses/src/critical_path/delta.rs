@@ -121,6 +121,7 @@ impl EventPartial for Delta {
     }
 
     fn add(&mut self, later: Delta, _: &Threads) {
+        // What is known here holds until the first switch of the next task, whose operations don't repeat it.
         for (cpu, inside) in std::mem::take(&mut self.inside) {
             self.steps.see(Step::SetOpenCall { cpu, inside });
         }

@@ -167,6 +167,7 @@ impl Analysis for Processes {
         for (tid, lives) in later.0 {
             let own = earlier.0.entry(tid).or_default();
             for life in lives {
+                // A life without a fork goes on from the earlier part, unless its id is new there.
                 match own.last_mut().filter(|_| life.born.is_none()) {
                     Some(last) => last.add(life),
                     None => own.push(life),

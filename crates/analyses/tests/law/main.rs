@@ -22,8 +22,8 @@ use hodo_analyses::{
 use hodo_clock::Nanos;
 use hodo_model::{
     AnyAnalysis, AnyPartial, CountInterest, Every, FastFlow, FinishContext, FlowInterest, FlowLoop,
-    FunctionId, Heading, Interest, Intervals, Item, Made, Marker, Nesting, Parameters, Period, Report,
-    Selection, Start, Table, TableBuilder, ThreadState,
+    FunctionId, Heading, Interest, Intervals, Item, LaneValue, Made, Marker, Nesting, Parameters, Period,
+    Report, Selection, Start, Table, TableBuilder, ThreadState,
     kernel::{Chosen, Threads},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -262,6 +262,31 @@ fn alone_the_table_is_the_same(report: &'static Report<Law>) -> Vec<String> {
     cheaper(report).iter().filter_map(|each| same(each).err()).collect()
 }
 
+/// Checks that lanes are of a view whose rows settle and have a time, and that they name its columns.
+fn lanes_are_of_columns(report: &'static Report<Law>) -> Vec<String> {
+    let Some(lanes) = report.description.lanes else { return Vec::new() };
+    let selection = Selection { view: lanes.view.to_owned(), ..Selection::default() };
+    let made = report.make(&Parameters { selection, alone: true, ..Parameters::default() });
+    let Some(heading) = made.analysis().heading().filter(|_| report.description.views.contains(&lanes.view))
+    else {
+        return vec![format!("the rows of the view {} do not settle", lanes.view)];
+    };
+    let is_column = |name: &str| heading.columns.iter().any(|column| column.name == name);
+    let value = match &lanes.value {
+        LaneValue::Column(name) => std::slice::from_ref(name),
+        LaneValue::Lane(names) => names,
+    };
+    let in_path =
+        lanes.path.iter().flat_map(|part| part.split('{').skip(1)).filter_map(|rest| rest.split('}').next());
+    let named = lanes.lane.iter().chain(value).copied().chain(in_path);
+    let mut wrong: Vec<String> =
+        named.filter(|name| !is_column(name)).map(|name| format!("{name} is no column")).collect();
+    if !is_column("begin_ns") && !is_column("at_ns") {
+        wrong.push("no column is a time".to_owned());
+    }
+    wrong
+}
+
 /// A test that passes if a law finds nothing wrong.
 fn trial(name: &str, law: &str, wrong: impl FnOnce() -> Vec<String> + Send + 'static) -> Trial {
     Trial::test(format!("{name}::{law}"), || match wrong() {
@@ -285,6 +310,9 @@ fn main() -> ExitCode {
     for report in hodo_analyses::reports::<Law>() {
         let name = report.description.name;
         trials.extend(of_law(name, || analyses(report)));
+        if report.description.lanes.is_some() {
+            trials.push(trial(name, "lanes_are_of_columns", || lanes_are_of_columns(report)));
+        }
         if !cheaper(report).is_empty() {
             trials.push(trial(name, "alone_the_table_is_the_same", || alone_the_table_is_the_same(report)));
         }
