@@ -87,6 +87,11 @@ impl Arena {
         Chunk { header, bytes: self.bytes(offset + size_of::<ChunkHeader>() as u64, stored) }
     }
 
+    /// The indices of slots that are or were in use.
+    pub(crate) fn slots(&self) -> std::ops::Range<u64> {
+        0..u64::from(self.header().slots_used.load(Acquire)).min(SLOTS)
+    }
+
     /// The state of a slot, as an atomic.
     pub(crate) fn slot_state(&self, index: u64) -> &AtomicU32 {
         let field = std::mem::offset_of!(Context, state) as u64;

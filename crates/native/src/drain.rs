@@ -7,7 +7,7 @@ use std::{
 };
 
 use hodo_native_runtime::{
-    layout::{CHUNKS, SLOTS, chunk_state, kind, slot_state},
+    layout::{CHUNKS, chunk_state, kind, slot_state},
     wire::{escape, note},
 };
 use rustc_hash::FxHashMap;
@@ -89,7 +89,7 @@ impl<W: Write> Drain<W> {
 
     /// Looks for new and ended processes, and for threads that ended. Returns how many processes run.
     pub(crate) fn processes(&mut self, arena: &Arena) -> io::Result<usize> {
-        for index in 0..SLOTS {
+        for index in arena.slots() {
             match arena.slot_state(index).load(Acquire) {
                 slot_state::LIVE => {
                     let number = arena.slot(index).process.get();
@@ -115,7 +115,7 @@ impl<W: Write> Drain<W> {
     /// A process ended, or executes another program: writes what its slots contain, and frees them.
     pub(crate) fn retire(&mut self, arena: &Arena, number: u32, ended: bool) -> io::Result<()> {
         self.chunks(arena)?;
-        for index in 0..SLOTS {
+        for index in arena.slots() {
             let live = arena.slot_state(index).load(Acquire) == slot_state::LIVE;
             if live && arena.slot(index).process.get() == number {
                 self.free(arena, index, ended)?;

@@ -106,6 +106,8 @@ pub struct ArenaHeader {
     pub unpacked: AtomicU32,
     /// Counts programs that run unrecorded because there was no memory or slot for them.
     pub without_room: AtomicU32,
+    /// Slots from this index on were never in use.
+    pub slots_used: AtomicU32,
 }
 
 /// States of [`ArenaHeader::follow`].

@@ -19,7 +19,9 @@ use crate::{
 pub fn take(kind: u32) -> Option<&'static Context> {
     // Slots of threads that ended become free when the recorder has read them.
     for _ in 0..200 {
-        if let Some(slot) = (0..SLOTS).find_map(|index| try_take(slot_address(index))) {
+        let found = (0..SLOTS).find_map(|index| Some((index, try_take(slot_address(index))?)));
+        if let Some((index, slot)) = found {
+            arena().slots_used.fetch_max(index as u32 + 1, AcqRel);
             prepare(slot, kind);
             return Some(slot);
         }
