@@ -33,11 +33,14 @@ pub struct Options {
     pub branches: u32,
     /// Whether hot paths are translated again as one.
     pub traces: bool,
+    /// The most bytes of translated code, and of tables about it, in each process. When they are in use, all translations are
+    /// removed, and begin anew.
+    pub memory: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { branches: 2, traces: true }
+        Options { branches: 2, traces: true, memory: 512 << 20 }
     }
 }
 
@@ -86,6 +89,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
     header.recorder.store(std::process::id().into(), Relaxed);
     header.branches.store(options.branches.max(1), Relaxed);
     header.traces.store(options.traces.into(), Relaxed);
+    header.memory.store(options.memory, Relaxed);
     let drain = Mutex::new(Drain::new(out)?);
     process::trace_from_start(&mut command);
     let child = command.spawn().map_err(|error| Error::Start(name.clone(), error))?;

@@ -21,12 +21,16 @@ fn compile(folder: &TempDir, name: &str) -> PathBuf {
 }
 
 /// Records a command whose output goes to a file; returns the output, the outcome and the recording.
-fn recorded(folder: &TempDir, mut command: Command) -> (String, Outcome, Vec<u8>) {
+fn recorded(folder: &TempDir, command: Command) -> (String, Outcome, Vec<u8>) {
+    recorded_with(folder, command, Options::default())
+}
+
+fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (String, Outcome, Vec<u8>) {
     let output = folder.path().join("output");
     let sink = std::fs::File::create(&output).expect("a file");
     command.stdout(sink);
     let mut file = Vec::new();
-    let outcome = record(command, &mut file, Options::default()).expect("a recording");
+    let outcome = record(command, &mut file, options).expect("a recording");
     (std::fs::read_to_string(output).expect("text"), outcome, file)
 }
 
@@ -52,10 +56,15 @@ fn notes(file: &[u8]) -> Vec<u32> {
 
 /// Runs a program alone and recorded: output and status are the same.
 #[track_caller]
-fn same(mut alone: Command, recorded_command: Command) -> (usize, u64) {
+fn same(alone: Command, recorded_command: Command) -> (usize, u64) {
+    same_with(alone, recorded_command, Options::default())
+}
+
+#[track_caller]
+fn same_with(mut alone: Command, recorded_command: Command, options: Options) -> (usize, u64) {
     let folder = TempDir::new().expect("a folder");
     let expected = alone.output().expect("the program runs");
-    let (output, outcome, file) = recorded(&folder, recorded_command);
+    let (output, outcome, file) = recorded_with(&folder, recorded_command, options);
     assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
     assert_eq!(outcome.warnings, Vec::<String>::new());
     consistent(&file)
@@ -214,6 +223,53 @@ fn damaged_files_are_reported() {
             }
         }
     }
+}
+
+#[test]
+fn masks_that_hold_while_a_call_waits() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "waiting.c");
+    same(Command::new(&program), Command::new(&program));
+}
+
+#[test]
+fn closed_files_and_forks_of_busy_programs() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "careless.c");
+    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    assert_eq!(threads, 44);
+}
+
+#[test]
+fn far_returns_to_other_segments_are_noted() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "far.c");
+    let mut command = Command::new(&program);
+    command.arg("elsewhere");
+    let alone = Command::new(&program).arg("elsewhere").output().expect("the program runs");
+    let (output, _, file) = recorded(&folder, command);
+    assert_eq!(output.as_bytes(), alone.stdout);
+    assert_eq!(notes(&file), [note::INSTRUCTION]);
+    consistent(&file);
+}
+
+/// So little memory that translations are removed again and again, while other threads run and signals arrive.
+#[test]
+fn translations_are_removed_when_there_are_too_many() {
+    let folder = TempDir::new().expect("a folder");
+    let options = Options { memory: 250_000, ..Options::default() };
+    for name in ["signals.c", "threads.c", "changes.c", "libraries.c", "waiting.c", "careless.c"] {
+        let program = compile(&folder, name);
+        same_with(Command::new(&program), Command::new(&program), options);
+    }
+    let script = "for i in 1 2 3; do (echo in $i); ls / | sort -r | head -n 3; done";
+    same_with(shell(script), shell(script), options);
+    let blocks = |options| {
+        let (_, _, file) = recorded_with(&folder, Command::new(folder.path().join("changes-c")), options);
+        Recording::read(&file).expect("a readable recording").tables()[0].1.blocks()
+    };
+    let (few, many) = (blocks(Options::default()), blocks(options));
+    assert!(many > few + 100, "{few} blocks, {many} with little memory");
 }
 
 #[test]

@@ -46,6 +46,15 @@ pub fn containing(address: u64) -> Option<u32> {
     (0..COUNT.load(Relaxed)).find(|&n| address.wrapping_sub(CACHES.get(n).base) < LENGTH)
 }
 
+/// Empties all caches.
+pub fn clear() {
+    for n in 0..COUNT.load(Relaxed) {
+        let base = CACHES.get(n).base;
+        sys::forget(base + 4096, LENGTH - 4096);
+        CACHES.set(n, Cache { base, at: base + BEGIN, cold: base + LENGTH, blocks: 0 });
+    }
+}
+
 /// Whether memory contains a part of a cache.
 pub fn overlaps(start: u64, end: u64) -> bool {
     (0..COUNT.load(Relaxed)).any(|n| {

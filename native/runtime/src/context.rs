@@ -1,6 +1,6 @@
 //! The state of a recorded thread. `gs` points to it; translated code and the stubs use its first fields by offset.
 
-use core::cell::Cell;
+use core::{cell::Cell, sync::atomic::AtomicU32};
 
 /// Offsets that translated code and stubs use.
 pub mod offset {
@@ -43,6 +43,16 @@ pub mod pending {
     pub const POISONED: u32 = 2;
     /// The signal is delivered by the next instruction.
     pub const DELIVERING: u32 = 3;
+}
+
+/// Values of [`Context::inside`].
+pub mod inside {
+    /// In translated code, or in a handler that returns there.
+    pub const CODE: u32 = 0;
+    /// In the runtime, or in a system call.
+    pub const RUNTIME: u32 = 1;
+    /// It waits, and all of its state is in the context.
+    pub const PARKED: u32 = 2;
 }
 
 /// The state of a thread, at the begin of its slot.
@@ -113,6 +123,20 @@ pub struct Context {
     pub actions: Cell<u64>,
     /// Not 0 in a process that has a copy of its parent's memory, until it has a table of its own.
     pub forked: Cell<u32>,
+    /// One of [`inside`]: where the thread is. Other threads and the recorder read it.
+    pub inside: AtomicU32,
+    /// What [`crate::hold::HOLD`] was when `resume` was set.
+    pub found: Cell<u32>,
+    /// The signal mask that a system call of the program sets while it waits, and its length, as the kernel gets them.
+    pub waiting_mask: Cell<[u64; 2]>,
+    /// Not 0: `waiting_mask` is in use.
+    pub waits: Cell<u32>,
+    /// Bits of signals of the processor's kinds that were sent, and wait.
+    pub queued: Cell<u64>,
+    /// Their `siginfo`, in the order of [`crate::signal::RAISED`]'s bits.
+    pub queued_info: [Cell<[u64; 16]>; 5],
+    /// Not 0 in a process that shares its parent's memory while the parent waits.
+    pub borrows: Cell<u32>,
 }
 
 impl Context {

@@ -7,13 +7,17 @@
 mod cache;
 mod calls;
 mod context;
+mod copy;
 mod decode;
 mod dispatch;
 mod effect;
 mod emit;
 mod exec;
+mod far;
+mod flush;
 mod frame;
 mod guided;
+mod hold;
 mod layout;
 mod link;
 mod log;

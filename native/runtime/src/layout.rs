@@ -108,6 +108,10 @@ pub struct ArenaHeader {
     pub without_room: AtomicU32,
     /// Slots from this index on were never in use.
     pub slots_used: AtomicU32,
+    /// Not 0: threads wait where the recorder finds their state, to get their own code back.
+    pub leaving: AtomicU32,
+    /// The most bytes of translated code and tables of a process.
+    pub memory: AtomicU64,
 }
 
 /// States of [`ArenaHeader::follow`].

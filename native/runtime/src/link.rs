@@ -1,12 +1,14 @@
 //! Jumps between translated blocks: made when both exist, unmade when code is replaced.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use crate::{
     cache::{self, CACHES},
     emit::Emitter,
     raw,
     state::{
-        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, CALL_AT, EXITS, LANDING_AT, LINKS, Link, STEPS,
-        block_flag,
+        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, CALL_AT, EXITS, FIRST, LANDING_AT, LINKS, Link,
+        STEPS, block_flag,
     },
     wire::exit,
 };
@@ -14,7 +16,8 @@ use crate::{
 /// Makes a link lead to a block.
 pub fn connect(number: u32, to: u32) {
     let link = LINKS.get(number);
-    if link.site == 0 || link.linked != 0 {
+    let is_old = number < FIRST[2].load(Relaxed);
+    if is_old || link.site == 0 || link.linked != 0 {
         return;
     }
     let block = BLOCKS.get(to);

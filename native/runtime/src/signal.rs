@@ -10,6 +10,7 @@ use crate::{
     context::{Context, pending, register},
     emit::RCX,
     frame::{self, Frame},
+    hold,
     layout::POISON,
     link, log, pages, raw,
     state::{BLOCKS, EXITS, SPILLED, lock},
@@ -190,6 +191,9 @@ extern "C" fn hodo_signal(number: u32, info: u64, frame: u64) {
     let context = raw::context();
     let frame = Frame::new(frame);
     let code: i32 = raw::read(info + 8);
+    if (number, code) == (hold::SIGNAL, hold::CODE) {
+        return hold::fetched(context, frame);
+    }
     let raised = RAISED >> (number - 1) & 1 != 0 && code > 0;
     if raised {
         handle_raised(context, number, info, frame);
@@ -246,7 +250,16 @@ fn next_buffer(context: &Context, frame: Frame, end: u64) {
 fn arrive(context: &Context, number: u32, info: u64, frame: Frame) {
     let action = action_of(context, number);
     let raised = RAISED >> (number - 1) & 1 != 0;
-    if raised && (action.handler == 1 || context.pending.get() != pending::NONE) {
+    if raised && action.handler == 1 {
+        return;
+    }
+    let own = 1 << (number - 1);
+    if raised && (context.pending.get() != pending::NONE || context.blocked.get() & own != 0) {
+        // The kernel cannot keep it back; a second one of its kind is lost, as with the kernel.
+        if context.queued.get() & own == 0 {
+            context.queued.set(context.queued.get() | own);
+            context.queued_info[queue_index(number)].set(raw::read(info));
+        }
         return;
     }
     context.signal.set(number);
@@ -264,6 +277,37 @@ fn arrive(context: &Context, number: u32, info: u64, frame: Frame) {
     } else if cache::containing(rip).is_some() {
         poison(context, frame);
     }
+}
+
+fn queue_index(number: u32) -> usize {
+    (RAISED & ((1 << (number - 1)) - 1)).count_ones() as usize
+}
+
+/// Delivers a signal of the processor's kinds that was sent while it had to wait.
+pub fn next_queued(context: &Context) {
+    if context.queued.get() & !context.blocked.get() == 0 {
+        return;
+    }
+    let Some(mask) = block(context) else { return };
+    let ready = context.queued.get() & !context.blocked.get();
+    let number = ready.trailing_zeros() + 1;
+    context.queued.set(context.queued.get() & !(1 << (number - 1)));
+    if action_of(context, number).handler == 1 {
+        set_mask(mask);
+        return;
+    }
+    context.signal.set(number);
+    context.info.set(context.queued_info[queue_index(number)].get());
+    context.mask.set(mask | context.blocked.get());
+    context.pending.set(pending::NOTED);
+}
+
+/// Lets a thread leave translated code at its next exit, without a signal of the program.
+pub fn wait_for_exit(context: &Context, frame: Frame) {
+    context.signal.set(0);
+    context.mask.set(frame.mask() | context.blocked.get());
+    frame.set_mask(!RAISED);
+    poison(context, frame);
 }
 
 /// Makes the next entry of the log fault.
@@ -317,6 +361,9 @@ fn at_exit(context: &Context, frame: Frame) {
 fn deliver_waiting(context: &Context, frame: Frame) {
     context.pending.set(pending::NONE);
     frame.set_mask(context.mask.get());
+    if context.signal.get() == 0 {
+        return resume(context, frame);
+    }
     let info = context.info.get();
     deliver(context, context.signal.get(), info.as_ptr() as u64, frame);
 }
@@ -339,7 +386,11 @@ fn deliver(context: &Context, number: u32, info: u64, frame: Frame) {
                 return die(context, SEGV, info, frame);
             }
             let own = if action.flags & flag::NODEFER != 0 { 0 } else { 1 << (number - 1) };
-            let mask = frame.mask() | action.mask | own;
+            let base = match context.waits.replace(0) {
+                0 => frame.mask(),
+                _ => context.waiting_mask.get()[0],
+            };
+            let mask = base | action.mask | own;
             context.blocked.set(mask & RAISED);
             frame.set_mask(mask & !RAISED);
             context.pc.set(handler);

@@ -6,7 +6,7 @@ use core::{
 };
 
 use crate::{
-    context::{Context, pending},
+    context::{Context, inside, pending},
     layout::{
         GUARD_BYTES, HOST_STACK, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS, TARGET_BITS, TARGETS,
         TO_PRIVATE, slot_address, slot_state,
@@ -34,7 +34,7 @@ pub fn take(kind: u32) -> Option<&'static Context> {
 }
 
 fn state_of(address: u64) -> &'static core::sync::atomic::AtomicU32 {
-    raw::atomic(address + offset_of!(Context, state) as u64)
+    raw::atomic(state_address_at(address))
 }
 
 fn try_take(address: u64) -> Option<&'static Context> {
@@ -61,6 +61,10 @@ fn prepare(slot: &Context, kind: u32) {
     slot.real_pointer.set(0);
     slot.blocked.set(0);
     slot.dropping.set(0);
+    slot.inside.store(inside::RUNTIME, Relaxed);
+    slot.borrows.set(0);
+    slot.queued.set(0);
+    slot.waits.set(0);
     slot.forked.set(0);
     slot.since_search.set(0);
     slot.host_stack.set(slot.private() + HOST_STACK);
@@ -88,6 +92,11 @@ pub fn enter(slot: &Context) {
     sys::call3(sys::nr::ARCH_PRCTL, ARCH_SET_GS, slot.address.get(), 0);
     let stack = [slot.private() + SIGNAL_STACK, 0, SIGNAL_STACK_BYTES];
     sys::call3(sys::nr::SIGALTSTACK, stack.as_ptr() as u64, 0, 0);
+    forget_targets(slot);
+}
+
+/// Empties the table of targets.
+pub fn forget_targets(slot: &Context) {
     let miss = stubs::address(stubs::hodo_enter_miss);
     for index in 0..1 << TARGET_BITS {
         raw::write(slot.private() + TARGETS + index * 8, miss);
@@ -96,5 +105,10 @@ pub fn enter(slot: &Context) {
 
 /// Where the state of a slot is.
 pub fn state_address(slot: &Context) -> u64 {
-    slot.address.get() + offset_of!(Context, state) as u64
+    state_address_at(slot.address.get())
+}
+
+/// Where the state of the slot at an address is.
+pub fn state_address_at(address: u64) -> u64 {
+    address + offset_of!(Context, state) as u64
 }

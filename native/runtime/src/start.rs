@@ -74,7 +74,7 @@ fn handlers(context: &Context) {
         let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
         sys::call(nr::RT_SIGACTION, [u64::from(number), 0, &raw mut action as u64, 8, 0, 0]);
         signal::set_action(context, number, action);
-        if RAISED >> (number - 1) & 1 != 0 {
+        if RAISED >> (number - 1) & 1 != 0 || action.handler > 1 {
             signal::install(number, &action);
         }
     }

@@ -11,7 +11,10 @@ use crate::{
     layout::LOG_BYTES,
     link, log, raw,
     raw::Table,
-    state::{BLOCKS, EXITS, NEXT_EXIT, STEPS, WORK_HEAP, block_flag, lock},
+    state::{
+        BLOCKS, EXITS, FIRST, MOST_BLOCKS as MOST_BLOCKS_KNOWN, MOST_EXITS, NEXT_EXIT, STEPS, WORK_HEAP,
+        block_flag, lock,
+    },
     translate::{self, Planned},
     wire::{escape, exit},
 };
@@ -34,14 +37,14 @@ const UNROLLED: u32 = 200;
 pub const MOST_STEPS: usize = 600;
 
 /// How often a block and an exit were counted, by number; all 0 between two searches.
-static BLOCK_COUNT: Table<u32> = Table::new(WORK_HEAP);
-static EXIT_COUNT: Table<u32> = Table::new(WORK_HEAP + 0x1000_0000);
+static BLOCK_COUNT: Table<u32> = Table::ring(WORK_HEAP, MOST_BLOCKS_KNOWN);
+static EXIT_COUNT: Table<u32> = Table::ring(WORK_HEAP + 0x1000_0000, MOST_EXITS);
 /// The block after an exit.
-static NEXT_OF: Table<u32> = Table::new(WORK_HEAP + 0x2000_0000);
+static NEXT_OF: Table<u32> = Table::ring(WORK_HEAP + 0x2000_0000, MOST_EXITS);
 /// Exits that were counted.
 static COUNTED: Table<u32> = Table::new(WORK_HEAP + 0x3000_0000);
 /// The exit of a block that was counted most.
-static BEST: Table<u32> = Table::new(WORK_HEAP + 0x3800_0000);
+static BEST: Table<u32> = Table::ring(WORK_HEAP + 0x3800_0000, MOST_BLOCKS_KNOWN);
 /// The steps of the path in the making.
 static PLAN: Table<Planned> = Table::new(WORK_HEAP + 0x4800_0000);
 
@@ -89,11 +92,11 @@ pub fn look(context: &Context) {
 fn count(context: &Context) -> u32 {
     let mut at = context.log_end() - SAMPLE * 4;
     let (mut counted, mut before) = (0, 0);
-    let end = NEXT_EXIT.load(Relaxed);
+    let (first, end) = (FIRST[1].load(Relaxed), NEXT_EXIT.load(Relaxed));
     while at < context.log_end() {
         let word: u32 = raw::read(at);
         at += 4;
-        if word >= end || word == 0 {
+        if word >= end || word < first {
             at += escape::words(word).unwrap_or(0) as u64 * 4;
             before = 0;
             continue;

@@ -356,6 +356,11 @@ impl Table {
         self.traces
     }
 
+    /// The number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// The table that has an exit: this one, or that of a process that it is a copy of.
     #[inline]
     fn home(&self, exit: u32) -> &Table {
