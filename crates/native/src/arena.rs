@@ -13,8 +13,8 @@ use std::{
 use hodo_native_runtime::{
     context::Context,
     layout::{
-        ARENA, ARENA_ROOM, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK,
-        FIRST_SLOT, LOG, LOG_BYTES, SLOT_STRIDE, SLOTS,
+        ARENA, ARENA_ROOM, ATTACHED, ArenaHeader, Attached, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader,
+        FIRST_CHUNK, FIRST_SLOT, LOG, LOG_BYTES, SLOT_STRIDE, SLOTS,
     },
 };
 
@@ -77,6 +77,11 @@ impl Arena {
 
     pub(crate) fn header(&self) -> &ArenaHeader {
         self.at(0)
+    }
+
+    /// Where threads of running programs are described.
+    pub(crate) fn attached(&self) -> &Attached {
+        self.at(ATTACHED)
     }
 
     /// The chunk with this index, whatever its state.

@@ -18,6 +18,17 @@ use crate::{
     process,
 };
 
+/// What ended a thread's log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The thread or its process ended.
+    Ended,
+    /// The process executes another program.
+    Executed,
+    /// It runs its own code again.
+    Left,
+}
+
 /// Writes what the arena contains.
 pub(crate) struct Drain<W> {
     writer: Writer<W>,
@@ -97,7 +108,7 @@ impl<W: Write> Drain<W> {
                 }
                 slot_state::DONE => {
                     self.chunks(arena)?;
-                    self.free(arena, index, false)?;
+                    self.free(arena, index, End::Executed)?;
                 }
                 _ => {}
             }
@@ -106,19 +117,25 @@ impl<W: Write> Drain<W> {
         let over: Vec<u32> =
             self.processes.iter().filter(|(_, end)| ended(end)).map(|(&number, _)| number).collect();
         for number in over {
-            self.retire(arena, number, true)?;
+            self.retire(arena, number, End::Ended)?;
             self.processes.remove(&number);
         }
         Ok(self.processes.len())
     }
 
-    /// A process ended, or executes another program: writes what its slots contain, and frees them.
-    pub(crate) fn retire(&mut self, arena: &Arena, number: u32, ended: bool) -> io::Result<()> {
+    /// A process runs its own code again.
+    pub(crate) fn left(&mut self, arena: &Arena, number: u32) -> io::Result<()> {
+        self.processes.remove(&number);
+        self.retire(arena, number, End::Left)
+    }
+
+    /// Writes what the slots of a process contain, and frees them.
+    pub(crate) fn retire(&mut self, arena: &Arena, number: u32, end: End) -> io::Result<()> {
         self.chunks(arena)?;
         for index in arena.slots() {
             let live = arena.slot_state(index).load(Acquire) == slot_state::LIVE;
             if live && arena.slot(index).process.get() == number {
-                self.free(arena, index, ended)?;
+                self.free(arena, index, end)?;
             }
         }
         for index in 0..CHUNKS {
@@ -132,7 +149,7 @@ impl<W: Write> Drain<W> {
         Ok(())
     }
 
-    fn free(&mut self, arena: &Arena, index: u64, ended: bool) -> io::Result<()> {
+    fn free(&mut self, arena: &Arena, index: u64, end: End) -> io::Result<()> {
         let slot = arena.slot(index);
         let rest = arena.rest(index);
         let is_log = slot.kind.get() == kind::LOG;
@@ -155,10 +172,15 @@ impl<W: Write> Drain<W> {
         // A thread that ended, or waited in a system call, ran nothing more.
         let over = [(1, escape::END), (4, escape::CALL)];
         let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
-        if is_log && ended && cut {
-            self.killed += 1;
+        let lost = match end {
+            End::Ended if cut => Some(note::KILLED),
+            End::Left => Some(note::CLOSED),
+            _ => None,
+        };
+        if let Some(lost) = lost.filter(|_| is_log) {
+            self.killed += u64::from(lost == note::KILLED);
             let loss = BlockHeader { length: 4, kind: BlockKind::Loss, ..block };
-            self.writer.block(loss, &note::KILLED.to_le_bytes())?;
+            self.writer.block(loss, &lost.to_le_bytes())?;
         }
         arena.slot_state(index).store(slot_state::FREE, Release);
         arena.header().emptied.fetch_add(1, Release);
@@ -171,7 +193,7 @@ impl<W: Write> Drain<W> {
         self.chunks(arena)?;
         let running: Vec<u32> = self.processes.keys().copied().collect();
         for number in running {
-            self.retire(arena, number, true)?;
+            self.retire(arena, number, End::Ended)?;
         }
         self.clock()?;
         self.writer.finish()

@@ -1,6 +1,7 @@
 //! Starts a program with the runtime in it, follows its descendants, and writes their logs.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     io::Write,
     os::unix::fs::MetadataExt,
@@ -14,15 +15,17 @@ use std::{
         },
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use hodo_native_runtime::layout::{VERSION, follow};
 
 use crate::{
     arena::Arena,
-    drain::Drain,
+    attach::attach as attach_to,
+    drain::{Drain, End},
     inject::{Refusal, inject},
+    leave,
     process::{self, Event, Tracee},
 };
 
@@ -36,11 +39,15 @@ pub struct Options {
     /// The most bytes of translated code, and of tables about it, in each process. When they are in use, all translations are
     /// removed, and begin anew.
     pub memory: u64,
+    /// How long to record; then the programs run their own code again.
+    pub duration: Option<Duration>,
+    /// Becomes true when the recording shall end before.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { branches: 2, traces: true, memory: 512 << 20 }
+        Options { branches: 2, traces: true, memory: 512 << 20, duration: None, stop: None }
     }
 }
 
@@ -83,13 +90,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
     if is_privileged(&name) {
         return Err(Error::Privileged(name));
     }
-    let arena = Arena::new()?;
-    let header = arena.header();
-    header.version.store(VERSION, Relaxed);
-    header.recorder.store(std::process::id().into(), Relaxed);
-    header.branches.store(options.branches.max(1), Relaxed);
-    header.traces.store(options.traces.into(), Relaxed);
-    header.memory.store(options.memory, Relaxed);
+    let arena = arena(&options)?;
     let drain = Mutex::new(Drain::new(out)?);
     process::trace_from_start(&mut command);
     let child = command.spawn().map_err(|error| Error::Start(name.clone(), error))?;
@@ -103,10 +104,45 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
         return Err(Error::Refused(name, refusal));
     }
     tracee.detach()?;
+    run(&arena, drain, Some(tracee), &options)
+}
+
+/// Records a running process, all of whose threads continue where they stand, and all its descendants from then on. Returns
+/// when all of them have ended, or run their own code again.
+///
+/// # Errors
+/// The process cannot be recorded, or the output failed.
+pub fn attach<W: Write + Send>(process: u32, out: W, options: Options) -> Result<Outcome, Error> {
+    let arena = arena(&options)?;
+    let drain = Mutex::new(Drain::new(out)?);
+    let name = PathBuf::from(format!("process {process}"));
+    attach_to(process, &arena).map_err(|refusal| Error::Refused(name, refusal))?;
+    run(&arena, drain, None, &options)
+}
+
+fn arena(options: &Options) -> io::Result<Arena> {
+    let arena = Arena::new()?;
+    let header = arena.header();
+    header.version.store(VERSION, Relaxed);
+    header.recorder.store(std::process::id().into(), Relaxed);
+    header.branches.store(options.branches.max(1), Relaxed);
+    header.traces.store(options.traces.into(), Relaxed);
+    header.memory.store(options.memory, Relaxed);
+    Ok(arena)
+}
+
+/// Serves recorded processes until the recording is over.
+fn run<W: Write + Send>(
+    arena: &Arena,
+    drain: Mutex<Drain<W>>,
+    root: Option<Tracee>,
+    options: &Options,
+) -> Result<Outcome, Error> {
+    let header = arena.header();
     let over = AtomicBool::new(false);
     let (status, mut warnings, drained) = thread::scope(|scope| {
-        let drainer = scope.spawn(|| empty_chunks(&arena, &drain, &over));
-        let (status, warnings) = follow_descendants(&arena, &drain, tracee);
+        let drainer = scope.spawn(|| empty_chunks(arena, &drain, &over));
+        let (status, warnings) = follow_descendants(arena, &drain, root, options);
         over.store(true, Release);
         let drained = drainer.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
         (status, warnings, drained)
@@ -120,7 +156,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
     drained?;
     let drain = drain.into_inner().map_err(|_| io::Error::other("the writing thread failed"))?;
     let killed = drain.killed;
-    let bytes = drain.finish(&arena)?;
+    let bytes = drain.finish(arena)?;
     Ok(Outcome { status, bytes, killed, warnings })
 }
 
@@ -163,11 +199,14 @@ fn empty_chunks<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, over: &AtomicB
 fn follow_descendants<W: Write>(
     arena: &Arena,
     drain: &Mutex<Drain<W>>,
-    root: Tracee,
+    root: Option<Tracee>,
+    options: &Options,
 ) -> (ExitStatus, Vec<String>) {
     use std::os::unix::process::ExitStatusExt;
     let mut warnings = Vec::new();
-    let mut status = None;
+    let mut status = if root.is_some() { None } else { Some(ExitStatus::from_raw(0)) };
+    let begin = Instant::now();
+    let mut left = false;
     let header = arena.header();
     loop {
         let requests = header.requests.load(Acquire);
@@ -180,7 +219,12 @@ fn follow_descendants<W: Write>(
             process::wake(&header.follow);
             continue;
         }
-        if status.is_none() {
+        let stopped = options.stop.is_some_and(|stop| stop.load(Relaxed));
+        if !left && (stopped || options.duration.is_some_and(|duration| begin.elapsed() >= duration)) {
+            left = true;
+            leave_all(arena, drain, &mut warnings);
+        }
+        if let (None, Some(root)) = (status, root) {
             match root.look() {
                 Event::Ended(raw) => status = Some(ExitStatus::from_raw(raw)),
                 Event::Gone => status = Some(ExitStatus::from_raw(0)),
@@ -194,6 +238,52 @@ fn follow_descendants<W: Write>(
         const PATIENCE: i64 = 5;
         process::wait_for(&header.requests, requests, PATIENCE);
     }
+}
+
+/// How long to wait for processes that live in their parents' memory.
+const BORROWERS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Gives all recorded processes their own code back.
+fn leave_all<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, warnings: &mut Vec<String>) {
+    let header = arena.header();
+    header.leaving.store(1, Release);
+    let mut failed = BTreeSet::new();
+    let begin = Instant::now();
+    loop {
+        let mut processes = leave::processes(arena);
+        processes.retain(|number, _| !failed.contains(number));
+        let Some((&number, &borrows)) = processes.iter().min_by_key(|(_, borrows)| **borrows) else { break };
+        if borrows && begin.elapsed() < BORROWERS_PATIENCE {
+            // It executes its program soon, unrecorded.
+            if leave::is_gone(number) {
+                _ = drain.lock().map(|mut drain| drain.left(arena, number));
+            }
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        match leave::leave(arena, number) {
+            Ok(halted) => {
+                if let Ok(mut drain) = drain.lock() {
+                    _ = drain.left(arena, number);
+                }
+                drop(halted);
+            }
+            Err(_) if !Path::new(&format!("/proc/{number}")).exists() => {
+                _ = failed.insert(number);
+            }
+            Err(refusal) => {
+                warnings.push(format!(
+                    "process {number} goes on translated, and unrecorded: it did not get its own code back ({refusal})"
+                ));
+                failed.insert(number);
+            }
+        }
+    }
+    if !warnings.is_empty() {
+        header.closed.store(1, Release);
+    }
+    header.leaving.store(0, Release);
+    process::wake(&header.leaving);
 }
 
 /// Traces a thread until it has executed its program, and puts the runtime into that. Returns a warning if it runs
@@ -227,7 +317,7 @@ fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, nu
         match event {
             Event::Executed => {
                 if let Ok(mut drain) = drain.lock() {
-                    _ = drain.retire(arena, number, false);
+                    _ = drain.retire(arena, number, End::Executed);
                 }
                 let injected = inject(who, arena.descriptor());
                 _ = who.detach();
@@ -241,6 +331,7 @@ fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, nu
                 return None;
             }
             Event::Signal(signal) => _ = who.go_on(signal),
+            Event::Stopped(_) => _ = who.go_on(0),
             Event::Ended(_) => return None,
             Event::Gone if !Path::new(&format!("/proc/{number}")).exists() => return None,
             Event::Gone | Event::Nothing => thread::sleep(Duration::from_micros(50)),

@@ -272,6 +272,32 @@ fn translations_are_removed_when_there_are_too_many() {
     assert!(many > few + 100, "{few} blocks, {many} with little memory");
 }
 
+/// The recording ends while the programs go on: they do what they would have done.
+#[test]
+fn programs_get_their_own_code_back() {
+    let folder = TempDir::new().expect("a folder");
+    for (index, name) in
+        ["signals.c", "threads.c", "careless.c", "waiting.c", "changes.c"].into_iter().enumerate()
+    {
+        let program = compile(&folder, name);
+        for milliseconds in [15, 40 + 10 * index as u64] {
+            let duration = Some(std::time::Duration::from_millis(milliseconds));
+            let options = Options { duration, ..Options::default() };
+            same_with(Command::new(&program), Command::new(&program), options);
+        }
+    }
+    let script = "for i in 1 2 3 4 5 6 7 8 9; do /bin/true; (echo in $i); ls / | sort -r | head -n 3; done";
+    for milliseconds in [5, 20, 35] {
+        let duration = Some(std::time::Duration::from_millis(milliseconds));
+        let options = Options { duration, ..Options::default() };
+        let folder = TempDir::new().expect("a folder");
+        let expected = shell(script).output().expect("the shell runs");
+        let (output, outcome, file) = recorded_with(&folder, shell(script), options);
+        assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
+        consistent(&file);
+    }
+}
+
 #[test]
 fn missing_programs_are_an_error() {
     let result = record(Command::new("/nowhere/program"), Vec::new(), Options::default());

@@ -14,6 +14,7 @@ use crate::{
 
 /// A cache.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub struct Cache {
     /// Its begin.
     pub base: u64,

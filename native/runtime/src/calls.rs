@@ -81,6 +81,7 @@ fn waits(context: &Context, argument: usize, is_pair: bool) -> Outcome {
     let own = &raw const context.waiting_mask as u64;
     context.waiting_mask.set([mask & !signal::RAISED, 0]);
     let pair = [own, length];
+    context.given.set([argument as u64, given]);
     context.waits.set(1);
     context.set_register(argument, if is_pair { pair.as_ptr() as u64 } else { own });
     let outcome = plain(context);
@@ -128,7 +129,7 @@ fn choose(context: &Context, next: u64) -> Outcome {
             log::push(context, &[escape::END]);
             plain(context)
         }
-        nr::RSEQ => Outcome::Done(errno::ENOSYS),
+        nr::RSEQ => Outcome::Done(crate::attach::sequences(context, arguments)),
         nr::RT_SIGSUSPEND => waits(context, register::RDI, false),
         nr::PPOLL => waits(context, register::R10, false),
         nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => waits(context, register::R8, false),

@@ -129,6 +129,10 @@ pub struct Context {
     pub found: Cell<u32>,
     /// The signal mask that a system call of the program sets while it waits, and its length, as the kernel gets them.
     pub waiting_mask: Cell<[u64; 2]>,
+    /// The register that the kernel gets instead of the program's while `waiting_mask` is in use, and the program's value.
+    pub given: Cell<[u64; 2]>,
+    /// Restartable sequences that were registered before the recording: address, length, signature.
+    pub sequences: Cell<[u64; 3]>,
     /// Not 0: `waiting_mask` is in use.
     pub waits: Cell<u32>,
     /// Bits of signals of the processor's kinds that were sent, and wait.

@@ -96,7 +96,10 @@ pub extern "C" fn hodo_park() {
         sys::wait(&raw const HOLD as u64, hold, 20 * MILLISECONDS);
     }
     context.mask.set(mask);
-    while arena().leaving.load(Acquire) != 0 && context.borrows.get() == 0 && log::open() {
+    while arena().leaving.load(Acquire) != 0 && context.borrows.get() == 0 {
+        if !log::open() {
+            arena().leaving.store(0, Release);
+        }
         context.inside.store(inside::PARKED, SeqCst);
         sys::wait(&raw const arena().leaving as u64, 1, 200 * MILLISECONDS);
     }

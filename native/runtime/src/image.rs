@@ -4,6 +4,7 @@
 #![no_main]
 #![allow(unsafe_code, dead_code, missing_docs, unreachable_pub)]
 
+mod attach;
 mod cache;
 mod calls;
 mod context;
@@ -39,9 +40,13 @@ mod wire;
 
 core::arch::global_asm!(
     r#"
+    .balign 16
     .globl _start
 _start:
     jmp hodo_start
+    // ATTACH_ENTRY
+    .balign 16
+    jmp hodo_attach
 
     // Nothing unwinds.
     .globl rust_eh_personality

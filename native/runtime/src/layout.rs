@@ -112,7 +112,34 @@ pub struct ArenaHeader {
     pub leaving: AtomicU32,
     /// The most bytes of translated code and tables of a process.
     pub memory: AtomicU64,
+    /// Where the runtime makes system calls for programs: the first address, and the one behind the instruction.
+    pub call: [AtomicU64; 2],
 }
+
+/// Where the recorder describes a thread of a running process that it records from now on, from the arena's begin.
+pub const ATTACHED: u64 = 0x1000;
+
+/// The state of such a thread.
+#[repr(C)]
+pub struct Attached {
+    /// Its general registers, by number.
+    pub registers: [AtomicU64; 16],
+    /// Its flags.
+    pub flags: AtomicU64,
+    /// Where it stands.
+    pub pc: AtomicU64,
+    /// Its signal mask.
+    pub mask: AtomicU64,
+    /// Its restartable sequences: address, length, signature; 0 without them.
+    pub sequences: [AtomicU64; 3],
+    /// Not 0: it is the first thread of its process.
+    pub first: AtomicU32,
+    /// 0 until the thread is recorded (1), or cannot be recorded (2).
+    pub done: AtomicU32,
+}
+
+/// From the runtime's entry for new programs to that for threads of running ones.
+pub const ATTACH_ENTRY: u64 = 16;
 
 /// States of [`ArenaHeader::follow`].
 pub mod follow {

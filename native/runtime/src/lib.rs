@@ -17,6 +17,7 @@
 #[macro_use]
 extern crate std;
 
+pub mod attach;
 pub mod cache;
 pub mod calls;
 pub mod context;

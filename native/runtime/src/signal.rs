@@ -120,6 +120,13 @@ pub fn set_mask(mask: u64) -> u64 {
     old
 }
 
+/// The mask of this thread.
+pub fn current_mask() -> u64 {
+    let mut mask = 0u64;
+    sys::call(nr::RT_SIGPROCMASK, [0, 0, &raw mut mask as u64, 8, 0, 0]);
+    mask
+}
+
 /// Blocks all signals that can wait; returns the mask before. `None` if one waits already.
 pub fn block(context: &Context) -> Option<u64> {
     let before = set_mask(!RAISED);

@@ -65,6 +65,7 @@ fn prepare(slot: &Context, kind: u32) {
     slot.borrows.set(0);
     slot.queued.set(0);
     slot.waits.set(0);
+    slot.sequences.set([0; 3]);
     slot.forked.set(0);
     slot.since_search.set(0);
     slot.host_stack.set(slot.private() + HOST_STACK);
