@@ -109,15 +109,20 @@ impl Arena {
     }
 
     /// What a slot's log contains, whose thread has stopped.
-    pub(crate) fn rest(&self, index: u64) -> &[u8] {
+    pub(crate) fn rest(&self, index: u64) -> Vec<u8> {
         let offset = FIRST_SLOT + index * SLOT_STRIDE;
         let slot = self.slot(index);
         let pointer = match slot.real_pointer.get() {
             0 => slot.pointer.get(),
             real => real,
         };
-        let length = pointer.saturating_sub(ARENA + offset + LOG);
-        if length > LOG_BYTES { &[] } else { self.bytes(offset + LOG, length) }
+        let begin = ARENA + offset + LOG;
+        let part = |from: u64, to: u64| {
+            let (at, length) = (from.wrapping_sub(begin), to.saturating_sub(from));
+            let inside = at <= LOG_BYTES && length <= LOG_BYTES - at;
+            if inside { self.bytes(offset + LOG + at, length) } else { &[] }
+        };
+        [part(begin, slot.staged.get()), part(slot.window.get(), pointer)].concat()
     }
 }
 

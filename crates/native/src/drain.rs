@@ -166,7 +166,7 @@ impl<W: Write> Drain<W> {
             ..empty(if is_log { BlockKind::Log } else { BlockKind::Table })
         };
         if !rest.is_empty() {
-            self.writer.block(block, rest)?;
+            self.writer.block(block, &rest)?;
         }
         let word = |back: usize| rest.len().checked_sub(4 * back).and_then(|at| rest.get(at..at + 4));
         // A thread that ended, or waited in a system call, ran nothing more.

@@ -39,6 +39,9 @@ pub struct Options {
     /// The most bytes of translated code, and of tables about it, in each process. When they are in use, all translations are
     /// removed, and begin anew.
     pub memory: u64,
+    /// The time-stamp counter is written after so many exits of superblocks, from 16 to 32,768; 0: only at system calls and at
+    /// the end of each part of a log.
+    pub time_every: u32,
     /// How long to record; then the programs run their own code again.
     pub duration: Option<Duration>,
     /// Becomes true when the recording shall end before.
@@ -47,7 +50,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { branches: 2, traces: true, memory: 512 << 20, duration: None, stop: None }
+        Options { branches: 2, traces: true, memory: 512 << 20, time_every: 0, duration: None, stop: None }
     }
 }
 
@@ -128,6 +131,7 @@ fn arena(options: &Options) -> io::Result<Arena> {
     header.branches.store(options.branches.max(1), Relaxed);
     header.traces.store(options.traces.into(), Relaxed);
     header.memory.store(options.memory, Relaxed);
+    header.every.store(options.time_every, Relaxed);
     Ok(arena)
 }
 

@@ -8,7 +8,11 @@ use std::{
     process::Command,
 };
 
-use hodo_native::{Error, Options, Outcome, read::Recording, record};
+use hodo_native::{
+    Error, Options, Outcome,
+    read::{Item, Recording},
+    record,
+};
 use hodo_native_runtime::wire::note;
 use tempfile::TempDir;
 
@@ -295,6 +299,37 @@ fn programs_get_their_own_code_back() {
         let (output, outcome, file) = recorded_with(&folder, shell(script), options);
         assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
         consistent(&file);
+    }
+}
+
+#[test]
+fn time_is_written_as_often_as_wanted() {
+    let folder = TempDir::new().expect("a folder");
+    for name in ["signals.c", "threads.c", "killed.c"] {
+        let program = compile(&folder, name);
+        let options = Options { time_every: 500, ..Options::default() };
+        let (_, _, file) = recorded_with(&folder, Command::new(&program), options);
+        let (_, instructions) = consistent(&file);
+        let recording = Recording::read(&file).expect("a readable recording");
+        let (mut paths, mut times) = (0, 0);
+        for thread in recording.threads() {
+            let mut last = 0;
+            for item in recording.items(thread).expect("a table") {
+                match item {
+                    Item::Path(_) => paths += 1,
+                    Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => {
+                        assert!(time >= last, "time goes back");
+                        last = time;
+                        times += u64::from(matches!(item, Item::Time(_)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(
+            paths < 500 * (times + 200),
+            "{name}: {instructions} instructions, {paths} paths, {times} times"
+        );
     }
 }
 

@@ -125,6 +125,10 @@ pub struct Context {
     pub forked: Cell<u32>,
     /// One of [`inside`]: where the thread is. Other threads and the recorder read it.
     pub inside: AtomicU32,
+    /// Where the thread writes from, up to the log's end. Finished entries are moved to the log's begin.
+    pub window: Cell<u64>,
+    /// The end of the entries at the log's begin.
+    pub staged: Cell<u64>,
     /// What [`crate::hold::HOLD`] was when `resume` was set.
     pub found: Cell<u32>,
     /// The signal mask that a system call of the program sets while it waits, and its length, as the kernel gets them.

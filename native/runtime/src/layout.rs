@@ -112,6 +112,8 @@ pub struct ArenaHeader {
     pub leaving: AtomicU32,
     /// The most bytes of translated code and tables of a process.
     pub memory: AtomicU64,
+    /// The time-stamp counter is written after so many exits; 0: only at system calls and at the end of each log.
+    pub every: AtomicU32,
     /// Where the runtime makes system calls for programs: the first address, and the one behind the instruction.
     pub call: [AtomicU64; 2],
 }

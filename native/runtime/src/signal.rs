@@ -244,11 +244,11 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
 /// The log is full: it goes to the recorder, and the entry is written at its begin.
 fn next_buffer(context: &Context, frame: Frame, end: u64) {
     context.pointer.set(end);
-    log::flush(context);
+    log::next_window(context);
     crate::trace::look(context);
     for number in 0..16 {
         if frame.register(number) == end && number != register::RSP {
-            frame.set_register(number, context.log());
+            frame.set_register(number, context.window.get());
         }
     }
 }

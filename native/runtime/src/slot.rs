@@ -8,8 +8,8 @@ use core::{
 use crate::{
     context::{Context, inside, pending},
     layout::{
-        GUARD_BYTES, HOST_STACK, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS, TARGET_BITS, TARGETS,
-        TO_PRIVATE, slot_address, slot_state,
+        GUARD_BYTES, HOST_STACK, LOG_BYTES, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS,
+        TARGET_BITS, TARGETS, TO_PRIVATE, slot_address, slot_state,
     },
     log::arena,
     raw, stubs, sys,
@@ -52,7 +52,16 @@ fn prepare(slot: &Context, kind: u32) {
     // It is mapped already if an earlier thread of this process had the slot.
     sys::map(address + TO_PRIVATE, PRIVATE_END, 3);
     slot.address.set(address);
-    slot.pointer.set(slot.log());
+    let every = u64::from(arena().every.load(Relaxed)) * 4;
+    // The table of a process is no log.
+    let window = if kind == crate::layout::kind::LOG && every != 0 {
+        every.clamp(64, LOG_BYTES / 2)
+    } else {
+        LOG_BYTES
+    };
+    slot.window.set(slot.log_end() - window);
+    slot.pointer.set(slot.window.get());
+    slot.staged.set(slot.log());
     slot.kind.set(kind);
     slot.pending.set(pending::NONE);
     slot.key.set(arena().last_key.fetch_add(1, Relaxed) + 1);

@@ -60,12 +60,13 @@ pub fn look(context: &Context) {
     if log::arena().traces.load(Relaxed) == 0 {
         return;
     }
-    let entries = ENTRIES.fetch_add(LOG_BYTES / 4, Relaxed) + LOG_BYTES / 4;
-    let since = context.since_search.get() + 1;
+    let new = (context.log_end() - context.window.get()) / 4;
+    let entries = ENTRIES.fetch_add(new, Relaxed) + new;
+    let since = context.since_search.get() + new;
     context.since_search.set(since);
     // A program that runs long is searched less often.
     let distance = if entries < EARLY { 1 } else { 3 };
-    if since < distance << IDLE.load(Relaxed).min(5) {
+    if since < (distance << IDLE.load(Relaxed).min(5)) * (LOG_BYTES / 4) {
         return;
     }
     context.since_search.set(0);
@@ -90,7 +91,7 @@ pub fn look(context: &Context) {
 
 /// Counts the last entries; returns how many exits were counted.
 fn count(context: &Context) -> u32 {
-    let mut at = context.log_end() - SAMPLE * 4;
+    let mut at = (context.log_end() - SAMPLE * 4).max(context.window.get());
     let (mut counted, mut before) = (0, 0);
     let (first, end) = (FIRST[1].load(Relaxed), NEXT_EXIT.load(Relaxed));
     while at < context.log_end() {
