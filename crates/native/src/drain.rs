@@ -7,6 +7,7 @@ use std::{
 };
 
 use hodo_native_runtime::{
+    context::Context,
     layout::{CHUNKS, chunk_state, kind, slot_state},
     wire::{escape, note},
 };
@@ -14,8 +15,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     arena::Arena,
-    file::{BlockHeader, BlockKind, Codec, Writer, empty},
+    file::{BlockHeader, BlockKind, Codec, empty},
     process,
+    ring::Sink,
 };
 
 /// What ended a thread's log.
@@ -31,7 +33,7 @@ pub(crate) enum End {
 
 /// Writes what the arena contains.
 pub(crate) struct Drain<W> {
-    writer: Writer<W>,
+    writer: Sink<W>,
     /// Recorded processes, with descriptors that tell their end.
     processes: FxHashMap<u32, Option<OwnedFd>>,
     /// The next position in each stream.
@@ -41,9 +43,9 @@ pub(crate) struct Drain<W> {
 }
 
 impl<W: Write> Drain<W> {
-    pub(crate) fn new(out: W) -> io::Result<Drain<W>> {
+    pub(crate) fn new(out: W, ring: Option<u64>) -> io::Result<Drain<W>> {
         let mut drain = Drain {
-            writer: Writer::new(out)?,
+            writer: Sink::new(out, ring)?,
             processes: FxHashMap::default(),
             next: FxHashMap::default(),
             killed: 0,
@@ -153,18 +155,8 @@ impl<W: Write> Drain<W> {
         let slot = arena.slot(index);
         let rest = arena.rest(index);
         let is_log = slot.kind.get() == kind::LOG;
-        let sequence = slot.sequence.get();
-        let block = BlockHeader {
-            length: rest.len() as u32,
-            key: slot.key.get(),
-            table_key: slot.table_key.get(),
-            sequence,
-            first_tsc: slot.first_tsc.get(),
-            last_tsc: process::clocks().0,
-            process: slot.process.get().into(),
-            thread: slot.thread.get().into(),
-            ..empty(if is_log { BlockKind::Log } else { BlockKind::Table })
-        };
+        let kind = if is_log { BlockKind::Log } else { BlockKind::Table };
+        let block = BlockHeader { length: rest.len() as u32, ..unfinished(slot, kind) };
         if !rest.is_empty() {
             self.writer.block(block, &rest)?;
         }
@@ -188,6 +180,28 @@ impl<W: Write> Drain<W> {
         Ok(())
     }
 
+    /// Writes what is kept so far, with the logs of threads that go on as they are now.
+    pub(crate) fn snapshot(&mut self, arena: &Arena) -> io::Result<()> {
+        if !self.writer.keeps() {
+            return Ok(());
+        }
+        self.chunks(arena)?;
+        for index in arena.slots() {
+            let slot = arena.slot(index);
+            let is_log = slot.kind.get() == kind::LOG;
+            if !is_log || arena.slot_state(index).load(Acquire) != slot_state::LIVE {
+                continue;
+            }
+            let block = unfinished(slot, BlockKind::Log);
+            let rest = arena.rest(index);
+            // The thread goes on meanwhile: what it gave away is in a chunk.
+            if !rest.is_empty() && slot.sequence.get() == block.sequence {
+                self.writer.block(BlockHeader { length: rest.len() as u32, ..block }, &rest)?;
+            }
+        }
+        self.writer.dump()
+    }
+
     /// Writes the end; returns the length of the file.
     pub(crate) fn finish(mut self, arena: &Arena) -> io::Result<u64> {
         self.chunks(arena)?;
@@ -197,5 +211,19 @@ impl<W: Write> Drain<W> {
         }
         self.clock()?;
         self.writer.finish()
+    }
+}
+
+/// The header of a slot's unfinished part.
+fn unfinished(slot: &Context, kind: BlockKind) -> BlockHeader {
+    BlockHeader {
+        key: slot.key.get(),
+        table_key: slot.table_key.get(),
+        sequence: slot.sequence.get(),
+        first_tsc: slot.first_tsc.get(),
+        last_tsc: process::clocks().0,
+        process: slot.process.get().into(),
+        thread: slot.thread.get().into(),
+        ..empty(kind)
     }
 }

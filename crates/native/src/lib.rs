@@ -19,6 +19,7 @@ mod leave;
 mod process;
 pub mod read;
 mod record;
+mod ring;
 mod stop;
 #[cfg(test)]
 mod truth;

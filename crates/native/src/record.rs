@@ -39,6 +39,10 @@ pub struct Options {
     /// The most bytes of translated code, and of tables about it, in each process. When they are in use, all translations are
     /// removed, and begin anew.
     pub memory: u64,
+    /// Logs are kept in memory up to this many bytes, the last ones, and written at the end.
+    pub ring: Option<u64>,
+    /// With `ring`: becomes true when what is kept shall be written at once; set back when that is done.
+    pub snapshot: Option<&'static AtomicBool>,
     /// The time-stamp counter is written after so many exits of superblocks, from 16 to 32,768; 0: only at system calls and at
     /// the end of each part of a log.
     pub time_every: u32,
@@ -50,7 +54,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { branches: 2, traces: true, memory: 512 << 20, time_every: 0, duration: None, stop: None }
+        Options {
+            branches: 2,
+            traces: true,
+            memory: 512 << 20,
+            ring: None,
+            snapshot: None,
+            time_every: 0,
+            duration: None,
+            stop: None,
+        }
     }
 }
 
@@ -94,7 +107,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
         return Err(Error::Privileged(name));
     }
     let arena = arena(&options)?;
-    let drain = Mutex::new(Drain::new(out)?);
+    let drain = Mutex::new(Drain::new(out, options.ring)?);
     process::trace_from_start(&mut command);
     let child = command.spawn().map_err(|error| Error::Start(name.clone(), error))?;
     let tracee = Tracee(child.id() as i32);
@@ -117,7 +130,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
 /// The process cannot be recorded, or the output failed.
 pub fn attach<W: Write + Send>(process: u32, out: W, options: Options) -> Result<Outcome, Error> {
     let arena = arena(&options)?;
-    let drain = Mutex::new(Drain::new(out)?);
+    let drain = Mutex::new(Drain::new(out, options.ring)?);
     let name = PathBuf::from(format!("process {process}"));
     attach_to(process, &arena).map_err(|refusal| Error::Refused(name, refusal))?;
     run(&arena, drain, None, &options)
@@ -222,6 +235,12 @@ fn follow_descendants<W: Write>(
             header.follow.store(follow::FREE, Release);
             process::wake(&header.follow);
             continue;
+        }
+        if let Some(snapshot) = options.snapshot.filter(|snapshot| snapshot.load(Acquire)) {
+            if let Ok(Err(error)) = drain.lock().map(|mut drain| drain.snapshot(arena)) {
+                warnings.push(format!("a snapshot could not be written: {error}"));
+            }
+            snapshot.store(false, Release);
         }
         let stopped = options.stop.is_some_and(|stop| stop.load(Relaxed));
         if !left && (stopped || options.duration.is_some_and(|duration| begin.elapsed() >= duration)) {

@@ -6,6 +6,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use hodo_native::{
@@ -331,6 +332,49 @@ fn time_is_written_as_often_as_wanted() {
             "{name}: {instructions} instructions, {paths} paths, {times} times"
         );
     }
+}
+
+#[test]
+fn the_last_part_is_kept() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "killed.c");
+    let (_, outcome, whole) = recorded(&folder, Command::new(&program));
+    let options = Options { ring: Some(3000), ..Options::default() };
+    let (_, ring_outcome, file) = recorded_with(&folder, Command::new(&program), options);
+    assert_eq!(ring_outcome.status, outcome.status);
+    let (_, all) = consistent(&whole);
+    let (_, kept) = consistent(&file);
+    assert!(kept > 500_000 && kept < all / 2, "{kept} of {all} instructions");
+    let recording = Recording::read(&file).expect("a readable recording");
+    let thread = &recording.threads()[0];
+    assert_eq!(thread.losses, [note::OVERWRITTEN]);
+    let first = recording.items(thread).expect("a table").next();
+    assert!(matches!(first, Some(Item::Loss(note::OVERWRITTEN))), "{first:?}");
+}
+
+#[test]
+fn snapshots_of_a_running_program() {
+    static WANTED: AtomicBool = AtomicBool::new(false);
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "threads.c");
+    let options = Options { ring: Some(30_000), snapshot: Some(&WANTED), ..Options::default() };
+    let over = AtomicBool::new(false);
+    let (taken, file) = std::thread::scope(|scope| {
+        let requests = scope.spawn(|| {
+            let mut taken = 0;
+            while !over.load(Relaxed) {
+                taken += u64::from(!WANTED.swap(true, Relaxed));
+                std::thread::sleep(std::time::Duration::from_millis(7));
+            }
+            taken
+        });
+        let (_, _, file) = recorded_with(&folder, Command::new(&program), options);
+        over.store(true, Relaxed);
+        (requests.join().expect("it ends"), file)
+    });
+    assert!(taken > 2, "{taken} snapshots");
+    let (threads, _) = consistent(&file);
+    assert!(threads > 100, "{threads} threads");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a thread did, item by item.
 
-use hodo_native_runtime::wire::escape;
+use hodo_native_runtime::wire::{escape, note};
 
 use super::table::{Path, Table};
 use crate::file::Block;
@@ -78,10 +78,14 @@ pub struct Items<'a> {
     instructions: u64,
     contradictions: u64,
     times: (u64, u64),
+    /// Missing parts were overwritten.
+    overwritten: bool,
+    /// The next item says that parts are missing.
+    gap_next: bool,
 }
 
 impl<'a> Items<'a> {
-    pub(crate) fn new(table: &'a Table, blocks: &'a [Block<'a>]) -> Items<'a> {
+    pub(crate) fn new(table: &'a Table, blocks: &'a [Block<'a>], overwritten: bool) -> Items<'a> {
         Items {
             table,
             blocks: blocks.iter(),
@@ -94,6 +98,8 @@ impl<'a> Items<'a> {
             instructions: 0,
             contradictions: 0,
             times: (0, 0),
+            overwritten,
+            gap_next: false,
         }
     }
 
@@ -137,6 +143,15 @@ impl<'a> Items<'a> {
             }
         }
         Some(follows)
+    }
+
+    /// A part of the log is missing.
+    fn gap(&mut self) -> Item<'a> {
+        if !self.overwritten {
+            return self.contradiction();
+        }
+        self.expected = 0;
+        Item::Loss(note::OVERWRITTEN)
     }
 
     fn contradiction(&mut self) -> Item<'a> {
@@ -211,11 +226,14 @@ impl<'a> Items<'a> {
     }
 
     fn step(&mut self) -> Step<'a> {
+        if std::mem::take(&mut self.gap_next) {
+            return Step::Item(self.gap());
+        }
         if self.at >= self.words.len() {
             return match self.refill() {
                 None => Step::Over,
                 Some(true) => Step::Again,
-                Some(false) => Step::Item(self.contradiction()),
+                Some(false) => Step::Item(self.gap()),
             };
         }
         let word = self.words[self.at];
@@ -259,6 +277,7 @@ impl<'a> Iterator for Items<'a> {
             // Whether the exit stands depends on the next word, which may be in the next part.
             if self.at >= self.words.len() && self.refill() == Some(false) {
                 self.held = None;
+                self.gap_next = true;
                 let item = if self.count(exit) { self.release(exit, false) } else { None };
                 return item.or_else(|| Some(self.contradiction()));
             }
