@@ -16,6 +16,7 @@ mod drain;
 mod file;
 mod inject;
 mod leave;
+pub mod packets;
 mod process;
 pub mod read;
 mod record;

@@ -378,6 +378,51 @@ fn snapshots_of_a_running_program() {
 }
 
 #[test]
+fn handlers_that_jump_repair_and_skip() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "jumps.c");
+    same(Command::new(&program), Command::new(&program));
+}
+
+#[test]
+fn a_thousand_threads_and_chains_of_programs() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "families.c");
+    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    assert!(threads > 1000, "{threads} threads");
+}
+
+/// Languages with signals, stacks and system calls of their own: where these are installed.
+#[test]
+fn other_languages() {
+    let folder = TempDir::new().expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let rust = folder.path().join("rust");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["-O", "-o"]).arg(&rust).arg(source.join("panics.rs"));
+    if rustc.status().is_ok_and(|status| status.success()) {
+        let (threads, _) = same(Command::new(&rust), Command::new(&rust));
+        assert!(threads > 8, "{threads} threads");
+    }
+    let go = folder.path().join("go");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&go).arg(source.join("routines.go"));
+    build.env("GOCACHE", folder.path().join("cache")).env("GOFLAGS", "-mod=mod").env("CGO_ENABLED", "0");
+    if build.status().is_ok_and(|status| status.success()) {
+        let (threads, _) = same(Command::new(&go), Command::new(&go));
+        assert!(threads > 2, "{threads} threads");
+    }
+    let luajit = || {
+        let mut command = Command::new("luajit");
+        command.args(["-e", "local s = 0 for i = 1, 3e6 do s = (s + i * i) % 1000003 end print(s)"]);
+        command
+    };
+    if luajit().output().is_ok() {
+        same(luajit(), luajit());
+    }
+}
+
+#[test]
 fn missing_programs_are_an_error() {
     let result = record(Command::new("/nowhere/program"), Vec::new(), Options::default());
     assert!(matches!(result, Err(Error::Start(..))));

@@ -221,5 +221,6 @@ pub fn logging(block: &Block, address: u64) -> Option<(u32, u32)> {
 
 /// Whether the program stands before the last instruction at an exit of this kind when the exit is written.
 pub fn stands_before(kind: u8) -> bool {
-    matches!(kind, exit::CALL | exit::CALL_INDIRECT | exit::JUMP_INDIRECT | exit::RETURN | exit::SYSCALL)
+    use exit::{CALL, CALL_INDIRECT, FAR_RETURN, JUMP_INDIRECT, RETURN, SYSCALL};
+    matches!(kind, CALL | CALL_INDIRECT | JUMP_INDIRECT | RETURN | SYSCALL | FAR_RETURN)
 }

@@ -199,7 +199,7 @@ fn plan(head: u32) -> (u32, usize) {
 }
 
 fn can_follow(kind: u8) -> bool {
-    kind != exit::SYSCALL && kind != exit::FAR
+    !matches!(kind, exit::SYSCALL | exit::FAR | exit::FAR_RETURN)
 }
 
 /// Appends the instructions of a block up to an exit, which leads to `to`.

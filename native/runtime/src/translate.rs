@@ -322,7 +322,7 @@ impl Builder {
             // The processor refuses what is not for programs.
             (0, 0xcd | 0xf4) | (1, 0x07 | 0x35) => self.e.bytes(code),
             (0, 0xca | 0xcb | 0xcf) => {
-                let number = self.exit(exit::RETURN, 0);
+                let number = self.exit(exit::FAR_RETURN, 0);
                 self.log(number, None, false);
                 return self.enter_runtime(pc, next, FAR_BIT);
             }

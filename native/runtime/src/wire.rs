@@ -39,6 +39,8 @@ pub mod exit {
     pub const SYSCALL: u8 = 8;
     /// A software interrupt or another far transfer.
     pub const FAR: u8 = 9;
+    /// A far return.
+    pub const FAR_RETURN: u8 = 10;
 }
 
 /// Escapes of a log.

@@ -34,6 +34,9 @@ pub struct Path<'a> {
     pub last: Span,
     /// The number of instructions.
     pub instructions: u64,
+    /// The numbers of the conditional branches within its spans, from 1, which were not taken. One at its end is the last
+    /// span's.
+    pub not_taken: &'a [u16],
 }
 
 /// Code that is in no file.
@@ -109,6 +112,8 @@ struct BlockEntry {
     /// The lengths of its instructions begin here.
     lengths: u32,
     instructions: u16,
+    /// Its conditional branches that are not taken within it: their begin and number.
+    not_taken: (u32, u32),
 }
 
 /// The table of a process.
@@ -118,6 +123,7 @@ pub struct Table {
     blocks: Vec<BlockEntry>,
     spans: Vec<Span>,
     lengths: Vec<u8>,
+    not_taken: Vec<u16>,
     traces: usize,
     /// Executable memory, in order of time.
     pub maps: Vec<Map>,
@@ -260,11 +266,12 @@ impl Table {
         let (counts, sizes) = (words.long()?, words.long()?);
         let (first, exits, instructions) = (counts >> 32, counts >> 16 & 0xffff, counts & 0xffff);
         let number = self.blocks.len() as u32;
-        let block = BlockEntry {
+        let mut block = BlockEntry {
             pc,
             spans: self.spans.len() as u32,
             lengths: self.lengths.len() as u32,
             instructions: instructions as u16,
+            not_taken: (self.not_taken.len() as u32, 0),
         };
         // For each instruction: its span, its number within it, its address, its end, and the digest up to it.
         let mut places = Vec::with_capacity(instructions as usize);
@@ -294,6 +301,10 @@ impl Table {
             let ran = (packed >> 48) as u16;
             let (span, in_span, last, end, digest) = *places.get(usize::from(ran).checked_sub(1)?)?;
             let kind = (packed >> 40) as u8;
+            if kind == exit::TAKEN {
+                self.not_taken.push(ran);
+                block.not_taken.1 += 1;
+            }
             let entry = ExitEntry {
                 block: number,
                 instructions: ran,
@@ -386,6 +397,8 @@ impl Table {
         let entry = home.entry(exit)?;
         let first = home.blocks[entry.block as usize].spans as usize;
         let last = home.spans[first + usize::from(entry.span)];
+        let ends_with_branch = matches!(entry.kind, exit::TAKEN | exit::NOT_TAKEN);
+        let not_taken = home.not_taken(entry.block, entry.instructions - u16::from(ends_with_branch));
         Some(Path {
             spans: &home.spans[first..first + usize::from(entry.span)],
             last: Span {
@@ -397,7 +410,15 @@ impl Table {
                 ..last
             },
             instructions: entry.instructions.into(),
+            not_taken,
         })
+    }
+
+    /// The conditional branches of a block, up to an instruction, that are not taken within it.
+    fn not_taken(&self, block: u32, most: u16) -> &[u16] {
+        let (begin, count) = self.blocks[block as usize].not_taken;
+        let all = &self.not_taken[begin as usize..][..count as usize];
+        &all[..all.partition_point(|&number| number <= most)]
     }
 
     /// Where the block of an exit begins.
@@ -444,7 +465,8 @@ impl Table {
                     Span { end: at, last, count: ran, kind: 0, target: 0, ..*span }
                 };
                 let spans = &home.spans[first..first + index];
-                let path = Path { spans, last: cut, instructions: count.into() };
+                let not_taken = home.not_taken(home.entry(exit)?.block, count as u16);
+                let path = Path { spans, last: cut, instructions: count.into(), not_taken };
                 return Some(((count != 0).then_some(path), digest, stands));
             }
         }
