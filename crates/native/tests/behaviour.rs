@@ -14,7 +14,7 @@ use hodo_native::{
     read::{Item, Recording},
     record,
 };
-use hodo_native_runtime::wire::note;
+use hodo_native_runtime::wire::{exit, note};
 use tempfile::TempDir;
 
 fn compile(folder: &TempDir, name: &str) -> PathBuf {
@@ -47,11 +47,29 @@ fn consistent(file: &[u8]) -> (usize, u64) {
     let mut instructions = 0;
     for thread in recording.threads() {
         let mut items = recording.items(thread).expect("a table");
-        items.finish();
+        let mut leads = 0;
+        while let Some(item) = items.next() {
+            leads = match item {
+                Item::Path(path) => follow(&path, leads),
+                Item::Call(..) | Item::CallEnd(_) | Item::Time(_) => leads,
+                _ => 0,
+            };
+        }
         assert_eq!(items.contradictions(), 0, "thread {}", thread.thread);
         instructions += items.instructions();
     }
     (recording.threads().len(), instructions)
+}
+
+/// Checks that the spans of a path follow each other, and that it begins where the one before led, if that is not 0; returns
+/// where it leads.
+#[track_caller]
+fn follow(path: &hodo_native::read::Path<'_>, mut leads: u64) -> u64 {
+    for span in path.all() {
+        assert!(leads == 0 || leads == span.start, "{leads:x} leads to {:x}", span.start);
+        leads = if span.kind == exit::NONE { span.end } else { span.target };
+    }
+    leads
 }
 
 fn notes(file: &[u8]) -> Vec<u32> {

@@ -18,12 +18,10 @@ use super::libipt;
 use crate::{Outcome, command, setup, setup::Need};
 
 /// A program of `crates/native/tests/programs`, or one of the system with its arguments.
-const PROGRAMS: [(&str, &[&str]); 10] = [
+const PROGRAMS: [(&str, &[&str]); 8] = [
     ("hello.c", &[]),
     ("faults.c", &[]),
     ("far.c", &[]),
-    ("signals.c", &[]),
-    ("threads.c", &[]),
     ("waiting.c", &[]),
     ("exceptions.cpp", &[]),
     ("/bin/ls", &["/usr"]),

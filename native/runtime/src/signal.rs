@@ -225,6 +225,8 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     }
     if rip == stubs::address(stubs::hodo_deliver) {
         frame.set_rip(context.pc.get());
+        // Where an indirect branch led that found no translation, nothing else says.
+        log::go_on_at(context, context.pc.get());
         return deliver_waiting(context, frame);
     }
     let end = context.log_end();
@@ -442,6 +444,7 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
         // A write in the runtime's own copying.
         return;
     }
+    let is_known = position.is_some();
     let pc = match position {
         Some(position) => restore(context, &position, frame),
         // A jump into the runtime's memory, which led to the guard page instead.
@@ -451,6 +454,9 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
         }
         None => rip,
     };
+    if !is_known {
+        log::go_on_at(context, pc);
+    }
     drop(lock);
     frame.set_rip(pc);
     if changed {

@@ -399,14 +399,21 @@ impl Table {
         let last = home.spans[first + usize::from(entry.span)];
         let ends_with_branch = matches!(entry.kind, exit::TAKEN | exit::NOT_TAKEN);
         let not_taken = home.not_taken(entry.block, entry.instructions - u16::from(ends_with_branch));
+        // A path may end behind a branch that leads on within its block.
+        let leads_on = entry.kind == exit::NONE && u32::from(entry.in_span) == last.count;
+        let (kind, target) = if leads_on && last.kind != exit::NONE {
+            (last.kind, last.target)
+        } else {
+            (entry.kind, entry.target)
+        };
         Some(Path {
             spans: &home.spans[first..first + usize::from(entry.span)],
             last: Span {
                 end: entry.end,
                 last: entry.last,
                 count: entry.in_span.into(),
-                kind: entry.kind,
-                target: entry.target,
+                kind,
+                target,
                 ..last
             },
             instructions: entry.instructions.into(),
