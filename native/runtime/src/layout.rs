@@ -60,6 +60,8 @@ pub const FRAME_ROOM: u64 = 0x12_0000;
 pub const PACK_WORK: u64 = 0x12_8000;
 /// A copy of signal handlers.
 pub const ACTIONS: u64 = 0x18_9000;
+/// Says of which translated code the table of targets is.
+pub const TARGETS_OF: u64 = 0x18_9ff8;
 /// The end of the private memory of a slot.
 pub const PRIVATE_END: u64 = 0x18_a000;
 

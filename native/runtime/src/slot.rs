@@ -7,9 +7,10 @@ use core::{
 
 use crate::{
     context::{Context, inside, pending},
+    hold::HOLD,
     layout::{
         GUARD_BYTES, HOST_STACK, LOG_BYTES, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS,
-        TARGET_BITS, TARGETS, TO_PRIVATE, slot_address, slot_state,
+        TARGET_BITS, TARGETS, TARGETS_OF, TO_PRIVATE, slot_address, slot_state,
     },
     log::arena,
     raw, stubs, sys,
@@ -102,11 +103,17 @@ pub fn enter(slot: &Context) {
     sys::call3(sys::nr::ARCH_PRCTL, ARCH_SET_GS, slot.address.get(), 0);
     let stack = [slot.private() + SIGNAL_STACK, 0, SIGNAL_STACK_BYTES];
     sys::call3(sys::nr::SIGALTSTACK, stack.as_ptr() as u64, 0, 0);
-    forget_targets(slot);
+    // An earlier thread of this process may have left a table of the same code.
+    let hold = HOLD.load(Relaxed);
+    if hold & 1 != 0 || raw::read::<u64>(slot.private() + TARGETS_OF) != u64::from(hold) + 1 {
+        forget_targets(slot);
+    }
 }
 
 /// Empties the table of targets.
 pub fn forget_targets(slot: &Context) {
+    let hold = u64::from(HOLD.load(Relaxed));
+    raw::write(slot.private() + TARGETS_OF, hold + 1 + (hold & 1));
     let miss = stubs::address(stubs::hodo_enter_miss);
     for index in 0..1 << TARGET_BITS {
         raw::write(slot.private() + TARGETS + index * 8, miss);
