@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use hodo_native::{Error, Options, Refusal, attach, read::Recording};
+use hodo_native::{Error, Options, Refusal, attach, read::Recording, record};
 use hodo_native_runtime::wire::note;
 use tempfile::TempDir;
 
@@ -183,6 +183,62 @@ fn calls_that_wait_when_the_recording_begins_and_end_in_it() {
     assert_eq!(warnings, Vec::<String>::new());
     let recording = Recording::read(&file).expect("a readable recording");
     assert_eq!(recording.threads().len(), 7);
+}
+
+/// No test of its own: the recorder that the next test kills.
+#[test]
+fn records_what_the_environment_names() {
+    let Ok(program) = std::env::var("HODO_TEST_PROGRAM") else { return };
+    let result = record(Command::new(program), std::io::sink(), Options::default());
+    assert!(result.is_ok());
+}
+
+#[test]
+fn a_program_goes_on_when_its_recorder_is_killed() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "workers.c");
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "records_what_the_environment_names", "--nocapture"]);
+    command.env("HODO_TEST_PROGRAM", program).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut recorder = command.spawn().expect("the recorder starts");
+    let mut output = BufReader::new(recorder.stdout.take().expect("its output"));
+    let mut input = recorder.stdin.take().expect("its input");
+    let mut line = String::new();
+    while !line.contains("ready") {
+        assert!(output.read_line(&mut line).expect("a line") > 0);
+    }
+    thread::sleep(Duration::from_millis(100));
+    recorder.kill().expect("it ends");
+    recorder.wait().expect("it ends");
+    thread::sleep(Duration::from_millis(100));
+    input.write_all(b"\n").expect("the program reads");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    assert_eq!(rest, "16 right, ticks 1\n");
+}
+
+#[test]
+fn traced_programs_are_refused() {
+    let tracer = Command::new("strace").args(["-o", "/dev/null", "sleep", "60"]).spawn();
+    let Ok(mut tracer) = tracer else { return };
+    let children = format!("/proc/{0}/task/{0}/children", tracer.id());
+    let child = loop {
+        let text = std::fs::read_to_string(&children).expect("the tracer runs");
+        let child = text.split_whitespace().find_map(|number| number.parse::<u32>().ok());
+        let name = child.and_then(|child| std::fs::read_to_string(format!("/proc/{child}/comm")).ok());
+        if let (Some(child), Some("sleep\n")) = (child, name.as_deref()) {
+            break child;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let result = attach(child, Vec::new(), Options::default());
+    tracer.kill().expect("it ends");
+    tracer.wait().expect("it ends");
+    _ = Command::new("kill").args(["-9", &child.to_string()]).status();
+    match result {
+        Err(Error::Refused(_, Refusal::Traced(number))) => assert_eq!(number, tracer.id()),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
