@@ -245,5 +245,8 @@ pub(crate) fn explain(process: u32, error: io::Error) -> Refusal {
 
 /// Whether a process exists and runs a program.
 pub(crate) fn runs_program(process: u32) -> bool {
-    process != std::process::id() && Path::new(&format!("/proc/{process}/exe")).read_link().is_ok()
+    let program = Path::new(&format!("/proc/{process}/exe")).read_link();
+    // Other users' programs are hidden.
+    let hidden = program.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    process != std::process::id() && (program.is_ok() || hidden)
 }

@@ -5,6 +5,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -215,6 +216,36 @@ fn a_program_goes_on_when_its_recorder_is_killed() {
     let mut rest = String::new();
     output.read_to_string(&mut rest).expect("text");
     assert_eq!(rest, "16 right, ticks 1\n");
+}
+
+/// No test of its own: what another user may not record.
+#[test]
+fn attaches_to_what_the_environment_names() {
+    let Ok(number) = std::env::var("HODO_TEST_PROCESS") else { return };
+    let result = attach(number.parse().expect("a number"), std::io::sink(), Options::default());
+    println!("{}", result.expect_err("another user's process"));
+}
+
+#[test]
+fn processes_of_other_users_are_refused() {
+    let mut other = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let user = std::fs::metadata("/proc/self").expect("this process").uid();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    // The program itself may lie where the other user can't go.
+    let folder = TempDir::new_in("/tmp").expect("a folder");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("a folder for all");
+    let copy = folder.path().join("attach");
+    std::fs::copy(std::env::current_exe().expect("this program"), &copy).expect("a copy");
+    command.arg(copy).args(["--exact", "attaches_to_what_the_environment_names", "--nocapture"]);
+    let output = command.env("HODO_TEST_PROCESS", other.id().to_string()).output().expect("setpriv");
+    other.kill().expect("it ends");
+    other.wait().expect("it ends");
+    // Only root can become another user.
+    if user == 0 {
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("can't be recorded: it belongs to user 0"), "{text}");
+    }
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn consistent(file: &[u8]) -> (usize, u64) {
     for thread in recording.threads() {
         let mut items = recording.items(thread).expect("a table");
         let mut leads = 0;
-        while let Some(item) = items.next() {
+        for item in items.by_ref() {
             leads = match item {
                 Item::Path(path) => follow(&path, leads),
                 Item::Call(..) | Item::CallEnd(_) | Item::Time(_) => leads,
