@@ -14,7 +14,7 @@ use hodo_native_runtime::{
     context::Context,
     layout::{
         ARENA, ARENA_ROOM, ATTACHED, ArenaHeader, Attached, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader,
-        FIRST_CHUNK, FIRST_SLOT, LOG, LOG_BYTES, SLOT_STRIDE, SLOTS,
+        FIRST_CHUNK, FIRST_SLOT, LOG, LOG_BYTES, MOST_SELECTED, SELECTED, SLOT_STRIDE, SLOTS, Selected,
     },
 };
 
@@ -77,6 +77,13 @@ impl Arena {
 
     pub(crate) fn header(&self) -> &ArenaHeader {
         self.at(0)
+    }
+
+    /// Says which code is selected, before any program runs.
+    pub(crate) fn select(&self, index: u64, bytes: &[u8; size_of::<Selected>()]) {
+        let offset = SELECTED + index.min(u64::from(MOST_SELECTED) - 1) * bytes.len() as u64;
+        // SAFETY: the entry is within the mapping, and nothing else refers to it yet.
+        unsafe { self.base.byte_add(offset as usize).cast().write(*bytes) };
     }
 
     /// Where threads of running programs are described.

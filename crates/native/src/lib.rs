@@ -27,4 +27,4 @@ mod truth;
 
 pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer};
 pub use inject::Refusal;
-pub use record::{Error, Options, Outcome, attach, record};
+pub use record::{Error, Options, Outcome, Select, attach, record};

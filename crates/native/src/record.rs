@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native_runtime::layout::{VERSION, follow};
+use hodo_native_runtime::layout::{MOST_SELECTED, SELECTED_NAME, Selected, VERSION, follow};
 
 use crate::{
     arena::Arena,
@@ -28,6 +28,15 @@ use crate::{
     leave,
     process::{self, Event, Tracee},
 };
+
+/// Code that is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Select {
+    /// The end of its file's path, at most 104 bytes.
+    pub file: String,
+    /// Its bytes in the file.
+    pub offsets: std::ops::Range<u64>,
+}
 
 /// How to record.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +48,8 @@ pub struct Options {
     /// The most bytes of translated code, and of tables about it, in each process. When they are in use, all translations are
     /// removed, and begin anew.
     pub memory: u64,
+    /// What is recorded, at most 60 parts of files; `None`: all. Other code is translated too, without a log.
+    pub select: Option<&'static [Select]>,
     /// Logs are kept in memory up to this many bytes, the last ones, and written at the end.
     pub ring: Option<u64>,
     /// With `ring`: becomes true when what is kept shall be written at once; set back when that is done.
@@ -58,6 +69,7 @@ impl Default for Options {
             branches: 2,
             traces: true,
             memory: 512 << 20,
+            select: None,
             ring: None,
             snapshot: None,
             time_every: 0,
@@ -145,7 +157,26 @@ fn arena(options: &Options) -> io::Result<Arena> {
     header.traces.store(options.traces.into(), Relaxed);
     header.memory.store(options.memory, Relaxed);
     header.every.store(options.time_every, Relaxed);
+    select(&arena, options.select.unwrap_or_default())?;
     Ok(arena)
+}
+
+fn select(arena: &Arena, parts: &[Select]) -> io::Result<()> {
+    let too_long = parts.iter().any(|part| part.file.len() > SELECTED_NAME);
+    if parts.len() > MOST_SELECTED as usize || too_long {
+        return Err(io::Error::other(format!(
+            "at most {MOST_SELECTED} names of {SELECTED_NAME} bytes are selected"
+        )));
+    }
+    for (index, part) in parts.iter().enumerate() {
+        let mut bytes = [0; size_of::<Selected>()];
+        let words = [part.offsets.start, part.offsets.end, part.file.len() as u64];
+        bytes[..24].copy_from_slice(words.map(u64::to_le_bytes).as_flattened());
+        bytes[24..24 + part.file.len()].copy_from_slice(part.file.as_bytes());
+        arena.select(index as u64, &bytes);
+    }
+    arena.header().selected.store(parts.len() as u32, Relaxed);
+    Ok(())
 }
 
 /// Serves recorded processes until the recording is over.

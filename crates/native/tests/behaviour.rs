@@ -10,7 +10,7 @@ use std::{
 };
 
 use hodo_native::{
-    Error, Options, Outcome,
+    Error, Options, Outcome, Select,
     read::{Item, Recording},
     record,
 };
@@ -20,7 +20,13 @@ use tempfile::TempDir;
 fn compile(folder: &TempDir, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     let program = folder.path().join(name.replace('.', "-"));
-    let status = Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&program).status();
+    let status = Command::new("gcc")
+        .args(["-O1", "-pthread", "-w"])
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .arg("-lm")
+        .status();
     assert!(status.expect("gcc").success());
     program
 }
@@ -441,6 +447,45 @@ fn other_languages() {
     if luajit().output().is_ok() {
         same(luajit(), luajit());
     }
+}
+
+/// Only the program's own file is recorded, not its libraries; signals arrive in both.
+#[test]
+fn code_that_is_selected() {
+    let folder = TempDir::new().expect("a folder");
+    for name in ["jumps.c", "faults.c", "workers.c"] {
+        let program = compile(&folder, name);
+        let file = program.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let parts = vec![Select { file: format!("/{file}"), offsets: 0..u64::MAX }];
+        let options = Options { select: Some(Box::leak(parts.into_boxed_slice())), ..Options::default() };
+        let command = || shell(&format!("(sleep 0.1; echo) | {}", program.display()));
+        let expected = command().output().expect("the program runs");
+        let (output, outcome, file) = recorded_with(&folder, command(), options);
+        assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status), "{name}");
+        consistent(&file);
+        let recording = Recording::read(&file).expect("a readable recording");
+        let mut paths = 0;
+        for thread in recording.threads() {
+            let table = recording.table(thread).expect("a table");
+            let own: Vec<_> =
+                table.maps.iter().filter(|map| map.name.ends_with(file_name(&program).as_bytes())).collect();
+            let inherited = table.parent.is_some();
+            for item in recording.items(thread).expect("a table") {
+                let Item::Path(path) = item else { continue };
+                for span in path.all() {
+                    let inside =
+                        own.iter().any(|map| (map.address..map.address + map.length).contains(&span.start));
+                    assert!(inside || inherited || span.count == 0, "{name}: {span:x?}");
+                }
+                paths += 1;
+            }
+        }
+        assert!(paths > 100, "{name}: {paths} paths");
+    }
+}
+
+fn file_name(program: &Path) -> String {
+    format!("/{}", program.file_name().expect("a name").to_string_lossy())
 }
 
 #[test]

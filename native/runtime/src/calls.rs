@@ -32,7 +32,7 @@ pub fn system_call(context: &Context, number: u32) {
     let (pc, next) = (link.cold, link.target);
     context.pc.set(pc);
     if context.pending.get() != pending::NONE {
-        return log::push(context, &[escape::RETRACT]);
+        return log::retract(context, &link);
     }
     log::call(context, context.register(register::RAX));
     match choose(context, next) {

@@ -84,7 +84,10 @@ pub struct Context {
     pub address: Cell<u64>,
     /// Where the program stands while the runtime runs.
     pub pc: Cell<u64>,
-    unused: [u64; 5],
+    /// Where exits that are not logged write: a word that nobody reads, or into the guard page while a signal waits.
+    pub silent: Cell<u64>,
+    unread: Cell<u64>,
+    unused: [u64; 3],
     /// The program's `xmm0` to `xmm15` while the runtime runs; it uses no other vector register.
     pub vectors: [Cell<[u64; 2]>; 16],
     /// One of [`crate::layout::slot_state`]; shared with the recorder.
@@ -148,6 +151,22 @@ pub struct Context {
 }
 
 impl Context {
+    /// Takes the poison of a waiting signal back.
+    pub fn cure(&self) {
+        self.pointer.set(self.real_pointer.replace(0));
+        self.silent.set(&raw const self.unread as u64);
+    }
+
+    /// Makes the next exit fault, wherever the thread is.
+    pub fn poison_silent(&self, address: u64) {
+        self.silent.set(address);
+    }
+
+    /// Nothing is poisoned in a new slot.
+    pub fn reset_silent(&self) {
+        self.silent.set(&raw const self.unread as u64);
+    }
+
     /// The begin of its log.
     pub fn log(&self) -> u64 {
         self.address.get() + crate::layout::LOG

@@ -18,7 +18,7 @@ use crate::{
 /// Entered from the stubs with the program's state in the context. Sets where to continue.
 pub extern "C" fn hodo_dispatch(context: &Context) {
     if context.pending.get() == pending::POISONED {
-        context.pointer.set(context.real_pointer.replace(0));
+        context.cure();
         context.pending.set(pending::NOTED);
     }
     if flush::is_due() {

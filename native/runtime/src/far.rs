@@ -6,7 +6,7 @@ use crate::{
     dispatch, log, raw,
     state::{LINKS, lock},
     table,
-    wire::{escape, note},
+    wire::note,
 };
 
 /// The segment of 64-bit code.
@@ -17,15 +17,16 @@ const IRET: u8 = 0xcf;
 
 /// Does the far return of a link, whose exit was just recorded.
 pub fn go(context: &Context, number: u32) {
-    let pc = LINKS.get(number).cold;
+    let link = LINKS.get(number);
+    let pc = link.cold;
     context.pc.set(pc);
     if context.pending.get() != crate::context::pending::NONE {
-        return log::push(context, &[escape::RETRACT]);
+        return log::retract(context, &link);
     }
     match target(context, pc) {
         Some(target) => dispatch::go(context, target),
         None => {
-            log::push(context, &[escape::RETRACT]);
+            log::retract(context, &link);
             let lock = lock();
             table::note(note::INSTRUCTION, pc);
             let block = crate::translate::refused(pc);

@@ -26,6 +26,7 @@ mod pack;
 mod pages;
 mod raw;
 mod regions;
+mod select;
 mod signal;
 mod slot;
 mod start;

@@ -116,8 +116,31 @@ pub struct ArenaHeader {
     pub memory: AtomicU64,
     /// The time-stamp counter is written after so many exits; 0: only at system calls and at the end of each log.
     pub every: AtomicU32,
+    /// The number of entries at [`SELECTED`]; 0: all code is recorded.
+    pub selected: AtomicU32,
     /// Where the runtime makes system calls for programs: the first address, and the one behind the instruction.
     pub call: [AtomicU64; 2],
+}
+
+/// What is selected for recording, from the arena's begin: entries of [`Selected`].
+pub const SELECTED: u64 = 0x2000;
+/// The most entries.
+pub const MOST_SELECTED: u32 = 60;
+/// The most bytes of a name.
+pub const SELECTED_NAME: usize = 104;
+
+/// Code that is selected for recording: bytes of a file.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Selected {
+    /// The first byte.
+    pub start: u64,
+    /// The end.
+    pub end: u64,
+    /// The length of the name.
+    pub length: u64,
+    /// The end of the file's path.
+    pub name: [u8; SELECTED_NAME],
 }
 
 /// Where the recorder describes a thread of a running process that it records from now on, from the arena's begin.

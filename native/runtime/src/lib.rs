@@ -39,6 +39,7 @@ pub mod pack;
 pub mod pages;
 pub mod raw;
 pub mod regions;
+pub mod select;
 pub mod signal;
 pub mod slot;
 pub mod start;

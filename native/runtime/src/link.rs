@@ -211,6 +211,7 @@ pub fn logging(block: &Block, address: u64) -> Option<(u32, u32)> {
         match offset.wrapping_sub(out.log_at) {
             0 => return Some((number, 0)),
             9 => return Some((number, 1)),
+            _ if block.flags & block_flag::SILENT != 0 => {}
             n if n == 9 + store => return Some((number, 2)),
             n if n == 13 + store => return Some((number, 3)),
             _ => {}

@@ -9,7 +9,9 @@ use crate::{
         chunk_state, kind,
     },
     pack::{WORK, pack},
-    raw, sys,
+    raw,
+    state::{Link, SILENT_CALL},
+    sys,
     wire::{escape, note},
 };
 
@@ -129,6 +131,13 @@ pub fn push(context: &Context, words: &[u32]) {
     for &word in words {
         raw::write(context.pointer.get(), word);
         context.pointer.set(context.pointer.get() + 4);
+    }
+}
+
+/// The instruction of a link, whose exit was just logged, did not run.
+pub fn retract(context: &Context, link: &Link) {
+    if link.linked != SILENT_CALL {
+        push(context, &[escape::RETRACT]);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     hold,
     layout::POISON,
     link, log, pages, raw,
-    state::{BLOCKS, EXITS, SPILLED, lock},
+    state::{BLOCKS, Block, EXITS, SPILLED, block_flag, lock},
     stubs, sys,
     sys::{errno, nr},
     wire::{escape, exit},
@@ -325,7 +325,10 @@ fn poison(context: &Context, frame: Frame) {
     let bad = context.log_end() + POISON;
     context.pending.set(pending::POISONED);
     let _lock = lock();
-    let logging = link::locate(rip).and_then(|position| link::logging(&BLOCKS.get(position.block), rip));
+    context.poison_silent(bad);
+    let block = link::locate(rip).map(|position| BLOCKS.get(position.block));
+    let logging = block.and_then(|block| link::logging(&block, rip));
+    let is_silent = block.is_some_and(|block| block.flags & block_flag::SILENT != 0);
     let Some((number, phase @ 1..)) = logging else {
         context.real_pointer.set(context.pointer.replace(bad));
         return;
@@ -334,6 +337,11 @@ fn poison(context: &Context, frame: Frame) {
         SPILLED => RCX,
         register => register,
     } as usize;
+    if is_silent {
+        context.real_pointer.set(context.pointer.replace(bad));
+        frame.set_register(register, bad);
+        return;
+    }
     let value = frame.register(register);
     let (real, poisoned) = if phase == 2 { (value + 4, bad - 4) } else { (value, bad) };
     context.real_pointer.set(real);
@@ -342,7 +350,7 @@ fn poison(context: &Context, frame: Frame) {
 
 /// The entry of an exit met the poison: the program's state is exact here.
 fn at_exit(context: &Context, frame: Frame) {
-    context.pointer.set(context.real_pointer.replace(0));
+    context.cure();
     let rip = frame.rip();
     let lock = lock();
     let found = link::locate(rip).and_then(|position| link::logging(&BLOCKS.get(position.block), rip));
@@ -358,13 +366,20 @@ fn at_exit(context: &Context, frame: Frame) {
     if link::stands_before(exit.kind) {
         let before = u32::from(exit.instructions) - 1;
         pc = link::address_of(&block, before);
-        log::push(context, &[escape::PARTIAL, block.first_exit, before]);
+        record(context, &block, &[escape::PARTIAL, block.first_exit, before]);
     } else {
-        log::push(context, &[number]);
+        record(context, &block, &[number]);
     }
     drop(lock);
     frame.set_rip(pc);
     deliver_waiting(context, frame);
+}
+
+/// Writes to the log what ran of a block, if it is selected.
+fn record(context: &Context, block: &Block, words: &[u32]) {
+    if block.flags & block_flag::SILENT == 0 {
+        log::push(context, words);
+    }
 }
 
 fn deliver_waiting(context: &Context, frame: Frame) {
@@ -434,7 +449,7 @@ fn die(context: &Context, number: u32, info: u64, frame: Frame) {
 fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) {
     let waiting = context.pending.get() != pending::NONE;
     if waiting && context.real_pointer.get() != 0 {
-        context.pointer.set(context.real_pointer.replace(0));
+        context.cure();
     }
     let lock = lock();
     let rip = frame.rip();
@@ -490,7 +505,7 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
         let at = block.cache + u64::from(out.log_at);
         let after = rip > at && rip < at + LONGEST_EXIT;
         if u32::from(out.instructions) == position.index + 1 && link::stands_before(out.kind) && after {
-            log::push(context, &[escape::RETRACT]);
+            record(context, &block, &[escape::RETRACT]);
             if out.kind != exit::CALL {
                 frame.set_register(register::RCX, context.saved_rcx.get());
             }
@@ -501,7 +516,7 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
     if inside >= 9 && code[0] == 0x65 && code[5..9] == crate::context::offset::SCRATCH.to_le_bytes() {
         frame.set_register((code[3] >> 3 & 7) as usize, context.scratch.get());
     }
-    log::push(context, &[escape::PARTIAL, first, position.index]);
+    record(context, &block, &[escape::PARTIAL, first, position.index]);
     pc
 }
 

@@ -69,6 +69,7 @@ fn prepare(slot: &Context, kind: u32) {
     slot.sequence.set(0);
     slot.first_tsc.set(sys::tsc());
     slot.real_pointer.set(0);
+    slot.reset_silent();
     slot.blocked.set(0);
     slot.dropping.set(0);
     slot.inside.store(inside::RUNTIME, Relaxed);

@@ -60,6 +60,9 @@ pub fn process(mask: u64) -> Option<&'static Context> {
     handlers(context);
     let lock = state::lock();
     thread::identify();
+    if crate::select::entries() != 0 {
+        table::note(crate::wire::note::UNSELECTED, crate::select::entries().into());
+    }
     mappings();
     drop(lock);
     Some(context)

@@ -37,6 +37,8 @@ pub mod block_flag {
     pub const DEAD: u32 = 2;
     /// Made of a hot path.
     pub const TRACE: u32 = 4;
+    /// Its exits are not logged.
+    pub const SILENT: u32 = 8;
 }
 
 /// A way out of a block.
@@ -70,9 +72,13 @@ pub struct Link {
     pub target: u64,
     /// The next link that leads to the same block.
     pub next: u32,
-    /// Whether it is in the list of a block.
+    /// Whether it is in the list of a block; [`SILENT_CALL`] for an instruction that the runtime does, in code that is not
+    /// logged.
     pub linked: u32,
 }
+
+/// Value of [`Link::linked`].
+pub const SILENT_CALL: u32 = 2;
 
 /// One instruction of a block: see [`STEPS`].
 #[derive(Clone, Copy)]
@@ -112,6 +118,8 @@ pub static PAGE_AT: Map = Map::new(MAPS + 0x3000_0000, 18);
 pub const PAGE_HEAP: u64 = MAPS + 0x4000_0000;
 /// What `regions` stores.
 pub const REGION_HEAP: u64 = MAPS + 0x6000_0000;
+/// What `select` stores.
+pub const SELECT_HEAP: u64 = MAPS + 0x6800_0000;
 /// What `cache` stores.
 pub const CACHE_HEAP: u64 = MAPS + 0x7000_0000;
 /// What `table` uses to compose records.

@@ -10,10 +10,10 @@ use crate::{
     emit::{Emitter, RCX},
     link, pages,
     raw::{self, bytes},
-    regions,
+    regions, select,
     state::{
         BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, EXITS, Exit, LINKS, Link, NEXT_BLOCK, NEXT_EXIT,
-        NEXT_LINK, NEXT_STEP, SPILLED, STEPS, Step, USED, block_flag, take,
+        NEXT_LINK, NEXT_STEP, SILENT_CALL, SPILLED, STEPS, Step, USED, block_flag, take,
     },
     table,
     wire::exit,
@@ -117,6 +117,8 @@ pub struct Builder {
     /// Return addresses of calls that the path contains whole.
     pub(crate) calls: [u64; DEPTH],
     pub(crate) depth: usize,
+    /// Its exits are not logged.
+    pub(crate) silent: bool,
 }
 
 /// The block that begins at `pc`: an existing one, or a new one. `None` if no code is there, or no room is left.
@@ -219,6 +221,7 @@ impl Builder {
             stable: !regions::generated(pc),
             calls: [0; DEPTH],
             depth: 0,
+            silent: !select::contains(pc),
         }
     }
 
@@ -233,7 +236,8 @@ impl Builder {
                 self.undecodable(pc);
                 break;
             };
-            if u32::from(self.instructions) >= most || self.side_count + 2 > SIDES {
+            let leaves_selection = self.instructions != 0 && select::contains(pc) == self.silent;
+            if leaves_selection || u32::from(self.instructions) >= most || self.side_count + 2 > SIDES {
                 self.leave(exit::NONE, pc);
                 break;
             }
@@ -415,7 +419,11 @@ impl Builder {
     }
 
     pub(crate) fn log(&mut self, number: u32, register: Option<u8>, reload: bool) {
-        let at = self.e.log(number, register, reload);
+        let at = if self.silent {
+            self.e.silent(number, register, reload)
+        } else {
+            self.e.log(number, register, reload)
+        };
         let exit = EXITS.get(number);
         let log_at = (at - self.begin) as u32;
         EXITS.set(number, Exit { log_at, register: register.unwrap_or(SPILLED), ..exit });
@@ -483,7 +491,8 @@ impl Builder {
     /// Leaves for the runtime, which does what the instruction at `pc` does.
     fn enter_runtime(&mut self, pc: u64, next: u64, bit: u32) {
         let number = take(&NEXT_LINK);
-        LINKS.set(number, Link { site: 0, cold: pc, target: next, next: 0, linked: 0 });
+        let linked = if self.silent { SILENT_CALL } else { 0 };
+        LINKS.set(number, Link { site: 0, cold: pc, target: next, next: 0, linked });
         self.e.bytes(&[0xb9]);
         self.e.word(number | bit);
         self.e.bytes(&[0xff, 0x25]);
@@ -519,7 +528,9 @@ impl Builder {
             steps: self.first_step,
             exits: (NEXT_EXIT.load(Relaxed) - self.first_exit) as u16,
             instructions: self.instructions,
-            flags: old.flags | if found { block_flag::FOUND } else { 0 },
+            flags: old.flags
+                | if self.silent { block_flag::SILENT } else { 0 }
+                | if found { block_flag::FOUND } else { 0 },
             ..old
         };
         BLOCKS.set(self.block, block);

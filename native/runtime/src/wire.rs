@@ -113,6 +113,8 @@ pub mod note {
     pub const KILLED: u32 = 10;
     /// Older parts of the log were overwritten by newer ones, as wanted.
     pub const OVERWRITTEN: u32 = 11;
+    /// Code that was not selected ran without being recorded.
+    pub const UNSELECTED: u32 = 12;
     /// The program jumped into the runtime's memory.
     pub const JUMPED_INTO: u32 = 9;
 
@@ -128,6 +130,7 @@ pub mod note {
             INSTRUCTION => "an instruction that can't be recorded was refused",
             SHARED_CODE => "code in shared memory: changes through other mappings are not seen",
             JUMPED_INTO => "the program jumped into the recorder's memory",
+            UNSELECTED => "code that was not selected ran unrecorded",
             OVERWRITTEN => "older parts of the thread's log were overwritten by newer ones",
             KILLED => "the thread was killed, and the code after its last recorded exit is unknown",
             _ => "an unknown note",

@@ -80,6 +80,8 @@ pub struct Items<'a> {
     times: (u64, u64),
     /// Missing parts were overwritten.
     overwritten: bool,
+    /// An exit that is counted, and comes next.
+    due: Option<u32>,
     /// The next item says that parts are missing.
     gap_next: bool,
 }
@@ -99,6 +101,7 @@ impl<'a> Items<'a> {
             contradictions: 0,
             times: (0, 0),
             overwritten,
+            due: None,
             gap_next: false,
         }
     }
@@ -177,7 +180,7 @@ impl<'a> Items<'a> {
         let begins = table.start(exit)?;
         let known = self.expected;
         self.expected = stands;
-        if known != 0 && known != begins {
+        if known != 0 && known != begins && !self.table.selected {
             return Some(self.contradiction());
         }
         self.digest.append(digest);
@@ -266,6 +269,9 @@ impl<'a> Iterator for Items<'a> {
     type Item = Item<'a>;
 
     fn next(&mut self) -> Option<Item<'a>> {
+        if let Some(item) = self.due.take().and_then(|exit| self.release(exit, false)) {
+            return Some(item);
+        }
         loop {
             let Some(exit) = self.held else {
                 match self.step() {
@@ -290,6 +296,10 @@ impl<'a> Iterator for Items<'a> {
                 }
             }
             if !self.count(exit) {
+                if self.table.selected && self.table.start(exit).is_some() {
+                    self.due = Some(exit);
+                    return Some(Item::Loss(note::UNSELECTED));
+                }
                 let item = self.contradiction();
                 self.expected = self.table.summary(exit).map_or(0, |(_, target, _)| target);
                 return Some(item);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hodo_native_runtime::wire::{exit, flag, record};
+use hodo_native_runtime::wire::{exit, flag, note, record};
 use rustc_hash::FxHashMap;
 
 use super::items::Digest;
@@ -137,6 +137,8 @@ pub struct Table {
     pub identity: (u64, u64),
     /// The process that it is a copy of.
     pub parent: Option<Parent>,
+    /// Only selected code is recorded.
+    pub(crate) selected: bool,
     /// Exits below this number are the parent's.
     inherited: u32,
     /// The number of processes that it is a copy of, one of the other.
@@ -246,6 +248,7 @@ impl Table {
                 self.inherited = u32::try_from(exits).ok()?;
                 let table = others.get(&parent)?.clone();
                 self.depth = table.depth + 1;
+                self.selected = table.selected;
                 // Damaged input must not make chains that are dropped too deep.
                 if self.depth > DEEPEST {
                     return None;
@@ -253,7 +256,9 @@ impl Table {
                 self.parent = Some(Parent { key: parent, tsc, table });
             }
             record::NOTE => {
-                self.notes.push(Note { tsc, note: words.long()? as u32, value: words.long()? });
+                let note = Note { tsc, note: words.long()? as u32, value: words.long()? };
+                self.selected |= note.note == note::UNSELECTED;
+                self.notes.push(note);
             }
             record::IDENTITY => self.identity = (words.long()?, words.long()?),
             _ => {}
