@@ -1,11 +1,19 @@
 //! Records a command natively, and counts what the recording contains.
 //!
-//!     native_record FILE [--branches N] [--no-traces] COMMAND...
+//!     native_record FILE [--branches N] [--no-traces] [--for MILLISECONDS] COMMAND...
+//!     native_record FILE [--for MILLISECONDS] --attach PROCESS
 //!     native_record --count FILE
 
-use std::{error::Error, fs, fs::File, io::BufWriter, process::Command, time::Instant};
+use std::{
+    error::Error,
+    fs,
+    fs::File,
+    io::BufWriter,
+    process::Command,
+    time::{Duration, Instant},
+};
 
-use hodo_native::{Options, read::Recording, record};
+use hodo_native::{Options, attach, read::Recording, record};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -14,17 +22,29 @@ fn main() -> Result<(), Box<dyn Error>> {
         return count(&arguments.next().ok_or("no file")?);
     }
     let mut options = Options::default();
+    let mut process = None;
     let mut arguments = arguments.peekable();
     while let Some(option) = arguments.next_if(|argument| argument.starts_with("--")) {
         match option.as_str() {
             "--branches" => options.branches = arguments.next().ok_or("no number")?.parse()?,
             "--no-traces" => options.traces = false,
+            "--for" => {
+                let milliseconds = arguments.next().ok_or("no number")?.parse()?;
+                options.duration = Some(Duration::from_millis(milliseconds));
+            }
+            "--attach" => process = Some(arguments.next().ok_or("no process")?.parse()?),
             _ => return Err(format!("unknown option {option}").into()),
         }
     }
-    let mut command = Command::new(arguments.next().ok_or("no command")?);
-    command.args(arguments);
-    let outcome = record(command, BufWriter::new(File::create(&file)?), options)?;
+    let out = BufWriter::new(File::create(&file)?);
+    let outcome = match process {
+        Some(process) => attach(process, out, options)?,
+        None => {
+            let mut command = Command::new(arguments.next().ok_or("no command")?);
+            command.args(arguments);
+            record(command, out, options)?
+        }
+    };
     for warning in &outcome.warnings {
         eprintln!("{warning}");
     }

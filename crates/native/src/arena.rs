@@ -13,8 +13,8 @@ use std::{
 use hodo_native_runtime::{
     context::Context,
     layout::{
-        ARENA, ARENA_ROOM, ArenaHeader, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader, FIRST_CHUNK,
-        FIRST_SLOT, LOG, LOG_BYTES, SLOT_STRIDE, SLOTS,
+        ARENA, ARENA_ROOM, ATTACHED, ArenaHeader, Attached, CHUNK_ROOM, CHUNK_STRIDE, CHUNKS, ChunkHeader,
+        FIRST_CHUNK, FIRST_SLOT, LOG, LOG_BYTES, MOST_SELECTED, SELECTED, SLOT_STRIDE, SLOTS, Selected,
     },
 };
 
@@ -79,12 +79,29 @@ impl Arena {
         self.at(0)
     }
 
+    /// Says which code is selected, before any program runs.
+    pub(crate) fn select(&self, index: u64, bytes: &[u8; size_of::<Selected>()]) {
+        let offset = SELECTED + index.min(u64::from(MOST_SELECTED) - 1) * bytes.len() as u64;
+        // SAFETY: the entry is within the mapping, and nothing else refers to it yet.
+        unsafe { self.base.byte_add(offset as usize).cast().write(*bytes) };
+    }
+
+    /// Where threads of running programs are described.
+    pub(crate) fn attached(&self) -> &Attached {
+        self.at(ATTACHED)
+    }
+
     /// The chunk with this index, whatever its state.
     pub(crate) fn chunk(&self, index: u64) -> Chunk<'_> {
         let offset = FIRST_CHUNK + index.min(CHUNKS - 1) * CHUNK_STRIDE;
         let header: &ChunkHeader = self.at(offset);
         let stored = u64::from(header.stored.load(Acquire)).min(CHUNK_ROOM);
         Chunk { header, bytes: self.bytes(offset + size_of::<ChunkHeader>() as u64, stored) }
+    }
+
+    /// The indices of slots that are or were in use.
+    pub(crate) fn slots(&self) -> std::ops::Range<u64> {
+        0..u64::from(self.header().slots_used.load(Acquire)).min(SLOTS)
     }
 
     /// The state of a slot, as an atomic.
@@ -99,15 +116,20 @@ impl Arena {
     }
 
     /// What a slot's log contains, whose thread has stopped.
-    pub(crate) fn rest(&self, index: u64) -> &[u8] {
+    pub(crate) fn rest(&self, index: u64) -> Vec<u8> {
         let offset = FIRST_SLOT + index * SLOT_STRIDE;
         let slot = self.slot(index);
         let pointer = match slot.real_pointer.get() {
             0 => slot.pointer.get(),
             real => real,
         };
-        let length = pointer.saturating_sub(ARENA + offset + LOG);
-        if length > LOG_BYTES { &[] } else { self.bytes(offset + LOG, length) }
+        let begin = ARENA + offset + LOG;
+        let part = |from: u64, to: u64| {
+            let (at, length) = (from.wrapping_sub(begin), to.saturating_sub(from));
+            let inside = at <= LOG_BYTES && length <= LOG_BYTES - at;
+            if inside { self.bytes(offset + LOG + at, length) } else { &[] }
+        };
+        [part(begin, slot.staged.get()), part(slot.window.get(), pointer)].concat()
     }
 }
 

@@ -7,20 +7,33 @@ use std::{
 };
 
 use hodo_native_runtime::{
-    layout::{CHUNKS, SLOTS, chunk_state, kind, slot_state},
+    context::Context,
+    layout::{CHUNKS, chunk_state, kind, slot_state},
     wire::{escape, note},
 };
 use rustc_hash::FxHashMap;
 
 use crate::{
     arena::Arena,
-    file::{BlockHeader, BlockKind, Codec, Writer, empty},
+    file::{BlockHeader, BlockKind, Codec, empty},
     process,
+    ring::Sink,
 };
+
+/// What ended a thread's log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The thread or its process ended.
+    Ended,
+    /// The process executes another program.
+    Executed,
+    /// It runs its own code again.
+    Left,
+}
 
 /// Writes what the arena contains.
 pub(crate) struct Drain<W> {
-    writer: Writer<W>,
+    writer: Sink<W>,
     /// Recorded processes, with descriptors that tell their end.
     processes: FxHashMap<u32, Option<OwnedFd>>,
     /// The next position in each stream.
@@ -30,9 +43,9 @@ pub(crate) struct Drain<W> {
 }
 
 impl<W: Write> Drain<W> {
-    pub(crate) fn new(out: W) -> io::Result<Drain<W>> {
+    pub(crate) fn new(out: W, ring: Option<u64>) -> io::Result<Drain<W>> {
         let mut drain = Drain {
-            writer: Writer::new(out)?,
+            writer: Sink::new(out, ring)?,
             processes: FxHashMap::default(),
             next: FxHashMap::default(),
             killed: 0,
@@ -89,7 +102,7 @@ impl<W: Write> Drain<W> {
 
     /// Looks for new and ended processes, and for threads that ended. Returns how many processes run.
     pub(crate) fn processes(&mut self, arena: &Arena) -> io::Result<usize> {
-        for index in 0..SLOTS {
+        for index in arena.slots() {
             match arena.slot_state(index).load(Acquire) {
                 slot_state::LIVE => {
                     let number = arena.slot(index).process.get();
@@ -97,7 +110,7 @@ impl<W: Write> Drain<W> {
                 }
                 slot_state::DONE => {
                     self.chunks(arena)?;
-                    self.free(arena, index, false)?;
+                    self.free(arena, index, End::Executed)?;
                 }
                 _ => {}
             }
@@ -106,19 +119,25 @@ impl<W: Write> Drain<W> {
         let over: Vec<u32> =
             self.processes.iter().filter(|(_, end)| ended(end)).map(|(&number, _)| number).collect();
         for number in over {
-            self.retire(arena, number, true)?;
+            self.retire(arena, number, End::Ended)?;
             self.processes.remove(&number);
         }
         Ok(self.processes.len())
     }
 
-    /// A process ended, or executes another program: writes what its slots contain, and frees them.
-    pub(crate) fn retire(&mut self, arena: &Arena, number: u32, ended: bool) -> io::Result<()> {
+    /// A process runs its own code again.
+    pub(crate) fn left(&mut self, arena: &Arena, number: u32) -> io::Result<()> {
+        self.processes.remove(&number);
+        self.retire(arena, number, End::Left)
+    }
+
+    /// Writes what the slots of a process contain, and frees them.
+    pub(crate) fn retire(&mut self, arena: &Arena, number: u32, end: End) -> io::Result<()> {
         self.chunks(arena)?;
-        for index in 0..SLOTS {
+        for index in arena.slots() {
             let live = arena.slot_state(index).load(Acquire) == slot_state::LIVE;
             if live && arena.slot(index).process.get() == number {
-                self.free(arena, index, ended)?;
+                self.free(arena, index, end)?;
             }
         }
         for index in 0..CHUNKS {
@@ -132,33 +151,28 @@ impl<W: Write> Drain<W> {
         Ok(())
     }
 
-    fn free(&mut self, arena: &Arena, index: u64, ended: bool) -> io::Result<()> {
+    fn free(&mut self, arena: &Arena, index: u64, end: End) -> io::Result<()> {
         let slot = arena.slot(index);
         let rest = arena.rest(index);
         let is_log = slot.kind.get() == kind::LOG;
-        let sequence = slot.sequence.get();
-        let block = BlockHeader {
-            length: rest.len() as u32,
-            key: slot.key.get(),
-            table_key: slot.table_key.get(),
-            sequence,
-            first_tsc: slot.first_tsc.get(),
-            last_tsc: process::clocks().0,
-            process: slot.process.get().into(),
-            thread: slot.thread.get().into(),
-            ..empty(if is_log { BlockKind::Log } else { BlockKind::Table })
-        };
+        let kind = if is_log { BlockKind::Log } else { BlockKind::Table };
+        let block = BlockHeader { length: rest.len() as u32, ..unfinished(slot, kind) };
         if !rest.is_empty() {
-            self.writer.block(block, rest)?;
+            self.writer.block(block, &rest)?;
         }
         let word = |back: usize| rest.len().checked_sub(4 * back).and_then(|at| rest.get(at..at + 4));
         // A thread that ended, or waited in a system call, ran nothing more.
         let over = [(1, escape::END), (4, escape::CALL)];
         let cut = !over.iter().any(|&(back, escape)| word(back) == Some(&escape.to_le_bytes()));
-        if is_log && ended && cut {
-            self.killed += 1;
+        let lost = match end {
+            End::Ended if cut => Some(note::KILLED),
+            End::Left => Some(note::CLOSED),
+            _ => None,
+        };
+        if let Some(lost) = lost.filter(|_| is_log) {
+            self.killed += u64::from(lost == note::KILLED);
             let loss = BlockHeader { length: 4, kind: BlockKind::Loss, ..block };
-            self.writer.block(loss, &note::KILLED.to_le_bytes())?;
+            self.writer.block(loss, &lost.to_le_bytes())?;
         }
         arena.slot_state(index).store(slot_state::FREE, Release);
         arena.header().emptied.fetch_add(1, Release);
@@ -166,14 +180,50 @@ impl<W: Write> Drain<W> {
         Ok(())
     }
 
+    /// Writes what is kept so far, with the logs of threads that go on as they are now.
+    pub(crate) fn snapshot(&mut self, arena: &Arena) -> io::Result<()> {
+        if !self.writer.keeps() {
+            return Ok(());
+        }
+        self.chunks(arena)?;
+        for index in arena.slots() {
+            let slot = arena.slot(index);
+            let is_log = slot.kind.get() == kind::LOG;
+            if !is_log || arena.slot_state(index).load(Acquire) != slot_state::LIVE {
+                continue;
+            }
+            let block = unfinished(slot, BlockKind::Log);
+            let rest = arena.rest(index);
+            // The thread goes on meanwhile: what it gave away is in a chunk.
+            if !rest.is_empty() && slot.sequence.get() == block.sequence {
+                self.writer.block(BlockHeader { length: rest.len() as u32, ..block }, &rest)?;
+            }
+        }
+        self.writer.dump()
+    }
+
     /// Writes the end; returns the length of the file.
     pub(crate) fn finish(mut self, arena: &Arena) -> io::Result<u64> {
         self.chunks(arena)?;
         let running: Vec<u32> = self.processes.keys().copied().collect();
         for number in running {
-            self.retire(arena, number, true)?;
+            self.retire(arena, number, End::Ended)?;
         }
         self.clock()?;
         self.writer.finish()
+    }
+}
+
+/// The header of a slot's unfinished part.
+fn unfinished(slot: &Context, kind: BlockKind) -> BlockHeader {
+    BlockHeader {
+        key: slot.key.get(),
+        table_key: slot.table_key.get(),
+        sequence: slot.sequence.get(),
+        first_tsc: slot.first_tsc.get(),
+        last_tsc: process::clocks().0,
+        process: slot.process.get().into(),
+        thread: slot.thread.get().into(),
+        ..empty(kind)
     }
 }

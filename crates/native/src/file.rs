@@ -29,7 +29,7 @@ use std::io::{self, Write};
 use hodo_native_runtime::pack::{self, WORK};
 
 /// The first bytes of a file.
-pub const MAGIC: &[u8; 8] = b"HODONAT\x01";
+pub const MAGIC: &[u8; 8] = b"HODONAT\x02";
 /// The first bytes of a block.
 const BLOCK: u32 = 0x4b43_4c42;
 /// The length of a block's header.

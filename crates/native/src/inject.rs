@@ -2,7 +2,7 @@
 
 use std::{io, process};
 
-use hodo_native_runtime::layout::{ARENA, ARENA_ROOM, IMAGE, IMAGE_ROOM, TO_PRIVATE};
+use hodo_native_runtime::layout::{ARENA, ARENA_ROOM, ATTACH_ENTRY, IMAGE, IMAGE_ROOM, TO_PRIVATE};
 
 use crate::process::{Event, Tracee};
 
@@ -27,6 +27,30 @@ pub enum Refusal {
     /// It ended in the meantime.
     #[error("it ended before it began")]
     Ended,
+    /// Another process traces it.
+    #[error("process {0} traces it already")]
+    Traced(u32),
+    /// It is recorded already.
+    #[error("it is recorded already")]
+    Recorded,
+    /// It belongs to another user.
+    #[error("it belongs to user {0}")]
+    OtherUser(u32),
+    /// The system forbids tracing.
+    #[error("/proc/sys/kernel/yama/ptrace_scope is {0}: write 0 there, or run the recorder as root")]
+    Scope(u32),
+    /// It is the recorder itself, a thread of the kernel, or has ended.
+    #[error("it is no running program")]
+    NoProgram,
+    /// It is stopped.
+    #[error("it is stopped: continue it first")]
+    Stopped,
+    /// It uses the segment that the runtime needs.
+    #[error("it uses the segment gs")]
+    Segment,
+    /// A thread does not stop.
+    #[error("its thread {0} does not stop")]
+    Busy(u32),
     /// The recorder was built for another machine.
     #[error("this recorder is for x86-64 Linux only")]
     Machine,
@@ -64,7 +88,7 @@ pub(crate) fn inject(tracee: Tracee, descriptor: i32) -> Result<(), Refusal> {
     mapped
 }
 
-fn map(
+pub(crate) fn map(
     tracee: Tracee,
     registers: &libc::user_regs_struct,
     image: &[u8],
@@ -94,6 +118,12 @@ fn map(
     Ok(())
 }
 
+/// Where threads of running programs enter the runtime, and the runtime in memory.
+pub(crate) fn attach_image() -> Result<(u64, &'static [u8]), Refusal> {
+    let (entry, image) = RUNTIME.split_first_chunk::<8>().ok_or(Refusal::Machine)?;
+    Ok((IMAGE + u64::from_le_bytes(*entry) + ATTACH_ENTRY, image))
+}
+
 fn error_of(result: u64) -> io::Result<u64> {
     if result > -4096i64 as u64 {
         return Err(io::Error::from_raw_os_error((result as i64).unsigned_abs() as i32));
@@ -109,7 +139,7 @@ fn placed(result: u64, wanted: u64) -> io::Result<()> {
 }
 
 /// Makes a system call in the stopped program, at whose instruction pointer is `syscall; int3`.
-fn remote(
+pub(crate) fn remote(
     tracee: Tracee,
     registers: &libc::user_regs_struct,
     number: u64,
@@ -135,6 +165,7 @@ fn run_to_trap(tracee: Tracee) -> Result<(), Refusal> {
                 waiting.push(signal);
                 tracee.go_on(0)?;
             }
+            Event::Stopped(_) => tracee.go_on(0)?,
             Event::Executed | Event::Nothing => {}
             Event::Ended(_) | Event::Gone => return Err(Refusal::Ended),
         }

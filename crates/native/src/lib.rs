@@ -11,15 +11,20 @@
 //! The program's control flow is exact, and its times are real, but it runs slower than alone.
 
 mod arena;
+mod attach;
 mod drain;
 mod file;
 mod inject;
+mod leave;
+pub mod packets;
 mod process;
 pub mod read;
 mod record;
+mod ring;
+mod stop;
 #[cfg(test)]
 mod truth;
 
 pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer};
 pub use inject::Refusal;
-pub use record::{Error, Options, Outcome, record};
+pub use record::{Error, Options, Outcome, Select, attach, record};

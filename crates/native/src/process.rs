@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use std::{io, mem, os::unix::process::CommandExt, process::Command, ptr};
+use std::{fs, io, mem, os::unix::process::CommandExt, process::Command, ptr};
 
+use hodo_native_runtime::hold;
 use libc::{c_int, pid_t, user_regs_struct};
 
 /// A stopped thread that this thread traces.
@@ -19,11 +20,16 @@ pub(crate) enum Event {
     Executed,
     /// Stopped by a signal.
     Signal(c_int),
+    /// Stopped because the tracer asked for it, or (the signal) with its whole process.
+    Stopped(c_int),
     /// Nothing happened.
     Nothing,
     /// There is no such child or tracee.
     Gone,
 }
+
+const GET_MASK: libc::c_uint = 0x420a;
+const SET_MASK: libc::c_uint = 0x420b;
 
 fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -59,6 +65,57 @@ impl Tracee {
     /// Traces a running thread, so that it stops when it executes another program.
     pub(crate) fn seize(self) -> io::Result<()> {
         self.request(libc::PTRACE_SEIZE, 0, libc::PTRACE_O_TRACEEXEC as u64)
+    }
+
+    /// Traces a running thread; nothing stops it yet.
+    pub(crate) fn trace(self) -> io::Result<()> {
+        self.request(libc::PTRACE_SEIZE, 0, 0)
+    }
+
+    /// Asks a traced thread to stop.
+    pub(crate) fn interrupt(self) -> io::Result<()> {
+        self.request(libc::PTRACE_INTERRUPT, 0, 0)
+    }
+
+    /// The signals that a stopped thread blocks.
+    pub(crate) fn mask(self) -> io::Result<u64> {
+        let mut mask = 0u64;
+        self.request(GET_MASK, 8, &raw mut mask as u64)?;
+        Ok(mask)
+    }
+
+    pub(crate) fn set_mask(self, mask: u64) -> io::Result<()> {
+        self.request(SET_MASK, 8, &raw const mask as u64)
+    }
+
+    /// Sets `xmm0` to `xmm15`.
+    pub(crate) fn set_vectors(self, vectors: &[[u64; 2]; 16]) -> io::Result<()> {
+        // SAFETY: all zero bytes are valid registers.
+        let mut registers: libc::user_fpregs_struct = unsafe { mem::zeroed() };
+        self.request(libc::PTRACE_GETFPREGS, 0, &raw mut registers as u64)?;
+        for (words, vector) in registers.xmm_space.chunks_exact_mut(4).zip(vectors) {
+            let halves = vector.map(|half| [half as u32, (half >> 32) as u32]);
+            words.copy_from_slice(halves.as_flattened());
+        }
+        self.request(libc::PTRACE_SETFPREGS, 0, &raw const registers as u64)
+    }
+
+    /// The restartable sequences that a stopped thread has registered: address, length, signature; zeros without them.
+    pub(crate) fn sequences(self) -> [u64; 3] {
+        const GET_SEQUENCES: libc::c_uint = 0x420f;
+        // `struct ptrace_rseq_configuration`
+        let mut words = [0u64; 3];
+        let result = self.request(GET_SEQUENCES, 24, words.as_mut_ptr() as u64);
+        let [address, sizes, _] = words;
+        if result.is_err() { [0; 3] } else { [address, sizes & 0xffff_ffff, sizes >> 32] }
+    }
+
+    /// Reads bytes.
+    pub(crate) fn read(self, address: u64, length: usize) -> io::Result<Vec<u8>> {
+        use std::os::unix::fs::FileExt;
+        let mut bytes = vec![0; length];
+        fs::File::open(format!("/proc/{}/mem", self.0))?.read_exact_at(&mut bytes, address)?;
+        Ok(bytes)
     }
 
     pub(crate) fn registers(self) -> io::Result<user_regs_struct> {
@@ -134,6 +191,7 @@ impl Tracee {
             -1 => Event::Gone,
             _ if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) => Event::Ended(status),
             _ if status >> 16 == libc::PTRACE_EVENT_EXEC => Event::Executed,
+            _ if status >> 16 == libc::PTRACE_EVENT_STOP => Event::Stopped(libc::WSTOPSIG(status)),
             _ => Event::Signal(libc::WSTOPSIG(status)),
         }
     }
@@ -175,6 +233,20 @@ pub(crate) fn clocks() -> (u64, u64) {
     // SAFETY: the time is written to a live structure.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     (hodo_native_runtime::sys::tsc(), time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Whether there is a thread or process.
+pub(crate) fn exists(number: pid_t) -> bool {
+    // SAFETY: the call takes two integers; signal 0 is none.
+    unsafe { libc::syscall(libc::SYS_tkill, number, 0) == 0 }
+}
+
+/// Sends a thread the signal that fetches it out of translated code.
+pub(crate) fn fetch(process: u32, thread: u32) {
+    let mut info = [0u32; 32];
+    (info[0], info[2]) = (hold::SIGNAL, hold::CODE as u32);
+    // SAFETY: the kernel reads 128 bytes of `siginfo`.
+    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, hold::SIGNAL, info.as_ptr()) };
 }
 
 /// Sends a signal to a process.

@@ -1,6 +1,7 @@
 //! Starts a program with the runtime in it, follows its descendants, and writes their logs.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     io::Write,
     os::unix::fs::MetadataExt,
@@ -14,17 +15,28 @@ use std::{
         },
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use hodo_native_runtime::layout::{VERSION, follow};
+use hodo_native_runtime::layout::{MOST_SELECTED, SELECTED_NAME, Selected, VERSION, follow};
 
 use crate::{
     arena::Arena,
-    drain::Drain,
+    attach::attach as attach_to,
+    drain::{Drain, End},
     inject::{Refusal, inject},
+    leave,
     process::{self, Event, Tracee},
 };
+
+/// Code that is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Select {
+    /// The end of its file's path, at most 104 bytes.
+    pub file: String,
+    /// Its bytes in the file.
+    pub offsets: std::ops::Range<u64>,
+}
 
 /// How to record.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +45,37 @@ pub struct Options {
     pub branches: u32,
     /// Whether hot paths are translated again as one.
     pub traces: bool,
+    /// The most bytes of translated code, and of tables about it, in each process. When they are in use, all translations are
+    /// removed, and begin anew.
+    pub memory: u64,
+    /// What is recorded, at most 60 parts of files; `None`: all. Other code is translated too, without a log.
+    pub select: Option<&'static [Select]>,
+    /// Logs are kept in memory up to this many bytes, the last ones, and written at the end.
+    pub ring: Option<u64>,
+    /// With `ring`: becomes true when what is kept shall be written at once; set back when that is done.
+    pub snapshot: Option<&'static AtomicBool>,
+    /// The time-stamp counter is written after so many exits of superblocks, from 16 to 32,768; 0: only at system calls and at
+    /// the end of each part of a log.
+    pub time_every: u32,
+    /// How long to record; then the programs run their own code again.
+    pub duration: Option<Duration>,
+    /// Becomes true when the recording shall end before.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { branches: 2, traces: true }
+        Options {
+            branches: 2,
+            traces: true,
+            memory: 512 << 20,
+            select: None,
+            ring: None,
+            snapshot: None,
+            time_every: 0,
+            duration: None,
+            stop: None,
+        }
     }
 }
 
@@ -80,13 +118,8 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
     if is_privileged(&name) {
         return Err(Error::Privileged(name));
     }
-    let arena = Arena::new()?;
-    let header = arena.header();
-    header.version.store(VERSION, Relaxed);
-    header.recorder.store(std::process::id().into(), Relaxed);
-    header.branches.store(options.branches.max(1), Relaxed);
-    header.traces.store(options.traces.into(), Relaxed);
-    let drain = Mutex::new(Drain::new(out)?);
+    let arena = arena(&options)?;
+    let drain = Mutex::new(Drain::new(out, options.ring)?);
     process::trace_from_start(&mut command);
     let child = command.spawn().map_err(|error| Error::Start(name.clone(), error))?;
     let tracee = Tracee(child.id() as i32);
@@ -99,10 +132,65 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
         return Err(Error::Refused(name, refusal));
     }
     tracee.detach()?;
+    run(&arena, drain, Some(tracee), &options)
+}
+
+/// Records a running process, all of whose threads continue where they stand, and all its descendants from then on. Returns
+/// when all of them have ended, or run their own code again.
+///
+/// # Errors
+/// The process cannot be recorded, or the output failed.
+pub fn attach<W: Write + Send>(process: u32, out: W, options: Options) -> Result<Outcome, Error> {
+    let arena = arena(&options)?;
+    let drain = Mutex::new(Drain::new(out, options.ring)?);
+    let name = PathBuf::from(format!("process {process}"));
+    attach_to(process, &arena).map_err(|refusal| Error::Refused(name, refusal))?;
+    run(&arena, drain, None, &options)
+}
+
+fn arena(options: &Options) -> io::Result<Arena> {
+    let arena = Arena::new()?;
+    let header = arena.header();
+    header.version.store(VERSION, Relaxed);
+    header.recorder.store(std::process::id().into(), Relaxed);
+    header.branches.store(options.branches.max(1), Relaxed);
+    header.traces.store(options.traces.into(), Relaxed);
+    header.memory.store(options.memory, Relaxed);
+    header.every.store(options.time_every, Relaxed);
+    select(&arena, options.select.unwrap_or_default())?;
+    Ok(arena)
+}
+
+fn select(arena: &Arena, parts: &[Select]) -> io::Result<()> {
+    let too_long = parts.iter().any(|part| part.file.len() > SELECTED_NAME);
+    if parts.len() > MOST_SELECTED as usize || too_long {
+        return Err(io::Error::other(format!(
+            "at most {MOST_SELECTED} names of {SELECTED_NAME} bytes are selected"
+        )));
+    }
+    for (index, part) in parts.iter().enumerate() {
+        let mut bytes = [0; size_of::<Selected>()];
+        let words = [part.offsets.start, part.offsets.end, part.file.len() as u64];
+        bytes[..24].copy_from_slice(words.map(u64::to_le_bytes).as_flattened());
+        bytes[24..24 + part.file.len()].copy_from_slice(part.file.as_bytes());
+        arena.select(index as u64, &bytes);
+    }
+    arena.header().selected.store(parts.len() as u32, Relaxed);
+    Ok(())
+}
+
+/// Serves recorded processes until the recording is over.
+fn run<W: Write + Send>(
+    arena: &Arena,
+    drain: Mutex<Drain<W>>,
+    root: Option<Tracee>,
+    options: &Options,
+) -> Result<Outcome, Error> {
+    let header = arena.header();
     let over = AtomicBool::new(false);
     let (status, mut warnings, drained) = thread::scope(|scope| {
-        let drainer = scope.spawn(|| empty_chunks(&arena, &drain, &over));
-        let (status, warnings) = follow_descendants(&arena, &drain, tracee);
+        let drainer = scope.spawn(|| empty_chunks(arena, &drain, &over));
+        let (status, warnings) = follow_descendants(arena, &drain, root, options);
         over.store(true, Release);
         let drained = drainer.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
         (status, warnings, drained)
@@ -116,7 +204,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
     drained?;
     let drain = drain.into_inner().map_err(|_| io::Error::other("the writing thread failed"))?;
     let killed = drain.killed;
-    let bytes = drain.finish(&arena)?;
+    let bytes = drain.finish(arena)?;
     Ok(Outcome { status, bytes, killed, warnings })
 }
 
@@ -159,11 +247,14 @@ fn empty_chunks<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, over: &AtomicB
 fn follow_descendants<W: Write>(
     arena: &Arena,
     drain: &Mutex<Drain<W>>,
-    root: Tracee,
+    root: Option<Tracee>,
+    options: &Options,
 ) -> (ExitStatus, Vec<String>) {
     use std::os::unix::process::ExitStatusExt;
     let mut warnings = Vec::new();
-    let mut status = None;
+    let mut status = if root.is_some() { None } else { Some(ExitStatus::from_raw(0)) };
+    let begin = Instant::now();
+    let mut left = false;
     let header = arena.header();
     loop {
         let requests = header.requests.load(Acquire);
@@ -176,7 +267,18 @@ fn follow_descendants<W: Write>(
             process::wake(&header.follow);
             continue;
         }
-        if status.is_none() {
+        if let Some(snapshot) = options.snapshot.filter(|snapshot| snapshot.load(Acquire)) {
+            if let Ok(Err(error)) = drain.lock().map(|mut drain| drain.snapshot(arena)) {
+                warnings.push(format!("a snapshot could not be written: {error}"));
+            }
+            snapshot.store(false, Release);
+        }
+        let stopped = options.stop.is_some_and(|stop| stop.load(Relaxed));
+        if !left && (stopped || options.duration.is_some_and(|duration| begin.elapsed() >= duration)) {
+            left = true;
+            leave_all(arena, drain, &mut warnings);
+        }
+        if let (None, Some(root)) = (status, root) {
             match root.look() {
                 Event::Ended(raw) => status = Some(ExitStatus::from_raw(raw)),
                 Event::Gone => status = Some(ExitStatus::from_raw(0)),
@@ -190,6 +292,52 @@ fn follow_descendants<W: Write>(
         const PATIENCE: i64 = 5;
         process::wait_for(&header.requests, requests, PATIENCE);
     }
+}
+
+/// How long to wait for processes that live in their parents' memory.
+const BORROWERS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Gives all recorded processes their own code back.
+fn leave_all<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, warnings: &mut Vec<String>) {
+    let header = arena.header();
+    header.leaving.store(1, Release);
+    let mut failed = BTreeSet::new();
+    let begin = Instant::now();
+    loop {
+        let mut processes = leave::processes(arena);
+        processes.retain(|number, _| !failed.contains(number));
+        let Some((&number, &borrows)) = processes.iter().min_by_key(|(_, borrows)| **borrows) else { break };
+        if borrows && begin.elapsed() < BORROWERS_PATIENCE {
+            // It executes its program soon, unrecorded.
+            if leave::is_gone(number) {
+                _ = drain.lock().map(|mut drain| drain.left(arena, number));
+            }
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        match leave::leave(arena, number) {
+            Ok(halted) => {
+                if let Ok(mut drain) = drain.lock() {
+                    _ = drain.left(arena, number);
+                }
+                drop(halted);
+            }
+            Err(_) if !Path::new(&format!("/proc/{number}")).exists() => {
+                _ = failed.insert(number);
+            }
+            Err(refusal) => {
+                warnings.push(format!(
+                    "process {number} goes on translated, and unrecorded: it did not get its own code back ({refusal})"
+                ));
+                failed.insert(number);
+            }
+        }
+    }
+    if !warnings.is_empty() {
+        header.closed.store(1, Release);
+    }
+    header.leaving.store(0, Release);
+    process::wake(&header.leaving);
 }
 
 /// Traces a thread until it has executed its program, and puts the runtime into that. Returns a warning if it runs
@@ -223,7 +371,7 @@ fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, nu
         match event {
             Event::Executed => {
                 if let Ok(mut drain) = drain.lock() {
-                    _ = drain.retire(arena, number, false);
+                    _ = drain.retire(arena, number, End::Executed);
                 }
                 let injected = inject(who, arena.descriptor());
                 _ = who.detach();
@@ -237,6 +385,7 @@ fn follow_into<W: Write>(arena: &Arena, drain: &Mutex<Drain<W>>, thread: u32, nu
                 return None;
             }
             Event::Signal(signal) => _ = who.go_on(signal),
+            Event::Stopped(_) => _ = who.go_on(0),
             Event::Ended(_) => return None,
             Event::Gone if !Path::new(&format!("/proc/{number}")).exists() => return None,
             Event::Gone | Event::Nothing => thread::sleep(Duration::from_micros(50)),

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Programs are stepped so far at most.
-const MOST: usize = 400_000;
+const MOST: usize = 120_000;
 
 /// Digests of the addresses that a program ran: entry n is of the first n.
 // Waiting for a traced process also reaps it.
@@ -87,7 +87,7 @@ fn check(program: &Path, arguments: &[&str]) {
     let truth = step(command(program, arguments));
     for branches in [1, 2, 8] {
         let mut file = Vec::new();
-        let options = Options { branches, traces: branches != 1 };
+        let options = Options { branches, traces: branches != 1, ..Options::default() };
         record(command(program, arguments), &mut file, options).expect("a recording");
         let recording = Recording::read(&file).expect("a readable recording");
         assert_eq!(recording.damage, None);
@@ -153,6 +153,12 @@ fn faults_and_their_handlers() {
 }
 
 #[test]
+fn far_returns() {
+    let folder = folder();
+    check(&compile(folder.path(), "far.c", &[]), &[]);
+}
+
+#[test]
 fn exceptions_through_many_frames() {
     let folder = folder();
     check(&compile(folder.path(), "exceptions.cpp", &[]), &[]);
@@ -177,7 +183,8 @@ fn any_cutting_one_digest() {
             let mut command = command(Path::new(program), &arguments);
             command.env("PERL_HASH_SEED", "0");
             let mut file = Vec::new();
-            record(command, &mut file, Options { branches, traces }).expect("a recording");
+            record(command, &mut file, Options { branches, traces, ..Options::default() })
+                .expect("a recording");
             let recording = Recording::read(&file).expect("a readable recording");
             let thread = recording.threads().first().expect("a thread");
             let mut items = recording.items(thread).expect("a table");

@@ -6,27 +6,42 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use hodo_native::{Error, Options, Outcome, read::Recording, record};
-use hodo_native_runtime::wire::note;
+use hodo_native::{
+    Error, Options, Outcome, Select,
+    read::{Item, Recording},
+    record,
+};
+use hodo_native_runtime::wire::{exit, note};
 use tempfile::TempDir;
 
 fn compile(folder: &TempDir, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     let program = folder.path().join(name.replace('.', "-"));
-    let status = Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&program).status();
+    let status = Command::new("gcc")
+        .args(["-O1", "-pthread", "-w"])
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .arg("-lm")
+        .status();
     assert!(status.expect("gcc").success());
     program
 }
 
 /// Records a command whose output goes to a file; returns the output, the outcome and the recording.
-fn recorded(folder: &TempDir, mut command: Command) -> (String, Outcome, Vec<u8>) {
+fn recorded(folder: &TempDir, command: Command) -> (String, Outcome, Vec<u8>) {
+    recorded_with(folder, command, Options::default())
+}
+
+fn recorded_with(folder: &TempDir, mut command: Command, options: Options) -> (String, Outcome, Vec<u8>) {
     let output = folder.path().join("output");
     let sink = std::fs::File::create(&output).expect("a file");
     command.stdout(sink);
     let mut file = Vec::new();
-    let outcome = record(command, &mut file, Options::default()).expect("a recording");
+    let outcome = record(command, &mut file, options).expect("a recording");
     (std::fs::read_to_string(output).expect("text"), outcome, file)
 }
 
@@ -38,11 +53,29 @@ fn consistent(file: &[u8]) -> (usize, u64) {
     let mut instructions = 0;
     for thread in recording.threads() {
         let mut items = recording.items(thread).expect("a table");
-        items.finish();
+        let mut leads = 0;
+        for item in items.by_ref() {
+            leads = match item {
+                Item::Path(path) => follow(&path, leads),
+                Item::Call(..) | Item::CallEnd(_) | Item::Time(_) => leads,
+                _ => 0,
+            };
+        }
         assert_eq!(items.contradictions(), 0, "thread {}", thread.thread);
         instructions += items.instructions();
     }
     (recording.threads().len(), instructions)
+}
+
+/// Checks that the spans of a path follow each other, and that it begins where the one before led, if that is not 0; returns
+/// where it leads.
+#[track_caller]
+fn follow(path: &hodo_native::read::Path<'_>, mut leads: u64) -> u64 {
+    for span in path.all() {
+        assert!(leads == 0 || leads == span.start, "{leads:x} leads to {:x}", span.start);
+        leads = if span.kind == exit::NONE { span.end } else { span.target };
+    }
+    leads
 }
 
 fn notes(file: &[u8]) -> Vec<u32> {
@@ -52,10 +85,15 @@ fn notes(file: &[u8]) -> Vec<u32> {
 
 /// Runs a program alone and recorded: output and status are the same.
 #[track_caller]
-fn same(mut alone: Command, recorded_command: Command) -> (usize, u64) {
+fn same(alone: Command, recorded_command: Command) -> (usize, u64) {
+    same_with(alone, recorded_command, Options::default())
+}
+
+#[track_caller]
+fn same_with(mut alone: Command, recorded_command: Command, options: Options) -> (usize, u64) {
     let folder = TempDir::new().expect("a folder");
     let expected = alone.output().expect("the program runs");
-    let (output, outcome, file) = recorded(&folder, recorded_command);
+    let (output, outcome, file) = recorded_with(&folder, recorded_command, options);
     assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
     assert_eq!(outcome.warnings, Vec::<String>::new());
     consistent(&file)
@@ -214,6 +252,240 @@ fn damaged_files_are_reported() {
             }
         }
     }
+}
+
+#[test]
+fn masks_that_hold_while_a_call_waits() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "waiting.c");
+    same(Command::new(&program), Command::new(&program));
+}
+
+#[test]
+fn closed_files_and_forks_of_busy_programs() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "careless.c");
+    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    assert_eq!(threads, 44);
+}
+
+#[test]
+fn far_returns_to_other_segments_are_noted() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "far.c");
+    let mut command = Command::new(&program);
+    command.arg("elsewhere");
+    let alone = Command::new(&program).arg("elsewhere").output().expect("the program runs");
+    let (output, _, file) = recorded(&folder, command);
+    assert_eq!(output.as_bytes(), alone.stdout);
+    assert_eq!(notes(&file), [note::INSTRUCTION]);
+    consistent(&file);
+}
+
+/// So little memory that translations are removed again and again, while other threads run and signals arrive.
+#[test]
+fn translations_are_removed_when_there_are_too_many() {
+    let folder = TempDir::new().expect("a folder");
+    let options = Options { memory: 250_000, ..Options::default() };
+    for name in ["signals.c", "threads.c", "changes.c", "careless.c"] {
+        let program = compile(&folder, name);
+        same_with(Command::new(&program), Command::new(&program), options);
+    }
+    let script = "for i in 1 2 3; do (echo in $i); ls / | sort -r | head -n 3; done";
+    same_with(shell(script), shell(script), options);
+    let blocks = |options| {
+        let (_, _, file) = recorded_with(&folder, Command::new(folder.path().join("changes-c")), options);
+        Recording::read(&file).expect("a readable recording").tables()[0].1.blocks()
+    };
+    let (few, many) = (blocks(Options::default()), blocks(options));
+    assert!(many > few + 100, "{few} blocks, {many} with little memory");
+}
+
+/// The recording ends while the programs go on: they do what they would have done.
+#[test]
+fn programs_get_their_own_code_back() {
+    let folder = TempDir::new().expect("a folder");
+    for (index, name) in
+        ["signals.c", "threads.c", "careless.c", "waiting.c", "changes.c"].into_iter().enumerate()
+    {
+        let program = compile(&folder, name);
+        for milliseconds in [15, 40 + 10 * index as u64] {
+            let duration = Some(std::time::Duration::from_millis(milliseconds));
+            let options = Options { duration, ..Options::default() };
+            same_with(Command::new(&program), Command::new(&program), options);
+        }
+    }
+    let script = "for i in 1 2 3 4 5 6 7 8 9; do /bin/true; (echo in $i); ls / | sort -r | head -n 3; done";
+    for milliseconds in [5, 20, 35] {
+        let duration = Some(std::time::Duration::from_millis(milliseconds));
+        let options = Options { duration, ..Options::default() };
+        let folder = TempDir::new().expect("a folder");
+        let expected = shell(script).output().expect("the shell runs");
+        let (output, outcome, file) = recorded_with(&folder, shell(script), options);
+        assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status));
+        consistent(&file);
+    }
+}
+
+#[test]
+fn time_is_written_as_often_as_wanted() {
+    let folder = TempDir::new().expect("a folder");
+    for name in ["signals.c", "killed.c"] {
+        let program = compile(&folder, name);
+        let options = Options { time_every: 500, ..Options::default() };
+        let (_, _, file) = recorded_with(&folder, Command::new(&program), options);
+        let (_, instructions) = consistent(&file);
+        let recording = Recording::read(&file).expect("a readable recording");
+        let (mut paths, mut times) = (0, 0);
+        for thread in recording.threads() {
+            let mut last = 0;
+            for item in recording.items(thread).expect("a table") {
+                match item {
+                    Item::Path(_) => paths += 1,
+                    Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => {
+                        assert!(time >= last, "time goes back");
+                        last = time;
+                        times += u64::from(matches!(item, Item::Time(_)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(
+            paths < 500 * (times + 200),
+            "{name}: {instructions} instructions, {paths} paths, {times} times"
+        );
+    }
+}
+
+#[test]
+fn the_last_part_is_kept() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "killed.c");
+    let (_, outcome, whole) = recorded(&folder, Command::new(&program));
+    let options = Options { ring: Some(3000), ..Options::default() };
+    let (_, ring_outcome, file) = recorded_with(&folder, Command::new(&program), options);
+    assert_eq!(ring_outcome.status, outcome.status);
+    let (_, all) = consistent(&whole);
+    let (_, kept) = consistent(&file);
+    assert!(kept > 500_000 && kept < all / 2, "{kept} of {all} instructions");
+    let recording = Recording::read(&file).expect("a readable recording");
+    let thread = &recording.threads()[0];
+    assert_eq!(thread.losses, [note::OVERWRITTEN]);
+    let first = recording.items(thread).expect("a table").next();
+    assert!(matches!(first, Some(Item::Loss(note::OVERWRITTEN))), "{first:?}");
+}
+
+#[test]
+fn snapshots_of_a_running_program() {
+    static WANTED: AtomicBool = AtomicBool::new(false);
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "threads.c");
+    let options = Options { ring: Some(30_000), snapshot: Some(&WANTED), ..Options::default() };
+    let over = AtomicBool::new(false);
+    let (taken, file) = std::thread::scope(|scope| {
+        let requests = scope.spawn(|| {
+            let mut taken = 0;
+            while !over.load(Relaxed) {
+                taken += u64::from(!WANTED.swap(true, Relaxed));
+                std::thread::sleep(std::time::Duration::from_millis(7));
+            }
+            taken
+        });
+        let (_, _, file) = recorded_with(&folder, Command::new(&program), options);
+        over.store(true, Relaxed);
+        (requests.join().expect("it ends"), file)
+    });
+    assert!(taken > 2, "{taken} snapshots");
+    let (threads, _) = consistent(&file);
+    assert!(threads > 100, "{threads} threads");
+}
+
+#[test]
+fn handlers_that_jump_repair_and_skip() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "jumps.c");
+    same(Command::new(&program), Command::new(&program));
+}
+
+#[test]
+fn a_thousand_threads_and_chains_of_programs() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "families.c");
+    let (threads, _) = same(Command::new(&program), Command::new(&program));
+    assert!(threads > 1000, "{threads} threads");
+}
+
+/// Languages with signals, stacks and system calls of their own: where these are installed.
+#[test]
+fn other_languages() {
+    let folder = TempDir::new().expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let rust = folder.path().join("rust");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["-O", "-o"]).arg(&rust).arg(source.join("panics.rs"));
+    if rustc.status().is_ok_and(|status| status.success()) {
+        let (threads, _) = same(Command::new(&rust), Command::new(&rust));
+        assert!(threads > 8, "{threads} threads");
+    }
+    let go = folder.path().join("go");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&go).arg(source.join("routines.go"));
+    build
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
+        .env("GOFLAGS", "-mod=mod")
+        .env("CGO_ENABLED", "0");
+    if build.status().is_ok_and(|status| status.success()) {
+        let (threads, _) = same(Command::new(&go), Command::new(&go));
+        assert!(threads > 2, "{threads} threads");
+    }
+    let luajit = || {
+        let mut command = Command::new("luajit");
+        command.args(["-e", "local s = 0 for i = 1, 3e6 do s = (s + i * i) % 1000003 end print(s)"]);
+        command
+    };
+    if luajit().output().is_ok() {
+        same(luajit(), luajit());
+    }
+}
+
+/// Only the program's own file is recorded, not its libraries; signals arrive in both.
+#[test]
+fn code_that_is_selected() {
+    let folder = TempDir::new().expect("a folder");
+    for name in ["jumps.c", "faults.c", "workers.c"] {
+        let program = compile(&folder, name);
+        let file = program.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let parts = vec![Select { file: format!("/{file}"), offsets: 0..u64::MAX }];
+        let options = Options { select: Some(Box::leak(parts.into_boxed_slice())), ..Options::default() };
+        let command = || shell(&format!("(sleep 0.1; echo) | {}", program.display()));
+        let expected = command().output().expect("the program runs");
+        let (output, outcome, file) = recorded_with(&folder, command(), options);
+        assert_eq!((output.as_bytes(), outcome.status), (&*expected.stdout, expected.status), "{name}");
+        consistent(&file);
+        let recording = Recording::read(&file).expect("a readable recording");
+        let mut paths = 0;
+        for thread in recording.threads() {
+            let table = recording.table(thread).expect("a table");
+            let own: Vec<_> =
+                table.maps.iter().filter(|map| map.name.ends_with(file_name(&program).as_bytes())).collect();
+            let inherited = table.parent.is_some();
+            for item in recording.items(thread).expect("a table") {
+                let Item::Path(path) = item else { continue };
+                for span in path.all() {
+                    let inside =
+                        own.iter().any(|map| (map.address..map.address + map.length).contains(&span.start));
+                    assert!(inside || inherited || span.count == 0, "{name}: {span:x?}");
+                }
+                paths += 1;
+            }
+        }
+        assert!(paths > 100, "{name}: {paths} paths");
+    }
+}
+
+fn file_name(program: &Path) -> String {
+    format!("/{}", program.file_name().expect("a name").to_string_lossy())
 }
 
 #[test]

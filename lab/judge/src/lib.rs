@@ -33,6 +33,7 @@ mod machine_perf;
 mod machine_stacks;
 mod maps;
 mod missing;
+mod native;
 mod path;
 mod perf;
 mod programs;
@@ -75,6 +76,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge machine [WORKLOAD]…
        cargo judge stacks
        cargo judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
+       cargo judge native [PROGRAM]…
        cargo judge missing [--count N] [--seed N] [--only PROGRAM]…
        cargo judge ctf [FOLDER | ARCHIVE]…
        cargo judge events [--count N | FILE…]
@@ -107,6 +109,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "machine" => return machine::run(names),
         Some((first, [])) if first == "stacks" => return machine_stacks::run(),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
+        Some((first, names)) if first == "native" => return native::run(names),
         Some((first, rest)) if first == "missing" => return missing::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
         Some((first, names)) if first == "path" => return path::run(names),

@@ -61,6 +61,8 @@ const TOOLS: &[Tool] = &[
     tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Test),
     tool("callgrind_annotate", "valgrind", Need::Test),
     tool("go", "golang-go", Need::Test),
+    tool("luajit", "luajit", Need::Test),
+    tool("strace", "strace", Need::Test),
     tool("genhtml", "lcov", Need::Test),
     tool("llvm-profgen-19", "llvm-19", Need::Test),
     tool("llvm-bolt-19", "bolt-19", Need::Test),

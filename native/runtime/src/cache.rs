@@ -14,6 +14,7 @@ use crate::{
 
 /// A cache.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub struct Cache {
     /// Its begin.
     pub base: u64,
@@ -44,6 +45,15 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// The number of the cache that holds the translation at this address.
 pub fn containing(address: u64) -> Option<u32> {
     (0..COUNT.load(Relaxed)).find(|&n| address.wrapping_sub(CACHES.get(n).base) < LENGTH)
+}
+
+/// Empties all caches.
+pub fn clear() {
+    for n in 0..COUNT.load(Relaxed) {
+        let base = CACHES.get(n).base;
+        sys::forget(base + 4096, LENGTH - 4096);
+        CACHES.set(n, Cache { base, at: base + BEGIN, cold: base + LENGTH, blocks: 0 });
+    }
 }
 
 /// Whether memory contains a part of a cache.

@@ -32,7 +32,7 @@ pub fn system_call(context: &Context, number: u32) {
     let (pc, next) = (link.cold, link.target);
     context.pc.set(pc);
     if context.pending.get() != pending::NONE {
-        return log::push(context, &[escape::RETRACT]);
+        return log::retract(context, &link);
     }
     log::call(context, context.register(register::RAX));
     match choose(context, next) {
@@ -63,6 +63,33 @@ fn plain(context: &Context) -> Outcome {
         INTERRUPTED => Outcome::Interrupted,
         result => Outcome::Done(result),
     }
+}
+
+/// A system call that sets another signal mask while it waits. The kernel must not block what the processor raises.
+/// `argument`: the register with the mask's address, or with that of a pair of the mask's address and length.
+fn waits(context: &Context, argument: usize, is_pair: bool) -> Outcome {
+    let given = context.register(argument);
+    let address = if is_pair && given != 0 { raw::word(given) } else { Some(given) };
+    let mask = match address {
+        Some(0) => return plain(context),
+        Some(address) => raw::word(address),
+        None => None,
+    };
+    let length = if is_pair { raw::word(given + 8) } else { Some(8) };
+    // The kernel finds what is inaccessible.
+    let (Some(mask), Some(length)) = (mask, length) else { return plain(context) };
+    let own = &raw const context.waiting_mask as u64;
+    context.waiting_mask.set([mask & !signal::RAISED, 0]);
+    let pair = [own, length];
+    context.given.set([argument as u64, given]);
+    context.waits.set(1);
+    context.set_register(argument, if is_pair { pair.as_ptr() as u64 } else { own });
+    let outcome = plain(context);
+    context.set_register(argument, given);
+    if context.pending.get() == pending::NONE || matches!(outcome, Outcome::Interrupted) {
+        context.waits.set(0);
+    }
+    outcome
 }
 
 fn release() -> bool {
@@ -102,7 +129,11 @@ fn choose(context: &Context, next: u64) -> Outcome {
             log::push(context, &[escape::END]);
             plain(context)
         }
-        nr::RSEQ => Outcome::Done(errno::ENOSYS),
+        nr::RSEQ => Outcome::Done(crate::attach::sequences(context, arguments)),
+        nr::RT_SIGSUSPEND => waits(context, register::RDI, false),
+        nr::PPOLL => waits(context, register::R10, false),
+        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => waits(context, register::R8, false),
+        nr::PSELECT6 | nr::IO_PGETEVENTS => waits(context, register::R9, true),
         nr::ARCH_PRCTL if a == ARCH_SET_GS => refused(note::SEGMENT, b, errno::EPERM),
         nr::ARCH_PRCTL if a == ARCH_GET_GS => {
             Outcome::Done(if raw::set_word(b, 0) { 0 } else { errno::EFAULT })

@@ -1,6 +1,6 @@
 //! The state of a recorded thread. `gs` points to it; translated code and the stubs use its first fields by offset.
 
-use core::cell::Cell;
+use core::{cell::Cell, sync::atomic::AtomicU32};
 
 /// Offsets that translated code and stubs use.
 pub mod offset {
@@ -45,6 +45,16 @@ pub mod pending {
     pub const DELIVERING: u32 = 3;
 }
 
+/// Values of [`Context::inside`].
+pub mod inside {
+    /// In translated code, or in a handler that returns there.
+    pub const CODE: u32 = 0;
+    /// In the runtime, or in a system call.
+    pub const RUNTIME: u32 = 1;
+    /// It waits, and all of its state is in the context.
+    pub const PARKED: u32 = 2;
+}
+
 /// The state of a thread, at the begin of its slot.
 #[repr(C)]
 pub struct Context {
@@ -74,7 +84,10 @@ pub struct Context {
     pub address: Cell<u64>,
     /// Where the program stands while the runtime runs.
     pub pc: Cell<u64>,
-    unused: [u64; 5],
+    /// Where exits that are not logged write: a word that nobody reads, or into the guard page while a signal waits.
+    pub silent: Cell<u64>,
+    unread: Cell<u64>,
+    unused: [u64; 3],
     /// The program's `xmm0` to `xmm15` while the runtime runs; it uses no other vector register.
     pub vectors: [Cell<[u64; 2]>; 16],
     /// One of [`crate::layout::slot_state`]; shared with the recorder.
@@ -113,9 +126,47 @@ pub struct Context {
     pub actions: Cell<u64>,
     /// Not 0 in a process that has a copy of its parent's memory, until it has a table of its own.
     pub forked: Cell<u32>,
+    /// One of [`inside`]: where the thread is. Other threads and the recorder read it.
+    pub inside: AtomicU32,
+    /// Where the thread writes from, up to the log's end. Finished entries are moved to the log's begin.
+    pub window: Cell<u64>,
+    /// The end of the entries at the log's begin.
+    pub staged: Cell<u64>,
+    /// What [`crate::hold::HOLD`] was when `resume` was set.
+    pub found: Cell<u32>,
+    /// The signal mask that a system call of the program sets while it waits, and its length, as the kernel gets them.
+    pub waiting_mask: Cell<[u64; 2]>,
+    /// The register that the kernel gets instead of the program's while `waiting_mask` is in use, and the program's value.
+    pub given: Cell<[u64; 2]>,
+    /// Restartable sequences that were registered before the recording: address, length, signature.
+    pub sequences: Cell<[u64; 3]>,
+    /// Not 0: `waiting_mask` is in use.
+    pub waits: Cell<u32>,
+    /// Bits of signals of the processor's kinds that were sent, and wait.
+    pub queued: Cell<u64>,
+    /// Their `siginfo`, in the order of [`crate::signal::RAISED`]'s bits.
+    pub queued_info: [Cell<[u64; 16]>; 5],
+    /// Not 0 in a process that shares its parent's memory while the parent waits.
+    pub borrows: Cell<u32>,
 }
 
 impl Context {
+    /// Takes the poison of a waiting signal back.
+    pub fn cure(&self) {
+        self.pointer.set(self.real_pointer.replace(0));
+        self.silent.set(&raw const self.unread as u64);
+    }
+
+    /// Makes the next exit fault, wherever the thread is.
+    pub fn poison_silent(&self, address: u64) {
+        self.silent.set(address);
+    }
+
+    /// Nothing is poisoned in a new slot.
+    pub fn reset_silent(&self) {
+        self.silent.set(&raw const self.unread as u64);
+    }
+
     /// The begin of its log.
     pub fn log(&self) -> u64 {
         self.address.get() + crate::layout::LOG

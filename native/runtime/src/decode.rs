@@ -22,6 +22,8 @@ pub enum Flow {
     CallIndirect,
     /// A near return, which also pops so many bytes.
     Return(u16),
+    /// `XBEGIN`: where it continues if the transaction is aborted.
+    Transaction(u64),
     /// `SYSCALL`.
     Syscall,
     /// A far transfer, a software interrupt, or `HLT`: the kernel decides.
@@ -405,8 +407,9 @@ fn flow(i: &Instruction, bytes: &[u8], immediate: usize, pc: u64) -> Option<Flow
         (0, 0xfe) if i.modrm & 0x30 != 0 => return None,
         (1, 0x05) => Flow::Syscall,
         (1, 0x07 | 0x34 | 0x35) => Flow::Far,
-        // XBEGIN: an abort would land in the code as it was.
-        (0, 0xc7) if i.modrm == 0xf8 => return None,
+        (0, 0xc7) if i.modrm == 0xf8 => {
+            Flow::Transaction(near(if i.prefixes & prefix::OPERAND_SIZE != 0 { 2 } else { 4 })?)
+        }
         _ => Flow::Next,
     })
 }

@@ -1,28 +1,37 @@
 //! What happens when translated code leaves for the runtime.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use crate::{
     calls,
     context::{Context, pending},
+    far, flush,
+    hold::HOLD,
     layout::{END, IMAGE, TARGETS},
-    link, log, raw,
-    state::{BLOCKS, LINKS, lock},
+    link, log, raw, signal,
+    state::{self, BLOCKS, LINKS, Lock, lock},
     stubs, sys, table,
-    translate::{CALL_BIT, block_at},
+    translate::{CALL_BIT, FAR_BIT, block_at},
     wire::note,
 };
 
 /// Entered from the stubs with the program's state in the context. Sets where to continue.
 pub extern "C" fn hodo_dispatch(context: &Context) {
     if context.pending.get() == pending::POISONED {
-        context.pointer.set(context.real_pointer.replace(0));
+        context.cure();
         context.pending.set(pending::NOTED);
+    }
+    if flush::is_due() {
+        flush::flush(context);
     }
     match context.reason.get() {
         -1 => missed(context, context.target.get()),
         -2 => go(context, context.pc.get()),
         link if link as u32 & CALL_BIT != 0 => calls::system_call(context, link as u32 & !CALL_BIT),
+        link if link as u32 & FAR_BIT != 0 => far::go(context, link as u32 & !FAR_BIT),
         link => follow_link(context, link as u32),
     }
+    signal::next_queued(context);
 }
 
 /// A signal waits, and the program's state is complete: it is delivered by the next instruction.
@@ -36,22 +45,32 @@ pub extern "C" fn hodo_poison() {
 pub fn go(context: &Context, pc: u64) {
     let lock = lock();
     let block = block_at(pc);
-    drop(lock);
-    resume(context, pc, block);
+    resume(context, pc, block, lock);
 }
 
-fn resume(context: &Context, pc: u64, block: Option<u32>) {
+/// Continues in a block, which was found while the lock was held.
+pub fn resume(context: &Context, pc: u64, block: Option<u32>, lock: Lock) {
     context.pc.set(pc);
-    match block {
-        Some(block) => context.resume.set(BLOCKS.get(block).cache),
-        None => unreachable_code(context, pc),
+    context.found.set(HOLD.load(Relaxed));
+    if let Some(block) = block {
+        return context.resume.set(BLOCKS.get(block).cache);
     }
+    drop(lock);
+    let own = (IMAGE..END).contains(&pc) || crate::cache::containing(pc).is_some();
+    // There is code, but no room for its translation, until all others are removed.
+    if !own && crate::regions::executable_from(pc) != 0 && flush::flush(context) {
+        let _lock = state::lock();
+        context.found.set(HOLD.load(Relaxed));
+        if let Some(block) = block_at(pc) {
+            return context.resume.set(BLOCKS.get(block).cache);
+        }
+    }
+    unreachable_code(context, pc, own);
 }
 
 /// No code can be translated at `pc`. The processor raises the program's fault when it jumps there itself.
-fn unreachable_code(context: &Context, pc: u64) {
+fn unreachable_code(context: &Context, pc: u64, own: bool) {
     let lock = lock();
-    let own = (IMAGE..END).contains(&pc) || crate::cache::containing(pc).is_some();
     if own {
         table::note(note::JUMPED_INTO, pc);
     } else if crate::regions::executable_from(pc) != 0 {
@@ -70,8 +89,7 @@ fn follow_link(context: &Context, number: u32) {
     if let Some(block) = block {
         link::connect(number, block);
     }
-    drop(lock);
-    resume(context, link.target, block);
+    resume(context, link.target, block, lock);
 }
 
 /// The table of targets has no landing, or another one, for the target.
@@ -84,8 +102,7 @@ fn missed(context: &Context, target: u64) {
             raw::write(context.private() + TARGETS + (target & 0xffff) * 8, landing);
         }
     }
-    drop(lock);
-    resume(context, target, block);
+    resume(context, target, block, lock);
 }
 
 /// Ends the process with a message: the runtime itself is broken. `at` and `address` say where.

@@ -67,6 +67,8 @@ pub fn effect(i: &Instruction, bytes: &[u8]) -> Option<Effect> {
         (0, 0xb8..=0xbf) => full(low, 0),
         (0, 0xc0 | 0xc1 | 0xd0 | 0xd1) => known(byte(i, rm) | memory, 0),
         (0, 0xd2 | 0xd3) => known(byte(i, rm) | memory | RCX, 0),
+        // XABORT and XBEGIN.
+        (0, 0xc6 | 0xc7) if i.modrm >> 3 & 7 != 0 => None,
         (0, 0xc7) if rm != 0 => full(rm, 0),
         (0, 0xc6 | 0xc7) => known(byte(i, rm) | memory, 0),
         (0, 0xf6 | 0xf7) if i.modrm >> 3 & 7 < 4 => known(byte(i, rm) | memory, 0),

@@ -97,6 +97,32 @@ impl Emitter {
         }
         let begin = self.at;
         self.load(r, offset::POINTER);
+        self.store_number(number, r);
+        let rex = if r >= 8 { 0x4d } else { 0x48 };
+        self.bytes(&[rex, 0x8d, 0x40 | (r & 7) << 3 | (r & 7), 4]);
+        self.save(r, offset::POINTER);
+        if register.is_none() && reload {
+            self.load(RCX, offset::SAVED_RCX);
+        }
+        begin
+    }
+
+    /// As [`Emitter::log`], without an entry: only a waiting signal makes the write fault.
+    pub fn silent(&mut self, number: u32, register: Option<u8>, reload: bool) -> u64 {
+        let r = register.unwrap_or(RCX);
+        if register.is_none() {
+            self.save(RCX, offset::SAVED_RCX);
+        }
+        let begin = self.at;
+        self.load(r, core::mem::offset_of!(crate::context::Context, silent) as u32);
+        self.store_number(number, r);
+        if register.is_none() && reload {
+            self.load(RCX, offset::SAVED_RCX);
+        }
+        begin
+    }
+
+    fn store_number(&mut self, number: u32, r: u8) {
         if r >= 8 {
             self.bytes(&[0x41]);
         }
@@ -105,13 +131,6 @@ impl Emitter {
             low => self.bytes(&[0xc7, low]),
         }
         self.word(number);
-        let rex = if r >= 8 { 0x4d } else { 0x48 };
-        self.bytes(&[rex, 0x8d, 0x40 | (r & 7) << 3 | (r & 7), 4]);
-        self.save(r, offset::POINTER);
-        if register.is_none() && reload {
-            self.load(RCX, offset::SAVED_RCX);
-        }
-        begin
     }
 
     /// Jumps to where the table of targets leads for the target in `rcx`, which is stored first.

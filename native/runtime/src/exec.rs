@@ -84,6 +84,9 @@ fn gains_privileges(folder: u64, path: u64, flags: u64) -> bool {
 /// Asks the recorder to follow this thread into its next program.
 fn ask(context: &Context) -> bool {
     let arena = arena();
+    if arena.leaving.load(Acquire) != 0 {
+        return false;
+    }
     while arena.follow.compare_exchange(follow::FREE, follow::TAKEN, AcqRel, Relaxed).is_err() {
         if !log::open() {
             return false;
@@ -103,6 +106,11 @@ fn ask(context: &Context) -> bool {
             follow::REFUSED => {
                 arena.follow.store(follow::FREE, Release);
                 return false;
+            }
+            follow::ASKED if arena.leaving.load(Acquire) != 0 => {
+                if arena.follow.compare_exchange(follow::ASKED, follow::FREE, AcqRel, Relaxed).is_ok() {
+                    return false;
+                }
             }
             state if log::open() => sys::wait(&raw const arena.follow as u64, state, 20),
             _ => return false,

@@ -4,16 +4,21 @@
 #![no_main]
 #![allow(unsafe_code, dead_code, missing_docs, unreachable_pub)]
 
+mod attach;
 mod cache;
 mod calls;
 mod context;
+mod copy;
 mod decode;
 mod dispatch;
 mod effect;
 mod emit;
 mod exec;
+mod far;
+mod flush;
 mod frame;
 mod guided;
+mod hold;
 mod layout;
 mod link;
 mod log;
@@ -21,6 +26,7 @@ mod pack;
 mod pages;
 mod raw;
 mod regions;
+mod select;
 mod signal;
 mod slot;
 mod start;
@@ -35,9 +41,13 @@ mod wire;
 
 core::arch::global_asm!(
     r#"
+    .balign 16
     .globl _start
 _start:
     jmp hodo_start
+    // ATTACH_ENTRY
+    .balign 16
+    jmp hodo_attach
 
     // Nothing unwinds.
     .globl rust_eh_personality

@@ -60,6 +60,8 @@ pub const FRAME_ROOM: u64 = 0x12_0000;
 pub const PACK_WORK: u64 = 0x12_8000;
 /// A copy of signal handlers.
 pub const ACTIONS: u64 = 0x18_9000;
+/// Says of which translated code the table of targets is.
+pub const TARGETS_OF: u64 = 0x18_9ff8;
 /// The end of the private memory of a slot.
 pub const PRIVATE_END: u64 = 0x18_a000;
 
@@ -106,7 +108,65 @@ pub struct ArenaHeader {
     pub unpacked: AtomicU32,
     /// Counts programs that run unrecorded because there was no memory or slot for them.
     pub without_room: AtomicU32,
+    /// Slots from this index on were never in use.
+    pub slots_used: AtomicU32,
+    /// Not 0: threads wait where the recorder finds their state, to get their own code back.
+    pub leaving: AtomicU32,
+    /// The most bytes of translated code and tables of a process.
+    pub memory: AtomicU64,
+    /// The time-stamp counter is written after so many exits; 0: only at system calls and at the end of each log.
+    pub every: AtomicU32,
+    /// The number of entries at [`SELECTED`]; 0: all code is recorded.
+    pub selected: AtomicU32,
+    /// Where the runtime makes system calls for programs: the first address, and the one behind the instruction.
+    pub call: [AtomicU64; 2],
 }
+
+/// What is selected for recording, from the arena's begin: entries of [`Selected`].
+pub const SELECTED: u64 = 0x2000;
+/// The most entries.
+pub const MOST_SELECTED: u32 = 60;
+/// The most bytes of a name.
+pub const SELECTED_NAME: usize = 104;
+
+/// Code that is selected for recording: bytes of a file.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Selected {
+    /// The first byte.
+    pub start: u64,
+    /// The end.
+    pub end: u64,
+    /// The length of the name.
+    pub length: u64,
+    /// The end of the file's path.
+    pub name: [u8; SELECTED_NAME],
+}
+
+/// Where the recorder describes a thread of a running process that it records from now on, from the arena's begin.
+pub const ATTACHED: u64 = 0x1000;
+
+/// The state of such a thread.
+#[repr(C)]
+pub struct Attached {
+    /// Its general registers, by number.
+    pub registers: [AtomicU64; 16],
+    /// Its flags.
+    pub flags: AtomicU64,
+    /// Where it stands.
+    pub pc: AtomicU64,
+    /// Its signal mask.
+    pub mask: AtomicU64,
+    /// Its restartable sequences: address, length, signature; 0 without them.
+    pub sequences: [AtomicU64; 3],
+    /// Not 0: it is the first thread of its process.
+    pub first: AtomicU32,
+    /// 0 until the thread is recorded (1), or cannot be recorded (2).
+    pub done: AtomicU32,
+}
+
+/// From the runtime's entry for new programs to that for threads of running ones.
+pub const ATTACH_ENTRY: u64 = 16;
 
 /// States of [`ArenaHeader::follow`].
 pub mod follow {

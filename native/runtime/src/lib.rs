@@ -17,16 +17,21 @@
 #[macro_use]
 extern crate std;
 
+pub mod attach;
 pub mod cache;
 pub mod calls;
 pub mod context;
+pub mod copy;
 pub mod decode;
 pub mod dispatch;
 pub mod effect;
 pub mod emit;
 pub mod exec;
+pub mod far;
+pub mod flush;
 pub mod frame;
 pub mod guided;
+pub mod hold;
 pub mod layout;
 pub mod link;
 pub mod log;
@@ -34,6 +39,7 @@ pub mod pack;
 pub mod pages;
 pub mod raw;
 pub mod regions;
+pub mod select;
 pub mod signal;
 pub mod slot;
 pub mod start;

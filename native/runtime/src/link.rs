@@ -1,12 +1,14 @@
 //! Jumps between translated blocks: made when both exist, unmade when code is replaced.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use crate::{
     cache::{self, CACHES},
     emit::Emitter,
     raw,
     state::{
-        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, CALL_AT, EXITS, LANDING_AT, LINKS, Link, STEPS,
-        block_flag,
+        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, CALL_AT, EXITS, FIRST, LANDING_AT, LINKS, Link,
+        STEPS, block_flag,
     },
     wire::exit,
 };
@@ -14,7 +16,8 @@ use crate::{
 /// Makes a link lead to a block.
 pub fn connect(number: u32, to: u32) {
     let link = LINKS.get(number);
-    if link.site == 0 || link.linked != 0 {
+    let is_old = number < FIRST[2].load(Relaxed);
+    if is_old || link.site == 0 || link.linked != 0 {
         return;
     }
     let block = BLOCKS.get(to);
@@ -208,6 +211,7 @@ pub fn logging(block: &Block, address: u64) -> Option<(u32, u32)> {
         match offset.wrapping_sub(out.log_at) {
             0 => return Some((number, 0)),
             9 => return Some((number, 1)),
+            _ if block.flags & block_flag::SILENT != 0 => {}
             n if n == 9 + store => return Some((number, 2)),
             n if n == 13 + store => return Some((number, 3)),
             _ => {}
@@ -218,5 +222,6 @@ pub fn logging(block: &Block, address: u64) -> Option<(u32, u32)> {
 
 /// Whether the program stands before the last instruction at an exit of this kind when the exit is written.
 pub fn stands_before(kind: u8) -> bool {
-    matches!(kind, exit::CALL | exit::CALL_INDIRECT | exit::JUMP_INDIRECT | exit::RETURN | exit::SYSCALL)
+    use exit::{CALL, CALL_INDIRECT, FAR_RETURN, JUMP_INDIRECT, RETURN, SYSCALL};
+    matches!(kind, CALL | CALL_INDIRECT | JUMP_INDIRECT | RETURN | SYSCALL | FAR_RETURN)
 }

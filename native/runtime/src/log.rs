@@ -9,7 +9,9 @@ use crate::{
         chunk_state, kind,
     },
     pack::{WORK, pack},
-    raw, sys,
+    raw,
+    state::{Link, SILENT_CALL},
+    sys,
     wire::{escape, note},
 };
 
@@ -52,10 +54,39 @@ fn take_chunk<'a>(process: u32) -> Option<(u64, &'a ChunkHeader)> {
     }
 }
 
+/// Moves the entries of the window to those before it.
+fn stage(slot: &Context) {
+    let length = slot.pointer.get() - slot.window.get();
+    if slot.window.get() != slot.staged.get() {
+        raw::write_bytes(slot.staged.get(), raw::bytes(slot.window.get(), length as usize));
+    }
+    slot.staged.set(slot.staged.get() + length);
+    slot.pointer.set(slot.window.get());
+}
+
+/// The window is full: notes the time, and gives the log to the recorder if it is full too.
+pub fn next_window(slot: &Context) {
+    const TIME_BYTES: u64 = 12;
+    if slot.window.get() != slot.log() {
+        stage(slot);
+        let [low, high] = halves(sys::tsc());
+        for word in [escape::TIME, low, high] {
+            raw::write(slot.staged.get(), word);
+            slot.staged.set(slot.staged.get() + 4);
+        }
+        let window = slot.log_end() - slot.window.get();
+        if slot.staged.get() + window + TIME_BYTES <= slot.window.get() {
+            return;
+        }
+    }
+    flush(slot);
+}
+
 /// Gives what a slot contains to the recorder, and empties it.
 pub fn flush(slot: &Context) {
-    let length = slot.pointer.get() - slot.log();
-    slot.pointer.set(slot.log());
+    stage(slot);
+    let length = slot.staged.get() - slot.log();
+    slot.staged.set(slot.log());
     let first_tsc = slot.first_tsc.replace(sys::tsc());
     if length == 0 || slot.dropping.get() != 0 {
         return;
@@ -96,12 +127,23 @@ fn pack_log(slot: &Context, length: u64, room: u64) -> u64 {
 
 /// Appends words to a thread's log, whose pointer is not poisoned.
 pub fn push(context: &Context, words: &[u32]) {
-    if context.pointer.get() + words.len() as u64 * 4 > context.log_end() {
-        flush(context);
-    }
+    make_room(context, words.len());
     for &word in words {
         raw::write(context.pointer.get(), word);
         context.pointer.set(context.pointer.get() + 4);
+    }
+}
+
+/// The instruction of a link, whose exit was just logged, did not run.
+pub fn retract(context: &Context, link: &Link) {
+    if link.linked != SILENT_CALL {
+        push(context, &[escape::RETRACT]);
+    }
+}
+
+fn make_room(context: &Context, words: usize) {
+    if context.pointer.get() + words as u64 * 4 > context.log_end() {
+        next_window(context);
     }
 }
 
@@ -111,12 +153,15 @@ fn halves(value: u64) -> [u32; 2] {
 
 /// Records that a system call begins.
 pub fn call(context: &Context, number: u64) {
+    // A full window notes the time, which must not be later.
+    make_room(context, 4);
     let [low, high] = halves(sys::tsc());
     push(context, &[escape::CALL, number as u32, low, high]);
 }
 
 /// Records that a system call is over.
 pub fn call_end(context: &Context) {
+    make_room(context, 3);
     let [low, high] = halves(sys::tsc());
     push(context, &[escape::CALL_END, low, high]);
 }

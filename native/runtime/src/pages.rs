@@ -110,6 +110,29 @@ fn clear(index: u32) -> bool {
     page.first != 0
 }
 
+/// Forgets all blocks. Pages that are protected stay so, and are released when they are written.
+pub fn clear_all() {
+    let count = PAGE_COUNT.load(Relaxed).min(MOST);
+    let mut kept = 0;
+    PAGE_AT.clear();
+    for index in 0..count {
+        let page = PAGES.get(index);
+        if page.wanted != 0 {
+            PAGES.set(kept, Page { first: 0, ..page });
+            kept += 1;
+            PAGE_AT.set(page.number, u64::from(kept));
+        }
+    }
+    PAGE_COUNT.store(kept, Relaxed);
+    NODE_COUNT.store(1, Relaxed);
+    FREE_NODE.store(0, Relaxed);
+}
+
+/// Whether few pages more can be entered.
+pub fn is_full() -> bool {
+    PAGE_COUNT.load(Relaxed) > MOST / 8 * 7
+}
+
 /// Removes the blocks in memory that is unmapped or mapped anew.
 pub fn forget(start: u64, end: u64) {
     for_each(start, end, |index| {

@@ -13,17 +13,29 @@ use crate::context::Context;
 /// Entries of a type, one after another in memory that is zero until it is written.
 pub struct Table<T> {
     base: u64,
+    /// Bits of an index that count: newer entries take the place of much older ones.
+    mask: u32,
     entry: PhantomData<T>,
 }
 
 impl<T: Copy> Table<T> {
     /// The table that begins at an address in the heap.
     pub const fn new(base: u64) -> Table<T> {
-        Table { base, entry: PhantomData }
+        Table { base, mask: u32::MAX, entry: PhantomData }
+    }
+
+    /// The table that begins at an address in the heap, and has room for so many entries, a power of two.
+    pub const fn ring(base: u64, room: u32) -> Table<T> {
+        Table { base, mask: room - 1, entry: PhantomData }
+    }
+
+    /// The address of its first entry.
+    pub fn begin(&self) -> u64 {
+        self.base
     }
 
     fn at(&self, index: u32) -> *mut T {
-        (self.base + u64::from(index) * size_of::<T>() as u64) as *mut T
+        (self.base + u64::from(index & self.mask) * size_of::<T>() as u64) as *mut T
     }
 
     /// The entry at `index`.

@@ -10,9 +10,10 @@ use crate::{
     context::{Context, pending, register},
     emit::RCX,
     frame::{self, Frame},
+    hold,
     layout::POISON,
     link, log, pages, raw,
-    state::{BLOCKS, EXITS, SPILLED, lock},
+    state::{BLOCKS, Block, EXITS, SPILLED, block_flag, lock},
     stubs, sys,
     sys::{errno, nr},
     wire::{escape, exit},
@@ -119,6 +120,13 @@ pub fn set_mask(mask: u64) -> u64 {
     old
 }
 
+/// The mask of this thread.
+pub fn current_mask() -> u64 {
+    let mut mask = 0u64;
+    sys::call(nr::RT_SIGPROCMASK, [0, 0, &raw mut mask as u64, 8, 0, 0]);
+    mask
+}
+
 /// Blocks all signals that can wait; returns the mask before. `None` if one waits already.
 pub fn block(context: &Context) -> Option<u64> {
     let before = set_mask(!RAISED);
@@ -190,6 +198,9 @@ extern "C" fn hodo_signal(number: u32, info: u64, frame: u64) {
     let context = raw::context();
     let frame = Frame::new(frame);
     let code: i32 = raw::read(info + 8);
+    if (number, code) == (hold::SIGNAL, hold::CODE) {
+        return hold::fetched(context, frame);
+    }
     let raised = RAISED >> (number - 1) & 1 != 0 && code > 0;
     if raised {
         handle_raised(context, number, info, frame);
@@ -214,6 +225,8 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
     }
     if rip == stubs::address(stubs::hodo_deliver) {
         frame.set_rip(context.pc.get());
+        // Where an indirect branch led that found no translation, nothing else says.
+        log::go_on_at(context, context.pc.get());
         return deliver_waiting(context, frame);
     }
     let end = context.log_end();
@@ -233,11 +246,11 @@ fn handle_raised(context: &Context, number: u32, info: u64, frame: Frame) {
 /// The log is full: it goes to the recorder, and the entry is written at its begin.
 fn next_buffer(context: &Context, frame: Frame, end: u64) {
     context.pointer.set(end);
-    log::flush(context);
+    log::next_window(context);
     crate::trace::look(context);
     for number in 0..16 {
         if frame.register(number) == end && number != register::RSP {
-            frame.set_register(number, context.log());
+            frame.set_register(number, context.window.get());
         }
     }
 }
@@ -246,7 +259,16 @@ fn next_buffer(context: &Context, frame: Frame, end: u64) {
 fn arrive(context: &Context, number: u32, info: u64, frame: Frame) {
     let action = action_of(context, number);
     let raised = RAISED >> (number - 1) & 1 != 0;
-    if raised && (action.handler == 1 || context.pending.get() != pending::NONE) {
+    if raised && action.handler == 1 {
+        return;
+    }
+    let own = 1 << (number - 1);
+    if raised && (context.pending.get() != pending::NONE || context.blocked.get() & own != 0) {
+        // The kernel cannot keep it back; a second one of its kind is lost, as with the kernel.
+        if context.queued.get() & own == 0 {
+            context.queued.set(context.queued.get() | own);
+            context.queued_info[queue_index(number)].set(raw::read(info));
+        }
         return;
     }
     context.signal.set(number);
@@ -266,13 +288,47 @@ fn arrive(context: &Context, number: u32, info: u64, frame: Frame) {
     }
 }
 
+fn queue_index(number: u32) -> usize {
+    (RAISED & ((1 << (number - 1)) - 1)).count_ones() as usize
+}
+
+/// Delivers a signal of the processor's kinds that was sent while it had to wait.
+pub fn next_queued(context: &Context) {
+    if context.queued.get() & !context.blocked.get() == 0 {
+        return;
+    }
+    let Some(mask) = block(context) else { return };
+    let ready = context.queued.get() & !context.blocked.get();
+    let number = ready.trailing_zeros() + 1;
+    context.queued.set(context.queued.get() & !(1 << (number - 1)));
+    if action_of(context, number).handler == 1 {
+        set_mask(mask);
+        return;
+    }
+    context.signal.set(number);
+    context.info.set(context.queued_info[queue_index(number)].get());
+    context.mask.set(mask | context.blocked.get());
+    context.pending.set(pending::NOTED);
+}
+
+/// Lets a thread leave translated code at its next exit, without a signal of the program.
+pub fn wait_for_exit(context: &Context, frame: Frame) {
+    context.signal.set(0);
+    context.mask.set(frame.mask() | context.blocked.get());
+    frame.set_mask(!RAISED);
+    poison(context, frame);
+}
+
 /// Makes the next entry of the log fault.
 fn poison(context: &Context, frame: Frame) {
     let rip = frame.rip();
     let bad = context.log_end() + POISON;
     context.pending.set(pending::POISONED);
     let _lock = lock();
-    let logging = link::locate(rip).and_then(|position| link::logging(&BLOCKS.get(position.block), rip));
+    context.poison_silent(bad);
+    let block = link::locate(rip).map(|position| BLOCKS.get(position.block));
+    let logging = block.and_then(|block| link::logging(&block, rip));
+    let is_silent = block.is_some_and(|block| block.flags & block_flag::SILENT != 0);
     let Some((number, phase @ 1..)) = logging else {
         context.real_pointer.set(context.pointer.replace(bad));
         return;
@@ -281,6 +337,11 @@ fn poison(context: &Context, frame: Frame) {
         SPILLED => RCX,
         register => register,
     } as usize;
+    if is_silent {
+        context.real_pointer.set(context.pointer.replace(bad));
+        frame.set_register(register, bad);
+        return;
+    }
     let value = frame.register(register);
     let (real, poisoned) = if phase == 2 { (value + 4, bad - 4) } else { (value, bad) };
     context.real_pointer.set(real);
@@ -289,7 +350,7 @@ fn poison(context: &Context, frame: Frame) {
 
 /// The entry of an exit met the poison: the program's state is exact here.
 fn at_exit(context: &Context, frame: Frame) {
-    context.pointer.set(context.real_pointer.replace(0));
+    context.cure();
     let rip = frame.rip();
     let lock = lock();
     let found = link::locate(rip).and_then(|position| link::logging(&BLOCKS.get(position.block), rip));
@@ -305,18 +366,28 @@ fn at_exit(context: &Context, frame: Frame) {
     if link::stands_before(exit.kind) {
         let before = u32::from(exit.instructions) - 1;
         pc = link::address_of(&block, before);
-        log::push(context, &[escape::PARTIAL, block.first_exit, before]);
+        record(context, &block, &[escape::PARTIAL, block.first_exit, before]);
     } else {
-        log::push(context, &[number]);
+        record(context, &block, &[number]);
     }
     drop(lock);
     frame.set_rip(pc);
     deliver_waiting(context, frame);
 }
 
+/// Writes to the log what ran of a block, if it is selected.
+fn record(context: &Context, block: &Block, words: &[u32]) {
+    if block.flags & block_flag::SILENT == 0 {
+        log::push(context, words);
+    }
+}
+
 fn deliver_waiting(context: &Context, frame: Frame) {
     context.pending.set(pending::NONE);
     frame.set_mask(context.mask.get());
+    if context.signal.get() == 0 {
+        return resume(context, frame);
+    }
     let info = context.info.get();
     deliver(context, context.signal.get(), info.as_ptr() as u64, frame);
 }
@@ -339,7 +410,11 @@ fn deliver(context: &Context, number: u32, info: u64, frame: Frame) {
                 return die(context, SEGV, info, frame);
             }
             let own = if action.flags & flag::NODEFER != 0 { 0 } else { 1 << (number - 1) };
-            let mask = frame.mask() | action.mask | own;
+            let base = match context.waits.replace(0) {
+                0 => frame.mask(),
+                _ => context.waiting_mask.get()[0],
+            };
+            let mask = base | action.mask | own;
             context.blocked.set(mask & RAISED);
             frame.set_mask(mask & !RAISED);
             context.pc.set(handler);
@@ -374,7 +449,7 @@ fn die(context: &Context, number: u32, info: u64, frame: Frame) {
 fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) {
     let waiting = context.pending.get() != pending::NONE;
     if waiting && context.real_pointer.get() != 0 {
-        context.pointer.set(context.real_pointer.replace(0));
+        context.cure();
     }
     let lock = lock();
     let rip = frame.rip();
@@ -384,6 +459,7 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
         // A write in the runtime's own copying.
         return;
     }
+    let is_known = position.is_some();
     let pc = match position {
         Some(position) => restore(context, &position, frame),
         // A jump into the runtime's memory, which led to the guard page instead.
@@ -393,6 +469,9 @@ fn fault(context: &Context, number: u32, info: u64, frame: Frame, address: u64) 
         }
         None => rip,
     };
+    if !is_known {
+        log::go_on_at(context, pc);
+    }
     drop(lock);
     frame.set_rip(pc);
     if changed {
@@ -426,7 +505,7 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
         let at = block.cache + u64::from(out.log_at);
         let after = rip > at && rip < at + LONGEST_EXIT;
         if u32::from(out.instructions) == position.index + 1 && link::stands_before(out.kind) && after {
-            log::push(context, &[escape::RETRACT]);
+            record(context, &block, &[escape::RETRACT]);
             if out.kind != exit::CALL {
                 frame.set_register(register::RCX, context.saved_rcx.get());
             }
@@ -437,7 +516,7 @@ fn restore(context: &Context, position: &link::Position, frame: Frame) -> u64 {
     if inside >= 9 && code[0] == 0x65 && code[5..9] == crate::context::offset::SCRATCH.to_le_bytes() {
         frame.set_register((code[3] >> 3 & 7) as usize, context.scratch.get());
     }
-    log::push(context, &[escape::PARTIAL, first, position.index]);
+    record(context, &block, &[escape::PARTIAL, first, position.index]);
     pc
 }
 

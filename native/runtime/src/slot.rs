@@ -6,10 +6,11 @@ use core::{
 };
 
 use crate::{
-    context::{Context, pending},
+    context::{Context, inside, pending},
+    hold::HOLD,
     layout::{
-        GUARD_BYTES, HOST_STACK, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS, TARGET_BITS, TARGETS,
-        TO_PRIVATE, slot_address, slot_state,
+        GUARD_BYTES, HOST_STACK, LOG_BYTES, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS,
+        TARGET_BITS, TARGETS, TARGETS_OF, TO_PRIVATE, slot_address, slot_state,
     },
     log::arena,
     raw, stubs, sys,
@@ -19,7 +20,9 @@ use crate::{
 pub fn take(kind: u32) -> Option<&'static Context> {
     // Slots of threads that ended become free when the recorder has read them.
     for _ in 0..200 {
-        if let Some(slot) = (0..SLOTS).find_map(|index| try_take(slot_address(index))) {
+        let found = (0..SLOTS).find_map(|index| Some((index, try_take(slot_address(index))?)));
+        if let Some((index, slot)) = found {
+            arena().slots_used.fetch_max(index as u32 + 1, AcqRel);
             prepare(slot, kind);
             return Some(slot);
         }
@@ -32,7 +35,7 @@ pub fn take(kind: u32) -> Option<&'static Context> {
 }
 
 fn state_of(address: u64) -> &'static core::sync::atomic::AtomicU32 {
-    raw::atomic(address + offset_of!(Context, state) as u64)
+    raw::atomic(state_address_at(address))
 }
 
 fn try_take(address: u64) -> Option<&'static Context> {
@@ -50,15 +53,30 @@ fn prepare(slot: &Context, kind: u32) {
     // It is mapped already if an earlier thread of this process had the slot.
     sys::map(address + TO_PRIVATE, PRIVATE_END, 3);
     slot.address.set(address);
-    slot.pointer.set(slot.log());
+    let every = u64::from(arena().every.load(Relaxed)) * 4;
+    // The table of a process is no log.
+    let window = if kind == crate::layout::kind::LOG && every != 0 {
+        every.clamp(64, LOG_BYTES / 2)
+    } else {
+        LOG_BYTES
+    };
+    slot.window.set(slot.log_end() - window);
+    slot.pointer.set(slot.window.get());
+    slot.staged.set(slot.log());
     slot.kind.set(kind);
     slot.pending.set(pending::NONE);
     slot.key.set(arena().last_key.fetch_add(1, Relaxed) + 1);
     slot.sequence.set(0);
     slot.first_tsc.set(sys::tsc());
     slot.real_pointer.set(0);
+    slot.reset_silent();
     slot.blocked.set(0);
     slot.dropping.set(0);
+    slot.inside.store(inside::RUNTIME, Relaxed);
+    slot.borrows.set(0);
+    slot.queued.set(0);
+    slot.waits.set(0);
+    slot.sequences.set([0; 3]);
     slot.forked.set(0);
     slot.since_search.set(0);
     slot.host_stack.set(slot.private() + HOST_STACK);
@@ -86,6 +104,17 @@ pub fn enter(slot: &Context) {
     sys::call3(sys::nr::ARCH_PRCTL, ARCH_SET_GS, slot.address.get(), 0);
     let stack = [slot.private() + SIGNAL_STACK, 0, SIGNAL_STACK_BYTES];
     sys::call3(sys::nr::SIGALTSTACK, stack.as_ptr() as u64, 0, 0);
+    // An earlier thread of this process may have left a table of the same code.
+    let hold = HOLD.load(Relaxed);
+    if hold & 1 != 0 || raw::read::<u64>(slot.private() + TARGETS_OF) != u64::from(hold) + 1 {
+        forget_targets(slot);
+    }
+}
+
+/// Empties the table of targets.
+pub fn forget_targets(slot: &Context) {
+    let hold = u64::from(HOLD.load(Relaxed));
+    raw::write(slot.private() + TARGETS_OF, hold + 1 + (hold & 1));
     let miss = stubs::address(stubs::hodo_enter_miss);
     for index in 0..1 << TARGET_BITS {
         raw::write(slot.private() + TARGETS + index * 8, miss);
@@ -94,5 +123,10 @@ pub fn enter(slot: &Context) {
 
 /// Where the state of a slot is.
 pub fn state_address(slot: &Context) -> u64 {
-    slot.address.get() + offset_of!(Context, state) as u64
+    state_address_at(slot.address.get())
+}
+
+/// Where the state of the slot at an address is.
+pub fn state_address_at(address: u64) -> u64 {
+    address + offset_of!(Context, state) as u64
 }

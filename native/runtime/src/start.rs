@@ -10,6 +10,7 @@ use crate::{
     signal::{self, ACTION_BYTES, Action, RAISED},
     slot,
     state::{self, TABLE_SLOT},
+    stubs,
     sys::{self, nr},
     table, thread, translate,
 };
@@ -20,22 +21,12 @@ static ACTIONS: [AtomicU64; (ACTION_BYTES / 8) as usize] =
 
 /// Called by `hodo_start` on a stack of its own. Returns 0 if the program is recorded from here on.
 pub extern "C" fn hodo_begin(pc: u64, stack: u64) -> u64 {
-    let Some((process, context)) = slots() else {
+    let mask = signal::current_mask();
+    signal::set_mask(mask & !RAISED);
+    let Some(context) = process(mask) else {
         log::arena().without_room.fetch_add(1, Relaxed);
         return 1;
     };
-    TABLE_SLOT.store(process.address.get(), Relaxed);
-    process.table_key.set(process.key.get());
-    context.table_key.set(process.key.get());
-    translate::BRANCHES.store(log::arena().branches.load(Relaxed), Relaxed);
-    slot::enter(context);
-    slot::publish(process);
-    slot::publish(context);
-    handlers(context);
-    let lock = state::lock();
-    thread::identify();
-    mappings();
-    drop(lock);
     for value in &context.registers {
         value.set(0);
     }
@@ -48,6 +39,38 @@ pub extern "C" fn hodo_begin(pc: u64, stack: u64) -> u64 {
     log::go_on_at(context, pc);
     dispatch::go(context, pc);
     0
+}
+
+/// Prepares the process, and its first thread, whose mask is `mask`. `None` if there is no memory or slot.
+pub fn process(mask: u64) -> Option<&'static Context> {
+    let (process, context) = slots()?;
+    TABLE_SLOT.store(process.address.get(), Relaxed);
+    process.table_key.set(process.key.get());
+    context.table_key.set(process.key.get());
+    let arena = log::arena();
+    translate::BRANCHES.store(arena.branches.load(Relaxed), Relaxed);
+    for (place, stub) in arena.call.iter().zip([stubs::hodo_call_check as stubs::Stub, stubs::hodo_call_end])
+    {
+        place.store(stubs::address(stub), Relaxed);
+    }
+    context.blocked.set(mask & RAISED);
+    slot::enter(context);
+    slot::publish(process);
+    slot::publish(context);
+    handlers(context);
+    let lock = state::lock();
+    thread::identify();
+    if crate::select::entries() != 0 {
+        table::note(crate::wire::note::UNSELECTED, crate::select::entries().into());
+    }
+    mappings();
+    drop(lock);
+    Some(context)
+}
+
+/// The program's handlers, which all its threads share.
+pub fn actions() -> u64 {
+    ACTIONS.as_ptr() as u64
 }
 
 /// Slots for the process's table and its first thread, after the tables' memory is mapped.
@@ -66,15 +89,12 @@ fn slots() -> Option<(&'static Context, &'static Context)> {
 
 /// The runtime handles what the processor raises.
 fn handlers(context: &Context) {
-    context.actions.set(ACTIONS.as_ptr() as u64);
-    let mask = signal::set_mask(0);
-    signal::set_mask(mask & !RAISED);
-    context.blocked.set(mask & RAISED);
+    context.actions.set(actions());
     for number in 1..=64u32 {
         let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
         sys::call(nr::RT_SIGACTION, [u64::from(number), 0, &raw mut action as u64, 8, 0, 0]);
         signal::set_action(context, number, action);
-        if RAISED >> (number - 1) & 1 != 0 {
+        if RAISED >> (number - 1) & 1 != 0 || action.handler > 1 {
             signal::install(number, &action);
         }
     }

@@ -37,6 +37,8 @@ pub mod block_flag {
     pub const DEAD: u32 = 2;
     /// Made of a hot path.
     pub const TRACE: u32 = 4;
+    /// Its exits are not logged.
+    pub const SILENT: u32 = 8;
 }
 
 /// A way out of a block.
@@ -70,9 +72,13 @@ pub struct Link {
     pub target: u64,
     /// The next link that leads to the same block.
     pub next: u32,
-    /// Whether it is in the list of a block.
+    /// Whether it is in the list of a block; [`SILENT_CALL`] for an instruction that the runtime does, in code that is not
+    /// logged.
     pub linked: u32,
 }
+
+/// Value of [`Link::linked`].
+pub const SILENT_CALL: u32 = 2;
 
 /// One instruction of a block: see [`STEPS`].
 #[derive(Clone, Copy)]
@@ -88,13 +94,13 @@ pub struct Step {
 }
 
 /// Blocks by number; number 0 is not used.
-pub static BLOCKS: Table<Block> = Table::new(HEAP);
+pub static BLOCKS: Table<Block> = Table::ring(HEAP, MOST_BLOCKS);
 /// Exits by number.
-pub static EXITS: Table<Exit> = Table::new(HEAP + 0x4000_0000);
+pub static EXITS: Table<Exit> = Table::ring(HEAP + 0x4000_0000, MOST_EXITS);
 /// Links by number; number 0 is not used.
-pub static LINKS: Table<Link> = Table::new(HEAP + 0x8000_0000);
+pub static LINKS: Table<Link> = Table::ring(HEAP + 0x8000_0000, MOST_LINKS);
 /// Instructions of blocks.
-pub static STEPS: Table<Step> = Table::new(HEAP + 0x1_0000_0000);
+pub static STEPS: Table<Step> = Table::ring(HEAP + 0x1_0000_0000, MOST_STEPS);
 /// For each cache, its blocks in order of address.
 pub static BY_CACHE: Table<u32> = Table::new(HEAP + 0x2_0000_0000);
 /// Entries in [`BY_CACHE`] of one cache.
@@ -112,6 +118,8 @@ pub static PAGE_AT: Map = Map::new(MAPS + 0x3000_0000, 18);
 pub const PAGE_HEAP: u64 = MAPS + 0x4000_0000;
 /// What `regions` stores.
 pub const REGION_HEAP: u64 = MAPS + 0x6000_0000;
+/// What `select` stores.
+pub const SELECT_HEAP: u64 = MAPS + 0x6800_0000;
 /// What `cache` stores.
 pub const CACHE_HEAP: u64 = MAPS + 0x7000_0000;
 /// What `table` uses to compose records.
@@ -130,10 +138,16 @@ pub static NEXT_STEP: AtomicU32 = AtomicU32::new(0);
 /// The slot to which the process writes its table.
 pub static TABLE_SLOT: AtomicU64 = AtomicU64::new(0);
 
-/// The most exits, blocks, links and steps: what the tables have room for.
+/// Bytes of translated code and of the tables about it since the last [`crate::flush`].
+pub static USED: AtomicU64 = AtomicU64::new(0);
+/// The first block, exit, link and step since then: smaller numbers stand for nothing any more.
+pub static FIRST: [AtomicU32; 4] =
+    [AtomicU32::new(1), AtomicU32::new(1), AtomicU32::new(1), AtomicU32::new(0)];
+
+/// The most exits, blocks, links and steps at a time: what the tables have room for.
 pub const MOST_EXITS: u32 = 1 << 25;
 /// See [`MOST_EXITS`].
-pub const MOST_BLOCKS: u32 = 3 << 20;
+pub const MOST_BLOCKS: u32 = 1 << 22;
 /// See [`MOST_EXITS`].
 pub const MOST_LINKS: u32 = 1 << 25;
 /// See [`MOST_EXITS`].
@@ -167,11 +181,12 @@ impl Drop for Lock {
 pub struct Map {
     entries: Table<[u64; 2]>,
     bits: u32,
+    keys: AtomicU32,
 }
 
 impl Map {
     const fn new(base: u64, bits: u32) -> Map {
-        Map { entries: Table::new(base), bits }
+        Map { entries: Table::new(base), bits, keys: AtomicU32::new(0) }
     }
 
     fn find(&self, key: u64) -> (u32, bool) {
@@ -197,12 +212,25 @@ impl Map {
 
     /// Sets the value of a key that is not 0.
     pub fn set(&self, key: u64, value: u64) {
-        let (at, _) = self.find(key);
+        let (at, found) = self.find(key);
+        self.keys.fetch_add(u32::from(!found), Relaxed);
         self.entries.set(at, [key, value]);
+    }
+
+    /// Whether a quarter of the room, or less, is left.
+    pub fn is_full(&self) -> bool {
+        self.keys.load(Relaxed) > 3 << (self.bits - 2)
+    }
+
+    /// Removes all keys.
+    pub fn clear(&self) {
+        self.keys.store(0, Relaxed);
+        sys::forget(self.entries.begin(), 16 << self.bits);
     }
 }
 
 /// Opens the lock in a copy of the process, whose parent's thread had it.
 pub fn unlock_copy() {
+    crate::hold::HOLD.fetch_and(!1, Release);
     LOCKED.store(false, Release);
 }

@@ -31,6 +31,7 @@ hodo_enter_miss:
 hodo_enter_pc:
     mov dword ptr gs:[{reason}], -2
 1:
+    mov dword ptr gs:[{inside}], 1
     mov gs:[{registers}], rax
     mov gs:[{registers}+8], rcx
     mov gs:[{registers}+16], rdx
@@ -67,8 +68,26 @@ hodo_tail:
     cmp dword ptr gs:[{pending}], 1
     jne 2f
     call {poison}
-    jmp hodo_tail
 2:
+    cmp dword ptr gs:[{pending}], 3
+    je 6f
+    // Either this thread sees that it must wait, or others see that it is in translated code.
+    xor eax, eax
+    xchg gs:[{inside}], eax
+    movabs rax, {leaving}
+    cmp dword ptr [rax], 0
+    je 4f
+    cmp dword ptr gs:[{borrows}], 0
+    je 5f
+4:
+    mov eax, dword ptr [rip + {hold}]
+    cmp eax, dword ptr gs:[{found}]
+    je 6f
+5:
+    mov dword ptr gs:[{inside}], 1
+    call {park}
+    jmp hodo_tail
+6:
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
     movups xmm\n, gs:[{vectors}+16*\n]
     .endr
@@ -118,6 +137,23 @@ hodo_start:
     xor esi, esi
     xor edi, edi
     jmp rax
+
+    // The first instruction of the runtime in a thread of a running program. rdi: its description.
+    .globl hodo_attach
+hodo_attach:
+    sub rsp, 256
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movups [rsp+16*\n], xmm\n
+    .endr
+    mov rsi, rsp
+    call {attach}
+    test rax, rax
+    jz hodo_tail
+    // It cannot be recorded: the recorder gives it its registers back.
+7:
+    mov eax, 24
+    syscall
+    jmp 7b
 
     .globl hodo_restore
 hodo_restore:
@@ -210,6 +246,13 @@ hodo_exit:
     poison = sym crate::dispatch::hodo_poison,
     child = sym crate::thread::hodo_child,
     begin = sym crate::start::hodo_begin,
+    attach = sym crate::attach::hodo_attached,
+    park = sym crate::hold::hodo_park,
+    hold = sym crate::hold::HOLD,
+    borrows = const core::mem::offset_of!(Context, borrows),
+    found = const core::mem::offset_of!(Context, found),
+    inside = const core::mem::offset_of!(Context, inside),
+    leaving = const crate::layout::ARENA + core::mem::offset_of!(crate::layout::ArenaHeader, leaving) as u64,
 );
 
 #[allow(missing_docs)]

@@ -40,6 +40,12 @@ pub mod nr {
     pub const SECCOMP: u64 = 317;
     pub const EXECVEAT: u64 = 322;
     pub const RSEQ: u64 = 334;
+    pub const RT_SIGSUSPEND: u64 = 130;
+    pub const PSELECT6: u64 = 270;
+    pub const PPOLL: u64 = 271;
+    pub const EPOLL_PWAIT: u64 = 281;
+    pub const IO_PGETEVENTS: u64 = 333;
+    pub const EPOLL_PWAIT2: u64 = 441;
     pub const CLONE3: u64 = 435;
     pub const PKEY_MPROTECT: u64 = 329;
 }
@@ -89,6 +95,12 @@ pub fn map(address: u64, length: u64, protection: u64) -> bool {
 /// Sets the protection of pages.
 pub fn protect(address: u64, length: u64, protection: u64) -> u64 {
     call3(nr::MPROTECT, address, length, protection)
+}
+
+/// Gives memory of this process back to the system: it is zero again.
+pub fn forget(address: u64, length: u64) {
+    const DONTNEED: u64 = 4;
+    call3(nr::MADVISE, address, length, DONTNEED);
 }
 
 /// Waits until the word at `address` is not `value`, at most for some milliseconds.

@@ -106,6 +106,7 @@ fn words(kind: u32, words: &[u64]) {
 
 /// Records a mapping and its file's name.
 pub fn map(address: u64, length: u64, offset: u64, protection: u64, name: &[u8]) {
+    crate::select::mapped(address, length, offset, name);
     let mut record = Record::begin(record::MAP);
     for word in [address, length, offset, protection, name.len() as u64] {
         record.long(word);
@@ -116,6 +117,7 @@ pub fn map(address: u64, length: u64, offset: u64, protection: u64, name: &[u8])
 
 /// Records that memory was unmapped.
 pub fn unmap(address: u64, length: u64) {
+    crate::select::unmapped(address, address + length);
     words(record::UNMAP, &[address, length]);
 }
 

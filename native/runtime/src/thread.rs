@@ -61,6 +61,7 @@ pub fn clone(context: &Context, arguments: [u64; 6], next: u64) -> Outcome {
         child.actions.set(own);
     }
     child.forked.set((!shares).into());
+    child.borrows.set((flags & (VM | VFORK) == VM | VFORK).into());
     // A copy of the process begins with the lock as it is now: taken, by this thread.
     let lock = if shares { None } else { Some(lock()) };
     let result = stubs::clone(number, &arguments, child);

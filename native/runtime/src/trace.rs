@@ -11,7 +11,10 @@ use crate::{
     layout::LOG_BYTES,
     link, log, raw,
     raw::Table,
-    state::{BLOCKS, EXITS, NEXT_EXIT, STEPS, WORK_HEAP, block_flag, lock},
+    state::{
+        BLOCKS, EXITS, FIRST, MOST_BLOCKS as MOST_BLOCKS_KNOWN, MOST_EXITS, NEXT_EXIT, STEPS, WORK_HEAP,
+        block_flag, lock,
+    },
     translate::{self, Planned},
     wire::{escape, exit},
 };
@@ -34,14 +37,14 @@ const UNROLLED: u32 = 200;
 pub const MOST_STEPS: usize = 600;
 
 /// How often a block and an exit were counted, by number; all 0 between two searches.
-static BLOCK_COUNT: Table<u32> = Table::new(WORK_HEAP);
-static EXIT_COUNT: Table<u32> = Table::new(WORK_HEAP + 0x1000_0000);
+static BLOCK_COUNT: Table<u32> = Table::ring(WORK_HEAP, MOST_BLOCKS_KNOWN);
+static EXIT_COUNT: Table<u32> = Table::ring(WORK_HEAP + 0x1000_0000, MOST_EXITS);
 /// The block after an exit.
-static NEXT_OF: Table<u32> = Table::new(WORK_HEAP + 0x2000_0000);
+static NEXT_OF: Table<u32> = Table::ring(WORK_HEAP + 0x2000_0000, MOST_EXITS);
 /// Exits that were counted.
 static COUNTED: Table<u32> = Table::new(WORK_HEAP + 0x3000_0000);
 /// The exit of a block that was counted most.
-static BEST: Table<u32> = Table::new(WORK_HEAP + 0x3800_0000);
+static BEST: Table<u32> = Table::ring(WORK_HEAP + 0x3800_0000, MOST_BLOCKS_KNOWN);
 /// The steps of the path in the making.
 static PLAN: Table<Planned> = Table::new(WORK_HEAP + 0x4800_0000);
 
@@ -57,12 +60,13 @@ pub fn look(context: &Context) {
     if log::arena().traces.load(Relaxed) == 0 {
         return;
     }
-    let entries = ENTRIES.fetch_add(LOG_BYTES / 4, Relaxed) + LOG_BYTES / 4;
-    let since = context.since_search.get() + 1;
+    let new = (context.log_end() - context.window.get()) / 4;
+    let entries = ENTRIES.fetch_add(new, Relaxed) + new;
+    let since = context.since_search.get() + new;
     context.since_search.set(since);
     // A program that runs long is searched less often.
     let distance = if entries < EARLY { 1 } else { 3 };
-    if since < distance << IDLE.load(Relaxed).min(5) {
+    if since < (distance << IDLE.load(Relaxed).min(5)) * (LOG_BYTES / 4) {
         return;
     }
     context.since_search.set(0);
@@ -87,13 +91,13 @@ pub fn look(context: &Context) {
 
 /// Counts the last entries; returns how many exits were counted.
 fn count(context: &Context) -> u32 {
-    let mut at = context.log_end() - SAMPLE * 4;
+    let mut at = (context.log_end() - SAMPLE * 4).max(context.window.get());
     let (mut counted, mut before) = (0, 0);
-    let end = NEXT_EXIT.load(Relaxed);
+    let (first, end) = (FIRST[1].load(Relaxed), NEXT_EXIT.load(Relaxed));
     while at < context.log_end() {
         let word: u32 = raw::read(at);
         at += 4;
-        if word >= end || word == 0 {
+        if word >= end || word < first {
             at += escape::words(word).unwrap_or(0) as u64 * 4;
             before = 0;
             continue;
@@ -195,7 +199,7 @@ fn plan(head: u32) -> (u32, usize) {
 }
 
 fn can_follow(kind: u8) -> bool {
-    kind != exit::SYSCALL && kind != exit::FAR
+    !matches!(kind, exit::SYSCALL | exit::FAR | exit::FAR_RETURN)
 }
 
 /// Appends the instructions of a block up to an exit, which leads to `to`.

@@ -5,16 +5,15 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::{
     cache::{self, CACHES, Cache},
     context::offset,
-    decode::{Flow, Instruction, LONGEST, decode, prefix},
+    decode::{Flow, Instruction, LONGEST, decode},
     effect::dead_register,
     emit::{Emitter, RCX},
     link, pages,
     raw::{self, bytes},
-    regions,
+    regions, select,
     state::{
-        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, EXITS, Exit, LINKS, Link, MOST_BLOCKS, MOST_EXITS,
-        MOST_LINKS, MOST_STEPS, NEXT_BLOCK, NEXT_EXIT, NEXT_LINK, NEXT_STEP, SPILLED, STEPS, Step,
-        block_flag, take,
+        BLOCK_AT, BLOCKS, BY_CACHE, BY_CACHE_ROOM, Block, EXITS, Exit, LINKS, Link, NEXT_BLOCK, NEXT_EXIT,
+        NEXT_LINK, NEXT_STEP, SILENT_CALL, SPILLED, STEPS, Step, USED, block_flag, take,
     },
     table,
     wire::exit,
@@ -30,6 +29,9 @@ pub(crate) const DEPTH: usize = 16;
 const WINDOW: usize = 128;
 /// Bit of a link's number in the entry for system calls.
 pub const CALL_BIT: u32 = 1 << 30;
+
+/// Bit of a link's number in the entry for far returns.
+pub const FAR_BIT: u32 = 1 << 29;
 
 /// The number of branches in a first translation; the recorder sets it.
 pub static BRANCHES: AtomicU32 = AtomicU32::new(2);
@@ -115,6 +117,8 @@ pub struct Builder {
     /// Return addresses of calls that the path contains whole.
     pub(crate) calls: [u64; DEPTH],
     pub(crate) depth: usize,
+    /// Its exits are not logged.
+    pub(crate) silent: bool,
 }
 
 /// The block that begins at `pc`: an existing one, or a new one. `None` if no code is there, or no room is left.
@@ -147,6 +151,16 @@ pub fn translate(pc: u64, most: u32, found: bool) -> Option<u32> {
         pages::register(block);
     }
     Some(block)
+}
+
+/// A block for the instruction at `pc` that raises the signal of an unknown one.
+pub fn refused(pc: u64) -> Option<u32> {
+    let number = cache::near(pc)?;
+    let mut builder = Builder::new(pc, CACHES.get(number));
+    builder.undecodable(pc);
+    builder.emit_sides();
+    builder.finish(pc, number, false);
+    Some(builder.block)
 }
 
 /// Translates the planned path that begins at `pc`.
@@ -182,20 +196,19 @@ const EMPTY: Block = Block {
 };
 
 fn no_room() -> bool {
-    NEXT_EXIT.load(Relaxed) + 256 > MOST_EXITS
-        || NEXT_BLOCK.load(Relaxed) + 1 > MOST_BLOCKS
-        || NEXT_LINK.load(Relaxed) + 256 > MOST_LINKS
-        || NEXT_STEP.load(Relaxed) + 4096 > MOST_STEPS
+    crate::flush::exceeds(0)
 }
 
 impl Builder {
     fn new(pc: u64, cache: Cache) -> Builder {
         let begin = (cache.at + 15) & !15;
+        let block = take(&NEXT_BLOCK);
+        BLOCKS.set(block, Block { pc, ..EMPTY });
         Builder {
             e: Emitter { at: begin, limit: cache.cold, full: false },
             cache,
             window: Window::new(),
-            block: take(&NEXT_BLOCK),
+            block,
             begin,
             first_exit: NEXT_EXIT.load(Relaxed),
             first_step: NEXT_STEP.load(Relaxed),
@@ -208,6 +221,7 @@ impl Builder {
             stable: !regions::generated(pc),
             calls: [0; DEPTH],
             depth: 0,
+            silent: !select::contains(pc),
         }
     }
 
@@ -222,7 +236,8 @@ impl Builder {
                 self.undecodable(pc);
                 break;
             };
-            if u32::from(self.instructions) >= most || self.side_count + 2 > SIDES {
+            let leaves_selection = self.instructions != 0 && select::contains(pc) == self.silent;
+            if leaves_selection || u32::from(self.instructions) >= most || self.side_count + 2 > SIDES {
                 self.leave(exit::NONE, pc);
                 break;
             }
@@ -284,19 +299,43 @@ impl Builder {
             Flow::Syscall => {
                 let number = self.exit(exit::SYSCALL, next);
                 self.log(number, None, false);
-                self.system_call(pc, next);
+                self.enter_runtime(pc, next, CALL_BIT);
                 None
             }
             Flow::Far => {
-                if matches!((i.map, i.opcode), (0, 0xcd | 0xf4)) {
-                    self.e.bytes(code);
-                } else {
-                    self.refuse();
-                }
+                self.far(i, code, pc);
+                None
+            }
+            Flow::Transaction(target) if has_transactions() => {
+                // Its abort path: mov eax, 0
+                self.e.bytes(&[0xb8, 0, 0, 0, 0]);
+                self.go_on(exit::JUMP, target)
+            }
+            Flow::Transaction(_) => {
+                // The processor does not know it.
+                self.e.bytes(code);
                 self.leave(exit::FAR, next);
                 None
             }
         }
+    }
+
+    fn far(&mut self, i: &Instruction, code: &[u8], pc: u64) {
+        let next = pc.wrapping_add(u64::from(i.length));
+        match (i.map, i.opcode) {
+            // The processor refuses what is not for programs.
+            (0, 0xcd | 0xf4) | (1, 0x07 | 0x35) => self.e.bytes(code),
+            (0, 0xca | 0xcb | 0xcf) => {
+                let number = self.exit(exit::FAR_RETURN, 0);
+                self.log(number, None, false);
+                return self.enter_runtime(pc, next, FAR_BIT);
+            }
+            _ => {
+                table::note(crate::wire::note::INSTRUCTION, pc);
+                self.refuse();
+            }
+        }
+        self.leave(exit::FAR, next);
     }
 
     /// The path goes on at `target`, unless it was there before.
@@ -380,7 +419,11 @@ impl Builder {
     }
 
     pub(crate) fn log(&mut self, number: u32, register: Option<u8>, reload: bool) {
-        let at = self.e.log(number, register, reload);
+        let at = if self.silent {
+            self.e.silent(number, register, reload)
+        } else {
+            self.e.log(number, register, reload)
+        };
         let exit = EXITS.get(number);
         let log_at = (at - self.begin) as u32;
         EXITS.set(number, Exit { log_at, register: register.unwrap_or(SPILLED), ..exit });
@@ -445,84 +488,20 @@ impl Builder {
         link::set_call(pc, begin, next, landing);
     }
 
-    fn system_call(&mut self, pc: u64, next: u64) {
+    /// Leaves for the runtime, which does what the instruction at `pc` does.
+    fn enter_runtime(&mut self, pc: u64, next: u64, bit: u32) {
         let number = take(&NEXT_LINK);
-        LINKS.set(number, Link { site: 0, cold: pc, target: next, next: 0, linked: 0 });
+        let linked = if self.silent { SILENT_CALL } else { 0 };
+        LINKS.set(number, Link { site: 0, cold: pc, target: next, next: 0, linked });
         self.e.bytes(&[0xb9]);
-        self.e.word(number | CALL_BIT);
+        self.e.word(number | bit);
         self.e.bytes(&[0xff, 0x25]);
         let after = self.e.at + 4;
         self.e.word(self.cache.base.wrapping_sub(after) as u32);
     }
 
-    /// Loads the operand of an indirect branch into `rcx`, whose value is in the context.
-    pub(crate) fn operand(&mut self, i: &Instruction, code: &[u8], pc: u64) {
-        if i.relative_at != 0 && i.prefixes & prefix::FS == 0 {
-            let address = i.relative_address(pc, code);
-            let after = self.e.at + 7;
-            let distance = address.wrapping_sub(after);
-            if distance as i32 as i64 as u64 == distance {
-                self.e.bytes(&[0x48, 0x8b, 0x0d]);
-                self.e.word(distance as u32);
-            } else {
-                self.e.bytes(&[0x48, 0xb9]);
-                self.e.long(address);
-                self.e.bytes(&[0x48, 0x8b, 0x09]);
-            }
-            return;
-        }
-        if i.prefixes & prefix::FS != 0 {
-            self.e.bytes(&[0x64]);
-        }
-        if i.prefixes & prefix::ADDRESS_SIZE != 0 {
-            self.e.bytes(&[0x67]);
-        }
-        self.e.bytes(&[0x48 | i.rex & 3, 0x8b, i.modrm & 0xc7 | RCX << 3]);
-        self.e.bytes(&code[i.modrm_at as usize + 1..]);
-    }
-
-    /// Emits an instruction that is no branch.
-    pub(crate) fn copy(&mut self, i: &Instruction, code: &[u8], pc: u64) {
-        if sets_segment(i) {
-            table::note(crate::wire::note::SEGMENT, pc);
-            return self.refuse();
-        }
-        let mut own = [0; LONGEST];
-        let own = &mut own[..code.len()];
-        own.copy_from_slice(code);
-        if i.prefixes & prefix::GS != 0 {
-            // The program's `gs` begins at 0, as `ds` does.
-            own[i.gs_at as usize] = 0x3e;
-        }
-        if i.relative_at == 0 {
-            return self.e.bytes(own);
-        }
-        let address = i.relative_address(pc, code);
-        let after = self.e.at + own.len() as u64;
-        let distance = address.wrapping_sub(after);
-        if distance as i32 as i64 as u64 == distance {
-            own[i.relative_at as usize..][..4].copy_from_slice(&(distance as u32).to_le_bytes());
-            return self.e.bytes(own);
-        }
-        self.copy_far(i, own, address);
-    }
-
-    /// An operand out of reach gets its address in a register that the instruction does not use.
-    fn copy_far(&mut self, i: &Instruction, code: &[u8], address: u64) {
-        let other = if i.vector { !code[i.modrm_at as usize - 2] >> 3 & 15 } else { 0xff };
-        let borrowed = [6, 7, 3].into_iter().find(|&r| r != i.reg() & 7 && r != other & 7).unwrap_or(3);
-        self.e.save(borrowed, offset::SCRATCH);
-        self.e.bytes(&[0x48, 0xb8 | borrowed]);
-        self.e.long(address);
-        let (modrm, relative) = (i.modrm_at as usize, i.relative_at as usize);
-        self.e.bytes(&code[..modrm]);
-        self.e.bytes(&[code[modrm] & 0x38 | borrowed]);
-        self.e.bytes(&code[relative + 4..]);
-        self.e.load(borrowed, offset::SCRATCH);
-    }
-
     /// An instruction that must not run raises the signal of an unknown one.
-    fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self) {
         self.e.bytes(&[0x0f, 0x0b]);
     }
 
@@ -549,10 +528,18 @@ impl Builder {
             steps: self.first_step,
             exits: (NEXT_EXIT.load(Relaxed) - self.first_exit) as u16,
             instructions: self.instructions,
-            flags: old.flags | if found { block_flag::FOUND } else { 0 },
+            flags: old.flags
+                | if self.silent { block_flag::SILENT } else { 0 }
+                | if found { block_flag::FOUND } else { 0 },
             ..old
         };
         BLOCKS.set(self.block, block);
+        let stubs = CACHES.get(number).cold - self.cache.cold;
+        let code = self.e.at - self.cache.at + stubs;
+        let about = size_of::<Block>() as u64
+            + u64::from(block.exits) * (size_of::<Exit>() + size_of::<Link>()) as u64
+            + u64::from(block.instructions) * size_of::<Step>() as u64;
+        USED.fetch_add(code + about, Relaxed);
         self.cache.at = self.e.at;
         if self.cache.blocks < BY_CACHE_ROOM {
             BY_CACHE.set(number * BY_CACHE_ROOM + self.cache.blocks, self.block);
@@ -563,15 +550,10 @@ impl Builder {
     }
 }
 
-/// Whether an instruction sets the segment `gs` or its base.
-fn sets_segment(i: &Instruction) -> bool {
-    let middle = i.modrm >> 3 & 7;
-    match (i.map, i.opcode, i.vector) {
-        (0, 0x8e, false) => middle == 5,
-        (1, 0xa9 | 0xb5, false) => true,
-        (1, 0xae, false) => i.prefixes & prefix::REP != 0 && i.modrm >= 0xc0 && matches!(middle, 1 | 3),
-        _ => false,
-    }
+/// Whether the processor has transactional memory.
+fn has_transactions() -> bool {
+    const RTM: u32 = 1 << 11;
+    core::arch::x86_64::__cpuid_count(7, 0).ebx & RTM != 0
 }
 
 /// The bytes of a translation.

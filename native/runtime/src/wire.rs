@@ -39,6 +39,8 @@ pub mod exit {
     pub const SYSCALL: u8 = 8;
     /// A software interrupt or another far transfer.
     pub const FAR: u8 = 9;
+    /// A far return.
+    pub const FAR_RETURN: u8 = 10;
 }
 
 /// Escapes of a log.
@@ -109,6 +111,10 @@ pub mod note {
     pub const SHARED_CODE: u32 = 8;
     /// The thread was killed; what it ran after its last exit is unknown.
     pub const KILLED: u32 = 10;
+    /// Older parts of the log were overwritten by newer ones, as wanted.
+    pub const OVERWRITTEN: u32 = 11;
+    /// Code that was not selected ran without being recorded.
+    pub const UNSELECTED: u32 = 12;
     /// The program jumped into the runtime's memory.
     pub const JUMPED_INTO: u32 = 9;
 
@@ -124,6 +130,8 @@ pub mod note {
             INSTRUCTION => "an instruction that can't be recorded was refused",
             SHARED_CODE => "code in shared memory: changes through other mappings are not seen",
             JUMPED_INTO => "the program jumped into the recorder's memory",
+            UNSELECTED => "code that was not selected ran unrecorded",
+            OVERWRITTEN => "older parts of the thread's log were overwritten by newer ones",
             KILLED => "the thread was killed, and the code after its last recorded exit is unknown",
             _ => "an unknown note",
         }

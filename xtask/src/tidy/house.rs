@@ -87,7 +87,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodoscope", &["hodo", "hodo-engine", "hodo-model", "hodo-views"]),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     // The image that is put into programs shares its layout and formats with the recorder.
-    ("hodo-native", &["hodo-native-runtime"]),
+    ("hodo-native", &["hodo-intel-pt", "hodo-native-runtime"]),
     ("hodo-native-runtime", &[]),
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
@@ -114,6 +114,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-formats",
             "hodo-intel-pt",
             "hodo-model",
+            "hodo-native",
             "hodo-recorder",
             "hodo-sync",
             "workbench",

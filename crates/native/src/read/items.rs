@@ -1,6 +1,6 @@
 //! What a thread did, item by item.
 
-use hodo_native_runtime::wire::escape;
+use hodo_native_runtime::wire::{escape, note};
 
 use super::table::{Path, Table};
 use crate::file::Block;
@@ -78,10 +78,16 @@ pub struct Items<'a> {
     instructions: u64,
     contradictions: u64,
     times: (u64, u64),
+    /// Missing parts were overwritten.
+    overwritten: bool,
+    /// An exit that is counted, and comes next.
+    due: Option<u32>,
+    /// The next item says that parts are missing.
+    gap_next: bool,
 }
 
 impl<'a> Items<'a> {
-    pub(crate) fn new(table: &'a Table, blocks: &'a [Block<'a>]) -> Items<'a> {
+    pub(crate) fn new(table: &'a Table, blocks: &'a [Block<'a>], overwritten: bool) -> Items<'a> {
         Items {
             table,
             blocks: blocks.iter(),
@@ -94,6 +100,9 @@ impl<'a> Items<'a> {
             instructions: 0,
             contradictions: 0,
             times: (0, 0),
+            overwritten,
+            due: None,
+            gap_next: false,
         }
     }
 
@@ -139,6 +148,15 @@ impl<'a> Items<'a> {
         Some(follows)
     }
 
+    /// A part of the log is missing.
+    fn gap(&mut self) -> Item<'a> {
+        if !self.overwritten {
+            return self.contradiction();
+        }
+        self.expected = 0;
+        Item::Loss(note::OVERWRITTEN)
+    }
+
     fn contradiction(&mut self) -> Item<'a> {
         self.contradictions += 1;
         self.expected = 0;
@@ -162,7 +180,7 @@ impl<'a> Items<'a> {
         let begins = table.start(exit)?;
         let known = self.expected;
         self.expected = stands;
-        if known != 0 && known != begins {
+        if known != 0 && known != begins && !self.table.selected {
             return Some(self.contradiction());
         }
         self.digest.append(digest);
@@ -211,11 +229,14 @@ impl<'a> Items<'a> {
     }
 
     fn step(&mut self) -> Step<'a> {
+        if std::mem::take(&mut self.gap_next) {
+            return Step::Item(self.gap());
+        }
         if self.at >= self.words.len() {
             return match self.refill() {
                 None => Step::Over,
                 Some(true) => Step::Again,
-                Some(false) => Step::Item(self.contradiction()),
+                Some(false) => Step::Item(self.gap()),
             };
         }
         let word = self.words[self.at];
@@ -248,6 +269,9 @@ impl<'a> Iterator for Items<'a> {
     type Item = Item<'a>;
 
     fn next(&mut self) -> Option<Item<'a>> {
+        if let Some(item) = self.due.take().and_then(|exit| self.release(exit, false)) {
+            return Some(item);
+        }
         loop {
             let Some(exit) = self.held else {
                 match self.step() {
@@ -259,6 +283,7 @@ impl<'a> Iterator for Items<'a> {
             // Whether the exit stands depends on the next word, which may be in the next part.
             if self.at >= self.words.len() && self.refill() == Some(false) {
                 self.held = None;
+                self.gap_next = true;
                 let item = if self.count(exit) { self.release(exit, false) } else { None };
                 return item.or_else(|| Some(self.contradiction()));
             }
@@ -271,6 +296,10 @@ impl<'a> Iterator for Items<'a> {
                 }
             }
             if !self.count(exit) {
+                if self.table.selected && self.table.start(exit).is_some() {
+                    self.due = Some(exit);
+                    return Some(Item::Loss(note::UNSELECTED));
+                }
                 let item = self.contradiction();
                 self.expected = self.table.summary(exit).map_or(0, |(_, target, _)| target);
                 return Some(item);

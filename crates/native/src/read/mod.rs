@@ -10,6 +10,7 @@ mod table;
 
 use std::sync::Arc;
 
+use hodo_native_runtime::wire::note;
 use rustc_hash::FxHashMap;
 
 pub use items::{Digest, Item, Items};
@@ -88,7 +89,11 @@ impl<'a> Recording<'a> {
         let mut threads: Vec<Thread<'a>> = threads.into_values().collect();
         threads.sort_unstable_by_key(|thread| thread.key);
         for thread in &mut threads {
-            thread.blocks.sort_by_key(|block| block.header.sequence);
+            // A snapshot may contain the begin of a part that was finished later.
+            thread
+                .blocks
+                .sort_by_key(|block| (block.header.sequence, std::cmp::Reverse(block.header.length)));
+            thread.blocks.dedup_by_key(|block| block.header.sequence);
         }
         Ok(Recording { tables, threads, clocks, damage })
     }
@@ -113,7 +118,8 @@ impl<'a> Recording<'a> {
 
     /// What a thread did. `None` if the table of its process is missing.
     pub fn items(&self, thread: &'a Thread<'a>) -> Option<Items<'_>> {
-        Some(Items::new(self.table(thread)?, &thread.blocks))
+        let overwritten = thread.losses.contains(&note::OVERWRITTEN);
+        Some(Items::new(self.table(thread)?, &thread.blocks, overwritten))
     }
 }
 

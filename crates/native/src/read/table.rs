@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hodo_native_runtime::wire::{exit, flag, record};
+use hodo_native_runtime::wire::{exit, flag, note, record};
 use rustc_hash::FxHashMap;
 
 use super::items::Digest;
@@ -34,6 +34,9 @@ pub struct Path<'a> {
     pub last: Span,
     /// The number of instructions.
     pub instructions: u64,
+    /// The numbers of the conditional branches within its spans, from 1, which were not taken. One at its end is the last
+    /// span's.
+    pub not_taken: &'a [u16],
 }
 
 /// Code that is in no file.
@@ -109,6 +112,8 @@ struct BlockEntry {
     /// The lengths of its instructions begin here.
     lengths: u32,
     instructions: u16,
+    /// Its conditional branches that are not taken within it: their begin and number.
+    not_taken: (u32, u32),
 }
 
 /// The table of a process.
@@ -118,6 +123,7 @@ pub struct Table {
     blocks: Vec<BlockEntry>,
     spans: Vec<Span>,
     lengths: Vec<u8>,
+    not_taken: Vec<u16>,
     traces: usize,
     /// Executable memory, in order of time.
     pub maps: Vec<Map>,
@@ -131,6 +137,8 @@ pub struct Table {
     pub identity: (u64, u64),
     /// The process that it is a copy of.
     pub parent: Option<Parent>,
+    /// Only selected code is recorded.
+    pub(crate) selected: bool,
     /// Exits below this number are the parent's.
     inherited: u32,
     /// The number of processes that it is a copy of, one of the other.
@@ -240,6 +248,7 @@ impl Table {
                 self.inherited = u32::try_from(exits).ok()?;
                 let table = others.get(&parent)?.clone();
                 self.depth = table.depth + 1;
+                self.selected = table.selected;
                 // Damaged input must not make chains that are dropped too deep.
                 if self.depth > DEEPEST {
                     return None;
@@ -247,7 +256,9 @@ impl Table {
                 self.parent = Some(Parent { key: parent, tsc, table });
             }
             record::NOTE => {
-                self.notes.push(Note { tsc, note: words.long()? as u32, value: words.long()? });
+                let note = Note { tsc, note: words.long()? as u32, value: words.long()? };
+                self.selected |= note.note == note::UNSELECTED;
+                self.notes.push(note);
             }
             record::IDENTITY => self.identity = (words.long()?, words.long()?),
             _ => {}
@@ -260,11 +271,12 @@ impl Table {
         let (counts, sizes) = (words.long()?, words.long()?);
         let (first, exits, instructions) = (counts >> 32, counts >> 16 & 0xffff, counts & 0xffff);
         let number = self.blocks.len() as u32;
-        let block = BlockEntry {
+        let mut block = BlockEntry {
             pc,
             spans: self.spans.len() as u32,
             lengths: self.lengths.len() as u32,
             instructions: instructions as u16,
+            not_taken: (self.not_taken.len() as u32, 0),
         };
         // For each instruction: its span, its number within it, its address, its end, and the digest up to it.
         let mut places = Vec::with_capacity(instructions as usize);
@@ -294,6 +306,10 @@ impl Table {
             let ran = (packed >> 48) as u16;
             let (span, in_span, last, end, digest) = *places.get(usize::from(ran).checked_sub(1)?)?;
             let kind = (packed >> 40) as u8;
+            if kind == exit::TAKEN {
+                self.not_taken.push(ran);
+                block.not_taken.1 += 1;
+            }
             let entry = ExitEntry {
                 block: number,
                 instructions: ran,
@@ -356,6 +372,11 @@ impl Table {
         self.traces
     }
 
+    /// The number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// The table that has an exit: this one, or that of a process that it is a copy of.
     #[inline]
     fn home(&self, exit: u32) -> &Table {
@@ -381,18 +402,35 @@ impl Table {
         let entry = home.entry(exit)?;
         let first = home.blocks[entry.block as usize].spans as usize;
         let last = home.spans[first + usize::from(entry.span)];
+        let ends_with_branch = matches!(entry.kind, exit::TAKEN | exit::NOT_TAKEN);
+        let not_taken = home.not_taken(entry.block, entry.instructions - u16::from(ends_with_branch));
+        // A path may end behind a branch that leads on within its block.
+        let leads_on = entry.kind == exit::NONE && u32::from(entry.in_span) == last.count;
+        let (kind, target) = if leads_on && last.kind != exit::NONE {
+            (last.kind, last.target)
+        } else {
+            (entry.kind, entry.target)
+        };
         Some(Path {
             spans: &home.spans[first..first + usize::from(entry.span)],
             last: Span {
                 end: entry.end,
                 last: entry.last,
                 count: entry.in_span.into(),
-                kind: entry.kind,
-                target: entry.target,
+                kind,
+                target,
                 ..last
             },
             instructions: entry.instructions.into(),
+            not_taken,
         })
+    }
+
+    /// The conditional branches of a block, up to an instruction, that are not taken within it.
+    fn not_taken(&self, block: u32, most: u16) -> &[u16] {
+        let (begin, count) = self.blocks[block as usize].not_taken;
+        let all = &self.not_taken[begin as usize..][..count as usize];
+        &all[..all.partition_point(|&number| number <= most)]
     }
 
     /// Where the block of an exit begins.
@@ -439,7 +477,8 @@ impl Table {
                     Span { end: at, last, count: ran, kind: 0, target: 0, ..*span }
                 };
                 let spans = &home.spans[first..first + index];
-                let path = Path { spans, last: cut, instructions: count.into() };
+                let not_taken = home.not_taken(home.entry(exit)?.block, count as u16);
+                let path = Path { spans, last: cut, instructions: count.into(), not_taken };
                 return Some(((count != 0).then_some(path), digest, stands));
             }
         }

@@ -1,0 +1,128 @@
+//! Records the threads of a running process from where they stand.
+
+use std::{
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    time::{Duration, Instant},
+};
+
+use hodo_native_runtime::layout::{IMAGE, IMAGE_ROOM};
+
+use crate::{
+    arena::Arena,
+    inject::{Refusal, attach_image, map},
+    process::{self, Tracee},
+    stop::{Caller, Halted, Stopped, explain, is_recorded, resumed, runs_program, status_of},
+};
+
+const USER_64: u64 = 0x33;
+const ALL_SIGNALS: u64 = u64::MAX;
+/// How long a thread may take to enter the runtime.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The stacks on which threads enter the runtime, in the room behind its image: threads enter one after another.
+const STACKS: u64 = 32;
+const STACK_BYTES: u64 = 0x8000;
+
+/// Puts the runtime into a running process, and makes all of its threads continue there.
+pub(crate) fn attach(process: u32, arena: &Arena) -> Result<(), Refusal> {
+    if !runs_program(process) {
+        return Err(Refusal::NoProgram);
+    }
+    if is_recorded(process) {
+        return Err(Refusal::Recorded);
+    }
+    if let Some(tracer @ 1..) = status_of(process, "TracerPid") {
+        return Err(Refusal::Traced(tracer));
+    }
+    let mut halted = Halted::new(process).map_err(|refusal| match refusal {
+        Refusal::Trace(error) => explain(process, error),
+        other => other,
+    })?;
+    for stopped in halted.threads.values() {
+        if stopped.registers.cs != USER_64 {
+            return Err(Refusal::Bits32);
+        }
+        if stopped.registers.gs_base != 0 {
+            return Err(Refusal::Segment);
+        }
+    }
+    let (entry, image) = attach_image()?;
+    let (tracee, stopped) = halted.first().ok_or(Refusal::NoProgram)?;
+    let caller = Caller::new(process, tracee, &stopped)?;
+    let mapped = map(tracee, caller.registers(), image, arena.descriptor());
+    drop(caller);
+    tracee.set_registers(&stopped.registers)?;
+    tracee.set_mask(stopped.mask)?;
+    mapped?;
+    let mut first = true;
+    while let Some((&task, &stopped)) = halted.threads.first_key_value() {
+        let index = halted.threads.len() as u64 % STACKS;
+        let entered = enter(Tracee(task), &stopped, arena, first, (entry, index));
+        if first {
+            entered?;
+        } else if let Err(refusal) = entered {
+            // It ended in the meantime, or the process did.
+            if process::exists(task) {
+                return Err(refusal);
+            }
+        }
+        halted.threads.remove(&task);
+        first = false;
+    }
+    Ok(())
+}
+
+/// Makes a stopped thread continue in the runtime, and waits until it is recorded.
+fn enter(
+    tracee: Tracee,
+    stopped: &Stopped,
+    arena: &Arena,
+    first: bool,
+    (entry, stack): (u64, u64),
+) -> Result<(), Refusal> {
+    let registers = resumed(&stopped.registers);
+    let thread = arena.attached();
+    let r = &registers;
+    let general = [
+        r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
+        r.r14, r.r15,
+    ];
+    for (place, value) in thread.registers.iter().zip(general) {
+        place.store(value, Relaxed);
+    }
+    thread.flags.store(registers.eflags, Relaxed);
+    thread.pc.store(registers.rip, Relaxed);
+    thread.mask.store(stopped.mask, Relaxed);
+    for (place, value) in thread.sequences.iter().zip(tracee.sequences()) {
+        place.store(value, Relaxed);
+    }
+    thread.first.store(first.into(), Relaxed);
+    thread.done.store(0, Release);
+    let mut start = registers;
+    start.rip = entry;
+    start.rsp = IMAGE + IMAGE_ROOM - 0x1_0000 - stack * STACK_BYTES;
+    start.eflags = 0x202;
+    tracee.set_mask(ALL_SIGNALS)?;
+    tracee.set_registers(&start)?;
+    tracee.detach()?;
+    let begin = Instant::now();
+    loop {
+        match thread.done.load(Acquire) {
+            1 => return Ok(()),
+            2 => break,
+            _ if begin.elapsed() > PATIENCE || !process::exists(tracee.0) => break,
+            _ => process::wait_for(&thread.done, 0, 1),
+        }
+    }
+    give_back(tracee, &registers, stopped.mask);
+    Err(Refusal::NoRoom(std::io::Error::other("no memory or slot for a thread")))
+}
+
+/// A thread that cannot be recorded continues where it stood.
+fn give_back(tracee: Tracee, registers: &libc::user_regs_struct, mask: u64) {
+    if tracee.trace().is_ok() && tracee.interrupt().is_ok() {
+        tracee.wait();
+        _ = tracee.set_registers(registers);
+        _ = tracee.set_mask(mask);
+        _ = tracee.detach();
+    }
+}

@@ -1,0 +1,192 @@
+//! Gives the threads of recorded processes their own code back.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::atomic::Ordering::{Acquire, Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hodo_native_runtime::{
+    cache::{self, Cache},
+    context::{Context, inside, pending},
+    layout::{END, IMAGE, IMAGE_ROOM, kind, slot_state},
+    state::CACHE_HEAP,
+};
+use libc::user_regs_struct;
+
+use crate::{
+    arena::Arena,
+    inject::Refusal,
+    process::{self, Tracee},
+    stop::{Caller, Halted, Stopped, is_recorded, resumed},
+};
+
+/// How long a process may take to let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The number of signals.
+const SIGNALS: u64 = 64;
+/// Bytes of a handler in the runtime's table, which is as the kernel has it.
+const ACTION: u64 = 32;
+
+/// The processes that have slots, and whether each lives in its parent's memory until it executes a program.
+pub(crate) fn processes(arena: &Arena) -> BTreeMap<u32, bool> {
+    let mut found = BTreeMap::new();
+    for (_, slot) in slots(arena) {
+        *found.entry(slot.process.get()).or_insert(false) |= slot.borrows.get() != 0;
+    }
+    found
+}
+
+fn slots(arena: &Arena) -> impl Iterator<Item = (u64, &Context)> {
+    let live = |&index: &u64| arena.slot_state(index).load(Acquire) == slot_state::LIVE;
+    arena.slots().filter(live).map(|index| (index, arena.slot(index)))
+}
+
+fn threads(arena: &Arena, process: u32) -> impl Iterator<Item = &Context> {
+    let own = move |slot: &&Context| slot.process.get() == process && slot.kind.get() == kind::LOG;
+    slots(arena).map(|(_, slot)| slot).filter(own)
+}
+
+/// Makes a process run its own code from where it stands. All threads must have been told to leave. Returns the process,
+/// which is still stopped; `None` if it is not recorded any more.
+pub(crate) fn leave(arena: &Arena, process: u32) -> Result<Option<Halted>, Refusal> {
+    let begin = Instant::now();
+    loop {
+        if !is_recorded(process) {
+            return Ok(None);
+        }
+        let mut inside_code = false;
+        for slot in threads(arena, process) {
+            if slot.inside.load(Acquire) == inside::CODE {
+                process::fetch(process, slot.thread.get());
+                inside_code = true;
+            }
+        }
+        if !inside_code {
+            let halted = Halted::new(process)?;
+            let states: Option<Vec<_>> =
+                halted.threads.iter().map(|(&task, stopped)| state(arena, process, task, stopped)).collect();
+            match states {
+                Some(states) => {
+                    restore(&halted, &states)?;
+                    return Ok(Some(halted));
+                }
+                None => halted.release(),
+            }
+        }
+        if begin.elapsed() > PATIENCE {
+            return Err(Refusal::Busy(process));
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// Whether a process ended, or runs a program that is not recorded.
+pub(crate) fn is_gone(process: u32) -> bool {
+    !is_recorded(process)
+}
+
+/// A thread's state in the program.
+struct State<'a> {
+    task: i32,
+    slot: &'a Context,
+    registers: user_regs_struct,
+    mask: u64,
+}
+
+/// The state of a stopped thread, if it is where that is known.
+fn state<'a>(arena: &'a Arena, process: u32, task: i32, stopped: &Stopped) -> Option<State<'a>> {
+    let slot = threads(arena, process).find(|slot| slot.thread.get() == task as u32)?;
+    let found = &stopped.registers;
+    let [check, end] = arena.header().call.each_ref().map(|place| place.load(Relaxed));
+    let mut registers = program_registers(slot, found);
+    match slot.inside.load(Acquire) {
+        inside::PARKED => {
+            registers.rip = slot.pc.get();
+            Some(State { task, slot, registers, mask: slot.mask.get() | slot.blocked.get() })
+        }
+        inside::RUNTIME if (check..=end).contains(&found.rip) && slot.pending.get() == pending::NONE => {
+            const SYSCALL_BYTES: u64 = 2;
+            if slot.waits.get() != 0 {
+                set(&mut registers, slot.given.get());
+            }
+            registers.rip = slot.pc.get();
+            if found.rip == end {
+                registers.rip += SYSCALL_BYTES;
+                (registers.rcx, registers.r11) = (registers.rip, slot.flags.get());
+                (registers.rax, registers.orig_rax) = (found.rax, found.orig_rax);
+                registers = resumed(&registers);
+            }
+            Some(State { task, slot, registers, mask: stopped.mask | slot.blocked.get() })
+        }
+        _ => None,
+    }
+}
+
+/// The program's registers, from the context.
+fn program_registers(slot: &Context, found: &user_regs_struct) -> user_regs_struct {
+    let mut registers = *found;
+    for number in 0..16 {
+        set(&mut registers, [number, slot.register(number as usize)]);
+    }
+    registers.eflags = slot.flags.get();
+    registers.orig_rax = u64::MAX;
+    registers.gs_base = 0;
+    registers
+}
+
+fn set(registers: &mut user_regs_struct, [number, value]: [u64; 2]) {
+    let r = registers;
+    let places = [
+        &mut r.rax, &mut r.rcx, &mut r.rdx, &mut r.rbx, &mut r.rsp, &mut r.rbp, &mut r.rsi, &mut r.rdi,
+        &mut r.r8, &mut r.r9, &mut r.r10, &mut r.r11, &mut r.r12, &mut r.r13, &mut r.r14, &mut r.r15,
+    ];
+    if let Some(place) = places.into_iter().nth(number as usize) {
+        *place = value;
+    }
+}
+
+/// Gives the process its handlers and the threads their state, and removes the runtime's memory.
+fn restore(halted: &Halted, states: &[State<'_>]) -> Result<(), Refusal> {
+    let (tracee, stopped) = halted.first().ok_or(Refusal::NoProgram)?;
+    let caller = Caller::new(halted.process, tracee, &stopped)?;
+    let actions = states.first().map_or(0, |state| state.slot.actions.get());
+    for number in 1..=SIGNALS {
+        caller.call(libc::SYS_rt_sigaction, [number, actions + number * ACTION, 0, 8, 0, 0])?;
+    }
+    for state in states {
+        let tracee = Tracee(state.task);
+        let [address, flags, size] = state.slot.alternative.get();
+        let room = IMAGE + IMAGE_ROOM - 4096;
+        tracee.write(room, [address, flags, size].map(u64::to_le_bytes).as_flattened())?;
+        caller.call_in(tracee, libc::SYS_sigaltstack, [room, 0, 0, 0, 0, 0])?;
+        let [address, length, signature] = state.slot.sequences.get();
+        if address != 0 {
+            caller.call_in(tracee, libc::SYS_rseq, [address, length, 0, signature, 0, 0])?;
+        }
+    }
+    for base in caches(tracee)? {
+        caller.call(libc::SYS_munmap, [base, cache::LENGTH, 0, 0, 0, 0])?;
+    }
+    caller.call(libc::SYS_munmap, [IMAGE, END - IMAGE, 0, 0, 0, 0])?;
+    drop(caller);
+    for state in states {
+        let tracee = Tracee(state.task);
+        let vectors = state.slot.vectors.each_ref().map(|vector| vector.get());
+        tracee.set_vectors(&vectors)?;
+        tracee.set_registers(&state.registers)?;
+        tracee.set_mask(state.mask)?;
+    }
+    Ok(())
+}
+
+/// Where the caches of translated code are.
+fn caches(tracee: Tracee) -> io::Result<Vec<u64>> {
+    const MOST: usize = 64;
+    let bytes = tracee.read(CACHE_HEAP, MOST * size_of::<Cache>())?;
+    let first =
+        |entry: &[u8]| entry.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
+    Ok(bytes.chunks_exact(size_of::<Cache>()).map(first).take_while(|&base| base != 0).collect())
+}

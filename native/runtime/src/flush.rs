@@ -1,0 +1,86 @@
+//! Removes all translated code when it takes more memory than allowed.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::{
+    cache,
+    context::Context,
+    hold,
+    log::arena,
+    pages,
+    raw::Table,
+    slot,
+    state::{
+        BLOCK_AT, BLOCKS, CALL_AT, EXITS, FIRST, LANDING_AT, LINKS, MOST_BLOCKS, MOST_EXITS, MOST_LINKS,
+        MOST_STEPS, NEXT_BLOCK, NEXT_EXIT, NEXT_LINK, NEXT_STEP, STEPS, USED,
+    },
+    sys,
+};
+
+/// Room for what threads translate until all of them have stopped, in entries of each table.
+const RESERVE: u32 = 1 << 18;
+
+/// Whether less than `reserve` entries of a table are left.
+pub fn exceeds(reserve: u32) -> bool {
+    let next = [&NEXT_BLOCK, &NEXT_EXIT, &NEXT_LINK, &NEXT_STEP];
+    let most = [MOST_BLOCKS, MOST_EXITS, MOST_LINKS, MOST_STEPS];
+    // A superblock needs less.
+    const ONE: u32 = 4096;
+    let used = next.iter().zip(&FIRST).map(|(next, first)| next.load(Relaxed) - first.load(Relaxed));
+    used.zip(most).any(|(used, most)| used + reserve + ONE > most)
+        || NEXT_EXIT.load(Relaxed) > crate::wire::escape::FIRST - ONE
+        || NEXT_LINK.load(Relaxed) > crate::translate::FAR_BIT - ONE
+}
+
+/// Whether it is time to remove all code.
+pub fn is_due() -> bool {
+    USED.load(Relaxed) > arena().memory.load(Relaxed)
+        || exceeds(RESERVE)
+        || [&BLOCK_AT, &CALL_AT, &LANDING_AT].iter().any(|map| map.is_full())
+        || pages::is_full()
+}
+
+/// Removes all code, while the other threads wait. `false` if another thread does it.
+pub fn flush(context: &Context) -> bool {
+    hold::alone(context, || {
+        BLOCK_AT.clear();
+        CALL_AT.clear();
+        LANDING_AT.clear();
+        pages::clear_all();
+        cache::clear();
+        release(&BLOCKS, FIRST[0].load(Relaxed), NEXT_BLOCK.load(Relaxed), MOST_BLOCKS);
+        release(&EXITS, FIRST[1].load(Relaxed), NEXT_EXIT.load(Relaxed), MOST_EXITS);
+        release(&STEPS, FIRST[3].load(Relaxed), NEXT_STEP.load(Relaxed), MOST_STEPS);
+        // Threads that are in the runtime already may still read their link.
+        let current = FIRST[2].load(Relaxed);
+        release(&LINKS, LINKS_RELEASED.swap(current, Relaxed), current, MOST_LINKS);
+        for (first, next) in FIRST.iter().zip([&NEXT_BLOCK, &NEXT_EXIT, &NEXT_LINK, &NEXT_STEP]) {
+            first.store(next.load(Relaxed), Relaxed);
+        }
+        USED.store(0, Relaxed);
+        slot::forget_targets(context);
+        hold::others(context).for_each(slot::forget_targets);
+    })
+}
+
+/// Links before this one are given back already.
+static LINKS_RELEASED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
+
+/// Gives the memory of entries back, from the page of `first` on: those before are not in use either.
+fn release<T: Copy>(table: &Table<T>, first: u32, next: u32, room: u32) {
+    let size = size_of::<T>() as u64;
+    let (from, to) = (u64::from(first & (room - 1)), u64::from(next & (room - 1)));
+    let give = |from: u64, to: u64| {
+        let begin = (table.begin() + from * size) & !4095;
+        let end = (table.begin() + to * size) & !4095;
+        if begin < end {
+            sys::forget(begin, end - begin);
+        }
+    };
+    if from <= to {
+        give(from, to);
+    } else {
+        give(from, room.into());
+        give(0, to);
+    }
+}
