@@ -110,7 +110,7 @@ impl Walk {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
         let block = graph.block(id);
         self.report_part(graph, id, graph.lengths(block), sink);
