@@ -12,7 +12,8 @@ use hodo_native_runtime::{
     cache::{self, Cache},
     context::{Context, inside, pending},
     layout::{END, IMAGE, IMAGE_ROOM, kind, slot_state},
-    state::CACHE_HEAP,
+    pages::{MOST as MOST_PAGES, Page},
+    state::{CACHE_HEAP, PAGE_HEAP},
 };
 use libc::user_regs_struct;
 
@@ -167,6 +168,9 @@ fn restore(halted: &Halted, states: &[State<'_>]) -> Result<(), Refusal> {
             caller.call_in(tracee, libc::SYS_rseq, [address, length, 0, signature, 0, 0])?;
         }
     }
+    for [begin, end, protection] in protected(tracee)? {
+        caller.call(libc::SYS_mprotect, [begin, end - begin, protection, 0, 0, 0])?;
+    }
     for base in caches(tracee)? {
         caller.call(libc::SYS_munmap, [base, cache::LENGTH, 0, 0, 0, 0])?;
     }
@@ -180,6 +184,29 @@ fn restore(halted: &Halted, states: &[State<'_>]) -> Result<(), Refusal> {
         tracee.set_mask(state.mask)?;
     }
     Ok(())
+}
+
+/// Memory that the runtime protects more than the program wants: begins, ends, and the wanted protection.
+fn protected(tracee: Tracee) -> io::Result<Vec<[u64; 3]>> {
+    const PAGES: usize = 256;
+    const ENTRY: usize = size_of::<Page>();
+    let mut found: Vec<[u64; 3]> = Vec::new();
+    for part in 0..MOST_PAGES as usize / PAGES {
+        let bytes = tracee.read(PAGE_HEAP + (part * PAGES * ENTRY) as u64, PAGES * ENTRY)?;
+        for entry in bytes.as_chunks::<ENTRY>().0 {
+            let number = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at| entry[at]));
+            let wanted = u64::from(u32::from_le_bytes([12, 13, 14, 15].map(|at| entry[at])));
+            if number == 0 {
+                return Ok(found);
+            }
+            match found.last_mut() {
+                _ if wanted == 0 => {}
+                Some([_, end, same]) if *end == number << 12 && *same == wanted => *end += 4096,
+                _ => found.push([number << 12, (number + 1) << 12, wanted]),
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Where the caches of translated code are.

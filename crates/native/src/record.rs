@@ -192,6 +192,8 @@ fn run<W: Write + Send>(
         let drainer = scope.spawn(|| empty_chunks(arena, &drain, &over));
         let (status, warnings) = follow_descendants(arena, &drain, root, options);
         over.store(true, Release);
+        header.filled.fetch_add(1, Release);
+        process::wake(&header.filled);
         let drained = drainer.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
         (status, warnings, drained)
     });

@@ -10,14 +10,16 @@ use crate::{
     sys, table,
 };
 
-/// A page with translated code.
+/// A page with translated code. The first entry without a number ends the table, which the recorder reads.
 #[derive(Clone, Copy)]
-struct Page {
-    number: u64,
+#[repr(C)]
+pub struct Page {
+    /// Its address without the offset in the page.
+    pub number: u64,
     /// The first of its nodes; 0 for none.
-    first: u32,
+    pub first: u32,
     /// The protection that the program set, if the page is protected more than that; otherwise 0.
-    wanted: u32,
+    pub wanted: u32,
 }
 
 /// A block on a page.
@@ -33,7 +35,7 @@ static PAGE_COUNT: AtomicU32 = AtomicU32::new(0);
 static NODE_COUNT: AtomicU32 = AtomicU32::new(1);
 static FREE_NODE: AtomicU32 = AtomicU32::new(0);
 /// The most pages: half of the room of [`PAGE_AT`].
-const MOST: u32 = 1 << 17;
+pub const MOST: u32 = 1 << 17;
 const READ_EXECUTE: u64 = 5;
 const WRITE: u64 = 2;
 
@@ -122,6 +124,9 @@ pub fn clear_all() {
             kept += 1;
             PAGE_AT.set(page.number, u64::from(kept));
         }
+    }
+    for index in kept..count {
+        PAGES.set(index, Page { number: 0, first: 0, wanted: 0 });
     }
     PAGE_COUNT.store(kept, Relaxed);
     NODE_COUNT.store(1, Relaxed);

@@ -332,11 +332,11 @@ impl Table {
     }
 
     fn set_exit(&mut self, number: u64, entry: ExitEntry) -> Option<()> {
-        const MOST: usize = 1 << 26;
+        const MOST: usize = 1 << 29;
         let own = number.checked_sub(self.inherited.into())?;
         let index = usize::try_from(own).ok().filter(|&index| index < MOST)?;
         // Numbers grow with few gaps, so the memory is bounded by the input.
-        if index > self.exits.len() + (1 << 16) {
+        if index > self.exits.len() + 1024 {
             return None;
         }
         if index >= self.exits.len() {

@@ -29,10 +29,10 @@ static void *work(void *argument) {
     long number = (long)argument;
     double expected = round_of(number);
     long rounds = 0, wrong = 0;
-    while (go_on) {
+    do {
         wrong += round_of(number) != expected;
         rounds++;
-    }
+    } while (go_on);
     results[number] = wrong == 0 && rounds > 0 ? expected : -1;
     return 0;
 }
