@@ -1,6 +1,6 @@
 //! Records a command natively, and counts what the recording contains.
 //!
-//!     native_record FILE [--branches N] [--no-traces] [--for MILLISECONDS] COMMAND...
+//!     native_record FILE [--branches N] [--no-traces] [--for MILLISECONDS] [--time-every N] [--select FILE] COMMAND...
 //!     native_record FILE [--for MILLISECONDS] --attach PROCESS
 //!     native_record --count FILE
 
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native::{Options, attach, read::Recording, record};
+use hodo_native::{Options, Select, attach, read::Recording, record};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -31,6 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--for" => {
                 let milliseconds = arguments.next().ok_or("no number")?.parse()?;
                 options.duration = Some(Duration::from_millis(milliseconds));
+            }
+            "--time-every" => options.time_every = arguments.next().ok_or("no number")?.parse()?,
+            "--select" => {
+                let file = arguments.next().ok_or("no file")?;
+                options.select = Some(Box::leak(Box::new([Select { file, offsets: 0..u64::MAX }])));
             }
             "--attach" => process = Some(arguments.next().ok_or("no process")?.parse()?),
             _ => return Err(format!("unknown option {option}").into()),

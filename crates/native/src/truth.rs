@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Programs are stepped so far at most.
-const MOST: usize = 120_000;
+const MOST: usize = 90_000;
 
 /// Digests of the addresses that a program ran: entry n is of the first n.
 // Waiting for a traced process also reaps it.

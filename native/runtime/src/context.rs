@@ -132,6 +132,8 @@ pub struct Context {
     pub window: Cell<u64>,
     /// The end of the entries at the log's begin.
     pub staged: Cell<u64>,
+    /// The end of the entries that were finished last, where they are until they are overwritten.
+    pub finished: Cell<u64>,
     /// What [`crate::hold::HOLD`] was when `resume` was set.
     pub found: Cell<u32>,
     /// The signal mask that a system call of the program sets while it waits, and its length, as the kernel gets them.

@@ -61,6 +61,7 @@ fn stage(slot: &Context) {
         raw::write_bytes(slot.staged.get(), raw::bytes(slot.window.get(), length as usize));
     }
     slot.staged.set(slot.staged.get() + length);
+    slot.finished.set(slot.staged.get());
     slot.pointer.set(slot.window.get());
 }
 

@@ -91,10 +91,11 @@ pub fn look(context: &Context) {
 
 /// Counts the last entries; returns how many exits were counted.
 fn count(context: &Context) -> u32 {
-    let mut at = (context.log_end() - SAMPLE * 4).max(context.window.get());
+    let finished = context.finished.get();
+    let mut at = (finished - SAMPLE * 4).max(context.log());
     let (mut counted, mut before) = (0, 0);
     let (first, end) = (FIRST[1].load(Relaxed), NEXT_EXIT.load(Relaxed));
-    while at < context.log_end() {
+    while at < finished {
         let word: u32 = raw::read(at);
         at += 4;
         if word >= end || word < first {
