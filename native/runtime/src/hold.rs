@@ -69,7 +69,7 @@ fn fetch(other: &Context) -> bool {
     !sys::failed(sys::call(nr::RT_TGSIGQUEUEINFO, arguments))
 }
 
-/// The signal of [`fetch`] arrived.
+/// The signal of `fetch` arrived.
 pub fn fetched(context: &Context, frame: Frame) {
     if context.pending.get() != pending::NONE {
         return;

@@ -110,6 +110,7 @@ impl Walk {
         }
     }
 
+    // Always: as a call it makes lists of instructions 8 % slower.
     #[inline(always)]
     pub(super) fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
         let block = graph.block(id);
