@@ -59,7 +59,7 @@ pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
                 [format!("\"{name}\" =>"), format!("report(\"{name}\")"), format!("kind == \"{name}\"")]
             {
                 let is_code =
-                    |at: usize| !text[..at].lines().last().unwrap_or("").trim_start().starts_with("//");
+                    |at: usize| !text[..at].rsplit('\n').next().unwrap_or("").trim_start().starts_with("//");
                 text.match_indices(&way).filter(|(at, _)| is_code(*at)).for_each(|(at, _)| find(at, &why));
             }
         }

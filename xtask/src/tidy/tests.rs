@@ -121,13 +121,20 @@ fn seams_stay() {
     };
     let found = found(change);
     assert!(found.contains(&format!("crates/formats/src/perf/events.rs:2: {why}")), "{found:?}");
-    let change = |root: &Path| {
-        room(root, "analyses");
-        put(root, "crates/analyses/src/queue.rs", "Description {\n    name: \"queue\",\n");
-        put(root, "crates/views/src/queue.rs", "match name {\n    \"queue\" => 1,\n}\n");
-    };
-    let why = "a match on the analysis `queue`: what it needs belongs to its description";
-    broken(change, &format!("crates/views/src/queue.rs:2: {why}"));
+    let why = "the report `queue` is named: what it needs, and its role, belong to its description";
+    let ways = [
+        "match name {\n    \"queue\" => 1,\n}\n",
+        "// As report(\"queue\").\nreport(\"queue\")\n",
+        "\nif kind == \"queue\" {\n}\n",
+    ];
+    for way in ways {
+        let change = |root: &Path| {
+            room(root, "analyses");
+            put(root, "crates/analyses/src/queue.rs", "Description {\n    name: \"queue\",\n");
+            put(root, "crates/views/src/queue.rs", way);
+        };
+        broken(change, &format!("crates/views/src/queue.rs:2: {why}"));
+    }
 }
 
 #[test]
