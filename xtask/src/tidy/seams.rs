@@ -45,7 +45,7 @@ pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
         let text = fs::read_to_string(root.join(&file.path))?;
         let masked = rust::mask(&text);
         let mut find = |at: usize, what: &str| {
-            let line = text[..at].lines().count().max(1);
+            let line = text[..at].matches('\n').count() + 1;
             findings.push(Finding::at(&file.path, Some(line), what.to_owned()));
         };
         for seam in seams {
