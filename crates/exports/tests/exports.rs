@@ -7,7 +7,7 @@ use hodo_exports::{BranchProfiles, Content, EXPORTS, Export, PathRow, SourceProf
 use hodo_model::{Cause, Column, Loss, Shape, Table, Unit, Value};
 use proptest::prelude::*;
 
-/// What the files are of: names, and the names by which they are told.
+/// The names in an exported file.
 #[derive(Clone, Debug)]
 struct Names {
     function: String,

@@ -50,7 +50,7 @@ fn threads(arena: &Arena, process: u32) -> impl Iterator<Item = &Context> {
     slots(arena).map(|(_, slot)| slot).filter(own)
 }
 
-/// Makes a process run its own code from where it stands. All threads must have been told to leave. Returns the process,
+/// Makes a process run its own code from where it stands. All threads must have the request to leave. Returns the process,
 /// which is still stopped; `None` if it is not recorded any more.
 pub(crate) fn leave(arena: &Arena, process: u32) -> Result<Option<Halted>, Refusal> {
     let begin = Instant::now();

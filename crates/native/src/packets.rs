@@ -19,7 +19,7 @@ const DISTANCE: usize = 1 << 14;
 /// How to write packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Whether a return to its call is a bit, as processors do it unless they are told otherwise.
+    /// Whether a return to its call is one bit of TNT (return compression), the default of processors.
     pub return_compression: bool,
     /// Whether times are written.
     pub time: bool,
@@ -137,7 +137,7 @@ impl<S: Sink> Writer<'_, S> {
     fn off(&mut self) {
         if self.on {
             match self.waiting {
-                // Nobody knows where it led.
+                // Where it led is unknown.
                 Waiting::Indirect | Waiting::Return => self.encoder.disable(None, self.now, &mut self.sink),
                 Waiting::None => self.encoder.interrupt(self.at, self.now, &mut self.sink),
             }

@@ -7,6 +7,8 @@ use hodo_model::{
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
+use crate::traces::flow::merge_all;
+
 /// The width of time spans.
 const WIDTH: i128 = 10;
 const NAMES: [&str; 4] = ["open", "close", "open", "tick"];
@@ -69,14 +71,10 @@ pub(crate) fn holds_always(
                 begin = end;
             }
         }
-        let mut choices = choices.iter().cycle();
-        while parts.len() > 1 {
-            let at = choices.next().unwrap() % (parts.len() - 1);
-            let later = parts.remove(at + 1);
-            let earlier = parts.remove(at);
-            parts.insert(at, analysis.merge(earlier, later, &Threads::default()));
+        if parts.is_empty() {
+            parts.push(fold(analysis, &[]));
         }
-        let merged = parts.pop().unwrap_or_else(|| fold(analysis, &[]));
+        let merged = merge_all(analysis, parts, &choices);
         prop_assert_eq!(tables(analysis, views, &fold(analysis, &items)), tables(analysis, views, &merged));
         Ok(())
     });
