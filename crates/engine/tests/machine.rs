@@ -15,7 +15,7 @@ use hodo_formats::{
         layout::{CodeEntry, HodoscopeSection},
         write::{Source, Writer},
     },
-    recording::{EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind, Thread},
+    recording::{RecorderNotes, KeptCode, Mapping, Sideband, SidebandKind, Thread},
 };
 use hodo_intel_pt::{
     encoder::{Encoder, Settings, Timing},
@@ -92,7 +92,7 @@ fn write(out: impl Write + Seek) {
     };
     let kallsyms = format!("{KERNEL:016x} T _text\n");
     let section = HodoscopeSection {
-        notes: EmulatedNotes { engine: "test".into(), frequency: 1_000_000_000, ..EmulatedNotes::default() },
+        notes: RecorderNotes { engine: "test".into(), frequency: 1_000_000_000, ..RecorderNotes::default() },
         code: CODE.iter().map(entry).collect(),
         kallsyms: kallsyms.len() as u64,
     };

@@ -10,7 +10,7 @@ use crate::{
         Trace,
         schema::{ClockClass, TraceClass},
     },
-    recording::{Emulated, Recording},
+    recording::{RecorderData, Recording},
 };
 
 /// A kind of clock.
@@ -90,8 +90,10 @@ impl ClockIdentity {
         identity.tsc = recording.config.clock.map(TscScale::of);
         // Threads of an emulated processor have clocks of their own. Those of a machine have the clock of its kernel. The
         // counters of all machines have the same frequency, so the host's name identifies the machine.
-        let is_virtual = |emulated: &Emulated<'_>| emulated.notes.cpus.is_empty() || identity.host.is_none();
-        if recording.emulated.as_ref().is_some_and(is_virtual) {
+        let is_virtual = |recorder: &RecorderData<'_>| {
+            !recorder.notes.slowed && (recorder.notes.cpus.is_empty() || identity.host.is_none())
+        };
+        if recording.recorder.as_ref().is_some_and(is_virtual) {
             identity = ClockIdentity { kind: ClockKind::Virtual, tsc: None, ..identity };
         }
         identity

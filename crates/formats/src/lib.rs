@@ -35,6 +35,7 @@ pub mod error;
 pub mod events;
 pub mod ftrace;
 mod input;
+pub mod native;
 pub mod perf;
 pub mod perfetto;
 pub mod raw;
@@ -84,7 +85,7 @@ pub type ReadFlow = for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>;
 pub type ReadEvents = for<'a> fn(&Input<'a>) -> Result<Vec<events::Trace<'a>>, Error>;
 
 /// Every format.
-pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT, perfetto::FORMAT];
+pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT, perfetto::FORMAT, native::FORMAT];
 
 /// Reads an input of any format with control flow.
 ///

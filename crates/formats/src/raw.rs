@@ -195,7 +195,7 @@ pub fn recording<'a>(
     let (sideband, guest_code) = owned(&mappings);
     Ok(Recording {
         config: Config { tsc: true, ..settings },
-        streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece] }],
+        streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece], log: None }],
         sideband,
         guest_code,
         facts: vec![("format", "raw Intel PT".to_owned())],

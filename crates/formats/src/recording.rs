@@ -1,13 +1,16 @@
 //! The common form of control-flow recordings in any container.
 
+use std::sync::Arc;
+
 use hodo_clock::Nanos;
 use hodo_intel_pt::Config;
 use hodo_model::Loss;
+use hodo_native_log::Log;
 use serde::{Deserialize, Serialize};
 
 use crate::ClockIdentity;
 
-/// A recording of Intel PT with its sideband.
+/// A recording of Intel PT or of the native recorder, with its sideband.
 #[derive(Clone, Debug, Default)]
 pub struct Recording<'a> {
     /// The trace's settings.
@@ -23,8 +26,8 @@ pub struct Recording<'a> {
     pub bpf: Vec<BpfProgram<'a>>,
     /// The location of guest code.
     pub guest_code: GuestCode,
-    /// Additional data from the emulated processor.
-    pub emulated: Option<Emulated<'a>>,
+    /// Additional data from Hodoscope's own recorders: the emulated processor, and the native recorder.
+    pub recorder: Option<RecorderData<'a>>,
     /// Names and values for `hodo info`, in order.
     pub facts: Vec<(&'static str, String)>,
     /// Data missing from the recording.
@@ -43,10 +46,10 @@ impl<'a> Recording<'a> {
             later(begin);
             later(end);
         }
-        if let Some(emulated) = &mut self.emulated {
-            let untraced = emulated.notes.untraced.iter_mut();
+        if let Some(recorder) = &mut self.recorder {
+            let untraced = recorder.notes.untraced.iter_mut();
             untraced.for_each(|program| program.time_ns = program.time_ns.wrapping_add_signed(nanos));
-            let cut = emulated.notes.cut.iter_mut();
+            let cut = recorder.notes.cut.iter_mut();
             cut.for_each(|cut| cut.time_ns = cut.time_ns.wrapping_add_signed(nanos));
         }
     }
@@ -66,6 +69,8 @@ pub struct Stream<'a> {
     pub thread: Option<Thread>,
     /// The bytes, in order. A packet may continue in the next piece, unless that has [`Piece::after_gap`] set.
     pub pieces: Vec<Piece<'a>>,
+    /// The log of a native recording, each of whose blocks is a piece; `None` if the bytes are Intel PT packets.
+    pub log: Option<Arc<Log<'a>>>,
 }
 
 /// A process and one of its threads.
@@ -251,11 +256,12 @@ pub struct Mapping<'a> {
     pub kernel: bool,
 }
 
-/// Additional data from the emulated processor: exact counts to verify a decoder with, and code that is in no file.
+/// Additional data from Hodoscope's own recorders: code that is in no file, what was not recorded, and, from the emulated
+/// processor, exact counts to verify a decoder with.
 #[derive(Clone, Debug, Default)]
-pub struct Emulated<'a> {
+pub struct RecorderData<'a> {
     /// The part stored as JSON.
-    pub notes: EmulatedNotes,
+    pub notes: RecorderNotes,
     /// Code that is in no file, in order of time.
     pub code: Vec<KeptCode<'a>>,
     /// Symbols of the emulated machine's kernel, in `/proc/kallsyms` format; empty if no kernel was recorded.
@@ -267,13 +273,16 @@ impl KeptCode<'_> {
     pub const KERNEL: u32 = u32::MAX;
 }
 
-/// The emulator's description of itself and of what it executed.
+/// A recorder's description of itself and of what it executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EmulatedNotes {
-    /// The emulator, such as `qemu-x86_64 7.2.22`.
+pub struct RecorderNotes {
+    /// The recorder, such as `qemu-x86_64 7.2.22` or `native`.
     pub engine: String,
-    /// Instructions (cycles, ticks) per second of the virtual clock.
+    /// Instructions (cycles, ticks) per second of the virtual clock; ticks of the time-stamp counter if the time is real.
     pub frequency: u64,
+    /// Whether the times are real, of programs that ran translated and so took longer; they are virtual otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slowed: bool,
     /// Whether the clock of a whole machine counts instructions; it is the host's otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counts_time: bool,

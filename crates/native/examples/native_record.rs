@@ -13,7 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native::{Options, Select, attach, read::Recording, record};
+use hodo_native::{Options, Select, attach, record};
+use hodo_native_log::Recording;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--time-every" => options.time_every = arguments.next().ok_or("no number")?.parse()?,
             "--select" => {
                 let file = arguments.next().ok_or("no file")?;
-                options.select = Some(Box::leak(Box::new([Select { file, offsets: 0..u64::MAX }])));
+                options.select = vec![Select { file, offsets: 0..u64::MAX }];
             }
             "--attach" => process = Some(arguments.next().ok_or("no process")?.parse()?),
             _ => return Err(format!("unknown option {option}").into()),

@@ -4,8 +4,10 @@ use std::{
     io::{self, Write},
     os::fd::OwnedFd,
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    time::{Duration, Instant},
 };
 
+use hodo_native_log::{BlockHeader, BlockKind, Codec, empty};
 use hodo_native_runtime::{
     context::Context,
     layout::{CHUNKS, chunk_state, kind, slot_state},
@@ -15,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     arena::Arena,
-    file::{BlockHeader, BlockKind, Codec, empty},
+
     process,
     ring::Sink,
 };
@@ -40,21 +42,39 @@ pub(crate) struct Drain<W> {
     next: FxHashMap<u64, u64>,
     /// Threads that were killed: how many.
     pub(crate) killed: u64,
+    begun: Instant,
+    /// How often the clocks were written.
+    clocks: u32,
 }
 
 impl<W: Write> Drain<W> {
-    pub(crate) fn new(out: W, ring: Option<u64>) -> io::Result<Drain<W>> {
+    pub(crate) fn new(out: W, ring: Option<u64>, facts: &[u8]) -> io::Result<Drain<W>> {
         let mut drain = Drain {
             writer: Sink::new(out, ring)?,
             processes: FxHashMap::default(),
             next: FxHashMap::default(),
             killed: 0,
+            begun: Instant::now(),
+            clocks: 0,
         };
+        if !facts.is_empty() {
+            let header = BlockHeader { length: facts.len() as u32, ..empty(BlockKind::Facts) };
+            drain.writer.block(header, facts)?;
+        }
         drain.clock()?;
         Ok(drain)
     }
 
+    /// Writes the clocks from time to time: soon after the begin, and then each second, so that a file without an end has
+    /// times too.
+    fn clock_if_due(&mut self) -> io::Result<()> {
+        const SOON: Duration = Duration::from_millis(20);
+        let due = SOON + Duration::from_secs(1) * self.clocks.saturating_sub(1);
+        if self.begun.elapsed() < due { Ok(()) } else { self.clock() }
+    }
+
     fn clock(&mut self) -> io::Result<()> {
+        self.clocks += 1;
         let (tsc, time) = process::clocks();
         let bytes = [tsc.to_le_bytes(), time.to_le_bytes()].concat();
         let header = BlockHeader { length: 16, first_tsc: tsc, last_tsc: tsc, ..empty(BlockKind::Clock) };
@@ -102,6 +122,7 @@ impl<W: Write> Drain<W> {
 
     /// Looks for new and ended processes, and for threads that ended. Returns how many processes run.
     pub(crate) fn processes(&mut self, arena: &Arena) -> io::Result<usize> {
+        self.clock_if_due()?;
         for index in arena.slots() {
             match arena.slot_state(index).load(Acquire) {
                 slot_state::LIVE => {

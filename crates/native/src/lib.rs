@@ -13,18 +13,14 @@
 mod arena;
 mod attach;
 mod drain;
-mod file;
 mod inject;
 mod leave;
-pub mod packets;
 mod process;
-pub mod read;
 mod record;
 mod ring;
 mod stop;
 #[cfg(test)]
 mod truth;
 
-pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer};
 pub use inject::Refusal;
 pub use record::{Error, Options, Outcome, Select, attach, record};

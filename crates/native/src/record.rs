@@ -39,7 +39,7 @@ pub struct Select {
 }
 
 /// How to record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The number of branches in a first translation, at least 1.
     pub branches: u32,
@@ -48,8 +48,10 @@ pub struct Options {
     /// The most bytes of translated code, and of tables about it, in each process. When they are in use, all translations are
     /// removed, and begin anew.
     pub memory: u64,
-    /// What is recorded, at most 60 parts of files; `None`: all. Other code is translated too, without a log.
-    pub select: Option<&'static [Select]>,
+    /// What is recorded, at most 60 parts of files; if empty, all. Other code is translated too, without a log.
+    pub select: Vec<Select>,
+    /// Facts that the recording contains: a JSON object of texts, or nothing.
+    pub facts: Vec<u8>,
     /// Logs are kept in memory up to this many bytes, the last ones, and written at the end.
     pub ring: Option<u64>,
     /// With `ring`: becomes true when what is kept shall be written at once; set back when that is done.
@@ -69,7 +71,8 @@ impl Default for Options {
             branches: 2,
             traces: true,
             memory: 512 << 20,
-            select: None,
+            select: Vec::new(),
+            facts: Vec::new(),
             ring: None,
             snapshot: None,
             time_every: 0,
@@ -119,7 +122,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
         return Err(Error::Privileged(name));
     }
     let arena = arena(&options)?;
-    let drain = Mutex::new(Drain::new(out, options.ring)?);
+    let drain = Mutex::new(Drain::new(out, options.ring, &options.facts)?);
     process::trace_from_start(&mut command);
     let child = command.spawn().map_err(|error| Error::Start(name.clone(), error))?;
     let tracee = Tracee(child.id() as i32);
@@ -142,7 +145,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
 /// The process cannot be recorded, or the output failed.
 pub fn attach<W: Write + Send>(process: u32, out: W, options: Options) -> Result<Outcome, Error> {
     let arena = arena(&options)?;
-    let drain = Mutex::new(Drain::new(out, options.ring)?);
+    let drain = Mutex::new(Drain::new(out, options.ring, &options.facts)?);
     let name = PathBuf::from(format!("process {process}"));
     attach_to(process, &arena).map_err(|refusal| Error::Refused(name, refusal))?;
     run(&arena, drain, None, &options)
@@ -157,7 +160,7 @@ fn arena(options: &Options) -> io::Result<Arena> {
     header.traces.store(options.traces.into(), Relaxed);
     header.memory.store(options.memory, Relaxed);
     header.every.store(options.time_every, Relaxed);
-    select(&arena, options.select.unwrap_or_default())?;
+    select(&arena, &options.select)?;
     Ok(arena)
 }
 

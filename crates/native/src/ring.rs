@@ -5,10 +5,10 @@ use std::{
     io::{self, Write},
 };
 
+use hodo_native_log::{BlockHeader, BlockKind, Codec, Writer};
 use hodo_native_runtime::{pack, wire::note};
 use rustc_hash::FxHashMap;
 
-use crate::file::{BlockHeader, BlockKind, Codec, Writer};
 
 /// Packs a part of a log that its thread did not pack.
 fn packed(header: BlockHeader, bytes: &[u8]) -> (BlockHeader, Vec<u8>) {

@@ -6,12 +6,12 @@ use std::{
     process::{Command, Stdio},
 };
 
+use hodo_native_log::{Digest, Recording};
 use libc::c_int;
 
 use crate::{
     Options,
     process::{self, Event, Tracee},
-    read::{Digest, Recording},
     record,
 };
 

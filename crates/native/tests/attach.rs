@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-use hodo_native::{Error, Options, Refusal, attach, read::Recording, record};
+use hodo_native::{Error, Options, Refusal, attach, record};
+use hodo_native_log::Recording;
 use hodo_native_runtime::wire::note;
 use tempfile::TempDir;
 

@@ -10,10 +10,9 @@ use std::{
 };
 
 use hodo_native::{
-    Error, Options, Outcome, Select,
-    read::{Item, Recording},
-    record,
+    Error, Options, Outcome, Select, record,
 };
+use hodo_native_log::{Item, Recording};
 use hodo_native_runtime::wire::{exit, note};
 use tempfile::TempDir;
 
@@ -70,7 +69,7 @@ fn consistent(file: &[u8]) -> (usize, u64) {
 /// Checks that the spans of a path follow each other, and that it begins where the one before led, if that is not 0; returns
 /// where it leads.
 #[track_caller]
-fn follow(path: &hodo_native::read::Path<'_>, mut leads: u64) -> u64 {
+fn follow(path: &hodo_native_log::Path<'_>, mut leads: u64) -> u64 {
     for span in path.all() {
         assert!(leads == 0 || leads == span.start, "{leads:x} leads to {:x}", span.start);
         leads = if span.kind == exit::NONE { span.end } else { span.target };
@@ -289,10 +288,10 @@ fn translations_are_removed_when_there_are_too_many() {
     let options = Options { memory: 250_000, ..Options::default() };
     for name in ["signals.c", "threads.c", "changes.c", "careless.c"] {
         let program = compile(&folder, name);
-        same_with(Command::new(&program), Command::new(&program), options);
+        same_with(Command::new(&program), Command::new(&program), options.clone());
     }
     let script = "for i in 1 2 3; do (echo in $i); ls / | sort -r | head -n 3; done";
-    same_with(shell(script), shell(script), options);
+    same_with(shell(script), shell(script), options.clone());
     let blocks = |options| {
         let (_, _, file) = recorded_with(&folder, Command::new(folder.path().join("changes-c")), options);
         Recording::read(&file).expect("a readable recording").tables()[0].1.blocks()
@@ -457,7 +456,7 @@ fn code_that_is_selected() {
         let program = compile(&folder, name);
         let file = program.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         let parts = vec![Select { file: format!("/{file}"), offsets: 0..u64::MAX }];
-        let options = Options { select: Some(Box::leak(parts.into_boxed_slice())), ..Options::default() };
+        let options = Options { select: parts, ..Options::default() };
         let command = || shell(&format!("(sleep 0.1; echo) | {}", program.display()));
         let expected = command().output().expect("the program runs");
         let (output, outcome, file) = recorded_with(&folder, command(), options);

@@ -17,7 +17,7 @@ use hodo_formats::{
         layout::{CodeEntry, HodoscopeSection},
         write::{Setup, Source, Writer},
     },
-    recording::{EmulatedNotes, Mapping, Sideband, SidebandKind, Thread, Truth, Untraced},
+    recording::{RecorderNotes, Mapping, Sideband, SidebandKind, Thread, Truth, Untraced},
 };
 use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
@@ -210,12 +210,12 @@ impl Collected {
             }
             _ => None,
         });
-        let notes = EmulatedNotes {
+        let notes = RecorderNotes {
             engine: self.engine.clone(),
             frequency: FREQUENCY,
             threads: threads.collect(),
             untraced: self.untraced(),
-            ..EmulatedNotes::default()
+            ..RecorderNotes::default()
         };
         HodoscopeSection { notes, code: code.collect(), kallsyms: 0 }
     }

@@ -17,7 +17,7 @@ use hodo_formats::{
         layout::{CodeEntry, HodoscopeSection},
         write::{Source, Writer},
     },
-    recording::{Checkpoint, CpuCheckpoints, EmulatedNotes, Sideband, SidebandKind, Thread},
+    recording::{Checkpoint, CpuCheckpoints, RecorderNotes, Sideband, SidebandKind, Thread},
 };
 use hodo_intel_pt::encoder::{Encoder, Settings, Timing};
 use hodo_model::Loss;
@@ -79,7 +79,7 @@ fn write(path: &Path, places: Vec<Checkpoint>) {
     let length = CODE.len() as u64;
     let code = CodeEntry { pid: THREAD.pid, guest: None, time_ns: 0, found_ns: None, address: START, length };
     let checkpoints = vec![CpuCheckpoints { cpu: CPU, places }];
-    let notes = EmulatedNotes { engine: "test".into(), checkpoints, ..EmulatedNotes::default() };
+    let notes = RecorderNotes { engine: "test".into(), checkpoints, ..RecorderNotes::default() };
     let section = HodoscopeSection { notes, code: vec![code], kallsyms: 0 };
     writer.finish(&section, Cursor::new(CODE)).unwrap();
 }
@@ -128,8 +128,8 @@ fn a_difference_is_a_loss_in_every_report() {
     let (_, mut places) = trace();
     // An instruction more in the second segment, and one less in the third.
     places[2].instructions += 1;
-    let less = "1 × fewer instructions were decoded than the emulated processor ran".to_owned();
-    let more = "1 × more instructions were decoded than the emulated processor ran".to_owned();
+    let less = "1 × fewer instructions were decoded than the recorder says ran".to_owned();
+    let more = "1 × more instructions were decoded than the recorder says ran".to_owned();
     each_reading(&places, Window::ALL, |losses| {
         losses.iter().for_each(|of_report| assert_eq!(*of_report, [less.clone(), more.clone()]));
     });
@@ -144,7 +144,7 @@ fn a_difference_is_a_loss_in_every_report() {
 fn other_instructions_are_a_loss_where_addresses_are_shown() {
     let (_, mut places) = trace();
     places[1].sum += 1;
-    let other = "2 × other instructions were decoded than the emulated processor ran".to_owned();
+    let other = "2 × other instructions were decoded than the recorder says ran".to_owned();
     each_reading(&places, Window::ALL, |[functions, tree, calls, listing]| {
         assert_eq!([functions, tree, calls], [NOTHING; 3]);
         assert_eq!(listing.as_slice(), std::slice::from_ref(&other));

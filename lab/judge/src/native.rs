@@ -8,10 +8,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use hodo_native::{
-    Options, packets,
-    read::{Digest, Recording, Table, Thread},
-    record,
+use hodo_native::{Options, record};
+use hodo_native_log::{
+    Digest, Recording, Table, Thread,
+    packets::{self, Converter},
 };
 
 use super::libipt;
@@ -90,8 +90,12 @@ fn judge(
     }
     let trace = folder.join("native.pt");
     let mut bytes = Vec::new();
-    let options = packets::Options { return_compression: false, time: true };
-    packets::write(recording.items(thread).ok_or("no table")?, options, &mut bytes);
+    let log = recording.log(thread).ok_or("no table")?;
+    let mut converter = Converter::new(&log, packets::Options { return_compression: false });
+    for index in 0..log.blocks.len() {
+        let segment = converter.segment(index)?;
+        bytes.extend_from_slice(&segment.bytes[..segment.length]);
+    }
     fs::write(&trace, bytes)?;
     let limit = (items.instructions() + 1000).to_string();
     let mut command = Command::new(harness);
@@ -138,7 +142,7 @@ fn code(folder: &Path, table: &Table) -> Outcome<Option<Vec<String>>> {
         };
         words.extend(["--raw".to_owned(), format!("{path}:{offset}:{}@{}", map.length, map.address)]);
     }
-    let vdso = |code: &hodo_native::read::Code| {
+    let vdso = |code: &hodo_native_log::Code| {
         table.maps.iter().any(|map| {
             map.name == b"[vdso]" && (map.address..map.address + map.length).contains(&code.address)
         })

@@ -12,8 +12,9 @@ use crate::{
     log, raw, signal,
     signal::RAISED,
     slot, start,
-    state::TABLE_SLOT,
+    state::{TABLE_SLOT, lock},
     sys::{self, errno, nr},
+    table,
 };
 
 /// Called by `hodo_attach` on a stack of its own, with all signals blocked; `vectors`: where `xmm0` to `xmm15` are. Returns
@@ -78,6 +79,8 @@ fn further(mask: u64) -> Option<&'static Context> {
     context.blocked.set(mask & RAISED);
     slot::enter(context);
     slot::publish(context);
+    let _lock = lock();
+    table::name(context.thread.get());
     Some(context)
 }
 

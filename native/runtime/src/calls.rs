@@ -108,6 +108,7 @@ fn choose(context: &Context, next: u64) -> Outcome {
     const ARCH_SET_GS: u64 = 0x1001;
     const ARCH_GET_GS: u64 = 0x1004;
     const SHADOW_STACKS: core::ops::RangeInclusive<u64> = 0x5001..=0x5005;
+    const PR_SET_NAME: u64 = 15;
     const PR_SET_SECCOMP: u64 = 22;
     const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
     match context.register(register::RAX) {
@@ -141,6 +142,12 @@ fn choose(context: &Context, next: u64) -> Outcome {
         nr::ARCH_PRCTL if SHADOW_STACKS.contains(&a) => Outcome::Done(errno::EINVAL),
         nr::PRCTL if a == PR_SET_SECCOMP => refused(note::FILTER, b, errno::EINVAL),
         nr::PRCTL if a == PR_SET_SYSCALL_USER_DISPATCH && b != 0 => refused(note::FILTER, b, errno::EINVAL),
+        nr::PRCTL if a == PR_SET_NAME => {
+            let outcome = plain(context);
+            let _lock = lock();
+            table::name(context.thread.get());
+            outcome
+        }
         nr::SECCOMP if a < 2 => refused(note::FILTER, a, errno::EINVAL),
         _ => plain(context),
     }

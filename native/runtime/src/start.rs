@@ -60,6 +60,7 @@ pub fn process(mask: u64) -> Option<&'static Context> {
     handlers(context);
     let lock = state::lock();
     thread::identify();
+    table::name(context.thread.get());
     if crate::select::entries() != 0 {
         table::note(crate::wire::note::UNSELECTED, crate::select::entries().into());
     }

@@ -140,3 +140,11 @@ pub fn identity(process: u64, parent: u64) {
 pub fn fork(parent: u64, exits: u32) {
     words(record::FORK, &[parent, u64::from(exits)]);
 }
+
+/// Records the name of the calling thread.
+pub fn name(thread: u32) {
+    const GET_NAME: u64 = 16;
+    let mut name = [0u64; 2];
+    crate::sys::call3(crate::sys::nr::PRCTL, GET_NAME, name.as_mut_ptr() as u64, 0);
+    words(record::NAME, &[thread.into(), name[0], name[1]]);
+}

@@ -99,6 +99,10 @@ pub extern "C" fn hodo_child(context: &Context) {
         unlock_copy();
     }
     slot::publish(context);
+    if context.borrows.get() == 0 {
+        let _lock = lock();
+        table::name(context.thread.get());
+    }
     log::go_on_at(context, context.pc.get());
     log::call_end(context);
     signal::set_mask(context.mask.get());

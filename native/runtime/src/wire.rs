@@ -16,6 +16,7 @@
 //! | `REPLACED` | address, length: code at these addresses was replaced |
 //! | `NOTE` | one of [`note`], a value |
 //! | `IDENTITY` | process, parent's process |
+//! | `NAME` | thread, its name in 16 bytes |
 
 /// Kinds of exits and of branches.
 pub mod exit {
@@ -89,6 +90,7 @@ pub mod record {
     pub const REPLACED: u32 = 6;
     pub const NOTE: u32 = 7;
     pub const IDENTITY: u32 = 8;
+    pub const NAME: u32 = 9;
 }
 
 /// What went wrong, or was not recorded.

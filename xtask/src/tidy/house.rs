@@ -18,7 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-intel-pt", &["hodo-clock", "hodo-code"]),
     ("hodo-cases", &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-symbols", &["hodo-bytes", "hodo-model", "hodo-code"]),
-    ("hodo-formats", &["hodo-model", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
+    (
+        "hodo-formats",
+        &["hodo-model", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code", "hodo-native-log"],
+    ),
     ("hodo-analyses", &["hodo-model", "hodo-clock", "hodo-symbols"]),
     (
         "hodo-engine",
@@ -87,7 +90,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodoscope", &["hodo", "hodo-engine", "hodo-model", "hodo-views"]),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     // The image that is put into programs shares its layout and formats with the recorder.
-    ("hodo-native", &["hodo-intel-pt", "hodo-native-runtime"]),
+    ("hodo-native", &["hodo-native-log", "hodo-native-runtime"]),
+    ("hodo-native-log", &["hodo-intel-pt", "hodo-native-runtime"]),
     ("hodo-native-runtime", &[]),
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),

@@ -20,7 +20,7 @@ use crate::{
         segments::decode_chunks,
         selection_filter::{SelectionFilter, Spans},
         stream::Chunk,
-        trace::{Trace, tsc_after},
+        trace::Trace,
     },
     losses::Losses,
     reading::{Chunks, Reading, Window},
@@ -289,8 +289,8 @@ fn with_starts(trace: &Trace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
             (track, start) = (chunk.track, Tsc(0));
         }
         let extent = &trace.tracks[chunk.track].extents[chunk.extent];
-        let first = extent.find_psb_within(chunk.span.clone());
-        let tsc = first.and_then(|at| tsc_after(&extent.bytes(at..(at + 256).min(extent.length()))));
+        let first = extent.find_segment_within(chunk.span.clone());
+        let tsc = first.and_then(|at| extent.tsc_at(at));
         start = start.max(tsc.unwrap_or(start));
         starts.push((start, chunk));
     }

@@ -182,9 +182,9 @@ pub fn info(trace: &Trace<'_>) -> Info {
     let recording = &trace.recording;
     let mut facts = recording.facts.clone();
     let format = facts.iter().position(|(name, _)| *name == "format").map(|at| facts.remove(at).1);
-    let notes = recording.emulated.as_ref().map(|emulated| &emulated.notes);
+    let notes = recording.recorder.as_ref().map(|emulated| &emulated.notes);
     let processor = facts.iter().find(|(name, _)| *name == "processor").map(|(_, value)| value.clone());
-    let code = || recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let code = || recording.recorder.iter().flat_map(|emulated| &emulated.code);
     let clock = recording.config.clock;
     Info {
         format: format.unwrap_or_default(),
@@ -245,14 +245,14 @@ fn streams(trace: &Trace<'_>) -> Vec<Stream> {
         bytes: track.bytes(),
         pieces: stream.pieces.len() as u64,
         cuts: track.extents.len().saturating_sub(1) as u64,
-        segments: track.extents.iter().map(|extent| extent.psbs().count() as u64).sum(),
+        segments: track.extents.iter().map(|extent| extent.segments().count() as u64).sum(),
         ranges: stream.pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len() as u64)).collect(),
     });
     stream.collect()
 }
 
 fn modules(trace: &Trace<'_>) -> Vec<ModuleInfo> {
-    let kept = trace.recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let kept = trace.recording.recorder.iter().flat_map(|emulated| &emulated.code);
     let mut kept: Vec<Range<u64>> =
         kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
     kept.sort_unstable_by_key(|range| range.start);

@@ -14,24 +14,20 @@ use hodo_code::{Graph, Labels, Program};
 use hodo_intel_pt::{
     Config,
     flow::{Decoder, Event, Executed, FunctionRun, Gap, Hidden, Memos, PacketKind, Sink, Step, Trouble},
-    packet::PSB,
 };
 use hodo_model::{Cause, Loss};
 
 use crate::{
     flow::{
         self_check::{PathAccounts, SelfCheck},
-        stream::{Chunk, Extent},
-        trace::{Trace, tsc_after},
+        stream::{Chunk, Extent, Packets, SegmentReader},
+        trace::Trace,
     },
     losses::Losses,
     parallel::parts_in_order,
     programs::modules::Modules,
     reading::Reading,
 };
-
-/// Number of bytes after a segment that may belong to the PSB+ at its end, including padding.
-const PSB_PLUS: u64 = 4096;
 
 /// A sink for the flow of one trace stream, segment by segment.
 pub trait TrackSink: Sink {
@@ -170,48 +166,42 @@ fn decode<'x, 'f, S: TrackSink>(
 ) {
     let track = &trace.tracks[chunk.track];
     let extent = &track.extents[chunk.extent];
-    let mut next = extent.find_psb_within(chunk.span.clone());
+    let mut reader = SegmentReader::new(extent);
+    let mut next = extent.find_segment_within(chunk.span.clone());
     let mut skipped = skipped_before(next, extent, chunk);
     while let Some(start) = next.filter(|&start| start < chunk.span.end) {
-        next = extent.find_psb(start + PSB.len() as u64);
+        next = extent.segment_after(start);
         let end = next.unwrap_or(extent.length());
-        let bytes = extent.bytes(start..(end + PSB_PLUS).min(extent.length()));
-        let span = 0..(end - start) as usize;
+        let times = [Some(start), next].map(|at| extent.tsc_at(at?));
         let gap = skipped.take();
-        if gap.is_none() && is_outside(&bytes, span.end, reading) {
+        if gap.is_none() && is_outside(times, reading) {
             continue;
         }
+        let packets = reader.packets(start..end);
         sink.segment_at(extent.file_offset(start));
         sink.begin_segment();
-        let mut located = Located {
-            trace,
-            chunk,
-            start,
-            losses,
-            sink: &mut *sink,
-            give: &mut *give,
-            reading,
-            ran: false,
-            has_gap: false,
-            check: SelfCheck::new(
-                &trace.recording,
-                track,
-                (chunk.extent, start..end),
-                S::TAKES_BLOCKS,
-                paths,
-            ),
-        };
+        let of_log = packets.as_ref().and_then(|packets| packets.ran);
+        let check =
+            SelfCheck::new(&trace.recording, track, (chunk.extent, start..end, of_log), S::TAKES_BLOCKS, paths);
+        let (ran, has_gap) = (false, false);
+        let mut located =
+            Located { trace, chunk, start, losses, sink: &mut *sink, give: &mut *give, reading, ran, has_gap, check };
         if let Some(bytes) = gap {
-            located.skip_to_psb(bytes, tsc_after(&extent.bytes(start..end)));
+            located.skip(0..bytes, times[0]);
         }
-        let config: &Config = &trace.recording.config;
-        let decoder = Decoder::new(&bytes, span, config, &track.schedule).with_guests(&trace.guests);
-        match reading.memo {
-            true => decoder.decode_with_memo(programs, memos, &mut located),
-            false => decoder.decode(programs, &mut located),
+        match packets {
+            Some(Packets { bytes, length, .. }) => {
+                let config: &Config = &trace.recording.config;
+                let decoder = Decoder::new(&bytes, 0..length, config, &track.schedule).with_guests(&trace.guests);
+                match reading.memo {
+                    true => decoder.decode_with_memo(programs, memos, &mut located),
+                    false => decoder.decode(programs, &mut located),
+                }
+            }
+            None => located.skip(start..end, times[1]),
         }
         located.lose_untimed(end - start);
-        located.lose_wrong(start..end, [0, (end - start) as usize].map(|at| tsc_after(bytes.get(at..)?)));
+        located.lose_wrong(start..end, times);
         trace.decoded.end(located.ran);
         sink.end_segment();
     }
@@ -220,7 +210,7 @@ fn decode<'x, 'f, S: TrackSink>(
         let check = SelfCheck::of_nothing(paths);
         let (start, ran, has_gap) = (0, false, false);
         Located { trace, chunk, start, losses, sink: &mut *sink, give, reading, ran, has_gap, check }
-            .skip_to_psb(bytes, None);
+            .skip(0..bytes, None);
         sink.end_segment();
     }
 }
@@ -228,7 +218,7 @@ fn decode<'x, 'f, S: TrackSink>(
 /// Returns the number of bytes before the first PSB of a run, if a chunk whose first PSB is `next` reports them: they are
 /// reported in the chunk of that PSB, or at the start if there is no PSB.
 fn skipped_before(next: Option<u64>, extent: &Extent<'_>, chunk: &Chunk) -> Option<u64> {
-    let skipped = match (next, extent.first_psb()) {
+    let skipped = match (next, extent.first_segment()) {
         (Some(next), Some(first)) if next == first => Some(first),
         (_, None) if chunk.span.start == 0 => Some(extent.length()),
         _ => None,
@@ -236,15 +226,14 @@ fn skipped_before(next: Option<u64>, extent: &Extent<'_>, chunk: &Chunk) -> Opti
     skipped.filter(|&bytes| bytes > 0 || chunk.extent > 0)
 }
 
-/// Returns whether a segment at the start of `bytes` lies outside of the window: it begins after the window, or even
-/// twice its duration ends before the window (estimates between two PSBs may run ahead).
-fn is_outside(bytes: &[u8], length: usize, reading: Reading<'_>) -> bool {
+/// Returns whether a segment with these times at its begin and its end lies outside of the window: it begins after the
+/// window, or even twice its duration ends before the window (estimates between two PSBs may run ahead).
+fn is_outside([begin, end]: [Option<Tsc>; 2], reading: Reading<'_>) -> bool {
     let window = reading.window;
     if window.is_all() || reading.numbers.is_some() {
         return false;
     }
-    let Some(begin) = tsc_after(bytes) else { return false };
-    let end = bytes.get(length..).and_then(tsc_after);
+    let Some(begin) = begin else { return false };
     let behind = end.map(|end| Tsc(end.0.saturating_add(end.0.saturating_sub(begin.0))));
     window.ends_by(&begin) || behind.is_some_and(|behind| window.begins_after(&behind))
 }
@@ -267,26 +256,26 @@ struct Located<'x, 'f, S, G> {
     check: SelfCheck<'x>,
 }
 
-impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
-    /// Reports the bytes before the first PSB of a contiguous range: they can't be decoded because no packet boundary
-    /// is known.
-    fn skip_to_psb(&mut self, bytes: u64, until: Option<Tsc>) {
-        let start = mem::replace(&mut self.start, 0);
+impl<'x, 'f, S: Sink, G: FnMut(&mut S)> Located<'x, 'f, S, G> {
+    /// Reports bytes of the contiguous range that can't be decoded: a block of a log that is damaged, or those before the
+    /// first PSB, because no packet boundary is known.
+    fn skip(&mut self, Range { start: from, end: to }: Range<u64>, until: Option<Tsc>) {
+        let [from, to] = [from, to].map(|at| self.extent().file_offset(at));
         let trouble = Trouble::Missing;
-        self.event(Event::Gap(Gap { from: 0, to: bytes, since: None, until, doubtful_since: None, trouble }));
-        self.start = start;
+        let gap = Gap { from, to, since: None, until, doubtful_since: None, trouble };
+        self.lose(&gap);
+        self.sink.event(Event::Gap(gap));
+    }
+
+    fn extent(&self) -> &'x Extent<'f> {
+        &self.trace.tracks[self.chunk.track].extents[self.chunk.extent]
     }
 
     /// Returns the gap with file offsets.
     fn in_file(&self, gap: Gap) -> Gap {
-        let extent: &Extent<'_> = &self.trace.tracks[self.chunk.track].extents[self.chunk.extent];
-        let offset = |at: u64| extent.file_offset(self.start + at);
-        Gap {
-            from: offset(gap.from),
-            to: offset(gap.to),
-            doubtful_since: gap.doubtful_since.map(offset),
-            ..gap
-        }
+        let offsets = |span| self.extent().offsets(self.start, span);
+        let Range { start: from, end: to } = offsets(gap.from..gap.to);
+        Gap { from, to, doubtful_since: gap.doubtful_since.map(|at| offsets(at..at).start), ..gap }
     }
 
     /// Adds a gap to the losses, if it is in the window.
@@ -321,8 +310,7 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
     /// segment's.
     fn lose_wrong(&mut self, span: Range<u64>, times: [Option<Tsc>; 2]) {
         let Some(difference) = self.check.difference(self.has_gap) else { return };
-        let extent: &Extent<'_> = &self.trace.tracks[self.chunk.track].extents[self.chunk.extent];
-        let bytes = extent.file_offset(span.start)..extent.file_offset(span.end);
+        let bytes = self.extent().file_offset(span.start)..self.extent().file_offset(span.end);
         self.lose_within((bytes, times), Cause::Mismatch, difference.to_owned());
     }
 }
@@ -335,7 +323,7 @@ impl<S: TrackSink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
             return;
         }
         let track = &self.trace.tracks[self.chunk.track];
-        let extent: &Extent<'_> = &track.extents[self.chunk.extent];
+        let extent = self.extent();
         self.losses.add(Loss {
             stream: track.name.clone(),
             cause: Cause::Untimed,

@@ -1,4 +1,4 @@
-//! Compares what was decoded with what the emulated processor ran.
+//! Compares what was decoded with what the recorder says ran: the emulated processor, or the native recorder.
 //!
 //! ```text
 //! recording: instructions and the sum of their addresses before each PSB ──► what ran in a segment ──┐
@@ -41,7 +41,7 @@ fn recorded(
     span: Range<u64>,
 ) -> Option<Account> {
     let cpu = track.cpu?;
-    let all = &recording.emulated.as_ref()?.notes.checkpoints;
+    let all = &recording.recorder.as_ref()?.notes.checkpoints;
     let places = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
     let before: u64 = track.extents[..extent].iter().map(|extent| extent.length()).sum();
     let at = |position: u64| -> Option<Checkpoint> {
@@ -89,15 +89,17 @@ impl<'p> SelfCheck<'p> {
     pub(crate) fn new(
         recording: &Recording<'_>,
         track: &TraceStream<'_>,
-        (run, span): (usize, Range<u64>),
+        (run, span, ran): (usize, Range<u64>, Option<[u64; 2]>),
         of_blocks: bool,
         paths: &'p mut PathAccounts,
     ) -> SelfCheck<'p> {
-        let emulated = recording.emulated.as_ref();
+        let recorder = recording.recorder.as_ref();
         // A path that is learned in one segment may run in any other.
-        paths.is_needed = emulated.is_some_and(|emulated| !emulated.notes.checkpoints.is_empty());
+        paths.is_needed =
+            ran.is_some() || recorder.is_some_and(|recorder| !recorder.notes.checkpoints.is_empty());
+        let of_log = ran.map(|[instructions, sum]| Account { instructions, sum });
         SelfCheck {
-            expected: recorded(recording, track, run, span),
+            expected: of_log.or_else(|| recorded(recording, track, run, span)),
             of_blocks,
             ..SelfCheck::of_nothing(paths)
         }
@@ -167,11 +169,11 @@ impl<'p> SelfCheck<'p> {
     pub(crate) fn difference(&self, has_gap: bool) -> Option<&'static str> {
         let (decoded, ran) = (self.decoded, self.expected?);
         match decoded.instructions.cmp(&ran.instructions) {
-            Ordering::Greater => Some("more instructions were decoded than the emulated processor ran"),
+            Ordering::Greater => Some("more instructions were decoded than the recorder says ran"),
             _ if has_gap => None,
-            Ordering::Less => Some("fewer instructions were decoded than the emulated processor ran"),
+            Ordering::Less => Some("fewer instructions were decoded than the recorder says ran"),
             Ordering::Equal if self.of_blocks && decoded.sum != ran.sum => {
-                Some("other instructions were decoded than the emulated processor ran")
+                Some("other instructions were decoded than the recorder says ran")
             }
             Ordering::Equal => None,
         }

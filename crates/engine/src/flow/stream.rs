@@ -3,24 +3,91 @@
 use std::{
     borrow::Cow,
     ops::{Range, RangeInclusive},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
+use hodo_clock::Tsc;
 use hodo_formats::recording::{Piece, Stream, Thread};
-use hodo_intel_pt::{flow::Switch, packet::PSB};
+use hodo_intel_pt::{
+    flow::Switch,
+    packet::{self, PSB},
+};
+use hodo_native_log::{
+    Log,
+    packets::{self, Converter},
+};
 use memchr::memmem;
 
 use crate::reading::Reading;
 
 /// A contiguous range: pieces without a gap between them. Positions count bytes from the first piece's start.
+///
+/// Segments begin at PSBs, or, in the log of a native recording, at each of its blocks.
 #[derive(Clone, Debug)]
 pub struct Extent<'f> {
     pieces: Vec<Piece<'f>>,
     /// Position of each piece, and of the end.
     starts: Vec<u64>,
-    /// Position of the first PSB, searched on first use.
-    first_psb: OnceLock<Option<u64>>,
+    /// Position of the first segment, searched on first use.
+    first_segment: OnceLock<Option<u64>>,
+    /// The log of which each piece is a block, and the index of the first piece's block.
+    log: Option<(Arc<Log<'f>>, usize)>,
 }
+
+/// The packets of a segment.
+pub(crate) struct Packets<'f> {
+    /// Those of the segment, and of the PSB+ at its end.
+    pub(crate) bytes: Cow<'f, [u8]>,
+    /// The end of those of the segment.
+    pub(crate) length: usize,
+    /// What a log says ran: the number of instructions, and the sum of their addresses.
+    pub(crate) ran: Option<[u64; 2]>,
+}
+
+/// Reads the packets of segments. Those of a log are made here; segments in order are read once.
+pub(crate) struct SegmentReader<'e, 'f> {
+    extent: &'e Extent<'f>,
+    converter: Option<Converter<'e, 'f>>,
+}
+
+impl<'e, 'f> SegmentReader<'e, 'f> {
+    pub(crate) fn new(extent: &'e Extent<'f>) -> SegmentReader<'e, 'f> {
+        let options = packets::Options { return_compression: true };
+        let converter = extent.log.as_ref().map(|(log, _)| Converter::new(log, options));
+        SegmentReader { extent, converter }
+    }
+
+    /// Returns the packets of the segment in `span`; `None` if it is a block that is damaged.
+    pub(crate) fn packets(&mut self, span: Range<u64>) -> Option<Packets<'f>> {
+        let (Some(converter), Some((_, first))) = (&mut self.converter, &self.extent.log) else {
+            let end = (span.end + PSB_PLUS).min(self.extent.length());
+            let bytes = self.extent.bytes(span.start..end);
+            return Some(Packets { bytes, length: (span.end - span.start) as usize, ran: None });
+        };
+        let segment = converter.segment(first + self.extent.piece_at(span.start)).ok()?;
+        let ran = Some([segment.instructions, segment.addresses]);
+        Some(Packets { bytes: Cow::Owned(segment.bytes), length: segment.length, ran })
+    }
+}
+
+/// Number of segments to search for a time if their PSB+ lacks it.
+const MOST_WITHOUT_TIME: usize = 64;
+
+/// Returns the TSC in the status packets after a PSB.
+fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
+    let mut packets = packet::Decoder::new(bytes, 0);
+    while let Ok(Some(packet)) = packets.next_packet() {
+        match packet {
+            packet::Packet::Tsc(tsc) => return Some(Tsc(tsc)),
+            packet::Packet::PsbEnd => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Number of bytes after a segment that may belong to the PSB+ at its end, including padding.
+const PSB_PLUS: u64 = 4096;
 
 /// A trace stream of the recording.
 #[derive(Clone, Debug)]
@@ -70,10 +137,13 @@ fn next_size(reading: Reading<'_>, left: u64) -> u64 {
 impl<'f> TraceStream<'f> {
     pub(crate) fn new(stream: &Stream<'f>, schedule: Vec<Switch>) -> TraceStream<'f> {
         let mut extents: Vec<Extent<'f>> = Vec::new();
-        for piece in stream.pieces.iter().filter(|piece| !piece.bytes.is_empty()) {
+        for (index, piece) in stream.pieces.iter().enumerate().filter(|(_, piece)| !piece.bytes.is_empty()) {
             match extents.last_mut() {
                 Some(extent) if !piece.after_gap => extent.push(*piece),
-                _ => extents.push(Extent::new(*piece)),
+                _ => {
+                    let log = stream.log.as_ref().map(|log| (log.clone(), index));
+                    extents.push(Extent { log, ..Extent::new(*piece) });
+                }
             }
         }
         let name = match (stream.thread, stream.cpu) {
@@ -89,13 +159,28 @@ impl<'f> TraceStream<'f> {
         self.extents.iter().map(Extent::length).sum()
     }
 
-    /// Returns the bytes in parts of at least `size`, each from one PSB to another.
+    /// Returns whether it is the log of a native recording.
+    pub fn is_log(&self) -> bool {
+        self.extents.iter().any(|extent| extent.log.is_some())
+    }
+
+    /// Returns the packets in parts of at least `size` bytes, each from one PSB to another; of a log, block by block.
     pub fn parts(&self, size: u64) -> impl Iterator<Item = Cow<'f, [u8]>> {
         self.extents.iter().flat_map(move |extent| {
-            let mut next = extent.first_psb();
+            let mut next = extent.first_segment();
+            let mut reader = SegmentReader::new(extent);
             std::iter::from_fn(move || {
                 let start = next?;
-                next = extent.find_psb(start.saturating_add(size.max(PSB.len() as u64)));
+                if extent.log.is_some() {
+                    next = extent.segment_after(start);
+                    let packets = reader.packets(start..next.unwrap_or(extent.length()));
+                    return Some(packets.map_or(Cow::Borrowed(&[][..]), |packets| {
+                        let mut bytes = packets.bytes.into_owned();
+                        bytes.truncate(packets.length);
+                        Cow::Owned(bytes)
+                    }));
+                }
+                next = extent.find_segment(start.saturating_add(size.max(PSB.len() as u64)));
                 Some(extent.bytes(start..next.unwrap_or(extent.length())))
             })
         })
@@ -119,7 +204,7 @@ impl<'f> TraceStream<'f> {
 
 impl<'f> Extent<'f> {
     fn new(piece: Piece<'f>) -> Extent<'f> {
-        let mut extent = Extent { pieces: Vec::new(), starts: vec![0], first_psb: OnceLock::new() };
+        let mut extent = Extent { pieces: Vec::new(), starts: vec![0], first_segment: OnceLock::new(), log: None };
         extent.push(piece);
         extent
     }
@@ -165,23 +250,32 @@ impl<'f> Extent<'f> {
         Cow::Owned(joined)
     }
 
-    /// Returns the position of the first PSB.
-    pub fn first_psb(&self) -> Option<u64> {
-        *self.first_psb.get_or_init(|| self.find_psb(0))
+    /// Returns the position of the first segment.
+    pub fn first_segment(&self) -> Option<u64> {
+        *self.first_segment.get_or_init(|| self.find_segment(0))
     }
 
-    /// Returns the positions of all PSBs.
-    pub fn psbs(&self) -> impl Iterator<Item = u64> {
-        std::iter::successors(self.find_psb(0), |at| self.find_psb(at + PSB.len() as u64))
+    /// Returns the positions of all segments.
+    pub fn segments(&self) -> impl Iterator<Item = u64> {
+        std::iter::successors(self.find_segment(0), |&at| self.segment_after(at))
     }
 
-    /// Returns the position of the first PSB that begins at or after `from`.
-    pub fn find_psb(&self, from: u64) -> Option<u64> {
-        self.find_psb_within(from..self.length())
+    /// Returns the position of the segment after the one at `at`.
+    pub fn segment_after(&self, at: u64) -> Option<u64> {
+        self.find_segment(at + PSB.len() as u64)
     }
 
-    /// Returns the position of the first PSB that begins in `span`, without reading far beyond its end.
-    pub fn find_psb_within(&self, span: Range<u64>) -> Option<u64> {
+    /// Returns the position of the first segment that begins at or after `from`.
+    pub fn find_segment(&self, from: u64) -> Option<u64> {
+        self.find_segment_within(from..self.length())
+    }
+
+    /// Returns the position of the first segment that begins in `span`, without reading far beyond its end.
+    pub fn find_segment_within(&self, span: Range<u64>) -> Option<u64> {
+        if self.log.is_some() {
+            let begin = self.starts[self.starts.partition_point(|&start| start < span.start)..].first();
+            return begin.copied().filter(|&at| at < span.end.min(self.length()));
+        }
         let size = PSB.len() as u64;
         let mut at = self.find_pattern(span.clone())?;
         // See `packet::find_psb`; here the repeated bytes may continue in the next piece.
@@ -189,6 +283,40 @@ impl<'f> Extent<'f> {
             at += 2;
         }
         Some(at).filter(|&at| at < span.end)
+    }
+
+    /// Returns the time at the begin of the segment at `at`, if its status packets or its block tell it.
+    pub(crate) fn tsc_at(&self, at: u64) -> Option<Tsc> {
+        if let Some((log, first)) = &self.log {
+            return Some(Tsc(log.blocks[first + self.piece_at(at)].header.first_tsc));
+        }
+        tsc_after(&self.bytes(at..(at + PSB_PLUS).min(self.length())))
+    }
+
+    /// Returns the first and the last time, as far as known from the first and the last segments.
+    pub(crate) fn times(&self) -> Option<(Tsc, Tsc)> {
+        if let Some((log, first)) = &self.log {
+            let blocks = &log.blocks[*first..][..self.pieces.len()];
+            let (first, last) = blocks.first().zip(blocks.last())?;
+            return Some((Tsc(first.header.first_tsc), Tsc(last.header.last_tsc)));
+        }
+        let first = self.segments().take(MOST_WITHOUT_TIME).find_map(|at| self.tsc_at(at));
+        // The last PSB lies within the last 64 KiB unless PSBs are very rare.
+        let near_end = self.length().saturating_sub(1 << 16);
+        let tail = self.bytes(near_end..self.length());
+        let psbs = memmem::rfind_iter(&tail, &PSB).take(MOST_WITHOUT_TIME);
+        let last = psbs.filter_map(|at| tsc_after(&tail[at..])).next().or(first);
+        first.zip(last)
+    }
+
+    /// Returns the file offsets of what lies at `span` of the packets of the segment at `start`. For a log these are
+    /// those of its block.
+    pub(crate) fn offsets(&self, start: u64, span: Range<u64>) -> Range<u64> {
+        if self.log.is_some() {
+            let end = self.starts[self.piece_at(start) + 1];
+            return self.file_offset(start)..self.file_offset(start) + (end - start);
+        }
+        self.file_offset(start + span.start)..self.file_offset(start + span.end)
     }
 
     /// Returns the position of the first sixteen bytes in a span that look like a PSB.
@@ -268,9 +396,9 @@ mod tests {
             let extent = extent.unwrap();
             let from = from.min(total as u64);
             let expected = find_psb(&whole[from as usize..]).map(|at| at as u64 + from);
-            prop_assert_eq!(extent.find_psb(from), expected);
+            prop_assert_eq!(extent.find_segment(from), expected);
             let until = (from + length).min(total as u64);
-            prop_assert_eq!(extent.find_psb_within(from..until), expected.filter(|&at| at < until));
+            prop_assert_eq!(extent.find_segment_within(from..until), expected.filter(|&at| at < until));
             prop_assert_eq!(&*extent.bytes(from..total as u64), &whole[from as usize..]);
             prop_assert_eq!(extent.file_offset(from.min(total as u64 - 1)), 1000 + from.min(total as u64 - 1));
         }

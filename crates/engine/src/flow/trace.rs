@@ -8,10 +8,7 @@ use hodo_formats::{
     raw,
     recording::{GuestCode, Recording, Thread},
 };
-use hodo_intel_pt::{
-    flow::{Gap, Guest, Trouble},
-    packet,
-};
+use hodo_intel_pt::flow::{Gap, Guest, Trouble};
 use hodo_model::{Cause, Loss};
 
 use crate::{
@@ -19,7 +16,7 @@ use crate::{
     flow::{
         own_share,
         segments::Decoded,
-        stream::{Chunk, TraceStream},
+        stream::{Chunk, Extent, TraceStream},
     },
     input::{Input, OpenError, Options, RawInput, format_error, system_error},
     losses::Losses,
@@ -73,7 +70,7 @@ impl<'f> Trace<'f> {
         };
         let one_of = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
         let names = Names::new(&recording, &options.comms);
-        let is_machine = recording.emulated.as_ref().is_some_and(|emulated| !emulated.notes.cpus.is_empty());
+        let is_machine = recording.recorder.as_ref().is_some_and(|emulated| !emulated.notes.cpus.is_empty());
         let wanted = |thread: Thread| {
             one_of(&options.tids, thread.tid)
                 && one_of(&options.pids, thread.pid)
@@ -134,6 +131,11 @@ impl<'f> Trace<'f> {
         self.wanted.get(context as usize).is_some_and(|&wanted| wanted)
     }
 
+    /// Returns whether it is a native recording, whose streams are logs instead of packets.
+    pub fn is_native(&self) -> bool {
+        self.tracks.iter().any(TraceStream::is_log)
+    }
+
     /// Returns the number of bytes of trace.
     pub fn bytes(&self) -> u64 {
         self.tracks.iter().map(TraceStream::bytes).sum()
@@ -176,7 +178,7 @@ impl<'f> Trace<'f> {
             let time = Some((Nanos(time_ns), Nanos(time_ns)));
             losses.add(Loss { stream, cause, bytes: 0..0, time, count: 1, detail: reason.to_owned() });
         };
-        for notes in self.recording.emulated.iter().map(|emulated| &emulated.notes) {
+        for notes in self.recording.recorder.iter().map(|emulated| &emulated.notes) {
             for program in &notes.untraced {
                 let stream = format!("tid {}", program.thread.tid);
                 add(stream, Cause::Untraced, program.time_ns, &program.reason);
@@ -215,18 +217,9 @@ impl<'f> Trace<'f> {
     pub fn span(&self) -> Option<(Tsc, Tsc)> {
         let extents = self.tracks.iter().flat_map(|track| &track.extents);
         let mut span: Option<(Tsc, Tsc)> = None;
-        for extent in extents {
-            let tsc_at = |at| tsc_after(&extent.bytes(at..(at + 256).min(extent.length())));
-            let first = extent.psbs().take(MOST_WITHOUT_TIME).find_map(tsc_at);
-            // The last PSB lies within the last 64 KiB unless PSBs are very rare.
-            let near_end = extent.length().saturating_sub(1 << 16);
-            let tail = extent.bytes(near_end..extent.length());
-            let psbs = memchr::memmem::rfind_iter(&tail, &packet::PSB).take(MOST_WITHOUT_TIME);
-            let last = psbs.filter_map(|at| tsc_after(&tail[at..])).next().or(first);
-            if let (Some(first), Some(last)) = (first, last) {
-                let (from, to) = span.unwrap_or((first, last));
-                span = Some((from.min(first).min(last), to.max(first).max(last)));
-            }
+        for (first, last) in extents.filter_map(Extent::times) {
+            let (from, to) = span.unwrap_or((first, last));
+            span = Some((from.min(first).min(last), to.max(first).max(last)));
         }
         let clock = self.recording.config.clock?;
         let times = self.recording.sideband.iter().filter_map(|sideband| sideband.time);
@@ -258,6 +251,10 @@ impl<'f> Trace<'f> {
                     module.name, range.start, range.end
                 )
             }
+            Trouble::Missing if self.is_native() => "a block of the log is damaged or missing".to_owned(),
+            Trouble::Overflow if self.is_native() => {
+                "the log says that something ran here that was not recorded".to_owned()
+            }
             Trouble::Missing => "bytes before the first PSB, or that the recorder lost".to_owned(),
             Trouble::Guest { .. } if self.recording.guest_code == GuestCode::Unknown => format!(
                 "{trouble}; --guestmount, --guestvmlinux, --guestkallsyms or --guest-code say where it is"
@@ -267,22 +264,6 @@ impl<'f> Trace<'f> {
             trouble => trouble.to_string(),
         }
     }
-}
-
-/// Number of segments to search for a time if their PSB+ lacks it.
-const MOST_WITHOUT_TIME: usize = 64;
-
-/// Returns the TSC in the status packets after a PSB.
-pub(crate) fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
-    let mut packets = packet::Decoder::new(bytes, 0);
-    while let Ok(Some(packet)) = packets.next_packet() {
-        match packet {
-            packet::Packet::Tsc(tsc) => return Some(Tsc(tsc)),
-            packet::Packet::PsbEnd => return None,
-            _ => {}
-        }
-    }
-    None
 }
 
 fn open<'f>(files: &'f Files, path: &Path) -> Result<&'f [u8], OpenError> {

@@ -65,7 +65,7 @@ impl<'f> Kernel<'f> {
         let cached = || places.cached(image.build_id, "kallsyms").filter(|path| path.exists());
         let list = named.kallsyms.clone().or_else(|| copy("kallsyms")).or_else(cached);
         let list = list.and_then(|path| kernel.read(files, &path));
-        let own = recording.emulated.as_ref().map(|emulated| emulated.kallsyms);
+        let own = recording.recorder.as_ref().map(|emulated| emulated.kallsyms);
         if let Some(bytes) = list.or(own.filter(|own| !own.is_empty())) {
             kernel.add_symbols(kallsyms(bytes).collect());
         }
@@ -253,7 +253,7 @@ impl<'f> Kernel<'f> {
 
 /// Returns the kernel's code that the recording contains.
 fn kept<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r KeptCode<'f>> {
-    let code = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let code = recording.recorder.iter().flat_map(|emulated| &emulated.code);
     code.filter(|code| code.pid == KeptCode::KERNEL)
 }
 

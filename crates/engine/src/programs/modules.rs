@@ -205,7 +205,7 @@ impl<'f> Modules<'f> {
     /// generated.
     fn add_generated(&mut self, files: &'f Files, options: &Options, recording: &Recording<'f>) {
         let kept = || {
-            let code = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+            let code = recording.recorder.iter().flat_map(|emulated| &emulated.code);
             code.filter(|code| code.pid != KeptCode::KERNEL)
         };
         let processes: BTreeSet<u32> =

@@ -57,7 +57,7 @@ const KERNEL: u32 = KeptCode::KERNEL;
 impl<'f> ProcessHistory<'f> {
     pub(crate) fn new(recording: &Recording<'f>, modules: &Modules<'f>) -> ProcessHistory<'f> {
         let mut programs =
-            ProcessHistory { keeps_code: recording.emulated.is_some(), ..ProcessHistory::default() };
+            ProcessHistory { keeps_code: recording.recorder.is_some(), ..ProcessHistory::default() };
         let mut arrivals = arrivals(recording, modules).into_iter().peekable();
         for sideband in recording.of_host() {
             let at = ticks(recording, sideband);
@@ -426,10 +426,10 @@ fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos,
         let clock = clock.filter(|_| recording.config.tsc);
         clock.map_or(0, |clock| clock.ticks(time).0.min(u64::MAX - 1))
     };
-    let kept = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let kept = recording.recorder.iter().flat_map(|emulated| &emulated.code);
     let kept = kept.map(|code| (code.time, tick(code.time), Arrival::Kept(*code)));
     // Code of the emulated processor is recorded as it ran, with a time that is not on the files' clock.
-    let loads = modules.loads().iter().filter(|_| recording.emulated.is_none());
+    let loads = modules.loads().iter().filter(|_| recording.recorder.is_none());
     let loads = loads.map(|load| {
         let in_ticks = clock.filter(|_| load.in_ticks).map(|clock| clock.nanos(Tsc(load.time)));
         let time = in_ticks.unwrap_or(Nanos(load.time));

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind},
-    recording::{Emulated, KeptCode},
+    recording::{RecorderData, KeptCode},
 };
 
 /// Reads a text: u32 padded length, then NUL-padded bytes.
@@ -160,7 +160,7 @@ pub(super) fn build_id<'a>(flags: u16, mut body: Cursor<'a>) -> Result<(&'a [u8]
 }
 
 /// Reads the emulated processor's section.
-pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
+pub(super) fn emulated(section: Section<'_>) -> Result<RecorderData<'_>, Error> {
     let cut = |eof| Error::cut_short("hodoscope section", eof);
     let mut cursor = section.cursor();
     let length = cursor.u32().map_err(cut)? as usize;
@@ -185,7 +185,7 @@ pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
     }
     code.sort_by_key(|kept| kept.time);
     let kallsyms = cursor.take(usize::try_from(parsed.kallsyms).unwrap_or(usize::MAX)).map_err(cut)?;
-    Ok(Emulated { notes: parsed.notes, code, kallsyms })
+    Ok(RecorderData { notes: parsed.notes, code, kallsyms })
 }
 
 /// Collects the readable machine and recorder properties.

@@ -19,7 +19,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::recording::EmulatedNotes;
+use crate::recording::RecorderNotes;
 
 /// Magic number of a little-endian perf.data.
 pub const MAGIC: &[u8; 8] = b"PERFILE2";
@@ -397,7 +397,7 @@ pub mod feature {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HodoscopeSection {
     /// The emulator's description and counts.
-    pub notes: EmulatedNotes,
+    pub notes: RecorderNotes,
     /// Code that is in no file, in order of time. The bytes follow the JSON in this order, without padding.
     pub code: Vec<CodeEntry>,
     /// Size in bytes of the kernel's symbols, which follow the code.

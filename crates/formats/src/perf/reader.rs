@@ -298,9 +298,9 @@ impl<'a> Reader<'a> {
                 "the other files of the folder that perf recorded into: name the folder instead of its file";
             self.loss.push(Loss { cause: Cause::CutShort, ..corrupt(0..0, detail.to_owned()) });
         }
-        let emulated = self.features.get(&feature::HODOSCOPE).map(|section| features::emulated(*section));
-        let emulated = emulated.and_then(|read| match read {
-            Ok(emulated) => Some(emulated),
+        let recorder = self.features.get(&feature::HODOSCOPE).map(|section| features::emulated(*section));
+        let recorder = recorder.and_then(|read| match read {
+            Ok(recorder) => Some(recorder),
             Err(error) => {
                 self.loss.push(corrupt(error.at..error.at, error.to_string()));
                 None
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
             sideband,
             events,
             bpf: self.bpf,
-            emulated,
+            recorder,
             facts,
             loss,
             clock_identity,

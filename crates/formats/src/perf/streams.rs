@@ -108,7 +108,7 @@ fn stream<'a>(owner: Owner, pieces: Vec<Piece<'a>>, process: impl Fn(u32) -> u32
         Owner::Cpu(cpu) => (Some(cpu), None),
         Owner::Thread(tid) => (None, Some(Thread { pid: process(tid), tid })),
     };
-    Stream { cpu, thread, pieces }
+    Stream { cpu, thread, pieces, log: None }
 }
 
 /// Joins buffers that are contiguous in the AUX area.

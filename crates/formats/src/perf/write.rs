@@ -413,7 +413,7 @@ fn text(bytes: &mut Vec<u8>, text: &[u8]) {
 mod tests {
     use super::*;
     use crate::recording::{Mapping, SidebandKind};
-    use crate::{Input, Unpacked, perf::layout::CodeEntry, perf::read, recording::EmulatedNotes};
+    use crate::{Input, Unpacked, perf::layout::CodeEntry, perf::read, recording::RecorderNotes};
 
     const THREADS: [Thread; 2] = [Thread { pid: 7, tid: 7 }, Thread { pid: 7, tid: 8 }];
 
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let section = HodoscopeSection {
-            notes: EmulatedNotes { engine: "test".into(), frequency: 1, ..EmulatedNotes::default() },
+            notes: RecorderNotes { engine: "test".into(), frequency: 1, ..RecorderNotes::default() },
             code: vec![CodeEntry {
                 pid: 7,
                 guest: Some(0x7000),
@@ -496,7 +496,7 @@ mod tests {
         assert_eq!(streams, [(Some(THREADS[0]), 1), (Some(THREADS[1]), 1)]);
         assert!(recording.streams[0].pieces[0].bytes.starts_with(&[2, 0x82, 1]));
         assert_eq!(recording.streams[1].pieces[0].bytes, [5; 16]);
-        let emulated = recording.emulated.unwrap();
+        let emulated = recording.recorder.unwrap();
         assert_eq!(emulated.notes, section.notes);
         assert_eq!((emulated.code[0].address, emulated.code[0].bytes), (0x5000, &b"code"[..]));
         assert_eq!(emulated.kallsyms, b"names");

@@ -183,7 +183,7 @@ fn what_the_emulated_processor_adds_is_read() {
     let section = Bytes::new().u32([json.len() as u32]).raw(json.as_bytes()).raw(&[1, 2, 3, 4]);
     file.features.insert(feature::HODOSCOPE, section.0);
     let bytes = file.finish();
-    let emulated = read(&bytes).unwrap().emulated.unwrap();
+    let emulated = read(&bytes).unwrap().recorder.unwrap();
     assert_eq!((&*emulated.notes.engine, emulated.notes.frequency), ("qemu", 1_000_000_000));
     let code: Vec<_> = emulated.code.iter().map(|code| (code.time.0, code.address, code.bytes)).collect();
     assert_eq!(code, [(5, 64, &[4][..]), (9, 4096, &[1, 2, 3][..])]);
@@ -196,7 +196,7 @@ fn a_damaged_section_is_a_loss() {
     file.features.insert(feature::HODOSCOPE, Bytes::new().u32([2]).raw(b"{]").0);
     let bytes = file.finish();
     let recording = read(&bytes).unwrap();
-    assert_eq!(recording.emulated.map(|emulated| emulated.notes), None);
+    assert_eq!(recording.recorder.map(|emulated| emulated.notes), None);
     assert_eq!(recording.loss[0].cause, Cause::Corrupt);
     assert!(recording.loss[0].detail.contains("hodoscope section"), "{}", recording.loss[0].detail);
 }

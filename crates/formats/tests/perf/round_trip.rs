@@ -7,7 +7,7 @@ use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
     perf::write::{Setup, Source, Writer},
-    recording::{EmulatedNotes, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
+    recording::{RecorderNotes, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -110,7 +110,7 @@ proptest! {
         for (thread, bytes) in &traces {
             writer.trace(*thread, Nanos(9), bytes.len() as u64, &bytes[..]).unwrap();
         }
-        let notes = EmulatedNotes { engine: "q".to_owned(), frequency: 1, ..EmulatedNotes::default() };
+        let notes = RecorderNotes { engine: "q".to_owned(), frequency: 1, ..RecorderNotes::default() };
         let entry = |(index, bytes): (usize, &Vec<u8>)| {
             CodeEntry { pid: 7, guest: None, time_ns: index as u64, found_ns: Some(9), address: 4096, length: bytes.len() as u64 }
         };
@@ -137,7 +137,7 @@ proptest! {
             prop_assert!(got.split_off(wanted.len().min(got.len())).iter().all(|&byte| byte == 0));
             prop_assert_eq!(got, wanted);
         }
-        let emulated = read.emulated.unwrap();
+        let emulated = read.recorder.unwrap();
         prop_assert_eq!(emulated.notes, notes);
         prop_assert_eq!(emulated.code.iter().map(|kept| kept.bytes.to_vec()).collect::<Vec<_>>(), code);
         let lost = sideband.iter().filter(|record| matches!(record.kind, SidebandKind::Lost { .. })).count();

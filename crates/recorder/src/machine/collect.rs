@@ -24,7 +24,7 @@ use hodo_formats::{
         write::{Setup, Source, Writer},
     },
     recording::{
-        Checkpoint, CpuCheckpoints, CpuTruth, Cut, EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind,
+        Checkpoint, CpuCheckpoints, CpuTruth, Cut, RecorderNotes, KeptCode, Mapping, Sideband, SidebandKind,
         Snapshot, Thread,
     },
 };
@@ -414,7 +414,7 @@ impl Collected {
         });
         let (shift, multiplier, _) = self.clock.words();
         let frequency = (1_000_000_000u128 << shift) / u128::from(multiplier);
-        let notes = EmulatedNotes {
+        let notes = RecorderNotes {
             engine: self.engine.clone(),
             frequency: frequency as u64,
             counts_time,
@@ -422,7 +422,7 @@ impl Collected {
             checkpoints: checkpoints.filter(|cpu| !cpu.places.is_empty()).collect(),
             snapshots,
             cut: self.cut(),
-            ..EmulatedNotes::default()
+            ..RecorderNotes::default()
         };
         HodoscopeSection { notes, code: code.collect(), kallsyms: self.kallsyms.len() as u64 }
     }

@@ -46,14 +46,14 @@ fn text(trace: &Trace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -
     if chunk.span.start == 0 && trace.tracks.len() > 1 {
         text.extend_from_slice(format!("# {}\n", track.name).as_bytes());
     }
-    let first = extent.find_psb_within(chunk.span.clone());
+    let first = extent.find_segment_within(chunk.span.clone());
     if chunk.span.start == 0 && first != Some(0) {
-        let bytes = first.or_else(|| extent.find_psb(chunk.span.end)).unwrap_or(extent.length());
+        let bytes = first.or_else(|| extent.find_segment(chunk.span.end)).unwrap_or(extent.length());
         let from = extent.file_offset(0);
         text.extend_from_slice(format!("{from:08x}: # {bytes} bytes before the first PSB\n").as_bytes());
     }
     let Some(first) = first else { return text };
-    let end = extent.find_psb(chunk.span.end).unwrap_or(extent.length());
+    let end = extent.find_segment(chunk.span.end).unwrap_or(extent.length());
     show(trace, extent, first..end, text, hand_over)
 }
 

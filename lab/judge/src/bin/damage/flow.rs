@@ -49,7 +49,7 @@ pub(crate) fn counted(file: &Path) -> Result<u64, String> {
     let files = Files::default();
     let input = Input::File(file.to_owned());
     let trace = Trace::open(&files, &input, &Options::default()).map_err(|error| error.to_string())?;
-    let emulated = trace.recording.emulated.as_ref().ok_or("no count of the emulated processor")?;
+    let emulated = trace.recording.recorder.as_ref().ok_or("no count of the emulated processor")?;
     Ok(emulated.notes.threads.iter().map(|thread| thread.traced_instructions).sum())
 }
 

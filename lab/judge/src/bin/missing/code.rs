@@ -77,7 +77,7 @@ pub(crate) fn of_process(
         }
         pieces.push(piece);
     }
-    let kept = trace.recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let kept = trace.recording.recorder.iter().flat_map(|emulated| &emulated.code);
     for (index, code) in kept.filter(|code| code.pid == thread.pid).enumerate() {
         let piece = keep(code, &folder.join(format!("kept-{}-{index}", thread.pid)))?;
         if pieces.iter().any(|other| overlap(&other.addresses, &piece.addresses)) {

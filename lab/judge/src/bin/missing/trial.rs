@@ -74,7 +74,7 @@ impl Subject {
                 Some(thread) => code::of_process(trace, thread, subject.symfs.as_deref(), &subject.folder),
                 None => Ok(None),
             });
-            let emulated = trace.recording.emulated.as_ref();
+            let emulated = trace.recording.recorder.as_ref();
             let threads = emulated.map_or(&[][..], |emulated| &emulated.notes.threads);
             let counted: u64 = threads.iter().map(|thread| thread.traced_instructions).sum();
             let code: Result<Vec<_>, String> = code.collect();

@@ -5,18 +5,17 @@
 //!                                   └─ threads ──items──► Item: path, signal, system call, time, loss
 //! ```
 
-mod items;
-mod table;
-
 use std::sync::Arc;
 
 use hodo_native_runtime::wire::note;
 use rustc_hash::FxHashMap;
 
-pub use items::{Digest, Item, Items};
-pub use table::{Code, Map, Note, Parent, Path, Span, Table, Unmap};
-
-use crate::file::{Block, BlockKind, FileError, blocks};
+use crate::{
+    file::{Block, BlockKind, FileError, blocks},
+    items::Items,
+    packets::Log,
+    table::Table,
+};
 
 /// A recording whose tables are read; the logs of its threads are still packed.
 pub struct Recording<'a> {
@@ -24,6 +23,8 @@ pub struct Recording<'a> {
     threads: Vec<Thread<'a>>,
     /// Pairs of the time-stamp counter and the monotonic clock in nanoseconds, in order.
     pub clocks: Vec<(u64, u64)>,
+    /// Facts about the recording, as a JSON object of texts; empty if there are none.
+    pub facts: Vec<u8>,
     /// The damage at which reading stopped.
     pub damage: Option<FileError>,
 }
@@ -53,7 +54,7 @@ impl<'a> Recording<'a> {
         let (blocks, damage) = blocks(file)?;
         let mut parts: FxHashMap<u64, Vec<&Block<'a>>> = FxHashMap::default();
         let mut threads: FxHashMap<u64, Thread<'a>> = FxHashMap::default();
-        let mut clocks = Vec::new();
+        let (mut clocks, mut facts) = (Vec::new(), Vec::new());
         for block in &blocks {
             let header = &block.header;
             match header.kind {
@@ -75,6 +76,7 @@ impl<'a> Recording<'a> {
                     }
                 }
                 BlockKind::Clock => clocks.extend(pair(&block.content()?)),
+                BlockKind::Facts => facts = block.content()?,
                 BlockKind::End => {}
             }
         }
@@ -95,7 +97,7 @@ impl<'a> Recording<'a> {
                 .sort_by_key(|block| (block.header.sequence, std::cmp::Reverse(block.header.length)));
             thread.blocks.dedup_by_key(|block| block.header.sequence);
         }
-        Ok(Recording { tables, threads, clocks, damage })
+        Ok(Recording { tables, threads, clocks, facts, damage })
     }
 
     /// The threads, in the order in which they started.
@@ -114,6 +116,11 @@ impl<'a> Recording<'a> {
     /// The table that a thread's log refers to.
     pub fn table(&self, thread: &Thread<'a>) -> Option<&Table> {
         self.tables.get(&thread.table_key).map(|table| &**table)
+    }
+
+    /// The log of a thread. `None` if the table of its process is missing.
+    pub fn log(&self, thread: &Thread<'a>) -> Option<Log<'a>> {
+        Some(Log { table: self.tables.get(&thread.table_key)?.clone(), blocks: thread.blocks.clone() })
     }
 
     /// What a thread did. `None` if the table of its process is missing.

@@ -6,7 +6,7 @@
 //! | offset | bytes | meaning |
 //! |---|---|---|
 //! | 0 | 4 | `0x4b434c42` ("BLCK") |
-//! | 4 | 2 | kind: 1 log, 2 table, 3 clock, 4 loss, 5 end |
+//! | 4 | 2 | kind: 1 log, 2 table, 3 clock, 4 loss, 5 end, 6 facts |
 //! | 6 | 2 | how it is stored: bit 0 words are packed, bit 1 compressed with LZ4 after that |
 //! | 8 | 4 | bytes of its content |
 //! | 12 | 4 | bytes before LZ4 |
@@ -22,7 +22,7 @@
 //!
 //! A log holds words, a table holds records: see [`hodo_native_runtime::wire`]. A clock block holds pairs of a
 //! time-stamp counter and the monotonic clock in nanoseconds. A loss block holds a note and says in its header which
-//! thread lost what. The end block is empty: a file without it is incomplete.
+//! thread lost what. A facts block is a JSON object of texts about the recording, such as its command. The end block is empty: a file without it is incomplete.
 
 use std::io::{self, Write};
 
@@ -33,7 +33,7 @@ pub const MAGIC: &[u8; 8] = b"HODONAT\x02";
 /// The first bytes of a block.
 const BLOCK: u32 = 0x4b43_4c42;
 /// The length of a block's header.
-pub(crate) const HEADER: usize = 80;
+const HEADER: usize = 80;
 /// One of so many bytes shows whether packed bytes are worth compressing.
 const SAMPLE: usize = 8;
 /// The largest content that a block may have.
@@ -52,6 +52,8 @@ pub enum BlockKind {
     Loss,
     /// The recording is complete.
     End,
+    /// Facts about the recording, as a JSON object of texts.
+    Facts,
 }
 
 impl BlockKind {
@@ -62,12 +64,13 @@ impl BlockKind {
             BlockKind::Clock => 3,
             BlockKind::Loss => 4,
             BlockKind::End => 5,
+            BlockKind::Facts => 6,
         }
     }
 
     fn of(number: u16) -> Option<BlockKind> {
-        use BlockKind::{Clock, End, Log, Loss, Table};
-        [Log, Table, Clock, Loss, End].into_iter().find(|kind| kind.number() == number)
+        use BlockKind::{Clock, End, Facts, Log, Loss, Table};
+        [Log, Table, Clock, Loss, End, Facts].into_iter().find(|kind| kind.number() == number)
     }
 }
 
@@ -185,7 +188,7 @@ impl<W: Write> Writer<W> {
 }
 
 /// A header for content of a kind that belongs to no stream.
-pub(crate) fn empty(kind: BlockKind) -> BlockHeader {
+pub fn empty(kind: BlockKind) -> BlockHeader {
     BlockHeader {
         kind,
         codec: Codec::default(),
@@ -234,7 +237,8 @@ pub struct Block<'a> {
     pub header: BlockHeader,
     /// Where it begins in the file.
     pub at: usize,
-    bytes: &'a [u8],
+    /// It and its header, as stored.
+    whole: &'a [u8],
 }
 
 /// The blocks of a file, and whether the file is complete. Stops at the first damage.
@@ -251,7 +255,7 @@ pub(crate) fn blocks(file: &[u8]) -> Result<(Vec<Block<'_>>, Option<FileError>),
         match block(file, at) {
             Ok(block) if block.header.kind == BlockKind::End => return Ok((found, None)),
             Ok(block) => {
-                at += HEADER + block.bytes.len();
+                at += block.whole.len();
                 found.push(block);
             }
             Err(error) => return Ok((found, Some(error))),
@@ -282,11 +286,16 @@ fn block(file: &[u8], at: usize) -> Result<Block<'_>, FileError> {
     if word(0) != BLOCK || header.length > LARGEST || header.packed_length > LARGEST {
         return Err(FileError::NoBlock(at));
     }
-    let bytes = file.get(at + HEADER..).and_then(|rest| rest.get(..header.stored as usize));
-    Ok(Block { header, at, bytes: bytes.ok_or(FileError::Cut(at))? })
+    let whole = file.get(at..).and_then(|rest| rest.get(..HEADER + header.stored as usize));
+    Ok(Block { header, at, whole: whole.ok_or(FileError::Cut(at))? })
 }
 
-impl Block<'_> {
+impl<'a> Block<'a> {
+    /// Its bytes in the file, with its header.
+    pub fn whole(&self) -> &'a [u8] {
+        self.whole
+    }
+
     /// The content of a block.
     ///
     /// # Errors
@@ -321,13 +330,14 @@ impl Block<'_> {
 
     fn unpressed(&self) -> Result<Vec<u8>, FileError> {
         let damaged = |_| FileError::Damaged(self.at);
-        if crc32fast::hash(self.bytes) != self.header.checksum {
+        let bytes = &self.whole[HEADER..];
+        if crc32fast::hash(bytes) != self.header.checksum {
             return Err(FileError::Damaged(self.at));
         }
         if self.header.codec.lz4 {
-            return lz4_flex::block::decompress(self.bytes, self.header.packed_length as usize)
+            return lz4_flex::block::decompress(bytes, self.header.packed_length as usize)
                 .map_err(damaged);
         }
-        Ok(self.bytes.to_vec())
+        Ok(bytes.to_vec())
     }
 }

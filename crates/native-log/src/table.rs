@@ -5,8 +5,10 @@ use std::sync::Arc;
 use hodo_native_runtime::wire::{exit, flag, note, record};
 use rustc_hash::FxHashMap;
 
-use super::items::Digest;
-use crate::file::{Block, FileError};
+use crate::{
+    file::{Block, FileError},
+    items::Digest,
+};
 
 /// Instructions that lie one after another, and how control flow leaves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct Path<'a> {
     pub last: Span,
     /// The number of instructions.
     pub instructions: u64,
+    /// The time-stamp counter when its code was translated, if that is in no file; 0 otherwise.
+    pub since: u64,
     /// The numbers of the conditional branches within its spans, from 1, which were not taken. One at its end is the last
     /// span's.
     pub not_taken: &'a [u16],
@@ -80,6 +84,17 @@ pub struct Unmap {
     pub replaced: bool,
 }
 
+/// The name that a thread gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The time-stamp counter.
+    pub tsc: u64,
+    /// The thread in the system.
+    pub thread: u64,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
 /// What was refused or not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -91,7 +106,7 @@ pub struct Note {
     pub value: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct ExitEntry {
     block: u32,
     instructions: u16,
@@ -105,7 +120,7 @@ struct ExitEntry {
     digest: Digest,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct BlockEntry {
     pc: u64,
     spans: u32,
@@ -114,10 +129,12 @@ struct BlockEntry {
     instructions: u16,
     /// Its conditional branches that are not taken within it: their begin and number.
     not_taken: (u32, u32),
+    /// See [`Path::since`].
+    since: u64,
 }
 
 /// The table of a process.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Table {
     exits: Vec<Option<ExitEntry>>,
     blocks: Vec<BlockEntry>,
@@ -133,6 +150,10 @@ pub struct Table {
     pub notes: Vec<Note>,
     /// Generated code, in order of time.
     pub code: Vec<Code>,
+    /// Names of threads, in order of time.
+    pub names: Vec<Name>,
+    /// The time-stamp counter of its first record.
+    pub begin: u64,
     /// The process and its parent in the system.
     pub identity: (u64, u64),
     /// The process that it is a copy of.
@@ -149,7 +170,7 @@ pub struct Table {
 const DEEPEST: u32 = 1000;
 
 /// The process that another one is a copy of: all of its blocks, mappings and code before the copy was made.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Parent {
     /// Its key.
     pub key: u64,
@@ -231,6 +252,9 @@ impl Table {
         others: &FxHashMap<u64, Arc<Table>>,
     ) -> Option<()> {
         let tsc = words.long()?;
+        if self.begin == 0 {
+            self.begin = tsc;
+        }
         match kind {
             record::BLOCK => self.block(tsc, words)?,
             record::MAP => {
@@ -261,6 +285,11 @@ impl Table {
                 self.notes.push(note);
             }
             record::IDENTITY => self.identity = (words.long()?, words.long()?),
+            record::NAME => {
+                let (thread, name) = (words.long()?, words.take(16)?);
+                let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+                self.names.push(Name { tsc, thread, name: name[..length].to_vec() });
+            }
             _ => {}
         }
         Some(())
@@ -277,6 +306,7 @@ impl Table {
             lengths: self.lengths.len() as u32,
             instructions: instructions as u16,
             not_taken: (self.not_taken.len() as u32, 0),
+            since: 0,
         };
         // For each instruction: its span, its number within it, its address, its end, and the digest up to it.
         let mut places = Vec::with_capacity(instructions as usize);
@@ -325,6 +355,7 @@ impl Table {
         }
         self.traces += usize::from((sizes >> 32) as u32 & flag::TRACE != 0);
         if sizes as u32 != 0 && (sizes >> 32) as u32 & flag::GENERATED != 0 {
+            block.since = tsc;
             self.generated(tsc, &block, &places.iter().map(|place| place.2).collect::<Vec<_>>(), words)?;
         }
         self.blocks.push(block);
@@ -422,6 +453,7 @@ impl Table {
                 ..last
             },
             instructions: entry.instructions.into(),
+            since: home.blocks[entry.block as usize].since,
             not_taken,
         })
     }
@@ -478,7 +510,8 @@ impl Table {
                 };
                 let spans = &home.spans[first..first + index];
                 let not_taken = home.not_taken(home.entry(exit)?.block, count as u16);
-                let path = Path { spans, last: cut, instructions: count.into(), not_taken };
+                let instructions = count.into();
+                let path = Path { spans, last: cut, instructions, since: block.since, not_taken };
                 return Some(((count != 0).then_some(path), digest, stands));
             }
         }

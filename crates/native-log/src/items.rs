@@ -2,19 +2,23 @@
 
 use hodo_native_runtime::wire::{escape, note};
 
-use super::table::{Path, Table};
-use crate::file::Block;
+use crate::{
+    file::{Block, FileError},
+    table::{Path, Table},
+};
 
 /// A digest of instruction addresses in order. Digests of parts can be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     sum: u64,
     power: u64,
+    /// The sum of the addresses, modulo 2^64.
+    addresses: u64,
 }
 
 impl Default for Digest {
     fn default() -> Digest {
-        Digest { sum: 0, power: 1 }
+        Digest { sum: 0, power: 1, addresses: 0 }
     }
 }
 
@@ -26,6 +30,7 @@ impl Digest {
         let mixed = (address ^ address >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         self.sum = self.sum.wrapping_mul(Digest::FACTOR).wrapping_add(mixed ^ mixed >> 32);
         self.power = self.power.wrapping_mul(Digest::FACTOR);
+        self.addresses = self.addresses.wrapping_add(address);
     }
 
     /// Appends the addresses of another digest.
@@ -33,6 +38,7 @@ impl Digest {
     pub fn append(&mut self, other: Digest) {
         self.sum = self.sum.wrapping_mul(other.power).wrapping_add(other.sum);
         self.power = self.power.wrapping_mul(other.power);
+        self.addresses = self.addresses.wrapping_add(other.addresses);
     }
 
     /// The digest as a number.
@@ -64,6 +70,25 @@ pub enum Item<'a> {
     End,
 }
 
+/// The words of a block.
+#[derive(Clone, Debug)]
+pub(crate) struct DecodedBlock {
+    pub(crate) words: Vec<u32>,
+    /// The time-stamp counter at its begin and at its end.
+    pub(crate) times: (u64, u64),
+}
+
+impl DecodedBlock {
+    pub(crate) fn read(block: &Block<'_>) -> Result<DecodedBlock, FileError> {
+        Ok(DecodedBlock { words: block.words()?, times: (block.header.first_tsc, block.header.last_tsc) })
+    }
+
+    /// Whether it takes the last instruction of the exit before it back.
+    pub(crate) fn retracts(&self) -> bool {
+        self.words.first() == Some(&escape::RETRACT)
+    }
+}
+
 /// The items of a thread.
 pub struct Items<'a> {
     table: &'a Table,
@@ -87,6 +112,23 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
+    /// The items of one block. `expected` is where the block before leads, or 0; `retracts`: the block after it takes the
+    /// last instruction of its last exit back.
+    pub(crate) fn of_block(table: &'a Table, block: &DecodedBlock, expected: u64, retracts: bool) -> Items<'a> {
+        let mut words = block.words.clone();
+        if retracts {
+            words.push(escape::RETRACT);
+        }
+        // One at the begin belongs to the block before.
+        let at = usize::from(words.first() == Some(&escape::RETRACT));
+        Items { words, at, expected, times: block.times, ..Items::new(table, &[], false) }
+    }
+
+    /// Where what was read so far leads; 0 if that is unknown.
+    pub(crate) fn leads_to(&self) -> u64 {
+        self.expected
+    }
+
     pub(crate) fn new(table: &'a Table, blocks: &'a [Block<'a>], overwritten: bool) -> Items<'a> {
         Items {
             table,
@@ -109,6 +151,11 @@ impl<'a> Items<'a> {
     /// The digest of all instruction addresses so far.
     pub fn digest(&self) -> u64 {
         self.digest.value()
+    }
+
+    /// The sum of all instruction addresses so far, modulo 2^64.
+    pub(crate) fn addresses(&self) -> u64 {
+        self.digest.addresses
     }
 
     /// The number of instructions so far.

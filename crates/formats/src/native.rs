@@ -1,0 +1,311 @@
+//! Recordings of the native recorder, which translates a program and logs its control flow (`crates/native`).
+//!
+//! ```text
+//! file ──hodo_native_log──┬─ tables ──► sideband in order of time, code that is in no file, what was not recorded
+//!                         └─ threads ─► streams: a log each, of which a block is a piece
+//! ```
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    mem,
+    sync::Arc,
+};
+
+use hodo_clock::{Nanos, PerfClock, Tsc};
+use hodo_intel_pt::Config;
+use hodo_model::{Cause, Loss};
+use hodo_native_log::{Code, FileError, MAGIC, Recording as Logs, Table, Thread as LogThread, note};
+
+use crate::{
+    ClockIdentity, ClockKind, Contents, Format, Input, Unpacked,
+    error::{Error, ErrorKind},
+    recording::{
+        KeptCode, Mapping, Piece, RecorderData, RecorderNotes, Recording, Sideband, SidebandKind, Stream,
+        Thread, Untraced,
+    },
+};
+
+/// The format of native recordings.
+pub const FORMAT: Format = Format {
+    name: "native recording",
+    recognise,
+    contents: |_| Contents::FLOW,
+    flow: Some(read),
+    events: None,
+};
+
+/// The mark without the version, which is its last byte.
+const MARK: &[u8] = MAGIC.split_last().expect("a mark").1;
+
+/// Whether the bytes begin a native recording of any version.
+pub fn recognise(bytes: &[u8]) -> bool {
+    bytes.starts_with(MARK)
+}
+
+/// Reads a native recording.
+///
+/// # Errors
+/// It is of another version, or a table is damaged.
+pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
+    let logs = Logs::read(input.bytes).map_err(|error| unreadable(input.bytes, &error))?;
+    let clock = clock(&logs.clocks);
+    let reader = Reader { logs: &logs, unpacked: input.unpacked, clock };
+    let sideband = reader.sideband();
+    let mut code = reader.code();
+    code.sort_by_key(|code| code.time);
+    let facts = serde_json::from_slice::<BTreeMap<String, String>>(&logs.facts).unwrap_or_default();
+    let host = facts.get("host").cloned();
+    let notes = RecorderNotes {
+        engine: "native".to_owned(),
+        frequency: clock.map_or(0, frequency),
+        slowed: true,
+        untraced: reader.untraced(),
+        ..RecorderNotes::default()
+    };
+    Ok(Recording {
+        config: Config { tsc: clock.is_some(), clock, ..Config::default() },
+        streams: logs.threads().iter().filter_map(|thread| stream(&logs, thread)).collect(),
+        sideband,
+        recorder: Some(RecorderData { notes, code, kallsyms: &[] }),
+        facts: reader.facts(&facts),
+        loss: reader.losses(),
+        clock_identity: ClockIdentity { kind: ClockKind::Posix(1), host, ..ClockIdentity::default() },
+        ..Recording::default()
+    })
+}
+
+fn unreadable(bytes: &[u8], error: &FileError) -> Error {
+    let version = bytes.get(MARK.len()).copied().unwrap_or_default();
+    match *error {
+        FileError::Magic(_) => Error::invalid(
+            MARK.len() as u64,
+            "version of the native recording",
+            version.into(),
+            "the version that this hodo writes; record again, or use the hodo that recorded it",
+        ),
+        FileError::Cut(at) | FileError::NoBlock(at) | FileError::Damaged(at) => {
+            let reason = "the block can't be read, and without this table no log can".to_owned();
+            Error { at: at as u64, kind: ErrorKind::Text { what: "native recording", reason } }
+        }
+    }
+}
+
+/// The conversion of ticks to the monotonic clock, from the first and the last pair of both.
+fn clock(pairs: &[(u64, u64)]) -> Option<PerfClock> {
+    /// The most precise that fits, for processors of 1 GHz or more.
+    const SHIFT: u32 = 32;
+    let (&(first, zero), &(last, end)) = (pairs.first()?, pairs.last()?);
+    let (ticks, nanos) = (last.checked_sub(first)?, end.checked_sub(zero)?);
+    let multiplier = (u128::from(nanos) << SHIFT).checked_div(ticks.into())?;
+    let shift = if multiplier > u32::MAX.into() { SHIFT - 8 } else { SHIFT };
+    let multiplier = (multiplier >> (SHIFT - shift)) as u64;
+    let until = (u128::from(first) * u128::from(multiplier)) >> shift;
+    PerfClock::new(shift.into(), multiplier, zero.wrapping_sub(until as u64))
+}
+
+/// Ticks in a second.
+fn frequency(clock: PerfClock) -> u64 {
+    let (shift, multiplier, _) = clock.words();
+    u64::try_from((1_000_000_000u128 << shift) / u128::from(multiplier)).unwrap_or(u64::MAX)
+}
+
+fn stream<'a>(logs: &Logs<'a>, thread: &LogThread<'a>) -> Option<Stream<'a>> {
+    let log = logs.log(thread)?;
+    let mut next = 0;
+    let piece = |block: &hodo_native_log::Block<'a>| {
+        let sequence = block.header.sequence;
+        let after_gap = sequence != mem::replace(&mut next, sequence + 1);
+        Piece { file_offset: block.at as u64, bytes: block.whole(), after_gap }
+    };
+    let pieces = log.blocks.iter().map(piece).collect();
+    Some(Stream { cpu: None, thread: Some(thread_of(thread)), pieces, log: Some(Arc::new(log)) })
+}
+
+fn thread_of(thread: &LogThread<'_>) -> Thread {
+    Thread { pid: thread.process as u32, tid: thread.thread as u32 }
+}
+
+/// Converts the tables of a recording.
+struct Reader<'r, 'a> {
+    logs: &'r Logs<'a>,
+    unpacked: &'a Unpacked,
+    clock: Option<PerfClock>,
+}
+
+impl<'a> Reader<'_, 'a> {
+    fn time(&self, tsc: u64) -> Nanos {
+        self.clock.map_or(Nanos(0), |clock| clock.nanos(Tsc(tsc)))
+    }
+
+    /// All sideband in order of time; of records with one time, threads begin before they act, and end after that.
+    fn sideband(&self) -> Vec<Sideband<'a>> {
+        let mut records: Vec<(u64, u8, Thread, SidebandKind<'a>)> = Vec::new();
+        let mut known = HashSet::new();
+        for (_, table) in self.logs.tables() {
+            known.insert(table.identity.0 as u32);
+            self.of_process(table, &mut records);
+        }
+        for thread in self.logs.threads() {
+            self.of_thread(thread, &mut known, &mut records);
+        }
+        records.sort_by_key(|&(tsc, rank, ..)| (tsc, rank));
+        let sideband = records.into_iter().map(|(tsc, _, thread, kind)| Sideband {
+            time: self.clock.map(|clock| clock.nanos(Tsc(tsc))),
+            cpu: None,
+            thread,
+            guest: None,
+            kind,
+        });
+        sideband.collect()
+    }
+
+    fn of_process(&self, table: &Table, records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>) {
+        let pid = table.identity.0 as u32;
+        let main = Thread { pid, tid: pid };
+        match &table.parent {
+            Some(parent) => {
+                let of = parent.table.identity.0 as u32;
+                let kind = SidebandKind::Fork { parent: Thread { pid: of, tid: of } };
+                records.push((table.begin, 0, main, kind));
+            }
+            None => {
+                let first = table.names.iter().find(|name| name.thread as u32 == pid);
+                let name = self.unpacked.keep(first.map(|name| name.name.clone()).unwrap_or_default());
+                records.push((table.begin, 1, main, SidebandKind::Comm { name, exec: true }));
+            }
+        }
+        for name in &table.names {
+            let thread = Thread { pid, tid: name.thread as u32 };
+            let kind = SidebandKind::Comm { name: self.unpacked.keep(name.name.clone()), exec: false };
+            records.push((name.tsc.max(table.begin), 4, thread, kind));
+        }
+        for map in &table.maps {
+            let name = if map.name.is_empty() { b"//anon".to_vec() } else { map.name.clone() };
+            let mapping = Mapping {
+                address: map.address,
+                length: map.length,
+                file_offset: map.offset,
+                name: self.unpacked.keep(name),
+                build_id: &[],
+                kernel: false,
+            };
+            records.push((map.tsc, 2, main, SidebandKind::Map(mapping)));
+        }
+    }
+
+    /// The life of a thread. A child that borrows its parent's memory has no table, and so no record of its own.
+    fn of_thread(
+        &self,
+        log: &LogThread<'a>,
+        known: &mut HashSet<u32>,
+        records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>,
+    ) {
+        let thread = thread_of(log);
+        let Some((first, last)) = log.blocks.first().zip(log.blocks.last()) else { return };
+        let (begin, end) = (first.header.first_tsc, last.header.last_tsc);
+        let owner = self.logs.table(log).map(|table| table.identity.0 as u32);
+        if let Some(owner) = owner.filter(|_| thread.tid != thread.pid) {
+            let parent = Thread { pid: owner, tid: owner };
+            records.push((begin, 0, thread, SidebandKind::Fork { parent }));
+        } else if let Some(owner) = owner.filter(|&owner| owner != thread.pid && !known.contains(&thread.pid)) {
+            known.insert(thread.pid);
+            let parent = Thread { pid: owner, tid: owner };
+            records.push((begin, 0, thread, SidebandKind::Fork { parent }));
+        }
+        records.push((begin, 5, thread, SidebandKind::TraceStart));
+        records.push((begin, 6, thread, SidebandKind::SwitchIn));
+        records.push((end, 7, thread, SidebandKind::SwitchOut { preempted: false, next: None }));
+        let goes_on = |&lost: &u32| lost == note::CLOSED;
+        if !log.losses.iter().any(goes_on) {
+            records.push((end, 8, thread, SidebandKind::Exit));
+        }
+    }
+
+    /// Code that is in no file. What was translated again unchanged is there once.
+    fn code(&self) -> Vec<KeptCode<'a>> {
+        let mut kept = Vec::new();
+        for (_, table) in self.logs.tables() {
+            let pid = table.identity.0 as u32;
+            let mut latest: HashMap<u64, &Code> = HashMap::new();
+            for code in &table.code {
+                let before = latest.insert(code.address, code);
+                if before.is_none_or(|before| before.bytes != code.bytes) {
+                    kept.push(KeptCode {
+                        pid,
+                        guest: None,
+                        time: self.time(code.tsc),
+                        found: None,
+                        address: code.address,
+                        bytes: self.unpacked.keep(code.bytes.clone()),
+                    });
+                }
+            }
+        }
+        kept
+    }
+
+    /// What programs were refused, and what ran unrecorded.
+    fn untraced(&self) -> Vec<Untraced> {
+        let of_table = |table: &Table| {
+            let pid = table.identity.0 as u32;
+            let wanted = |note: &&hodo_native_log::Note| note.note != note::UNSELECTED;
+            let notes: Vec<Untraced> = (table.notes.iter().filter(wanted))
+                .map(|note| Untraced {
+                    thread: Thread { pid, tid: pid },
+                    time_ns: self.time(note.tsc).0,
+                    reason: format!("{} ({:#x})", note::text(note.note), note.value),
+                })
+                .collect();
+            notes
+        };
+        self.logs.tables().into_iter().flat_map(|(_, table)| of_table(table)).collect()
+    }
+
+    /// What is missing from the logs, at the place where it is missing.
+    fn losses(&self) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        for thread in self.logs.threads() {
+            let stream = format!("tid {}", thread.thread);
+            let ends = thread.blocks.first().zip(thread.blocks.last());
+            for &lost in &thread.losses {
+                let block = match lost {
+                    note::OVERWRITTEN => ends.map(|(first, _)| (first, first.header.first_tsc, 0)),
+                    _ => ends.map(|(_, last)| (last, last.header.last_tsc, last.whole().len())),
+                };
+                let (at, time) = block.map_or((0, None), |(block, tsc, after)| {
+                    ((block.at + after) as u64, self.clock.map(|clock| clock.nanos(Tsc(tsc))))
+                });
+                let detail = note::text(lost).to_owned();
+                let time = time.map(|time| (time, time));
+                let stream = stream.clone();
+                losses.push(Loss { stream, cause: Cause::Untraced, bytes: at..at, time, count: 1, detail });
+            }
+            if self.logs.table(thread).is_none() {
+                let detail = "the table of its process is missing, so its log can't be read".to_owned();
+                let bytes: u64 = thread.blocks.iter().map(|block| block.whole().len() as u64).sum();
+                let at = ends.map_or(0, |(first, _)| first.at as u64);
+                let bytes = at..at + bytes;
+                losses.push(Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
+            }
+        }
+        losses.extend(self.logs.damage.as_ref().map(|damage| {
+            let (cause, at) = match *damage {
+                FileError::NoBlock(at) | FileError::Damaged(at) => (Cause::Corrupt, at),
+                FileError::Cut(at) => (Cause::CutShort, at),
+                FileError::Magic(_) => (Cause::Corrupt, 0),
+            };
+            let detail = format!("{damage}; what comes before it is read. The recorder was ended, or the disk was full");
+            let stream = String::new();
+            Loss { stream, cause, bytes: at as u64..at as u64, time: None, count: 1, detail }
+        }));
+        losses
+    }
+
+    fn facts(&self, own: &BTreeMap<String, String>) -> Vec<(&'static str, String)> {
+        const KNOWN: [&str; 6] =
+            ["command line", "host", "recorder version", "kernel", "processor", "selection"];
+        let mut facts = vec![("format", FORMAT.name.to_owned())];
+        facts.extend(KNOWN.into_iter().filter_map(|name| Some((name, own.get(name)?.clone()))));
+        facts
+    }
+}

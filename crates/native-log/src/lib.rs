@@ -1,0 +1,21 @@
+//! The recordings of the native recorder: their file, the tables of processes, the logs of threads, and logs as Intel PT
+//! packets.
+//!
+//! ```text
+//! file ──file::blocks──► Recording ─┬─ Table of each process: exits as paths of spans, mappings, notes, generated code
+//!                                   └─ threads ──items──► Item: path, signal, system call, time, loss ──packets──► Intel PT
+//! ```
+
+mod file;
+mod items;
+pub mod packets;
+mod recording;
+mod table;
+
+pub use hodo_native_runtime::wire::note;
+
+pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer, empty};
+pub use packets::Log;
+pub use items::{Digest, Item, Items};
+pub use recording::{Recording, Thread};
+pub use table::{Code, Map, Name, Note, Parent, Path, Span, Table, Unmap};

@@ -1,0 +1,325 @@
+//! Writes what a thread did as Intel PT packets, as a processor would that traces the user's code: Intel SDM vol. 3, "Intel
+//! Processor Trace".
+//!
+//! ```text
+//! Items ──► conditional branches: TNT    indirect branches and returns: TIP    system calls, signals: FUP, TIP.PGD, TIP.PGE
+//! ```
+//!
+//! Times are those that the recording has: at system calls, and as often as was wanted. The counter ticks as the recorded
+//! machine's.
+
+use std::sync::Arc;
+
+use hodo_intel_pt::encoder::{Encoder, Settings, Sink, Timing};
+use hodo_native_runtime::wire::{exit, note};
+
+use crate::{
+    file::{Block, FileError},
+    items::{DecodedBlock, Item, Items},
+    table::{Path, Span, Table},
+};
+
+/// How to write packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Whether a return to its call is one bit of TNT (return compression), the default of processors.
+    pub return_compression: bool,
+}
+
+/// The log of a thread, of which each block becomes packets alone.
+#[derive(Clone, Debug)]
+pub struct Log<'a> {
+    /// The table of its process.
+    pub table: Arc<Table>,
+    /// Its blocks, in order. A block whose position does not follow that of the one before begins anew.
+    pub blocks: Vec<Block<'a>>,
+}
+
+/// A block as packets.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Packets from a PSB on, and the PSB and status packets with which the next block begins.
+    pub bytes: Vec<u8>,
+    /// Where those of the next block begin.
+    pub length: usize,
+    /// The instructions that the block says ran.
+    pub instructions: u64,
+    /// The sum of their addresses, modulo 2^64.
+    pub addresses: u64,
+}
+
+/// Writes the blocks of a log as packets. Blocks in order are unpacked once.
+pub struct Converter<'l, 'a> {
+    log: &'l Log<'a>,
+    options: Options,
+    /// The block that is next in order, and the state at its begin.
+    next: Option<(usize, Option<DecodedBlock>, Begin)>,
+}
+
+/// The state at the begin of a block.
+#[derive(Clone, Copy, Default)]
+struct Begin {
+    /// Whether tracing is on.
+    on: bool,
+    /// Where the thread stands; 0 if that is unknown.
+    at: u64,
+    /// Where the block before leads, as far as it says that; 0 otherwise.
+    expected: u64,
+    now: u64,
+}
+
+/// An indirect branch whose target the next item says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    None,
+    Indirect,
+    Return,
+}
+
+struct Writer<'s, S> {
+    encoder: Encoder,
+    sink: &'s mut S,
+    /// Whether tracing is on.
+    on: bool,
+    waiting: Waiting,
+    /// Where the thread stands, if that is known; 0 otherwise.
+    at: u64,
+    now: u64,
+}
+
+/// Drops all bytes.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn put(&mut self, _: u64, _: usize) {}
+}
+
+impl<'l, 'a> Converter<'l, 'a> {
+    /// Begins with no block.
+    pub fn new(log: &'l Log<'a>, options: Options) -> Converter<'l, 'a> {
+        Converter { log, options, next: None }
+    }
+
+    /// The block with this index as packets.
+    ///
+    /// # Errors
+    /// The block is damaged.
+    pub fn segment(&mut self, index: usize) -> Result<Segment, FileError> {
+        let (block, begin) = self.take(index)?;
+        let mut bytes = Vec::with_capacity(block.words.len());
+        let (length, [instructions, addresses]) = self.write(index, &block, begin, &mut bytes, Vec::len);
+        Ok(Segment { bytes, length, instructions, addresses })
+    }
+
+    /// The words of a block, and the state at its begin.
+    fn take(&mut self, index: usize) -> Result<(DecodedBlock, Begin), FileError> {
+        match self.next.take() {
+            Some((next, Some(block), begin)) if next == index => return Ok((block, begin)),
+            Some((next, None, begin)) if next == index => {
+                return Ok((DecodedBlock::read(&self.log.blocks[index])?, begin));
+            }
+            _ => {}
+        }
+        if index > 0 && self.follows(index) {
+            // How the block before ends: it begins where all is known, or with what its own exits say.
+            if let Ok(before) = DecodedBlock::read(&self.log.blocks[index - 1]) {
+                self.write(index - 1, &before, Begin::default(), &mut Nowhere, |_| 0);
+                if let Some((_, Some(block), begin)) = self.next.take().filter(|next| next.0 == index) {
+                    return Ok((block, begin));
+                }
+            }
+        }
+        Ok((DecodedBlock::read(&self.log.blocks[index])?, Begin::default()))
+    }
+
+    /// Whether a block continues the one before.
+    fn follows(&self, index: usize) -> bool {
+        let [before, this] = [index - 1, index].map(|index| self.log.blocks[index].header.sequence);
+        this == before + 1
+    }
+
+    /// Writes a block, and the PSB of the next. Returns how much was written before that PSB, the number of instructions
+    /// and the sum of their addresses.
+    fn write<S: Sink>(
+        &mut self,
+        index: usize,
+        block: &DecodedBlock,
+        begin: Begin,
+        sink: &mut S,
+        length: impl Fn(&S) -> usize,
+    ) -> (usize, [u64; 2]) {
+        let following = (index + 1 < self.log.blocks.len() && self.follows(index + 1))
+            .then(|| DecodedBlock::read(&self.log.blocks[index + 1]).ok())
+            .flatten();
+        let retracts = following.as_ref().is_some_and(DecodedBlock::retracts);
+        let mut items = Items::of_block(&self.log.table, block, begin.expected, retracts);
+        let mut writer = Writer::new(self.options, begin.now.max(block.times.0), sink);
+        writer.begin(begin);
+        for item in &mut items {
+            writer.item(item);
+        }
+        let expected = items.leads_to();
+        if let Some(following) = &following {
+            let start = start_of(&self.log.table, following);
+            writer.arrive_at(start);
+        } else {
+            writer.off();
+        }
+        writer.encoder.flush(writer.now, writer.sink);
+        let written = length(writer.sink);
+        let end = Begin { on: writer.on, at: writer.at, expected, now: writer.now };
+        if following.is_some() {
+            writer.begin(end);
+            self.next = Some((index + 1, following, end));
+        }
+        (written, [items.instructions(), items.addresses()])
+    }
+}
+
+/// Where a block begins, if its first item says so.
+fn start_of(table: &Table, block: &DecodedBlock) -> Option<u64> {
+    match Items::of_block(table, block, 0, false).next()? {
+        Item::Path(path) => Some(path.all().next()?.start),
+        Item::Continue(pc) => Some(pc),
+        _ => None,
+    }
+}
+
+impl<'s, S: Sink> Writer<'s, S> {
+    fn new(options: Options, now: u64, sink: &'s mut S) -> Writer<'s, S> {
+        let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
+        let settings = Settings { return_compression: options.return_compression, timing };
+        let encoder = Encoder::new(settings, now);
+        Writer { encoder, sink, on: false, waiting: Waiting::None, at: 0, now }
+    }
+
+    /// Writes a PSB and status packets.
+    fn begin(&mut self, begin: Begin) {
+        self.on = begin.on && begin.at != 0;
+        self.at = begin.at;
+        self.encoder.synchronize(Some(self.at).filter(|_| self.on), self.now, self.sink);
+    }
+
+    /// The block ends, and the next begins at `start`.
+    fn arrive_at(&mut self, start: Option<u64>) {
+        match start {
+            Some(start) => self.arrive(start),
+            None if self.waiting != Waiting::None => self.off(),
+            None => {}
+        }
+    }
+
+    fn item(&mut self, item: Item<'_>) {
+        match item {
+            Item::Path(path) => self.path(&path),
+            Item::Signal(_, handler) => {
+                if self.on && self.waiting == Waiting::None {
+                    self.encoder.interrupt(self.at, self.now, self.sink);
+                    self.on = false;
+                }
+                self.off();
+                self.at = handler;
+            }
+            Item::Continue(pc) => {
+                self.arrive(pc);
+                if self.on && self.at != pc {
+                    self.off();
+                }
+                self.at = pc;
+            }
+            Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => {
+                self.now = self.now.max(time);
+                self.encoder.set_clock(self.now, self.sink);
+            }
+            Item::Loss(note::UNSELECTED) => {
+                self.off();
+                self.at = 0;
+            }
+            Item::Loss(_) | Item::Contradiction => {
+                self.off();
+                self.encoder.overflow(None, self.now, self.sink);
+                self.at = 0;
+            }
+            Item::End => self.off(),
+        }
+    }
+
+    /// The thread is at `pc`, where the last indirect branch led.
+    fn arrive(&mut self, pc: u64) {
+        match std::mem::replace(&mut self.waiting, Waiting::None) {
+            Waiting::None => return,
+            Waiting::Indirect => self.encoder.indirect(pc, self.now, self.sink),
+            Waiting::Return => self.encoder.ret(pc, self.now, self.sink),
+        }
+        self.at = pc;
+    }
+
+    /// Ends tracing, if it is on.
+    fn off(&mut self) {
+        if self.on {
+            match self.waiting {
+                // Where it led is unknown.
+                Waiting::Indirect | Waiting::Return => self.encoder.disable(None, self.now, self.sink),
+                Waiting::None => self.encoder.interrupt(self.at, self.now, self.sink),
+            }
+        }
+        (self.on, self.waiting) = (false, Waiting::None);
+    }
+
+    fn path(&mut self, path: &Path<'_>) {
+        let start = path.spans.first().unwrap_or(&path.last).start;
+        if path.since > self.now {
+            // Code that is in no file is there from this time on.
+            self.now = path.since;
+            self.encoder.set_clock(self.now, self.sink);
+        }
+        self.arrive(start);
+        if self.on && self.at != start {
+            self.off();
+        }
+        if !self.on {
+            self.encoder.enable(start, self.now, self.sink);
+            self.on = true;
+        }
+        let mut not_taken = path.not_taken.iter().peekable();
+        let mut number = 0;
+        for span in path.all() {
+            number += span.count;
+            while not_taken.next_if(|&&branch| u32::from(branch) <= number).is_some() {
+                self.encoder.branch(false, self.now, self.sink);
+            }
+            self.branch(&span);
+        }
+    }
+
+    /// The branch at the end of a span.
+    fn branch(&mut self, span: &Span) {
+        self.at = if span.kind == exit::NONE { span.end } else { span.target };
+        match span.kind {
+            exit::TAKEN => self.encoder.branch(true, self.now, self.sink),
+            exit::NOT_TAKEN => {
+                self.encoder.branch(false, self.now, self.sink);
+                self.at = span.end;
+            }
+            exit::CALL if span.target != span.end => self.encoder.call(span.end),
+            exit::CALL_INDIRECT => {
+                self.encoder.call(span.end);
+                self.indirect(span.target, Waiting::Indirect);
+            }
+            exit::JUMP_INDIRECT | exit::FAR_RETURN => self.indirect(span.target, Waiting::Indirect),
+            exit::RETURN => self.indirect(span.target, Waiting::Return),
+            exit::SYSCALL | exit::FAR => {
+                self.encoder.disable(None, self.now, self.sink);
+                self.on = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn indirect(&mut self, target: u64, how: Waiting) {
+        self.waiting = how;
+        if target != 0 {
+            self.arrive(target);
+        }
+    }
+}
