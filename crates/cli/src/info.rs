@@ -181,7 +181,7 @@ fn recording(info: &Info) -> Table {
         summary.push(("clock", clock(info).into()));
     }
     // The emulated processor has no errata.
-    if !info.streams.is_empty() && !info.engine.emulated {
+    if !info.streams.is_empty() && !info.engine.emulated && !info.engine.slowed {
         summary.push(("errata", info.config.errata.as_str().into()));
     }
     if !info.config.filter.is_empty() {
@@ -224,11 +224,17 @@ fn traced_on(info: &Info) -> String {
             "emulated processor ({name}); virtual time: one instruction is one cycle of {}",
             hertz(frequency as f64)
         ),
+        None if info.engine.slowed => {
+            format!("{name}, by the native recorder; time: real, of a program that it slows 2 to 7 times")
+        }
         None => name,
     }
 }
 
 fn packets(info: &Info) -> String {
+    if info.engine.slowed {
+        return "none: the log of the native recorder".to_owned();
+    }
     let config = &info.config;
     let timing = [
         config.tsc.then(|| "TSC".to_owned()),

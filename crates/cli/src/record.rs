@@ -43,7 +43,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(reason));
     }
     let outcome =
-        hodo_recorder::record(&request, &|line| message!("{line}")).map_err(|error| match error {
+        hodo_recorder::record(&request, &|line| if !command.quiet { message!("{line}") }).map_err(|error| match error {
             Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
                 Failure::usage(error)
             }
@@ -63,6 +63,7 @@ fn request(command: &Record) -> Result<Request, Failure> {
         engine: match command.engine {
             arguments::Engine::Auto => Engine::Auto,
             arguments::Engine::Perf => Engine::Perf,
+            arguments::Engine::Native => Engine::Native,
             arguments::Engine::Emulate => Engine::Emulate,
             arguments::Engine::Machine => Engine::Machine,
             arguments::Engine::Ftrace => Engine::Ftrace,
@@ -72,6 +73,10 @@ fn request(command: &Record) -> Result<Request, Failure> {
         function: command.function.clone(),
         buffer_size: command.buffer_size.as_deref().map(size).transpose()?,
         filter: (!command.filter.is_empty()).then(|| command.filter.join(",")),
+        pid: command.pid,
+        duration: command.duration,
+        native_memory: command.native_memory.as_deref().map(size).transpose()?,
+        time_every: command.time_every,
         overflow: command.overflow.clone(),
         snapshot,
         triggers: command.trigger.clone(),
@@ -103,6 +108,7 @@ fn recorded(outcome: &Outcome, counts_time: bool) -> String {
     });
     let instructions = outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
     let engine = match outcome.engine {
+        Engine::Native => "the native recorder (real time, slowed by the recording)",
         Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
         Engine::Machine if counts_time => {
             "an emulated machine (virtual time: one instruction is one nanosecond)"

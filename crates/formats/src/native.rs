@@ -141,12 +141,23 @@ impl<'a> Reader<'_, 'a> {
     fn sideband(&self) -> Vec<Sideband<'a>> {
         let mut records: Vec<(u64, u8, Thread, SidebandKind<'a>)> = Vec::new();
         let mut known = HashSet::new();
-        for (_, table) in self.logs.tables() {
+        let mut first: HashMap<u64, u64> = HashMap::new();
+        let mut last: HashMap<Thread, u64> = HashMap::new();
+        for thread in self.logs.threads() {
+            let begin = thread.blocks.first().map_or(u64::MAX, |block| block.header.first_tsc);
+            let earliest = first.entry(thread.table_key).or_insert(begin);
+            *earliest = begin.min(*earliest);
+            last.insert(thread_of(thread), thread.key);
+        }
+        for (key, table) in self.logs.tables() {
             known.insert(table.identity.0 as u32);
-            self.of_process(table, &mut records);
+            // A thread's log begins before the table that says what it runs.
+            let begin = first.get(&key).map_or(table.begin, |&first| first.min(table.begin));
+            self.of_process(table, begin, &mut records);
         }
         for thread in self.logs.threads() {
-            self.of_thread(thread, &mut known, &mut records);
+            let is_last = last.get(&thread_of(thread)) == Some(&thread.key);
+            self.of_thread(thread, is_last, &mut known, &mut records);
         }
         records.sort_by_key(|&(tsc, rank, ..)| (tsc, rank));
         let sideband = records.into_iter().map(|(tsc, _, thread, kind)| Sideband {
@@ -159,19 +170,19 @@ impl<'a> Reader<'_, 'a> {
         sideband.collect()
     }
 
-    fn of_process(&self, table: &Table, records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>) {
+    fn of_process(&self, table: &Table, begin: u64, records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>) {
         let pid = table.identity.0 as u32;
         let main = Thread { pid, tid: pid };
         match &table.parent {
             Some(parent) => {
                 let of = parent.table.identity.0 as u32;
                 let kind = SidebandKind::Fork { parent: Thread { pid: of, tid: of } };
-                records.push((table.begin, 0, main, kind));
+                records.push((begin, 0, main, kind));
             }
             None => {
                 let first = table.names.iter().find(|name| name.thread as u32 == pid);
                 let name = self.unpacked.keep(first.map(|name| name.name.clone()).unwrap_or_default());
-                records.push((table.begin, 1, main, SidebandKind::Comm { name, exec: true }));
+                records.push((begin, 1, main, SidebandKind::Comm { name, exec: true }));
             }
         }
         for name in &table.names {
@@ -189,14 +200,16 @@ impl<'a> Reader<'_, 'a> {
                 build_id: &[],
                 kernel: false,
             };
-            records.push((map.tsc, 2, main, SidebandKind::Map(mapping)));
+            let at = if map.tsc == table.begin { begin } else { map.tsc };
+            records.push((at, 2, main, SidebandKind::Map(mapping)));
         }
     }
 
-    /// The life of a thread. A child that borrows its parent's memory has no table, and so no record of its own.
+    /// The life of a thread, whose last program it is or not. A child that borrows its parent's memory has no table, and so no record of its own.
     fn of_thread(
         &self,
         log: &LogThread<'a>,
+        is_last: bool,
         known: &mut HashSet<u32>,
         records: &mut Vec<(u64, u8, Thread, SidebandKind<'a>)>,
     ) {
@@ -215,8 +228,7 @@ impl<'a> Reader<'_, 'a> {
         records.push((begin, 5, thread, SidebandKind::TraceStart));
         records.push((begin, 6, thread, SidebandKind::SwitchIn));
         records.push((end, 7, thread, SidebandKind::SwitchOut { preempted: false, next: None }));
-        let goes_on = |&lost: &u32| lost == note::CLOSED;
-        if !log.losses.iter().any(goes_on) {
+        if is_last && !log.losses.contains(&note::CLOSED) {
             records.push((end, 8, thread, SidebandKind::Exit));
         }
     }

@@ -176,6 +176,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// The number of bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Ends the file; returns its length in bytes.
     ///
     /// # Errors

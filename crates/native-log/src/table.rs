@@ -261,6 +261,8 @@ impl Table {
                 let (address, length, offset) = (words.long()?, words.long()?, words.long()?);
                 let (protection, name) = (words.long()?, words.long()?);
                 let name = words.take(usize::try_from(name).ok()?)?.to_vec();
+                // A program is mapped before it runs.
+                let tsc = if self.blocks.is_empty() && self.parent.is_none() { self.begin } else { tsc };
                 self.maps.push(Map { tsc, address, length, offset, protection, name });
             }
             record::UNMAP | record::REPLACED => {

@@ -42,6 +42,8 @@ pub(crate) struct Drain<W> {
     next: FxHashMap<u64, u64>,
     /// Threads that were killed: how many.
     pub(crate) killed: u64,
+    /// How many threads' logs ended.
+    pub(crate) threads: u64,
     begun: Instant,
     /// How often the clocks were written.
     clocks: u32,
@@ -54,6 +56,7 @@ impl<W: Write> Drain<W> {
             processes: FxHashMap::default(),
             next: FxHashMap::default(),
             killed: 0,
+            threads: 0,
             begun: Instant::now(),
             clocks: 0,
         };
@@ -176,6 +179,7 @@ impl<W: Write> Drain<W> {
         let slot = arena.slot(index);
         let rest = arena.rest(index);
         let is_log = slot.kind.get() == kind::LOG;
+        self.threads += u64::from(is_log);
         let kind = if is_log { BlockKind::Log } else { BlockKind::Table };
         let block = BlockHeader { length: rest.len() as u32, ..unfinished(slot, kind) };
         if !rest.is_empty() {
@@ -221,6 +225,11 @@ impl<W: Write> Drain<W> {
             }
         }
         self.writer.dump()
+    }
+
+    /// The number of bytes written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.writer.written()
     }
 
     /// Writes the end; returns the length of the file.

@@ -23,4 +23,4 @@ mod stop;
 mod truth;
 
 pub use inject::Refusal;
-pub use record::{Error, Options, Outcome, Select, attach, record};
+pub use record::{Control, Error, Options, Outcome, Select, attach, record};

@@ -8,9 +8,9 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{
-            AtomicBool,
+            AtomicBool, AtomicU32,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -54,15 +54,24 @@ pub struct Options {
     pub facts: Vec<u8>,
     /// Logs are kept in memory up to this many bytes, the last ones, and written at the end.
     pub ring: Option<u64>,
-    /// With `ring`: becomes true when what is kept shall be written at once; set back when that is done.
-    pub snapshot: Option<&'static AtomicBool>,
     /// The time-stamp counter is written after so many exits of superblocks, from 16 to 32,768; 0: only at system calls and at
     /// the end of each part of a log.
     pub time_every: u32,
     /// How long to record; then the programs run their own code again.
     pub duration: Option<Duration>,
-    /// Becomes true when the recording shall end before.
-    pub stop: Option<&'static AtomicBool>,
+    /// How another thread controls the recording.
+    pub control: Arc<Control>,
+}
+
+/// Controls a recording from another thread.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Becomes true when the recording shall end.
+    pub stop: AtomicBool,
+    /// With [`Options::ring`]: becomes true when what is kept shall be written at once; set back when that is done.
+    pub snapshot: AtomicBool,
+    /// The command's process while that runs; 0 before and afterwards.
+    pub command: AtomicU32,
 }
 
 impl Default for Options {
@@ -74,10 +83,9 @@ impl Default for Options {
             select: Vec::new(),
             facts: Vec::new(),
             ring: None,
-            snapshot: None,
             time_every: 0,
             duration: None,
-            stop: None,
+            control: Arc::default(),
         }
     }
 }
@@ -89,6 +97,8 @@ pub struct Outcome {
     pub status: ExitStatus,
     /// The length of the file in bytes.
     pub bytes: u64,
+    /// The number of threads that were recorded, counted once for each program that they ran.
+    pub threads: u64,
     /// The number of threads that were killed.
     pub killed: u64,
     /// Programs that ran unrecorded, and why.
@@ -192,7 +202,16 @@ fn run<W: Write + Send>(
     let header = arena.header();
     let over = AtomicBool::new(false);
     let (status, mut warnings, drained) = thread::scope(|scope| {
-        let drainer = scope.spawn(|| empty_chunks(arena, &drain, &over));
+        let drainer = scope.spawn(|| {
+            let drained = empty_chunks(arena, &drain, &over);
+            if drained.is_err() {
+                // Programs go on unrecorded instead of waiting for room.
+                header.closed.store(1, Release);
+                header.emptied.fetch_add(1, Release);
+                process::wake(&header.emptied);
+            }
+            drained
+        });
         let (status, warnings) = follow_descendants(arena, &drain, root, options);
         over.store(true, Release);
         header.filled.fetch_add(1, Release);
@@ -206,11 +225,14 @@ fn run<W: Write + Send>(
         warnings
             .push(format!("{without_room} programs ran unrecorded: there was no memory or slot for them"));
     }
-    drained?;
     let drain = drain.into_inner().map_err(|_| io::Error::other("the writing thread failed"))?;
-    let killed = drain.killed;
-    let bytes = drain.finish(arena)?;
-    Ok(Outcome { status, bytes, killed, warnings })
+    let (killed, threads, written) = (drain.killed, drain.threads, drain.written());
+    let finished = drained.and_then(|()| drain.finish(arena));
+    let bytes = finished.unwrap_or_else(|error| {
+        warnings.push(format!("the recording ends early, and the programs went on without it: {error}"));
+        written
+    });
+    Ok(Outcome { status, bytes, threads, killed, warnings })
 }
 
 /// Whether a program file gives its program other rights than this process has. The name is a path, or is found in
@@ -272,13 +294,14 @@ fn follow_descendants<W: Write>(
             process::wake(&header.follow);
             continue;
         }
-        if let Some(snapshot) = options.snapshot.filter(|snapshot| snapshot.load(Acquire)) {
+        let snapshot = &options.control.snapshot;
+        if snapshot.load(Acquire) {
             if let Ok(Err(error)) = drain.lock().map(|mut drain| drain.snapshot(arena)) {
                 warnings.push(format!("a snapshot could not be written: {error}"));
             }
             snapshot.store(false, Release);
         }
-        let stopped = options.stop.is_some_and(|stop| stop.load(Relaxed));
+        let stopped = options.control.stop.load(Relaxed);
         if !left && (stopped || options.duration.is_some_and(|duration| begin.elapsed() >= duration)) {
             left = true;
             leave_all(arena, drain, &mut warnings);
@@ -289,6 +312,7 @@ fn follow_descendants<W: Write>(
                 Event::Gone => status = Some(ExitStatus::from_raw(0)),
                 _ => {}
             }
+            options.control.command.store(if status.is_none() { root.0 as u32 } else { 0 }, Relaxed);
         }
         let running = drain.lock().map_or(Ok(0), |mut drain| drain.processes(arena)).unwrap_or(0);
         if let Some(status) = status.filter(|_| running == 0) {

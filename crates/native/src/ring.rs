@@ -85,6 +85,11 @@ impl<W: Write> Sink<W> {
         Ok(())
     }
 
+    /// The number of bytes written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.writer.written()
+    }
+
     /// Ends the file; returns its length in bytes.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.dump()?;

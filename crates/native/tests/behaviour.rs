@@ -6,11 +6,14 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use hodo_native::{
-    Error, Options, Outcome, Select, record,
+    Control, Error, Options, Outcome, Select, record,
 };
 use hodo_native_log::{Item, Recording};
 use hodo_native_runtime::wire::{exit, note};
@@ -377,16 +380,16 @@ fn the_last_part_is_kept() {
 
 #[test]
 fn snapshots_of_a_running_program() {
-    static WANTED: AtomicBool = AtomicBool::new(false);
+    let control = Arc::new(Control::default());
     let folder = TempDir::new().expect("a folder");
     let program = compile(&folder, "threads.c");
-    let options = Options { ring: Some(30_000), snapshot: Some(&WANTED), ..Options::default() };
+    let options = Options { ring: Some(30_000), control: control.clone(), ..Options::default() };
     let over = AtomicBool::new(false);
     let (taken, file) = std::thread::scope(|scope| {
         let requests = scope.spawn(|| {
             let mut taken = 0;
             while !over.load(Relaxed) {
-                taken += u64::from(!WANTED.swap(true, Relaxed));
+                taken += u64::from(!control.snapshot.swap(true, Relaxed));
                 std::thread::sleep(std::time::Duration::from_millis(7));
             }
             taken

@@ -1,16 +1,17 @@
-//! Records the execution of a program: with `perf` on hardware with Intel PT, on the emulated processor elsewhere.
+//! Records the execution of a program: with `perf` on hardware with Intel PT, natively elsewhere.
 //!
 //! ```text
 //!            ┌─ perf record -e intel_pt//u ──────────────────────────────┐
 //! Request ───┤                                                           ├──► perf.data, Outcome
-//!            └─ qemu-x86_64 -plugin emulator ──► spool ──collect, write──┘
+//!            ├─ qemu-x86_64 -plugin emulator ──► spool ──collect, write──┘
+//!            └─ translated by `crates/native` ──► native recording, Outcome
 //!
 //! Request of a machine ──► qemu-system-x86_64 -plugin emulator, a small guest ──► spool ──► perf.data, Outcome
 //! Request of ftrace ──► tracefs, an instance ──► trace.dat, Outcome
 //! Request of a board ──► slaves in QEMU, a master ──► folder of CTF traces, Outcome
 //! ```
 //!
-//! Both engines for Intel PT write the same kind of file. The program keeps its own output, exit status and signals.
+//! The program keeps its own output, exit status and signals.
 
 mod board;
 mod collect;
@@ -21,11 +22,12 @@ mod filter;
 mod ftrace;
 mod hardware;
 mod machine;
+mod native;
 mod signals;
 mod supervise;
 mod trigger;
 
-use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus};
+use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
 
 pub use board::{BoardSettings, Protocol};
 pub use hodo_emulator::machine::{Privilege, Process, trigger::Trigger};
@@ -36,11 +38,13 @@ pub use trigger::parse_trigger;
 /// How to record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// Hardware if available, else the emulated processor.
+    /// Hardware if available, else the native recorder; the emulated processor if only that does what is requested.
     #[default]
     Auto,
     /// The processor's own Intel PT, through `perf record`.
     Perf,
+    /// The native recorder: the program runs translated, in real time.
+    Native,
     /// The emulated processor.
     Emulate,
     /// A whole emulated machine, kernel and user space.
@@ -57,6 +61,7 @@ impl Engine {
         match self {
             Engine::Auto => "auto",
             Engine::Perf => "perf",
+            Engine::Native => "native",
             Engine::Emulate => "emulate",
             Engine::Machine => "machine",
             Engine::Ftrace => "ftrace",
@@ -90,6 +95,14 @@ pub struct Request {
     pub buffer_size: Option<u64>,
     /// Address filter in perf's syntax, such as `filter main @ ./program`.
     pub filter: Option<String>,
+    /// Native: the running process to record instead of a command.
+    pub pid: Option<u32>,
+    /// Native: end the recording after this time; the programs go on.
+    pub duration: Option<Duration>,
+    /// Native: the most bytes of translated code in each process; `None`: 512 MiB.
+    pub native_memory: Option<u64>,
+    /// Native: record the time after so many exits of superblocks; `None`: at system calls, and each 4,096.
+    pub time_every: Option<u32>,
     /// Lose the packets of these instructions of each thread, or of each processor of a machine, counted from its
     /// start, as if a buffer had overflowed; not on hardware.
     pub overflow: Option<Range<u64>>,
@@ -235,7 +248,7 @@ impl Error {
 /// If a requirement is missing, the request is wrong, or a file can't be written. A failed command is not an error: see
 /// [`Outcome::status`].
 pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
-    if request.command.is_empty() {
+    if request.command.is_empty() && request.pid.is_none() {
         return Err(Error::NoCommand);
     }
     if request.engine != Engine::Ftrace {
@@ -256,9 +269,28 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
         Engine::Ftrace => ftrace::record(request),
         Engine::Board => board::record(request),
         Engine::Perf => hardware::record(request),
+        Engine::Native => native::record(request, notice),
         Engine::Emulate => emulate::record(request, notice),
         Engine::Machine => machine::record(request),
-        Engine::Auto if hardware::present() => hardware::record(request),
-        Engine::Auto => emulate::record(request, notice),
+        Engine::Auto => auto(request, notice),
     }
+}
+
+/// Chooses what records, and says so.
+fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+    if hardware::present() {
+        return hardware::record(request);
+    }
+    if !request.events.is_empty() || request.overflow.is_some() {
+        notice(
+            "this machine has no Intel PT: the emulated processor makes the packets that -e or --overflow ask for \
+             (10 to 50 times slower, in virtual time)",
+        );
+        return emulate::record(request, notice);
+    }
+    notice(
+        "this machine has no Intel PT: the native recorder is used (the same control flow; real time, but programs are 2 to 7 \
+         times slower)",
+    );
+    native::record(request, notice)
 }

@@ -9,10 +9,12 @@ use crate::quantities;
 /// The source of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// Intel PT if this processor has it, else the emulated processor
+    /// Intel PT if this processor has it, else native
     Auto,
     /// This processor's Intel PT, through `perf record`
     Perf,
+    /// The program's own processor, without Intel PT: it runs translated, in real time, 2 to 7 times slower
+    Native,
     /// An emulated processor: QEMU's user-mode emulation, with virtual time
     Emulate,
     /// A whole emulated machine: the kernel and all processes of a small guest
@@ -26,6 +28,7 @@ pub enum Engine {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   hodo record -- ./prog arg
+  hodo record --pid 1234 --for 10s         record a running process for ten seconds, then let it go on
   hodo record -e intel_pt/cyc,psb_period=0/u -o prog.data -- ./prog
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
@@ -61,6 +64,19 @@ pub struct Record {
     /// wakeup:NAME; TIME in ns, us, ms, s or instructions (repeatable)
     #[arg(long, value_name = "CONDITION", value_parser = hodo_recorder::parse_trigger, requires = "snapshot")]
     pub trigger: Vec<hodo_recorder::Trigger>,
+    /// native: record the running process PID and its threads, until it ends, Ctrl-C, or --for
+    #[arg(short, long, conflicts_with = "command")]
+    pub pid: Option<u32>,
+    /// native: end the recording after this time, such as 10s; the programs go on
+    #[arg(long = "for", value_name = "TIME", value_parser = quantities::interval)]
+    pub duration: Option<std::time::Duration>,
+    /// native: memory for translated code in each process [default: 512M]
+    #[arg(long, value_name = "SIZE")]
+    pub native_memory: Option<String>,
+    /// native: record the time after so many jumps out of translated code, 16 to 32768, beside the times of system calls;
+    /// 0: only these [default: 4096]
+    #[arg(long, value_name = "COUNT")]
+    pub time_every: Option<u32>,
     /// Lose the packets of these instructions of each thread, as if the buffer had overflowed: number of the first
     /// instruction, and of the one after the last (emulated processor only)
     #[arg(long, value_name = "FROM..TO", value_parser = quantities::instructions)]
@@ -109,6 +125,6 @@ pub struct Record {
     #[arg(short, long)]
     pub quiet: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required_unless_present = "pid", trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

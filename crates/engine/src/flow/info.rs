@@ -59,6 +59,8 @@ pub struct Info {
 pub struct Engine {
     /// Whether it was the emulated processor, whose time is virtual.
     pub emulated: bool,
+    /// Whether it was the processor, slowed because the program ran translated by the native recorder.
+    pub slowed: bool,
     /// Name of the emulator or the processor, if known.
     pub name: Option<String>,
     /// Frequency of the virtual clock in Hz; each instruction takes one cycle.
@@ -183,6 +185,7 @@ pub fn info(trace: &Trace<'_>) -> Info {
     let mut facts = recording.facts.clone();
     let format = facts.iter().position(|(name, _)| *name == "format").map(|at| facts.remove(at).1);
     let notes = recording.recorder.as_ref().map(|emulated| &emulated.notes);
+    let emulator = notes.filter(|notes| !notes.slowed);
     let processor = facts.iter().find(|(name, _)| *name == "processor").map(|(_, value)| value.clone());
     let code = || recording.recorder.iter().flat_map(|emulated| &emulated.code);
     let clock = recording.config.clock;
@@ -190,9 +193,10 @@ pub fn info(trace: &Trace<'_>) -> Info {
         format: format.unwrap_or_default(),
         facts,
         engine: Engine {
-            emulated: notes.is_some(),
-            name: notes.map(|notes| notes.engine.clone()).or(processor),
-            frequency: notes.map(|notes| notes.frequency),
+            emulated: notes.is_some_and(|notes| !notes.slowed),
+            slowed: notes.is_some_and(|notes| notes.slowed),
+            name: emulator.map(|notes| notes.engine.clone()).or(processor),
+            frequency: emulator.map(|notes| notes.frequency),
             counts_time: notes.is_some_and(|notes| notes.counts_time),
         },
         config: settings(&recording.config),

@@ -1,0 +1,201 @@
+//! Records with the native recorder, which translates the program.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::{self, File},
+    io::BufWriter,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread::{self, ScopedJoinHandle},
+    time::{Duration, Instant},
+};
+
+use hodo_native::{Control, Options, Select};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2},
+    iterator::{SignalsInfo, exfiltrator::WithOrigin},
+};
+
+use crate::{Engine, Error, Outcome, Request, emulate, filter, signals};
+
+/// How often the time is recorded, in exits of superblocks.
+const TIME_EVERY: u32 = 4096;
+/// Interval between looks at signals and at the command.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// Waits without a message for processes that end within this time.
+const QUIET_TIME: Duration = Duration::from_millis(300);
+
+pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+    let unsupported = [(!request.events.is_empty(), "-e"), (request.overflow.is_some(), "--overflow")];
+    if let Some((_, option)) = unsupported.into_iter().find(|(given, _)| *given) {
+        return Err(Error::Missing(format!(
+            "{option} is about packets of Intel PT, which --engine perf and --engine emulate record"
+        )));
+    }
+    let control = Arc::new(Control::default());
+    let options = options(request, control.clone())?;
+    let partial = partial(&request.output);
+    let file = File::create(&partial).map_err(Error::file(&request.output))?;
+    let out = BufWriter::with_capacity(1 << 20, file);
+    let mut incoming = SignalsInfo::<WithOrigin>::new(handled()).map_err(Error::file(&partial))?;
+    let recorded = thread::scope(|scope| {
+        let recorder = scope.spawn(|| match request.pid {
+            Some(process) => hodo_native::attach(process, out, options),
+            None => hodo_native::record(command(&request.command), out, options),
+        });
+        watch(&recorder, &mut incoming, &control, (request, notice));
+        recorder.join()
+    });
+    let outcome = match recorded {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => {
+            _ = fs::remove_file(&partial);
+            return Err(failed(request, error));
+        }
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    fs::rename(&partial, &request.output).map_err(Error::file(&request.output))?;
+    let mut warnings = outcome.warnings;
+    if outcome.killed > 0 {
+        warnings.push(format!("{} threads were killed: what each ran last is missing", outcome.killed));
+    }
+    Ok(Outcome {
+        engine: Engine::Native,
+        status: outcome.status,
+        instructions: None,
+        threads: Some(outcome.threads as usize),
+        snapshots: None,
+        bytes: outcome.bytes,
+        beside: Vec::new(),
+        warnings,
+    })
+}
+
+/// The file while it is written. It can be read as far as it goes, should the recorder be killed.
+fn partial(output: &Path) -> PathBuf {
+    let mut partial = output.to_owned().into_os_string();
+    partial.push(".partial");
+    partial.into()
+}
+
+fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
+    let default = Options::default();
+    let size = request.snapshot.map(|size| size.unwrap_or(emulate::SNAPSHOT).max(emulate::SMALLEST_SNAPSHOT));
+    Ok(Options {
+        memory: request.native_memory.unwrap_or(default.memory),
+        select: request.filter.as_deref().map_or(Ok(Vec::new()), selected)?,
+        facts: serde_json::to_vec(&facts(request)).unwrap_or_default(),
+        ring: size,
+        time_every: request.time_every.unwrap_or(TIME_EVERY),
+        duration: request.duration,
+        control,
+        ..default
+    })
+}
+
+/// The parts of files that a filter selects.
+fn selected(text: &str) -> Result<Vec<Select>, Error> {
+    let wrong = |reason: &str| Error::Filter { filter: text.to_owned(), reason: reason.to_owned() };
+    let select = |range: hodo_emulator::FilterRange| {
+        let file = String::from_utf8(range.file).map_err(|_| wrong("the file's name is not UTF-8"))?;
+        if file.is_empty() {
+            return Err(wrong("the native recorder needs the file of each part: filter PLACE @ FILE"));
+        }
+        Ok(Select { file, offsets: range.start..range.start.saturating_add(range.size) })
+    };
+    filter::parse(text)?.into_iter().map(select).collect()
+}
+
+fn facts(request: &Request) -> BTreeMap<&'static str, String> {
+    let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let words: Vec<_> = request.recorded_by.iter().map(|word| word.to_string_lossy()).collect();
+    let processor = text("/proc/cpuinfo");
+    let model = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    BTreeMap::from([
+        ("command line", words.join(" ")),
+        ("host", text("/proc/sys/kernel/hostname")),
+        ("kernel", text("/proc/sys/kernel/osrelease")),
+        ("processor", model.map_or(String::new(), |(_, model)| model.to_owned())),
+        ("recorder version", concat!("hodo ", env!("CARGO_PKG_VERSION")).to_owned()),
+        ("selection", request.filter.clone().unwrap_or_default()),
+    ])
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    .collect()
+}
+
+fn command(words: &[OsString]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// Signals that would end the recorder, and the one that asks for a snapshot.
+fn handled() -> Vec<i32> {
+    let ending = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|&signal| !signals::ignored(signal));
+    ending.chain([SIGUSR2]).collect()
+}
+
+/// Serves signals until the recorder ends. A key like Ctrl-C reaches the command directly, because it is in our process
+/// group; a signal that a process sends to the recorder is forwarded to the command. Without a command, or after its end,
+/// either ends the recording.
+fn watch<T>(
+    recorder: &ScopedJoinHandle<'_, T>,
+    incoming: &mut SignalsInfo<WithOrigin>,
+    control: &Control,
+    (request, notice): (&Request, &dyn Fn(&str)),
+) {
+    let (mut started, mut ended) = (false, None::<Instant>);
+    let mut silent = true;
+    while !recorder.is_finished() {
+        let command = control.command.load(Relaxed);
+        started |= command != 0;
+        let over = request.pid.is_some() || started && command == 0;
+        for origin in incoming.pending() {
+            if origin.signal == SIGUSR2 {
+                control.snapshot.store(request.snapshot.is_some(), Relaxed);
+                continue;
+            }
+            if over {
+                control.stop.store(true, Relaxed);
+                continue;
+            }
+            let sent = origin.process.is_some_and(|process| process.pid != 0);
+            let program = Pid::from_raw(command as i32);
+            if let (true, Some(program), Some(signal)) =
+                (sent, program, Signal::from_named_raw(origin.signal))
+            {
+                // The program may have ended meanwhile.
+                _ = kill_process(program, signal);
+            }
+        }
+        if over && request.pid.is_none() {
+            let since = *ended.get_or_insert_with(Instant::now);
+            if silent && since.elapsed() >= QUIET_TIME {
+                silent = false;
+                notice(
+                    "the command has ended; processes that it started go on and will be recorded to the end. Ctrl-C ends the \
+                     recording now",
+                );
+            }
+        }
+        thread::sleep(if started || request.pid.is_some() { INTERVAL } else { INTERVAL / 10 });
+    }
+}
+
+fn failed(request: &Request, error: hodo_native::Error) -> Error {
+    match error {
+        hodo_native::Error::Start(path, error) => {
+            let reason = match error.kind() {
+                std::io::ErrorKind::NotFound => "command not found".to_owned(),
+                _ => error.to_string(),
+            };
+            Error::Command { command: path.display().to_string(), reason }
+        }
+        hodo_native::Error::Output(error) => Error::File { path: request.output.clone(), error },
+        error => Error::Missing(error.to_string()),
+    }
+}
