@@ -42,13 +42,17 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         let reason = format!("{}: not a regular file, which a recording requires", output.display());
         return Err(Failure::usage(reason));
     }
-    let outcome =
-        hodo_recorder::record(&request, &|line| if !command.quiet { message!("{line}") }).map_err(|error| match error {
-            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
-                Failure::usage(error)
-            }
-            error => Failure::unreadable(error),
-        })?;
+    let outcome = hodo_recorder::record(&request, &|line| {
+        if !command.quiet {
+            message!("{line}")
+        }
+    })
+    .map_err(|error| match error {
+        Error::NoCommand | Error::Event { .. } | Error::Filter { .. } | Error::Trigger(_) => {
+            Failure::usage(error)
+        }
+        error => Failure::unreadable(error),
+    })?;
     outcome.warnings.iter().for_each(|warning| message!("{warning}"));
     if !command.quiet {
         message!("{} in {}", recorded(&outcome, command.icount), output.display());

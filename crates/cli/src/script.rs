@@ -42,6 +42,10 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
         ));
     }
     input::open(&command.input, command.sideband, |trace, window| {
+        if command.packets && trace.is_native() {
+            let help = "a native recording has no packets; hodo export --to intel-pt makes some";
+            return Err(Failure::usage(help));
+        }
         let mut out = Destination::open(command.output.output.as_deref())?;
         let format = if json { Format::JsonLines } else { Format::Text };
         let begin: Begin<'_> = &|bytes| Progress::new(bytes, command.input.quiet);

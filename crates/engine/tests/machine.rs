@@ -15,7 +15,7 @@ use hodo_formats::{
         layout::{CodeEntry, HodoscopeSection},
         write::{Source, Writer},
     },
-    recording::{RecorderNotes, KeptCode, Mapping, Sideband, SidebandKind, Thread},
+    recording::{KeptCode, Mapping, RecorderNotes, Sideband, SidebandKind, Thread},
 };
 use hodo_intel_pt::{
     encoder::{Encoder, Settings, Timing},

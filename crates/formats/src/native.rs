@@ -64,7 +64,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     };
     Ok(Recording {
         config: Config { tsc: clock.is_some(), clock, ..Config::default() },
-        streams: logs.threads().iter().filter_map(|thread| stream(&logs, thread)).collect(),
+        streams: streams(&logs),
         sideband,
         recorder: Some(RecorderData { notes, code, kallsyms: &[] }),
         facts: reader.facts(&facts),
@@ -109,6 +109,19 @@ fn frequency(clock: PerfClock) -> u64 {
     u64::try_from((1_000_000_000u128 << shift) / u128::from(multiplier)).unwrap_or(u64::MAX)
 }
 
+/// A stream for each log; those of a thread, one for each program that it ran, follow each other.
+fn streams<'a>(logs: &Logs<'a>) -> Vec<Stream<'a>> {
+    let mut order: HashMap<Thread, usize> = HashMap::new();
+    for thread in logs.threads() {
+        let next = order.len();
+        order.entry(thread_of(thread)).or_insert(next);
+    }
+    let mut streams: Vec<Stream<'a>> =
+        logs.threads().iter().filter_map(|thread| stream(logs, thread)).collect();
+    streams.sort_by_key(|stream| stream.thread.and_then(|thread| order.get(&thread)));
+    streams
+}
+
 fn stream<'a>(logs: &Logs<'a>, thread: &LogThread<'a>) -> Option<Stream<'a>> {
     let log = logs.log(thread)?;
     let mut next = 0;
@@ -140,7 +153,6 @@ impl<'a> Reader<'_, 'a> {
     /// All sideband in order of time; of records with one time, threads begin before they act, and end after that.
     fn sideband(&self) -> Vec<Sideband<'a>> {
         let mut records: Vec<(u64, u8, Thread, SidebandKind<'a>)> = Vec::new();
-        let mut known = HashSet::new();
         let mut first: HashMap<u64, u64> = HashMap::new();
         let mut last: HashMap<Thread, u64> = HashMap::new();
         for thread in self.logs.threads() {
@@ -150,11 +162,12 @@ impl<'a> Reader<'_, 'a> {
             last.insert(thread_of(thread), thread.key);
         }
         for (key, table) in self.logs.tables() {
-            known.insert(table.identity.0 as u32);
             // A thread's log begins before the table that says what it runs.
             let begin = first.get(&key).map_or(table.begin, |&first| first.min(table.begin));
             self.of_process(table, begin, &mut records);
         }
+        // In the order in which they started.
+        let mut known = HashSet::new();
         for thread in self.logs.threads() {
             let is_last = last.get(&thread_of(thread)) == Some(&thread.key);
             self.of_thread(thread, is_last, &mut known, &mut records);
@@ -205,7 +218,8 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// The life of a thread, whose last program it is or not. A child that borrows its parent's memory has no table, and so no record of its own.
+    /// The life of a thread while it ran a program, its last one or not. A child that borrows its parent's memory has no
+    /// table until it executes one.
     fn of_thread(
         &self,
         log: &LogThread<'a>,
@@ -220,8 +234,7 @@ impl<'a> Reader<'_, 'a> {
         if let Some(owner) = owner.filter(|_| thread.tid != thread.pid) {
             let parent = Thread { pid: owner, tid: owner };
             records.push((begin, 0, thread, SidebandKind::Fork { parent }));
-        } else if let Some(owner) = owner.filter(|&owner| owner != thread.pid && !known.contains(&thread.pid)) {
-            known.insert(thread.pid);
+        } else if let Some(owner) = owner.filter(|&owner| known.insert(thread.pid) && owner != thread.pid) {
             let parent = Thread { pid: owner, tid: owner };
             records.push((begin, 0, thread, SidebandKind::Fork { parent }));
         }
@@ -306,7 +319,9 @@ impl<'a> Reader<'_, 'a> {
                 FileError::Cut(at) => (Cause::CutShort, at),
                 FileError::Magic(_) => (Cause::Corrupt, 0),
             };
-            let detail = format!("{damage}; what comes before it is read. The recorder was ended, or the disk was full");
+            let detail = format!(
+                "{damage}; what comes before it is read. The recorder was ended, or the disk was full"
+            );
             let stream = String::new();
             Loss { stream, cause, bytes: at as u64..at as u64, time: None, count: 1, detail }
         }));

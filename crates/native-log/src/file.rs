@@ -176,6 +176,14 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Passes what was written to the system.
+    ///
+    /// # Errors
+    /// The error of the output.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// The number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
@@ -340,8 +348,7 @@ impl<'a> Block<'a> {
             return Err(FileError::Damaged(self.at));
         }
         if self.header.codec.lz4 {
-            return lz4_flex::block::decompress(bytes, self.header.packed_length as usize)
-                .map_err(damaged);
+            return lz4_flex::block::decompress(bytes, self.header.packed_length as usize).map_err(damaged);
         }
         Ok(bytes.to_vec())
     }

@@ -114,7 +114,12 @@ pub struct Items<'a> {
 impl<'a> Items<'a> {
     /// The items of one block. `expected` is where the block before leads, or 0; `retracts`: the block after it takes the
     /// last instruction of its last exit back.
-    pub(crate) fn of_block(table: &'a Table, block: &DecodedBlock, expected: u64, retracts: bool) -> Items<'a> {
+    pub(crate) fn of_block(
+        table: &'a Table,
+        block: &DecodedBlock,
+        expected: u64,
+        retracts: bool,
+    ) -> Items<'a> {
         let mut words = block.words.clone();
         if retracts {
             words.push(escape::RETRACT);

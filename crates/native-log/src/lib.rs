@@ -15,7 +15,7 @@ mod table;
 pub use hodo_native_runtime::wire::note;
 
 pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer, empty};
-pub use packets::Log;
 pub use items::{Digest, Item, Items};
+pub use packets::Log;
 pub use recording::{Recording, Thread};
 pub use table::{Code, Map, Name, Note, Parent, Path, Span, Table, Unmap};

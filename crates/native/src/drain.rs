@@ -15,12 +15,7 @@ use hodo_native_runtime::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::{
-    arena::Arena,
-
-    process,
-    ring::Sink,
-};
+use crate::{arena::Arena, process, ring::Sink};
 
 /// What ended a thread's log.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +68,11 @@ impl<W: Write> Drain<W> {
     fn clock_if_due(&mut self) -> io::Result<()> {
         const SOON: Duration = Duration::from_millis(20);
         let due = SOON + Duration::from_secs(1) * self.clocks.saturating_sub(1);
-        if self.begun.elapsed() < due { Ok(()) } else { self.clock() }
+        if self.begun.elapsed() < due {
+            return Ok(());
+        }
+        self.clock()?;
+        self.writer.flush()
     }
 
     fn clock(&mut self) -> io::Result<()> {

@@ -9,7 +9,6 @@ use hodo_native_log::{BlockHeader, BlockKind, Codec, Writer};
 use hodo_native_runtime::{pack, wire::note};
 use rustc_hash::FxHashMap;
 
-
 /// Packs a part of a log that its thread did not pack.
 fn packed(header: BlockHeader, bytes: &[u8]) -> (BlockHeader, Vec<u8>) {
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
@@ -82,7 +81,12 @@ impl<W: Write> Sink<W> {
             self.writer.block(header, &bytes)?;
         }
         ring.held = 0;
-        Ok(())
+        self.writer.flush()
+    }
+
+    /// Passes what was written to the system.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
     }
 
     /// The number of bytes written so far.

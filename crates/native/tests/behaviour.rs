@@ -12,9 +12,7 @@ use std::{
     },
 };
 
-use hodo_native::{
-    Control, Error, Options, Outcome, Select, record,
-};
+use hodo_native::{Control, Error, Options, Outcome, Select, record};
 use hodo_native_log::{Item, Recording};
 use hodo_native_runtime::wire::{exit, note};
 use tempfile::TempDir;

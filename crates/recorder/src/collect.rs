@@ -17,7 +17,7 @@ use hodo_formats::{
         layout::{CodeEntry, HodoscopeSection},
         write::{Setup, Source, Writer},
     },
-    recording::{RecorderNotes, Mapping, Sideband, SidebandKind, Thread, Truth, Untraced},
+    recording::{Mapping, RecorderNotes, Sideband, SidebandKind, Thread, Truth, Untraced},
 };
 use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod intervals;
+mod packets;
 mod profile;
 
 use std::{fs, io, path::Path, process::ExitCode};
@@ -25,6 +26,9 @@ const TRACES: &[(&str, &str, Version)] = &[
     ("ctf2", "software events as CTF 2: a folder", Version::Ctf2),
 ];
 
+/// Intel PT, made of native recordings.
+const PACKETS: &str = "intel-pt";
+
 /// Returns the values of `--to`.
 pub fn names() -> PossibleValuesParser {
     list().map(|(name, help)| PossibleValue::new(name).help(help)).collect::<Vec<_>>().into()
@@ -32,14 +36,18 @@ pub fn names() -> PossibleValuesParser {
 
 /// Returns the formats with their descriptions.
 pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let packets = (PACKETS, "a native recording as Intel PT: a perf.data, for perf, libipt and others");
     let traces = TRACES.iter().map(|(name, help, _)| (*name, *help));
-    traces.chain(EXPORTS.iter().map(|export| (export.name, export.help)))
+    traces.chain([packets]).chain(EXPORTS.iter().map(|export| (export.name, export.help)))
 }
 
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     if let Some((.., version)) = TRACES.iter().find(|(name, ..)| *name == command.to) {
         return trace(command, *version);
+    }
+    if command.to == PACKETS {
+        return packets::export(command);
     }
     let export = EXPORTS.iter().find(|export| export.name == command.to);
     let is_of_module =

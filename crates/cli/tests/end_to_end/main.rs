@@ -22,6 +22,7 @@ mod machine_ends;
 mod machine_tracers;
 mod marks;
 mod names;
+mod native;
 mod nested;
 mod output;
 mod parts;

@@ -21,11 +21,13 @@
 //!   numbering the instructions.
 //! * `border` and `own_share` change what sinks see: code beyond an address filter's range, and what the recorder of a
 //!   machine made the machine do.
+//! * `convert` makes packets of the logs of native recordings, as `stream` does for each segment that is decoded.
 //! * `self_check` compares what was decoded with what the emulated processor says it ran.
 
 pub(crate) mod annotate;
 pub(crate) mod border;
 pub(crate) mod calls;
+pub(crate) mod convert;
 pub(crate) mod divergence;
 pub(crate) mod early;
 pub(crate) mod event;

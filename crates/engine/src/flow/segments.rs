@@ -181,18 +181,34 @@ fn decode<'x, 'f, S: TrackSink>(
         sink.segment_at(extent.file_offset(start));
         sink.begin_segment();
         let of_log = packets.as_ref().and_then(|packets| packets.ran);
-        let check =
-            SelfCheck::new(&trace.recording, track, (chunk.extent, start..end, of_log), S::TAKES_BLOCKS, paths);
+        let check = SelfCheck::new(
+            &trace.recording,
+            track,
+            (chunk.extent, start..end, of_log),
+            S::TAKES_BLOCKS,
+            paths,
+        );
         let (ran, has_gap) = (false, false);
-        let mut located =
-            Located { trace, chunk, start, losses, sink: &mut *sink, give: &mut *give, reading, ran, has_gap, check };
+        let mut located = Located {
+            trace,
+            chunk,
+            start,
+            losses,
+            sink: &mut *sink,
+            give: &mut *give,
+            reading,
+            ran,
+            has_gap,
+            check,
+        };
         if let Some(bytes) = gap {
             located.skip(0..bytes, times[0]);
         }
         match packets {
             Some(Packets { bytes, length, .. }) => {
                 let config: &Config = &trace.recording.config;
-                let decoder = Decoder::new(&bytes, 0..length, config, &track.schedule).with_guests(&trace.guests);
+                let decoder =
+                    Decoder::new(&bytes, 0..length, config, &track.schedule).with_guests(&trace.guests);
                 match reading.memo {
                     true => decoder.decode_with_memo(programs, memos, &mut located),
                     false => decoder.decode(programs, &mut located),

@@ -204,7 +204,8 @@ impl<'f> TraceStream<'f> {
 
 impl<'f> Extent<'f> {
     fn new(piece: Piece<'f>) -> Extent<'f> {
-        let mut extent = Extent { pieces: Vec::new(), starts: vec![0], first_segment: OnceLock::new(), log: None };
+        let mut extent =
+            Extent { pieces: Vec::new(), starts: vec![0], first_segment: OnceLock::new(), log: None };
         extent.push(piece);
         extent
     }

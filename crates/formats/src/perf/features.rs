@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind},
-    recording::{RecorderData, KeptCode},
+    recording::{KeptCode, RecorderData},
 };
 
 /// Reads a text: u32 padded length, then NUL-padded bytes.

@@ -7,7 +7,7 @@ use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
     perf::write::{Setup, Source, Writer},
-    recording::{RecorderNotes, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
+    recording::{KernelSymbol, Mapping, RecorderNotes, Sideband, SidebandKind, TextPoke, Thread},
 };
 use proptest::{collection::vec, prelude::*};
 

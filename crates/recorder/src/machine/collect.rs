@@ -24,7 +24,7 @@ use hodo_formats::{
         write::{Setup, Source, Writer},
     },
     recording::{
-        Checkpoint, CpuCheckpoints, CpuTruth, Cut, RecorderNotes, KeptCode, Mapping, Sideband, SidebandKind,
+        Checkpoint, CpuCheckpoints, CpuTruth, Cut, KeptCode, Mapping, RecorderNotes, Sideband, SidebandKind,
         Snapshot, Thread,
     },
 };

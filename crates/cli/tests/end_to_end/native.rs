@@ -1,0 +1,220 @@
+//! Programs recorded natively, and what reads the recordings.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{
+    program,
+    recorded::{build, compile, report},
+    run::{Folder, Ran, command, hodo, wait},
+};
+
+/// Records a command natively into `native.data` of this folder.
+fn record(folder: &Folder, options: &[&str], command: &[&str]) -> (String, Ran) {
+    let out = folder.file("native.data");
+    let ran = hodo(&[&["record", "--engine", "native", "-o", &out], options, &["--"], command].concat());
+    assert!(fs::exists(&out).is_ok_and(|there| there), "{ran:?}");
+    (out, ran)
+}
+
+/// The rows of functions: name, instructions and calls.
+fn functions(arguments: &[&str], recording: &str) -> Vec<(Value, Value, Value)> {
+    let table = report(arguments, recording);
+    let columns = table["columns"].as_array().expect("columns");
+    let [name, instructions, calls] = ["function", "self_instructions", "calls"]
+        .map(|name| columns.iter().position(|column| column["name"] == name).expect("a column"));
+    let rows = table["rows"].as_array().expect("rows").iter();
+    rows.map(|row| (row[name].clone(), row[instructions].clone(), row[calls].clone())).collect()
+}
+
+#[test]
+fn every_instruction_of_a_known_program_natively() {
+    const ROUNDS: u32 = 1000;
+    let folder = Folder::new();
+    let program = build(&folder, ROUNDS, 1);
+    let expected = program::addresses(program::ENTRY, ROUNDS);
+    for options in [&[][..], &["--time-every", "16"], &["--time-every", "0", "--native-memory", "1M"]] {
+        let (recording, ran) = record(&folder, options, &[&program]);
+        ran.fine();
+        let script = hodo(&["script", "--insns", "--strict", &recording]).fine();
+        assert_eq!(script.stdout, program::lines(&expected), "{options:?}");
+        let table = report(&["--strict"], &recording);
+        assert_eq!(table["summary"]["instructions"], expected.len(), "{options:?}");
+        assert_eq!(table["summary"]["calls"], ROUNDS, "{options:?}");
+    }
+    let info = hodo(&["info", &folder.file("native.data")]).fine().stdout;
+    assert!(info.contains("by the native recorder; time: real"), "{info}");
+}
+
+/// Processes, libraries, a signal, and code that changes.
+const SCRIPT: &str = "ls / | wc -l; (kill -USR1 $$); PROGRAM; exit 7";
+
+#[test]
+fn a_recording_and_its_packets_say_the_same() {
+    let folder = Folder::new();
+    let changing = compile(&folder, "changing_code.c", &["-O1"]);
+    let script = format!("trap 'echo signal' USR1; {}", SCRIPT.replace("PROGRAM", &changing));
+    let (recording, ran) = record(&folder, &[], &["sh", "-c", &script]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+    assert!(ran.stdout.contains("signal\n") && ran.stdout.ends_with("1250040\n"), "{ran:?}");
+    let packets = folder.file("packets.data");
+    hodo(&["export", "--strict", "--to", "intel-pt", "-o", &packets, &recording]).fine();
+    let direct = functions(&["--strict", "--limit", "100000"], &recording);
+    assert!(direct.len() > 300, "{} functions", direct.len());
+    assert_eq!(direct, functions(&["--strict", "--limit", "100000"], &packets));
+    for options in [["-j", "1"], ["--chunk-size", "1K"], ["--chunk-size", "20K"]] {
+        let options = [&["--strict", "--limit", "100000"][..], &options].concat();
+        assert_eq!(direct, functions(&options, &recording), "{options:?}");
+    }
+    let addresses = |recording: &str| hodo(&["script", "--insns", recording]).fine().stdout;
+    let own = addresses(&recording);
+    assert_eq!(own, addresses(&packets));
+    let refused = hodo(&["script", "--packets", &recording]);
+    assert!(refused.code == 2 && refused.stderr.contains("--to intel-pt"), "{refused:?}");
+    let refused = hodo(&["export", "--to", "intel-pt", "-o", &recording, &packets]);
+    assert!(refused.code == 2 && refused.stderr.contains("packets already"), "{refused:?}");
+    perf_counts(&packets, own.lines().filter(|line| !line.starts_with('#')).count());
+}
+
+/// perf decodes code that is in files, and so not that of the changing program.
+fn perf_counts(packets: &str, all: usize) {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "-i", packets, "--itrace=i1i", "-F", "ip", "--comm", "ls,wc,sh"]);
+    let Ok(output) = perf.output() else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let count = text.lines().count();
+    assert!(count > all / 2 && count <= all, "perf: {count} of {all}");
+}
+
+#[test]
+fn what_cannot_be_recorded_natively_is_refused() {
+    let folder = Folder::new();
+    let out = folder.file("x.data");
+    let native = |options: &[&str], command: &[&str]| {
+        hodo(&[&["record", "--engine", "native", "-o", &out], options, &["--"], command].concat())
+    };
+    for (options, command, reason) in [
+        (&["-e", "intel_pt//u"][..], "true", "--engine emulate"),
+        (&["--overflow", "1..2"], "true", "--engine emulate"),
+        (&["--filter", "filter 0x1000/0x20"], "true", "needs the file"),
+        (&[], "no-such-program", "command not found"),
+        (&[], "/etc/passwd", "/etc/passwd"),
+    ] {
+        let ran = native(options, &[command]);
+        assert!(ran.code != 0 && ran.stderr.contains(reason), "{ran:?}");
+        assert!(fs::read_dir(folder.file("")).unwrap().next().is_none(), "nothing is left behind");
+    }
+    let ran = hodo(&["record", "--engine", "native", "-o", &out, "--pid", "1", "--for", "1s"]);
+    assert!(ran.code != 0 || ran.stderr.contains("recorded"), "{ran:?}");
+}
+
+#[test]
+fn a_running_process_is_recorded_for_a_while() {
+    let folder = Folder::new();
+    let program = compile(&folder, "threads.c", &["-pthread", "-O1"]);
+    let mut server = Command::new("sh");
+    let script = format!("while read -r line; do {program} >/dev/null; echo done $line; done");
+    let mut server =
+        server.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+    let mut input = server.stdin.take().expect("its input");
+    let mut output = BufReader::new(server.stdout.take().expect("its output")).lines();
+    let mut ask = |number: u32| {
+        writeln!(input, "{number}").expect("it reads");
+        assert_eq!(output.next().expect("an answer").expect("text"), format!("done {number}"));
+    };
+    ask(1);
+    let (out, pid) = (folder.file("attached.data"), server.id().to_string());
+    let words = ["record", "--engine", "native", "-o", &out, "--pid", &pid, "--for", "2s"];
+    let recorder = command(&words).spawn().expect("hodo starts");
+    while !fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("\n2010")) {
+        thread::sleep(Duration::from_millis(2));
+    }
+    ask(2);
+    wait(recorder).expect("it ends").fine();
+    ask(3);
+    drop(input);
+    assert!(server.wait().expect("it ends").success());
+    let names: Vec<String> = functions(&["--limit", "100000"], &out)
+        .iter()
+        .map(|row| row.0.as_str().unwrap().to_owned())
+        .collect();
+    assert!(names.iter().any(|name| name == "main") && names.len() > 50, "{names:?}");
+}
+
+#[test]
+fn the_last_part_of_each_thread_is_kept() {
+    let folder = Folder::new();
+    let program = build(&folder, 3_000_000, 1);
+    let (recording, ran) = record(&folder, &["--snapshot=64K"], &[&program]);
+    ran.fine();
+    let all = program::addresses(program::ENTRY, 10).len() as u64 * 300_000;
+    let table = report(&[], &recording);
+    let kept = table["summary"]["instructions"].as_u64().expect("a number");
+    assert!(kept > 0 && kept <= all, "{kept} of about {all}");
+}
+
+#[test]
+fn a_snapshot_is_written_when_it_is_asked_for() {
+    let folder = Folder::new();
+    let out = folder.file("snapshot.data");
+    let words = ["record", "--engine", "native", "--snapshot", "-o", &out, "--", "sh", "-c"];
+    let script = "echo ready; read -r line; sh -c 'kill -9 $$'; exit 5";
+    let mut child = command(&[&words[..], &[script]].concat());
+    let mut child = child.stdin(Stdio::piped()).spawn().expect("hodo starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("text");
+    assert_eq!(line, "ready\n");
+    let process = Pid::from_child(&child);
+    let partial = folder.file("snapshot.data.partial");
+    let before = fs::metadata(&partial).expect("it is being written").len();
+    kill_process(process, Signal::USR2).expect("it runs");
+    while fs::metadata(&partial).expect("it is being written").len() == before {
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.stdin.take().expect("its input").write_all(b"x\n").expect("it reads");
+    assert_eq!(wait(child).expect("it ends").code, 5);
+    let ran = hodo(&["report", "functions", &out]);
+    assert!(ran.stdout.contains("gaps"), "{ran:?}");
+}
+
+#[test]
+fn a_recording_that_was_cut_reads_to_its_cut() {
+    let folder = Folder::new();
+    let (recording, ran) = record(&folder, &[], &["ls", "-l", "/"]);
+    ran.fine();
+    let whole = fs::read(&recording).expect("it is there");
+    let all = report(&[], &recording)["summary"]["instructions"].as_u64().expect("a number");
+    let cut = folder.file("cut.data");
+    fs::write(&cut, &whole[..whole.len() - 200]).expect("it is ours");
+    let ran = hodo(&["report", "functions", &cut]);
+    assert!(ran.stdout.contains("the file ends within a block"), "{ran:?}");
+    let rest = report(&[], &cut)["summary"]["instructions"].as_u64().expect("a number");
+    assert!(rest <= all, "{rest} of {all}");
+    for (at, what) in [(7, "version of the native recording"), (90, "native recording")] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        fs::write(&cut, &damaged).expect("it is ours");
+        let ran = hodo(&["report", "functions", &cut]);
+        assert!(ran.code == 1 || ran.code == 2 || ran.stderr.contains(what), "{at}: {ran:?}");
+    }
+}
+
+#[test]
+fn only_selected_code_is_recorded() {
+    let folder = Folder::new();
+    let program = compile(&folder, "threads.c", &["-pthread", "-O0", "-g"]);
+    let filter = format!("filter main @ {program}");
+    let (recording, ran) = record(&folder, &["--filter", &filter], &[&program]);
+    ran.fine();
+    let names: Vec<Value> =
+        functions(&["--limit", "100000"], &recording).into_iter().map(|row| row.0).collect();
+    assert_eq!(names, ["main"]);
+}

@@ -1,0 +1,52 @@
+//! The logs of a native recording as Intel PT packets.
+
+use hodo_clock::Tsc;
+
+use crate::{
+    flow::{
+        stream::{Chunk, SegmentReader},
+        trace::Trace,
+    },
+    parallel::in_order,
+    reading::Reading,
+};
+
+/// The packets of one chunk, from a PSB on.
+#[derive(Clone, Debug)]
+pub struct ConvertedChunk {
+    /// Index of the stream.
+    pub track: usize,
+    /// The packets.
+    pub packets: Vec<u8>,
+    /// A time in it: that of its last block's begin.
+    pub time: Option<Tsc>,
+    /// Blocks that are damaged, and so have no packets.
+    pub damaged: u64,
+    /// Bytes of the log.
+    pub bytes: u64,
+}
+
+/// Converts all streams on all cores, and passes the packets to `consume` in the order of streams and of time. `consume`
+/// returns whether to continue.
+pub fn convert_logs(
+    trace: &Trace<'_>,
+    reading: Reading<'_>,
+    consume: impl FnMut(ConvertedChunk) -> bool + Send,
+) {
+    let convert = |(): &mut (), chunk: &Chunk| {
+        let extent = &trace.tracks[chunk.track].extents[chunk.extent];
+        let mut reader = SegmentReader::new(extent);
+        let (mut packets, mut time, mut damaged) = (Vec::new(), None, 0);
+        let mut next = extent.find_segment_within(chunk.span.clone());
+        while let Some(start) = next.filter(|&start| start < chunk.span.end) {
+            next = extent.segment_after(start);
+            time = extent.tsc_at(start);
+            match reader.packets(start..next.unwrap_or(extent.length())) {
+                Some(segment) => packets.extend_from_slice(&segment.bytes[..segment.length]),
+                None => damaged += 1,
+            }
+        }
+        ConvertedChunk { track: chunk.track, packets, time, damaged, bytes: chunk.bytes() }
+    };
+    in_order(&trace.chunks(reading), reading.threads, || (), convert, consume);
+}
