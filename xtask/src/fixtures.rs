@@ -23,7 +23,7 @@ const RECORDINGS: &[(&str, &str)] = &[
 
 /// Makes all recordings.
 pub(crate) fn run(_arguments: &[String]) -> Outcome {
-    setup::ensure(Need::Demo)?;
+    setup::ensure(Need::Test)?;
     command::build_hodo()?;
     let place = Path::new("/").join(PLACE);
     let map = format!("-ffile-prefix-map={}=", workloads::source("").display());

@@ -29,7 +29,7 @@ const EVENTS: &[&str] = &[
 
 /// Prints a row for each setting.
 pub(super) fn run(_arguments: &[String]) -> Outcome {
-    setup::ensure(Need::Demo)?;
+    setup::ensure(Need::Test)?;
     command::build_hodo()?;
     let folder = command::target().join("resolution");
     fs::create_dir_all(&folder)?;

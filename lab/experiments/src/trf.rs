@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
         [one] if one == "fit" => [false, true],
         _ => return Err("usage: cargo run -p lab -- trf [sweeps | fit]".into()),
     };
-    setup::ensure(Need::Demo)?;
+    setup::ensure(Need::Test)?;
     command::build_hodo()?;
     let folder = command::target().join("lab/trf");
     fs::create_dir_all(&folder)?;

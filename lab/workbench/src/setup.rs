@@ -41,7 +41,7 @@ const fn tool(program: &'static str, package: &'static str, need: Need) -> Tool 
 }
 
 const TOOLS: &[Tool] = &[
-    tool("qemu-x86_64", "qemu-user", Need::Demo),
+    tool("qemu-x86_64", "qemu-user", Need::Test),
     tool("gcc", "gcc libc6-dev", Need::Demo),
     tool("python3", "python3", Need::Release),
     tool("gzip", "gzip", Need::Release),

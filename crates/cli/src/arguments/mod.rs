@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "hodo", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Examples:
-  hodo record -- ls -l            trace a program (on an emulated processor if there is no Intel PT)
+  hodo record -- ls -l            trace a program (translated by hodo if there is no Intel PT)
   hodo report functions perf.data exact instruction and call counts of each function
   hodo script --calls perf.data   every call in order
   hodo diff old.data new.data     what changed, function by function
