@@ -29,6 +29,9 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
                 .to_owned(),
         ));
     }
+    if request.duration.is_some() && request.pid.is_none() {
+        return Err(Error::Missing("--for needs --pid with --engine perf".to_owned()));
+    }
     let output = &request.output;
     let status = supervise::run(Command::new("perf").args(arguments(request)))
         .map_err(Error::file(Path::new("perf")))?;
@@ -58,14 +61,43 @@ fn arguments(request: &Request) -> Vec<OsString> {
         Some(None) => arguments.push("--snapshot=e".into()),
         None => {}
     }
+    if let Some(process) = request.pid {
+        arguments.push(format!("--pid={process}").into());
+    }
     arguments.push("--".into());
-    arguments.extend(request.command.iter().cloned());
+    match request.duration {
+        // perf records as long as its command runs.
+        Some(duration) => arguments.extend(["sleep".into(), duration.as_secs_f64().to_string().into()]),
+        None => arguments.extend(request.command.iter().cloned()),
+    }
+    if arguments.last().is_some_and(|last| last == "--") {
+        arguments.pop();
+    }
     arguments
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn perf_gets_the_process_and_the_time() {
+        let line = |duration: Option<Duration>| {
+            let request = Request {
+                pid: Some(7),
+                duration,
+                snapshot: Some(Some(65536)),
+                output: "o".into(),
+                ..Request::default()
+            };
+            arguments(&request).join(std::ffi::OsStr::new(" "))
+        };
+        let all = "record --quiet --output o --event intel_pt//u --snapshot=e65536 --pid=7";
+        assert_eq!(line(None), all);
+        assert_eq!(line(Some(Duration::from_millis(1500))).to_str(), Some(&*format!("{all} -- sleep 1.5")));
+    }
 
     #[test]
     fn perf_gets_the_request() {

@@ -95,9 +95,9 @@ pub struct Request {
     pub buffer_size: Option<u64>,
     /// Address filter in perf's syntax, such as `filter main @ ./program`.
     pub filter: Option<String>,
-    /// Native: the running process to record instead of a command.
+    /// Native and hardware: the running process to record instead of a command.
     pub pid: Option<u32>,
-    /// Native: end the recording after this time; the programs go on.
+    /// Native, and hardware with `pid`: end the recording after this time; the programs go on.
     pub duration: Option<Duration>,
     /// Native: the most bytes of translated code in each process; `None`: 512 MiB.
     pub native_memory: Option<u64>,
@@ -264,6 +264,14 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
         let options =
             "--kernel, --user, --process, --trigger, --witness, --icount and --with need --engine machine";
         return Err(Error::Missing(options.to_owned()));
+    }
+    let of_native = request.native_memory.is_some() || request.time_every.is_some();
+    if !matches!(request.engine, Engine::Auto | Engine::Native) && of_native {
+        return Err(Error::Missing("--native-memory and --time-every need --engine native".to_owned()));
+    }
+    let while_it_runs = request.pid.is_some() || request.duration.is_some();
+    if !matches!(request.engine, Engine::Auto | Engine::Native | Engine::Perf) && while_it_runs {
+        return Err(Error::Missing("--pid and --for need --engine native or perf".to_owned()));
     }
     match request.engine {
         Engine::Ftrace => ftrace::record(request),

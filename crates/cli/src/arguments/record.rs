@@ -64,10 +64,10 @@ pub struct Record {
     /// wakeup:NAME; TIME in ns, us, ms, s or instructions (repeatable)
     #[arg(long, value_name = "CONDITION", value_parser = hodo_recorder::parse_trigger, requires = "snapshot")]
     pub trigger: Vec<hodo_recorder::Trigger>,
-    /// native: record the running process PID and its threads, until it ends, Ctrl-C, or --for
+    /// native, perf: record the running process PID and its threads, until it ends, Ctrl-C, or --for
     #[arg(short, long, conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// native: end the recording after this time, such as 10s; the programs go on
+    /// native, perf with --pid: end the recording after this time, such as 10s; the programs go on
     #[arg(long = "for", value_name = "TIME", value_parser = quantities::interval)]
     pub duration: Option<std::time::Duration>,
     /// native: memory for translated code in each process [default: 512M]
