@@ -1,10 +1,22 @@
 //! Rows of a table of intervals or instants, which leave as soon as no later event can change them.
 
 use hodo_clock::Nanos;
+use hodo_model::{TableBuilder, Value};
 use serde::{Deserialize, Serialize};
 
 /// The most rows that are kept at a time.
 const MOST_ROWS: usize = 1 << 21;
+
+/// Adds rows to a table, in order. Returns how many.
+pub(crate) fn add_in_order<R: Ord, C: AsRef<[Value]>>(
+    mut rows: Vec<R>,
+    table: &mut TableBuilder,
+    cells: impl Fn(&R) -> C,
+) -> u64 {
+    rows.sort_unstable();
+    rows.iter().for_each(|row| table.row(cells(row).as_ref().iter().map(Value::cell)));
+    rows.len() as u64
+}
 
 /// Rows with the time at which each is complete: the end of an interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,7 +7,10 @@ use std::{
 
 use clap::{Arg, ArgAction, Args, Command, CommandFactory};
 use hodo_engine::{AnyReport, Needs, empty_table, reports};
-use hodo_model::table::{Unit, metadata::ColumnMetadata};
+use hodo_model::{
+    LaneValue, Lanes,
+    table::{Unit, metadata::ColumnMetadata},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -122,6 +125,18 @@ fn described(report: &'static AnyReport) -> Value {
         "help": about.help,
         "reads": if flow { "control flow" } else { "events" },
         "in_all": about.in_all,
+        "requires": if about.takes.period { &["--begin", "--end"][..] } else { &[] },
         "views": views.collect::<Vec<_>>(),
+        "lanes": about.lanes.map(lanes),
     })
+}
+
+/// Describes the records that a report's rows become in the history on disk.
+fn lanes(lanes: Lanes) -> Value {
+    let (is_link, value) = match lanes.value {
+        LaneValue::Column(name) => (false, vec![name]),
+        LaneValue::Lane(names) => (true, names.to_vec()),
+    };
+    let Lanes { view, lane, path, .. } = lanes;
+    json!({ "view": view, "lane": lane, "value": value, "is_link": is_link, "path": path })
 }

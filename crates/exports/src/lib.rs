@@ -113,7 +113,7 @@ pub enum Track {
         /// What its slices are, such as `states`; calls if empty.
         what: String,
     },
-    /// A row that belongs to no thread, such as `CPU 0 irq`.
+    /// A row that belongs to no thread, such as `CPU 0 soft interrupts`.
     Named(String),
 }
 

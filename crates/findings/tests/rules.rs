@@ -295,8 +295,10 @@ fn findings_are_a_table() {
 }
 
 #[test]
-fn every_rule_says_what_it_reads() {
+fn every_rule_says_what_it_reads_and_has_a_test() {
     for rule in RULES {
+        let is_tested = include_str!("rules.rs").contains(&format!("\"{}\"", rule.name));
+        assert!(is_tested, "add a test of both sides of the threshold of {}", rule.name);
         assert!(!rule.needs.is_empty() && !rule.help.is_empty(), "{}", rule.name);
         assert!(rule.needs.iter().all(|need| needs().contains(need)), "{}", rule.name);
     }

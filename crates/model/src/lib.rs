@@ -44,4 +44,6 @@ pub use period::{Edge, Period};
 pub use recorder::RECORDERS_FUNCTIONS;
 pub use report::{Description, Every, FlowLoop, LaneValue, Lanes, Made, Parameters, Report, Role, Takes};
 pub use root::Root;
-pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};
+pub use table::{
+    Cell, Cells, Column, Heading, RecordBatch, Shape, Summary, Table, TableBuilder, Type, Unit, Value, cells,
+};

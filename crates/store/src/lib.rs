@@ -37,7 +37,7 @@ mod schema;
 mod writer;
 
 pub use error::{Error, Refused};
-pub use naming::Naming;
+pub use naming::{Naming, filled};
 pub use query::{Budget, LaneSlices, Lanes, Slices, TimeCell, Wanted, widened};
 pub use reader::{State, Store, Table};
 pub use schema::{Field, Kind, Record, Schema, Shape};

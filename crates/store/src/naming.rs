@@ -50,8 +50,8 @@ impl Store {
     }
 }
 
-/// Replaces the columns of a template by their words. What a word contains is not replaced again.
-fn filled(template: &str, words: &[(&str, String)]) -> String {
+/// Replaces the columns of a part of a [path](Naming::path) by their words. What a word contains is not replaced again.
+pub fn filled(template: &str, words: &[(&str, String)]) -> String {
     let (mut text, mut rest) = (String::new(), template);
     while let Some((before, from)) = rest.split_once('{') {
         text.push_str(before);

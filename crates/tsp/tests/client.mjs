@@ -3,7 +3,8 @@
 //
 //     node client.mjs URL TABLES.json MODULES
 //
-// TABLES.json: the reports by name, as `hodo report --format json` writes them. MODULES: the folder of node_modules.
+// TABLES.json: the reports by name, as `hodo report --format json` writes them, each with its `lanes` of `hodo help --json`.
+// MODULES: the folder of node_modules.
 
 import assert from "node:assert/strict";
 import fs from "node:fs";
@@ -72,29 +73,20 @@ RestClient.httpRequest = async (request) => {
 // ── The tables
 
 const word = (cell) => (cell === null ? "?" : String(cell));
-const thread = (row, prefix = "") => {
-  const [pid, tid, comm] = prefix
-    ? [row[`${prefix}_pid`], row[`${prefix}_tid`], row[prefix]]
-    : [row.pid, row.tid, row.comm];
-  return `Threads/process ${word(pid)}/${word(comm)} (${word(tid)})`;
-};
-// The path of a row's lane, and its value.
-const LANES = {
-  cpu: (row) => [`CPUs/CPU ${row.cpu}`, row.comm],
-  irq: (row) => [`CPUs/CPU ${row.cpu}/${row.kind} interrupts`, row.name],
-  queue: (row) => [`CPUs/CPU ${row.cpu}/waiting threads`, row.waiting],
-  states: (row) => [thread(row), row.state],
-  syscalls: (row) => [`${thread(row)}/system calls`, row.call],
-  wakers: (row) => [thread(row, "waker"), thread(row, "woken")],
-};
+// The path of the lane that these columns of a row identify.
+const lanePath = ({ lane, path }, row, columns) =>
+  path.map((part) => part.replace(/\{(\w+)\}/g, (_, name) => word(row[columns[lane.indexOf(name)]])));
 
 const tables = {};
-for (const [name, table] of Object.entries(JSONBig.parse(fs.readFileSync(tablesFile, "utf8")))) {
+const reports = JSONBig.parse(fs.readFileSync(tablesFile, "utf8"));
+for (const [name, table] of Object.entries(reports)) {
   tables[name] = table.rows.map((cells) => {
     const row = Object.fromEntries(table.columns.map((column, place) => [column.name, cells[place]]));
-    const [lane, value] = LANES[name](row);
+    const { lanes } = table;
+    const other = lanes.is_link ? lanePath(lanes, row, lanes.value) : undefined;
+    const [lane, value] = [lanePath(lanes, row, lanes.lane).join("/"), other?.join("/") ?? row[lanes.value[0]]];
     const start = BigInt(row.begin_ns ?? row.at_ns);
-    return { row, lane, value: word(value), start, end: start + BigInt(row.duration_ns ?? 0) };
+    return { row, lane, value: word(value), other: other?.at(-1), start, end: start + BigInt(row.duration_ns ?? 0) };
   });
 }
 
@@ -184,7 +176,8 @@ async function arrows(output, [from, to], path) {
   const query = QueryHelper.timeRangeQuery(from, to, 1000);
   const found = model(await client.fetchTimeGraphArrows(id, output.id, query));
   const lanes = new Set(path.values());
-  const expected = tables.wakers.filter((one) => one.start >= from && one.start <= to && lanes.has(one.lane) && lanes.has(one.value));
+  const links = Object.keys(tables).flatMap((name) => (reports[name].lanes.is_link ? tables[name] : []));
+  const expected = links.filter((one) => one.start >= from && one.start <= to && lanes.has(one.lane) && lanes.has(one.value));
   same(
     found.map((arrow) => [path.get(arrow.sourceId), path.get(arrow.targetId), arrow.start, arrow.end]),
     expected.map((one) => [one.lane, one.value, one.start, one.end]),
@@ -233,13 +226,13 @@ async function table(output, name) {
     all.push(...page.lines);
   }
   const cells = (line) => columns.map((column, place) => [column.name === "begin_ns" ? "start" : column.name, line.cells[place].content]);
-  const expected = ({ row, start, end }) =>
+  const last = reports[name].lanes.value.at(-1);
+  const expected = ({ row, start, end, other }) =>
     columns.map(({ name: column }) => {
       if (column === "begin_ns") return ["start", String(start)];
       if (column === "duration_ns") return [column, String(end - start)];
       // The other end of a link is named by its row.
-      const link = `${word(row.woken)} (${word(row.woken_tid)})`;
-      return [column, name === "wakers" && column === "woken" ? link : String(row[column] ?? "")];
+      return [column, other && column === last ? other : String(row[column] ?? "")];
     });
   same(all.map(cells), rows.map(expected), name);
   for (const [from] of zooms) {

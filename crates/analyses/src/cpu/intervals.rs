@@ -108,12 +108,10 @@ fn add_rows(intervals: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut Tab
             wanted.push((to, cpu, from, thread));
         }
     }
-    wanted.sort_unstable();
-    for &(to, cpu, from, thread) in &wanted {
+    crate::settling::add_in_order(wanted, rows, |&(to, cpu, from, thread)| {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into(), u64::from(cpu).into()];
         let unknown = [Value::Null, Value::Null, Value::Null];
         row.extend(thread.map_or(unknown, |thread| of.threads.cells(thread)));
-        rows.row(row.iter().map(Value::cell));
-    }
-    wanted.len() as u64
+        row
+    })
 }

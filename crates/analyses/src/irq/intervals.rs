@@ -115,18 +115,15 @@ impl Analysis for Intervals {
 /// Adds the runs on the selected CPUs by end. Returns how many.
 fn add_rows(mut runs: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     runs.retain(|(_, (cpu, ..))| of.selection.wants_cpu(*cpu));
-    runs.sort_unstable();
-    for (end, (cpu, phase, number, begin, name)) in &runs {
+    crate::settling::add_in_order(runs, rows, |(end, (cpu, phase, number, begin, name))| {
         let name = if name.is_empty() { Value::Null } else { Value::from(&**name) };
-        let row = [
+        [
             begin.0.into(),
             end.0.saturating_sub(begin.0).into(),
             u64::from(*cpu).into(),
             phase.name().into(),
             u64::from(*number).into(),
             name,
-        ];
-        rows.row(row.iter().map(Value::cell));
-    }
-    runs.len() as u64
+        ]
+    })
 }

@@ -3,7 +3,6 @@
 use hodo_clock::Nanos;
 use hodo_model::{
     Column, EventAnalysis, EventPartial, FinishContext, Heading, Interest, Shape, Table, TableBuilder, Unit,
-    Value,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -146,10 +145,7 @@ impl EventAnalysis for Changes {
 /// Adds the changes on the selected CPUs in order of time. Returns how many.
 fn add_rows(mut changes: Vec<(Nanos, (u32, u64))>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     changes.retain(|(_, (cpu, _))| of.selection.wants_cpu(*cpu));
-    changes.sort_unstable();
-    for &(time, (cpu, length)) in &changes {
-        let row: [Value; 3] = [time.0.into(), u64::from(cpu).into(), length.into()];
-        rows.row(row.iter().map(Value::cell));
-    }
-    changes.len() as u64
+    crate::settling::add_in_order(changes, rows, |&(time, (cpu, length))| {
+        [time.0.into(), u64::from(cpu).into(), length.into()]
+    })
 }

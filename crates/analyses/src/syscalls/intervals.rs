@@ -60,12 +60,10 @@ fn add_rows(calls: Vec<(Nanos, EndedCall)>, of: &FinishContext<'_>, rows: &mut T
             wanted.push((end, call));
         }
     }
-    wanted.sort_unstable();
-    for &(end, EndedCall { cpu, thread, begin, name, result }) in &wanted {
+    crate::settling::add_in_order(wanted, rows, |&(end, EndedCall { cpu, thread, begin, name, result })| {
         let mut row: Vec<Value> = vec![begin.0.into(), end.0.saturating_sub(begin.0).into()];
         row.extend(of.threads.cells(thread));
         row.extend([called(of.names, name).into(), result.into(), u64::from(cpu).into()]);
-        rows.row(row.iter().map(Value::cell));
-    }
-    wanted.len() as u64
+        row
+    })
 }

@@ -7,7 +7,7 @@ use hodo_model::{
     only,
 };
 
-use crate::settling::SettlingRows;
+use crate::settling::{SettlingRows, add_in_order};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -76,13 +76,11 @@ fn add_rows(wakeups: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut Table
             wanted.push((time, cpu, waker, woken));
         }
     }
-    wanted.sort_unstable();
-    for &(time, cpu, waker, woken) in &wanted {
+    add_in_order(wanted, rows, |&(time, cpu, waker, woken)| {
         let mut row: Vec<Value> = vec![time.0.into()];
         row.extend(of.threads.cells(waker));
         row.extend(of.threads.cells(Thread::new(woken.into(), 0)));
         row.push(u64::from(cpu).into());
-        rows.row(row.iter().map(Value::cell));
-    }
-    wanted.len() as u64
+        row
+    })
 }

@@ -262,7 +262,14 @@ fn alone_the_table_is_the_same(report: &'static Report<Law>) -> Vec<String> {
     cheaper(report).iter().filter_map(|each| same(each).err()).collect()
 }
 
-/// Checks that lanes are of a view whose rows settle and have a time, and that they name its columns.
+/// Returns the path of lanes with values, without the names of columns. Links have paths of other lanes.
+fn row(report: &Report<Law>) -> Option<Vec<Vec<&'static str>>> {
+    let lanes = report.description.lanes.filter(|lanes| matches!(lanes.value, LaneValue::Column(_)))?;
+    Some(lanes.path.iter().map(|part| part.split(['{', '}']).step_by(2).collect()).collect())
+}
+
+/// Checks that lanes are of a view whose rows settle and have a time, that they name its columns, and that they share a row
+/// of a timeline with no other values.
 fn lanes_are_of_columns(report: &'static Report<Law>) -> Vec<String> {
     let Some(lanes) = report.description.lanes else { return Vec::new() };
     let selection = Selection { view: lanes.view.to_owned(), ..Selection::default() };
@@ -283,6 +290,11 @@ fn lanes_are_of_columns(report: &'static Report<Law>) -> Vec<String> {
         named.filter(|name| !is_column(name)).map(|name| format!("{name} is no column")).collect();
     if !is_column("begin_ns") && !is_column("at_ns") {
         wrong.push("no column is a time".to_owned());
+    }
+    let all = hodo_analyses::reports::<Law>().iter();
+    let others = all.filter(|other| other.description.name != report.description.name);
+    for other in others.filter(|other| row(other).is_some() && row(other) == row(report)) {
+        wrong.push(format!("the lanes of {} have the same path", other.description.name));
     }
     wrong
 }

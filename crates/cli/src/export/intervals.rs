@@ -1,13 +1,11 @@
-//! The intervals of software events as a timeline: the rows of every report that has such a view.
+//! The intervals of software events as a timeline: the rows of every report that has lanes of intervals.
 
 use std::{collections::BTreeMap, io, process::ExitCode};
 
-use hodo_engine::{AnyReport, Needs, Outcome, reports};
+use hodo_engine::{Needs, Outcome, reports};
 use hodo_exports::{BeginTimeline, Timeline, Track};
-use hodo_model::{
-    Heading, Loss, Parameters, Shape, Type,
-    table::{Cell, Cells, RecordBatch, cells},
-};
+use hodo_model::{Cell, Heading, LaneValue, Lanes, Loss, Parameters, RecordBatch, cells};
+use hodo_store::filled;
 
 use super::{emit_left_out, emit_nothing};
 use crate::{
@@ -21,28 +19,26 @@ use crate::{
     timeline,
 };
 
-/// The view of reports whose rows are intervals.
-const VIEW: &str = "interval";
 /// The columns with the times of an interval.
 const BEGIN: &str = "begin_ns";
 const DURATION: &str = "duration_ns";
-/// Columns that identify a row's thread, or its CPU.
+/// Columns of the thread in whose lane a row is.
 const THREAD: [&str; 3] = ["comm", "tid", "pid"];
-const CPU: &str = "cpu";
 
 pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode, Failure> {
     events::refuse_flow(&command.input)?;
-    let selection = Selection::new(&command.input, Some(&command.filter))?.of_tables(Some(VIEW));
+    let selection = Selection::new(&command.input, Some(&command.filter))?;
     let experiment = input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
     experiment.with(timeline::refuse_unrelated)?;
-    let with_intervals = |report: &&'static AnyReport| report.description().views.contains(&VIEW);
     let mut requests = Vec::new();
-    for report in reports().iter().filter(with_intervals) {
-        let parameters = Parameters { selection: selection.clone(), alone: true, ..Parameters::default() };
+    for report in reports() {
+        let Some(lanes) = report.description().lanes else { continue };
+        let selection = selection.of_tables(Some(lanes.view));
+        let parameters = Parameters { selection, alone: true, ..Parameters::default() };
         let request =
             input::request(&command.input, Some(&command.filter), vec![report], parameters, &experiment)?;
-        let heading = experiment.heading(&request).filter(|heading| heading.shape == Shape::Intervals);
-        requests.extend(heading.map(|heading| (request, heading)));
+        let heading = experiment.heading(&request);
+        requests.extend(heading.and_then(|heading| Rows::new(lanes, &heading)).map(|rows| (request, rows)));
     }
     let work = requests.iter().map(|(request, _)| 2 * experiment.work(request)).sum();
     let progress = Progress::new(work, command.input.quiet);
@@ -52,8 +48,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         Err(error) => return written(Err(error)).map(|()| ExitCode::SUCCESS),
     };
     let (mut before, mut losses, mut lossless) = (0, Vec::new(), true);
-    for (request, heading) in requests {
-        let rows = Rows::new(&heading);
+    for (request, rows) in requests {
         let mut result = Ok(());
         let mut add = |batch: &RecordBatch| {
             result = rows.add(batch, &mut writer);
@@ -133,65 +128,64 @@ impl<'o> Writer<'o> {
 /// The columns of a report's rows.
 struct Rows {
     report: &'static str,
+    lanes: Lanes,
     begin: usize,
     duration: usize,
-    /// Columns of the thread; `None` if the rows are about a CPU.
+    lane: Vec<usize>,
+    value: usize,
+    /// Columns of the thread whose lane it is.
     thread: Option<[usize; 3]>,
-    cpu: Option<usize>,
-    /// Columns with the name of the interval.
-    name: Vec<usize>,
 }
 
 impl Rows {
-    fn new(heading: &Heading) -> Rows {
+    /// Returns the columns of intervals; `None` if the lanes have other records.
+    fn new(lanes: Lanes, heading: &Heading) -> Option<Rows> {
         let find = |name: &str| heading.columns.iter().position(|column| column.name == name);
-        let known = |name: &str| find(name).expect("intervals have a begin and a duration");
-        let thread: Option<Vec<usize>> = THREAD.iter().map(|name| find(name)).collect();
-        let thread = thread.and_then(|thread| <[usize; 3]>::try_from(thread).ok());
-        let cpu = find(CPU);
-        // What comes first identifies a row; the rest describes it.
-        let thread = thread.filter(|[comm, ..]| cpu.is_none_or(|cpu| comm < &cpu));
-        let is_name = |place: &usize| {
-            matches!(heading.columns[*place].kind, Type::Text | Type::Name)
-                && thread.is_none_or(|thread| !thread.contains(place))
+        let LaneValue::Column(value) = lanes.value else { return None };
+        let (lane, report) = (lanes.lane.iter().filter_map(|name| find(name)).collect(), heading.name);
+        let thread = match THREAD.map(find) {
+            [Some(comm), Some(tid), Some(pid)] => Some([comm, tid, pid]),
+            _ => None,
         };
-        let name = (0..heading.columns.len()).filter(is_name).collect();
-        Rows { report: heading.name, begin: known(BEGIN), duration: known(DURATION), thread, cpu, name }
+        let thread = thread.filter(|_| lanes.path.starts_with(&Lanes::THREAD));
+        let [begin, duration, value] = [find(BEGIN)?, find(DURATION)?, find(value)?];
+        Some(Rows { report, lanes, begin, duration, lane, value, thread })
     }
 
     fn add(&self, batch: &RecordBatch, writer: &mut Writer<'_>) -> io::Result<()> {
         let columns = cells(batch);
         (0..batch.num_rows()).try_for_each(|row| {
-            let track = match (self.thread, self.cpu) {
-                (Some([comm, tid, pid]), _) => Track::Thread {
-                    pid: integer(&columns, pid, row) as u32,
-                    tid: integer(&columns, tid, row) as u32,
-                    name: text(&columns, comm, row).unwrap_or_default().to_owned(),
+            let integer = |place: usize| match columns[place].cell(row) {
+                Cell::Integer(integer) => integer,
+                _ => 0,
+            };
+            let word = |place: &usize| words(columns[*place].cell(row));
+            let track = match self.thread {
+                Some([comm, tid, pid]) => Track::Thread {
+                    pid: integer(pid) as u32,
+                    tid: integer(tid) as u32,
+                    name: word(&comm),
                     what: self.report.to_owned(),
                 },
-                (None, Some(cpu)) => {
-                    Track::Named(format!("CPU {} {}", integer(&columns, cpu, row), self.report))
+                None => {
+                    let key: Vec<_> =
+                        self.lanes.lane.iter().copied().zip(self.lane.iter().map(word)).collect();
+                    let below_the_root = self.lanes.path.iter().skip(1);
+                    Track::Named(below_the_root.map(|part| filled(part, &key)).collect::<Vec<_>>().join(" "))
                 }
-                (None, None) => Track::Named(self.report.to_owned()),
             };
-            let name: Vec<&str> = self.name.iter().filter_map(|&place| text(&columns, place, row)).collect();
-            let (begin, duration) =
-                (integer(&columns, self.begin, row), integer(&columns, self.duration, row));
-            writer.add(track, name.join(" "), begin, duration)
+            writer.add(track, word(&self.value), integer(self.begin), integer(self.duration))
         })
     }
 }
 
-fn integer(columns: &[Cells<'_>], place: usize, row: usize) -> u64 {
-    match columns[place].cell(row) {
-        Cell::Integer(integer) => integer,
-        _ => 0,
+/// Returns a cell in words, as a store has it.
+fn words(cell: Cell<'_>) -> String {
+    let mut json = Vec::new();
+    match cell {
+        Cell::Null => return "?".to_owned(),
+        Cell::Text(text) => return text.to_owned(),
+        other => other.write_json(&mut json),
     }
-}
-
-fn text<'c>(columns: &'c [Cells<'_>], place: usize, row: usize) -> Option<&'c str> {
-    match columns[place].cell(row) {
-        Cell::Text(text) => Some(text),
-        _ => None,
-    }
+    String::from_utf8(json).expect("JSON is UTF-8")
 }

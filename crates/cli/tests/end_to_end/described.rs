@@ -6,9 +6,11 @@ use std::{
     process::Command,
 };
 
+use serde_json::Value;
+
 use crate::{
     exports::{output, target},
-    run::{Folder, hodo},
+    run::{self, Folder, hodo},
 };
 
 fn root() -> PathBuf {
@@ -65,7 +67,7 @@ fn help_names_every_report_with_its_columns() {
     let described: BTreeSet<&str> = reports.iter().filter_map(|report| report["name"].as_str()).collect();
     assert_eq!(listed.difference(&described).copied().collect::<Vec<_>>(), ["all"]);
     let input = root().join("fixtures/ctf/lttng2.13-kernel");
-    for report in reports.iter().filter(|report| report["reads"] == "events" && report["name"] != "periods") {
+    for report in run::reports().iter().filter(|report| report["reads"] == "events") {
         let name = report["name"].as_str().unwrap();
         for view in report["views"].as_array().unwrap() {
             let mut arguments = vec!["report", name, "--format", "json", "-q"];
@@ -78,6 +80,31 @@ fn help_names_every_report_with_its_columns() {
     assert!(hodo(&["help", "report"]).fine().stdout.contains("hodo report [OPTIONS]"));
     let wrong = hodo(&["help", "nothing"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("no command is named `nothing`"), "{wrong:?}");
+}
+
+#[test]
+fn docs_have_all_that_the_program_lists() {
+    let help = hodo(&["help", "--json"]).fine().json();
+    let page = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
+    let lists =
+        [("formats", "analyses"), ("rules", "analyses"), ("exports", "exports"), ("reports", "store")];
+    for (list, file) in lists {
+        let page = page(&format!("docs/{file}.md"));
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let named: String = rows.filter_map(|line| line.split(" | ").next()).collect();
+        for one in help[list].as_array().unwrap() {
+            let is_stored = list != "reports" || !one["lanes"].is_null();
+            let name = format!("`{}`", one["name"].as_str().unwrap());
+            assert!(!is_stored || named.contains(&name), "no table of docs/{file}.md has a row of {name}");
+        }
+    }
+    let pages = ["README.md", "docs/analyses.md", "docs/exports.md", "docs/intel-pt.md"].map(page).concat();
+    for report in help["reports"].as_array().unwrap() {
+        let name = report["name"].as_str().unwrap();
+        let is_end = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-');
+        let has = |word: &str| pages.split(&format!("{word} {name}")).skip(1).any(is_end);
+        assert!(has("report") || has("##"), "no page has a section or a command of the report {name}");
+    }
 }
 
 /// Checks values against a schema. Schemas refer to each other by their ids.
@@ -160,7 +187,7 @@ fn each_schema_is_of_a_command_and_each_command_has_one() {
     let used = OUTPUTS.iter().map(|(schema, _)| schema.split('.').next().unwrap().to_owned()).collect();
     assert_eq!(names, used);
     let help = hodo(&["help", "--json"]).fine().json();
-    let writes_json = |command: &&serde_json::Value| {
+    let writes_json = |command: &&Value| {
         let arguments = command["arguments"].as_array().unwrap();
         let takes = |name: &str| arguments.iter().any(|argument| argument["long"] == name);
         takes("format") || takes("json")

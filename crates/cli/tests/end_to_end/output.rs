@@ -122,6 +122,11 @@ fn nowhere() -> [(&'static str, Stdio); 2] {
     [("closed", writer.into()), ("full", File::options().write(true).open("/dev/full").unwrap().into())]
 }
 
+/// The tables of a store are written at the same time, so the numbers of its names, and its size, vary by some bytes.
+fn without_size(stdout: &str) -> &str {
+    stdout.split_once(" records, ").map_or(stdout, |(records, _)| records)
+}
+
 /// Commands that write results, messages, or both. None of them panics, wherever its output leads.
 #[test]
 fn outputs_that_are_closed_or_full_end_a_command_as_they_end_cat() {
@@ -172,7 +177,7 @@ fn outputs_that_are_closed_or_full_end_a_command_as_they_end_cat() {
                 failed(*has_messages && how == "full"),
                 "{words:?}, messages {how}: {ran:?}"
             );
-            assert_eq!(ran.stdout, usual.stdout, "{words:?}, messages {how}");
+            assert_eq!(without_size(&ran.stdout), without_size(&usual.stdout), "{words:?}, messages {how}");
         }
         for ((how, out), (_, err)) in nowhere().into_iter().zip(nowhere()) {
             let ran = wait(command(words).stdout(out).stderr(err).spawn().unwrap()).expect("it ends");

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::run::{Folder, hodo};
+use serde_json::Value;
+
+use crate::run::{Folder, hodo, reports};
 
 const PARTS: usize = 3;
 
@@ -11,21 +13,16 @@ fn trace() -> String {
     folder.to_str().unwrap().to_owned()
 }
 
-/// Returns the names of the reports in `report --list`, and whether they are about control flow.
-fn reports() -> Vec<(String, bool)> {
-    let list = hodo(&["report", "--list"]).fine().stdout;
-    let line = |line: &str| {
-        let (name, help) = line.split_once(' ')?;
-        Some((name.to_owned(), help.trim_start().starts_with("exact")))
-    };
-    let needs_more = ["all", "periods"];
-    list.lines().filter_map(line).filter(|(name, _)| !needs_more.contains(&name.as_str())).collect()
+/// Returns the names of the reports, and whether they are about control flow.
+fn names() -> Vec<(String, bool)> {
+    let name =
+        |report: &Value| (report["name"].as_str().unwrap().to_owned(), report["reads"] == "control flow");
+    reports().iter().map(name).collect()
 }
 
-/// Returns the names of the event reports but `count`.
+/// Returns the names of the reports of events.
 fn analyses() -> Vec<String> {
-    let of_events = reports().into_iter().filter(|(name, is_of_flow)| !is_of_flow && name != "count");
-    of_events.map(|(name, _)| name).collect()
+    names().into_iter().filter(|(_, is_of_flow)| !is_of_flow).map(|(name, _)| name).collect()
 }
 
 /// Folds a part and returns its file.
@@ -38,9 +35,8 @@ fn fold(folder: &Folder, analysis: &str, part: &str, more: &[&str]) -> String {
 
 #[test]
 fn merged_parts_are_the_whole() {
-    let mut names = analyses();
+    let names = analyses();
     assert!(names.len() >= 5, "{names:?}");
-    names.push("count".to_owned());
     let folder = Folder::new();
     for name in &names {
         let parts: Vec<String> =
@@ -178,7 +174,7 @@ fn recording() -> [String; 2] {
 #[test]
 fn tasks_of_a_plan_are_the_whole_merged_as_a_chain_and_as_a_tree() {
     let ([recording, symfs], trace) = (recording(), trace());
-    for (name, is_of_flow) in reports() {
+    for (name, is_of_flow) in names() {
         let input: Vec<&str> = match is_of_flow {
             true => vec!["-q", "--chunk-size", "1K", "--symfs", &symfs, &recording],
             false => vec!["-q", "--chunk-size", "16K", &trace],

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Far longer than any run takes; a longer run hangs.
@@ -71,6 +71,22 @@ pub(crate) fn wait(child: Child) -> Option<Ran> {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("hodo writes UTF-8");
     let code = output.status.code().unwrap_or_else(|| panic!("{}", output.status));
     Some(Ran { code, stdout: text(output.stdout), stderr: text(output.stderr) })
+}
+
+/// Returns what `hodo help` says of each report that needs no options.
+pub(crate) fn reports() -> Vec<Value> {
+    let help = hodo(&["help", "--json"]).fine().json();
+    let reports = help["reports"].as_array().expect("reports").iter();
+    reports.filter(|report| report["requires"] == json!([])).cloned().collect()
+}
+
+/// Returns a cell in words.
+pub(crate) fn word(cell: &Value) -> String {
+    match cell {
+        Value::Null => "?".to_owned(),
+        Value::String(text) => text.clone(),
+        number => number.to_string(),
+    }
 }
 
 /// A folder that is deleted with the test.

@@ -7,9 +7,9 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::run::{Folder, command, hodo, wait};
+use crate::run::{Folder, command, hodo, reports, wait};
 
 /// The client, what checks answers against the schema, and JSON with 64-bit integers. The client asks for another
 /// json-bigint, from a commit.
@@ -18,16 +18,6 @@ const PACKAGES: &str = r#"{
     "dependencies": { "tsp-typescript-client": "0.9.0", "json-bigint": "1.0.0", "ajv": "8.17.1", "yaml": "2.8.1" },
     "overrides": { "json-bigint": "$json-bigint" }
 }"#;
-
-/// The reports whose rows the server shows, and their views.
-const REPORTS: &[(&str, &str)] = &[
-    ("cpu", "interval"),
-    ("irq", "interval"),
-    ("queue", "change"),
-    ("states", "interval"),
-    ("syscalls", "interval"),
-    ("wakers", "wakeup"),
-];
 
 /// Installs the packages once, and returns the folder with them.
 fn modules() -> PathBuf {
@@ -74,11 +64,14 @@ fn the_protocols_client_finds_what_the_reports_have() {
     let folder = Folder::new();
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/lttng2.13-kernel");
     let (trace, store) = (trace.display().to_string(), folder.file("store"));
-    let table = |&(report, view): &(&str, &str)| {
-        let rows = hodo(&["report", report, "--by", view, "--format", "json", &trace]).fine().json();
-        (report.to_owned(), rows)
+    let table = |report: &Value| {
+        let (name, lanes) = (report["name"].as_str()?, &report["lanes"]);
+        let rows = hodo(&["report", name, "--by", lanes["view"].as_str()?, "--format", "json", &trace]);
+        let mut table = rows.fine().json();
+        table["lanes"] = lanes.clone();
+        (table["rows"] != json!([])).then(|| (name.to_owned(), table))
     };
-    let tables: Map<String, Value> = REPORTS.iter().map(table).collect();
+    let tables: Map<String, Value> = reports().iter().filter_map(table).collect();
     let tables = folder.write("tables.json", serde_json::to_string(&tables).unwrap().as_bytes());
     let server = Server::start(&["-q", "--store", &store, &trace]);
     assert!(server.address.starts_with("http://127.0.0.1:"), "{}", server.address);
