@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let image = out.join("runtime.bin");
     let target = env::var("TARGET")?;
-    if target != "x86_64-unknown-linux-gnu" {
+    if !["x86_64-unknown-linux-gnu", "x86_64-unknown-linux-musl"].contains(&target.as_str()) {
         // The recorder refuses to record there.
         return Ok(fs::write(image, [])?);
     }
@@ -22,6 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut rustc = Command::new(env::var("RUSTC")?);
     rustc.args(["--edition", "2024", "--crate-type", "bin", "--crate-name", "hodo_native_image"]);
     rustc.args(["--target", &target, "-C", "opt-level=3", "-C", "panic=abort", "-C", "codegen-units=1"]);
+    // The image has a start of its own, and no libc.
+    rustc.args(["-C", "link-self-contained=no"]);
     rustc.args(["-C", "relocation-model=pie", "-C", "force-unwind-tables=no", "-C", "debuginfo=0"]);
     for argument in ["-nostartfiles", "-nostdlib", "-static-pie", "-Wl,--no-dynamic-linker", "-Wl,-z,norelro"]
     {

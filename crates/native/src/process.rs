@@ -28,8 +28,8 @@ pub(crate) enum Event {
     Gone,
 }
 
-const GET_MASK: libc::c_uint = 0x420a;
-const SET_MASK: libc::c_uint = 0x420b;
+const GET_MASK: Request = 0x420a;
+const SET_MASK: Request = 0x420b;
 
 fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -56,8 +56,14 @@ pub(crate) fn without_chance(command: &mut Command) {
     unsafe { command.pre_exec(request) };
 }
 
+/// A request of `ptrace`: its C libraries differ in the sign.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
 impl Tracee {
-    fn request(self, request: libc::c_uint, address: u64, data: u64) -> io::Result<()> {
+    fn request(self, request: Request, address: u64, data: u64) -> io::Result<()> {
         // SAFETY: the requests that pass addresses of this process pass those of live values.
         check(unsafe { libc::ptrace(request, self.0, address, data) })
     }
@@ -102,7 +108,7 @@ impl Tracee {
 
     /// The restartable sequences that a stopped thread has registered: address, length, signature; zeros without them.
     pub(crate) fn sequences(self) -> [u64; 3] {
-        const GET_SEQUENCES: libc::c_uint = 0x420f;
+        const GET_SEQUENCES: Request = 0x420f;
         // `struct ptrace_rseq_configuration`
         let mut words = [0u64; 3];
         let result = self.request(GET_SEQUENCES, 24, words.as_mut_ptr() as u64);
