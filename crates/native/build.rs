@@ -22,8 +22,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut rustc = Command::new(env::var("RUSTC")?);
     rustc.args(["--edition", "2024", "--crate-type", "bin", "--crate-name", "hodo_native_image"]);
     rustc.args(["--target", &target, "-C", "opt-level=3", "-C", "panic=abort", "-C", "codegen-units=1"]);
-    // The image has a start of its own, and no libc.
-    rustc.args(["-C", "link-self-contained=no"]);
+    if target.ends_with("musl") {
+        // The image has a start of its own, and no libc.
+        rustc.args(["-C", "link-self-contained=no"]);
+    }
     rustc.args(["-C", "relocation-model=pie", "-C", "force-unwind-tables=no", "-C", "debuginfo=0"]);
     for argument in ["-nostartfiles", "-nostdlib", "-static-pie", "-Wl,--no-dynamic-linker", "-Wl,-z,norelro"]
     {
