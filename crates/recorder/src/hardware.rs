@@ -20,12 +20,12 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     if !present() {
         return Err(Error::Missing(format!(
             "this machine has no Intel PT that the kernel can use ({DRIVER} is not there); virtual machines, other makers' processors and old \
-             kernels have none. Use --engine emulate, which records on any x86-64 machine"
+             kernels have none. Use --engine native, which records on any x86-64 machine"
         )));
     }
     if Command::new("perf").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return Err(Error::Missing(
-            "perf is not installed; on Debian: apt-get install linux-perf. Or use --engine emulate"
+            "perf is not installed; on Debian: apt-get install linux-perf. Or use --engine native"
                 .to_owned(),
         ));
     }

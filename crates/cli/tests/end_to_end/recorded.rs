@@ -319,7 +319,7 @@ fn what_can_not_be_recorded_says_why() {
     }
     if !fs::exists("/sys/bus/event_source/devices/intel_pt").is_ok_and(|there| there) {
         let ran = record("perf", "true");
-        assert!(ran.code != 0 && ran.stderr.contains("--engine emulate"), "{ran:?}");
+        assert!(ran.code != 0 && ran.stderr.contains("--engine native"), "{ran:?}");
     }
     assert_eq!(folder.names(), Vec::<String>::new());
 }
