@@ -376,7 +376,7 @@ fn snapshots(info: &Info) -> Table {
             snapshot.trigger.as_str().into(),
             snapshot.latency_ns.into(),
             snapshot.instructions.into(),
-            format!("cpu {}", snapshot.cpu).into(),
+            snapshot.cpu.map(|cpu| format!("cpu {cpu}")).into(),
             snapshot.thread.map(|thread| format!("tid {}", thread.tid)).into(),
         ]
     });

@@ -20,8 +20,8 @@ use crate::{
     ClockIdentity, ClockKind, Contents, Format, Input, Unpacked,
     error::{Error, ErrorKind},
     recording::{
-        KeptCode, Mapping, Piece, RecorderData, RecorderNotes, Recording, Sideband, SidebandKind, Stream,
-        Thread, Untraced,
+        KeptCode, Mapping, Piece, RecorderData, RecorderNotes, Recording, Sideband, SidebandKind, Snapshot,
+        Stream, Thread, Untraced,
     },
 };
 
@@ -60,6 +60,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
         frequency: clock.map_or(0, frequency),
         slowed: true,
         untraced: reader.untraced(),
+        snapshots: reader.snapshots(),
         ..RecorderNotes::default()
     };
     Ok(Recording {
@@ -284,6 +285,21 @@ impl<'a> Reader<'_, 'a> {
             notes
         };
         self.logs.tables().into_iter().flat_map(|(_, table)| of_table(table)).collect()
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        let snapshot = |snapshot: &hodo_native_log::Snapshot| {
+            let [begin, end] = [snapshot.times.0, snapshot.times.1].map(|tsc| self.time(tsc).0);
+            Snapshot {
+                trigger: snapshot.condition.clone(),
+                time_ns: end,
+                latency_ns: end.saturating_sub(begin),
+                instructions: Some(snapshot.instructions),
+                cpu: None,
+                thread: Some(Thread { pid: snapshot.process as u32, tid: snapshot.thread as u32 }),
+            }
+        };
+        self.logs.snapshots.iter().map(snapshot).collect()
     }
 
     /// What is missing from the logs, at the place where it is missing.

@@ -326,8 +326,8 @@ pub struct Snapshot {
     pub latency_ns: u64,
     /// The instructions that the processor ran meanwhile; `None` if it was not always the same processor.
     pub instructions: Option<u64>,
-    /// The processor on which the latency ended.
-    pub cpu: u32,
+    /// The processor on which the latency ended, if known.
+    pub cpu: Option<u32>,
     /// The thread that ran there then, if known.
     pub thread: Option<Thread>,
 }

@@ -6,7 +6,7 @@
 //! | offset | bytes | meaning |
 //! |---|---|---|
 //! | 0 | 4 | `0x4b434c42` ("BLCK") |
-//! | 4 | 2 | kind: 1 log, 2 table, 3 clock, 4 loss, 5 end, 6 facts |
+//! | 4 | 2 | kind: 1 log, 2 table, 3 clock, 4 loss, 5 end, 6 facts, 7 snapshot |
 //! | 6 | 2 | how it is stored: bit 0 words are packed, bit 1 compressed with LZ4 after that |
 //! | 8 | 4 | bytes of its content |
 //! | 12 | 4 | bytes before LZ4 |
@@ -22,7 +22,8 @@
 //!
 //! A log holds words, a table holds records: see [`hodo_native_runtime::wire`]. A clock block holds pairs of a
 //! time-stamp counter and the monotonic clock in nanoseconds. A loss block holds a note and says in its header which
-//! thread lost what. A facts block is a JSON object of texts about the recording, such as its command. The end block is empty: a file without it is incomplete.
+//! thread lost what. A facts block is a JSON object of texts about the recording, such as its command. A snapshot block holds the number of instructions of the execution that took
+//! too long (8 bytes) and the condition as text; its header says when that was and in which thread. The end block is empty: a file without it is incomplete.
 
 use std::io::{self, Write};
 
@@ -54,6 +55,8 @@ pub enum BlockKind {
     End,
     /// Facts about the recording, as a JSON object of texts.
     Facts,
+    /// Why a snapshot was written.
+    Snapshot,
 }
 
 impl BlockKind {
@@ -65,12 +68,13 @@ impl BlockKind {
             BlockKind::Loss => 4,
             BlockKind::End => 5,
             BlockKind::Facts => 6,
+            BlockKind::Snapshot => 7,
         }
     }
 
     fn of(number: u16) -> Option<BlockKind> {
-        use BlockKind::{Clock, End, Facts, Log, Loss, Table};
-        [Log, Table, Clock, Loss, End, Facts].into_iter().find(|kind| kind.number() == number)
+        use BlockKind::{Clock, End, Facts, Log, Loss, Snapshot, Table};
+        [Log, Table, Clock, Loss, End, Facts, Snapshot].into_iter().find(|kind| kind.number() == number)
     }
 }
 
@@ -304,6 +308,16 @@ fn block(file: &[u8], at: usize) -> Result<Block<'_>, FileError> {
 }
 
 impl<'a> Block<'a> {
+    /// A block that is not in a file yet: its header, which says how it is stored, and its stored bytes.
+    pub fn unwritten(header: BlockHeader, stored: &[u8], room: &'a mut Vec<u8>) -> Block<'a> {
+        let (length, checksum) = (stored.len() as u32, crc32fast::hash(stored));
+        let header = BlockHeader { packed_length: length, stored: length, checksum, ..header };
+        room.clear();
+        room.extend_from_slice(&encode(&header));
+        room.extend_from_slice(stored);
+        Block { header, at: 0, whole: room }
+    }
+
     /// Its bytes in the file, with its header.
     pub fn whole(&self) -> &'a [u8] {
         self.whole

@@ -129,8 +129,16 @@ impl<'a> Items<'a> {
         Items { words, at, expected, times: block.times, ..Items::new(table, &[], false) }
     }
 
+    /// The items of one block, after one that leads to `expected`, or to 0 if that is unknown.
+    ///
+    /// # Errors
+    /// The block is damaged.
+    pub fn of_part(table: &'a Table, block: &Block<'_>, expected: u64) -> Result<Items<'a>, FileError> {
+        Ok(Items::of_block(table, &DecodedBlock::read(block)?, expected, false))
+    }
+
     /// Where what was read so far leads; 0 if that is unknown.
-    pub(crate) fn leads_to(&self) -> u64 {
+    pub fn leads_to(&self) -> u64 {
         self.expected
     }
 

@@ -12,10 +12,10 @@ pub mod packets;
 mod recording;
 mod table;
 
-pub use hodo_native_runtime::wire::note;
+pub use hodo_native_runtime::wire::{exit, note};
 
 pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer, empty};
 pub use items::{Digest, Item, Items};
 pub use packets::Log;
-pub use recording::{Recording, Thread};
+pub use recording::{Recording, Snapshot, Thread};
 pub use table::{Code, Map, Name, Note, Parent, Path, Span, Table, Unmap};

@@ -25,8 +25,25 @@ pub struct Recording<'a> {
     pub clocks: Vec<(u64, u64)>,
     /// Facts about the recording, as a JSON object of texts; empty if there are none.
     pub facts: Vec<u8>,
+    /// Why snapshots were written, in order.
+    pub snapshots: Vec<Snapshot>,
     /// The damage at which reading stopped.
     pub damage: Option<FileError>,
+}
+
+/// Why a snapshot was written: an execution of a function took too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The condition, as the user wrote it.
+    pub condition: String,
+    /// Times within the execution, after its begin and before its end, by the time-stamp counter.
+    pub times: (u64, u64),
+    /// The instructions that it ran.
+    pub instructions: u64,
+    /// The process in the system.
+    pub process: u64,
+    /// The thread in the system.
+    pub thread: u64,
 }
 
 /// A thread of a recording.
@@ -54,7 +71,7 @@ impl<'a> Recording<'a> {
         let (blocks, damage) = blocks(file)?;
         let mut parts: FxHashMap<u64, Vec<&Block<'a>>> = FxHashMap::default();
         let mut threads: FxHashMap<u64, Thread<'a>> = FxHashMap::default();
-        let (mut clocks, mut facts) = (Vec::new(), Vec::new());
+        let (mut clocks, mut facts, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
         for block in &blocks {
             let header = &block.header;
             match header.kind {
@@ -76,6 +93,17 @@ impl<'a> Recording<'a> {
                     }
                 }
                 BlockKind::Clock => clocks.extend(pair(&block.content()?)),
+                BlockKind::Snapshot => {
+                    let content = block.content()?;
+                    let (instructions, text) = content.split_first_chunk().unwrap_or((&[0; 8], &[]));
+                    snapshots.push(Snapshot {
+                        condition: String::from_utf8_lossy(text).into_owned(),
+                        times: (header.first_tsc, header.last_tsc),
+                        instructions: u64::from_le_bytes(*instructions),
+                        process: header.process,
+                        thread: header.thread,
+                    });
+                }
                 BlockKind::Facts => facts = block.content()?,
                 BlockKind::End => {}
             }
@@ -97,7 +125,7 @@ impl<'a> Recording<'a> {
                 .sort_by_key(|block| (block.header.sequence, std::cmp::Reverse(block.header.length)));
             thread.blocks.dedup_by_key(|block| block.header.sequence);
         }
-        Ok(Recording { tables, threads, clocks, facts, damage })
+        Ok(Recording { tables, threads, clocks, facts, snapshots, damage })
     }
 
     /// The threads, in the order in which they started.

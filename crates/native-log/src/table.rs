@@ -224,32 +224,39 @@ impl Table {
         let mut table = Table::default();
         for part in parts {
             let bytes = part.content()?;
-            table.records(&bytes, others).ok_or(FileError::Damaged(part.at))?;
+            if table.extend(&bytes, &|key| others.get(&key).cloned()) != bytes.len() {
+                return Err(FileError::Damaged(part.at));
+            }
         }
         Ok(table)
     }
 
-    fn records(&mut self, bytes: &[u8], others: &FxHashMap<u64, Arc<Table>>) -> Option<()> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let head = u64::from_le_bytes(*rest.first_chunk()?);
-            let length = head as u32 as usize;
-            if length < 16 || !length.is_multiple_of(8) {
-                return None;
-            }
-            let record = rest.get(..length)?;
-            let mut words = Words { bytes: record, at: 8 };
-            self.record((head >> 32) as u32, &mut words, others)?;
-            rest = &rest[length..];
+    /// Adds records, up to the first that is damaged or not complete; returns their length. `others` returns the tables of
+    /// processes that started before.
+    pub fn extend(&mut self, bytes: &[u8], others: &dyn Fn(u64) -> Option<Arc<Table>>) -> usize {
+        let mut at = 0;
+        while let Some(length) = self.next_record(&bytes[at..], others) {
+            at += length;
         }
-        Some(())
+        at
+    }
+
+    fn next_record(&mut self, bytes: &[u8], others: &dyn Fn(u64) -> Option<Arc<Table>>) -> Option<usize> {
+        let head = u64::from_le_bytes(*bytes.first_chunk()?);
+        let length = head as u32 as usize;
+        if length < 16 || !length.is_multiple_of(8) {
+            return None;
+        }
+        let mut words = Words { bytes: bytes.get(..length)?, at: 8 };
+        self.record((head >> 32) as u32, &mut words, others)?;
+        Some(length)
     }
 
     fn record(
         &mut self,
         kind: u32,
         words: &mut Words<'_>,
-        others: &FxHashMap<u64, Arc<Table>>,
+        others: &dyn Fn(u64) -> Option<Arc<Table>>,
     ) -> Option<()> {
         let tsc = words.long()?;
         if self.begin == 0 {
@@ -272,7 +279,7 @@ impl Table {
             record::FORK => {
                 let (parent, exits) = (words.long()?, words.long()?);
                 self.inherited = u32::try_from(exits).ok()?;
-                let table = others.get(&parent)?.clone();
+                let table = others(parent)?;
                 self.depth = table.depth + 1;
                 self.selected = table.selected;
                 // Damaged input must not make chains that are dropped too deep.

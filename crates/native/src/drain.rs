@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native_log::{BlockHeader, BlockKind, Codec, empty};
+use hodo_native_log::{Block, BlockHeader, BlockKind, Codec, empty};
 use hodo_native_runtime::{
     context::Context,
     layout::{CHUNKS, chunk_state, kind, slot_state},
@@ -15,7 +15,13 @@ use hodo_native_runtime::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::{arena::Arena, process, ring::Sink};
+use crate::{
+    arena::Arena,
+    process,
+    record::Options,
+    ring::Sink,
+    watch::{Fired, Watch},
+};
 
 /// What ended a thread's log.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,18 +48,27 @@ pub(crate) struct Drain<W> {
     begun: Instant,
     /// How often the clocks were written.
     clocks: u32,
+    watch: Option<Watch>,
+    /// Executions that took too long, which no snapshot has yet.
+    fired: Vec<(BlockHeader, Fired)>,
+    /// How many snapshots conditions asked for.
+    pub(crate) snapshots: u64,
 }
 
 impl<W: Write> Drain<W> {
-    pub(crate) fn new(out: W, ring: Option<u64>, facts: &[u8]) -> io::Result<Drain<W>> {
+    pub(crate) fn new(out: W, options: &Options) -> io::Result<Drain<W>> {
+        let facts = &options.facts;
         let mut drain = Drain {
-            writer: Sink::new(out, ring)?,
+            writer: Sink::new(out, options.ring)?,
             processes: FxHashMap::default(),
             next: FxHashMap::default(),
             killed: 0,
             threads: 0,
             begun: Instant::now(),
             clocks: 0,
+            watch: (!options.conditions.is_empty()).then(|| Watch::new(options.conditions.clone())),
+            fired: Vec::new(),
+            snapshots: 0,
         };
         if !facts.is_empty() {
             let header = BlockHeader { length: facts.len() as u32, ..empty(BlockKind::Facts) };
@@ -112,14 +127,48 @@ impl<W: Write> Drain<W> {
                 thread: header.thread.load(Relaxed),
                 ..empty(kind)
             };
-            self.writer.block(block, chunk.bytes)?;
+            self.part(arena, block, chunk.bytes)?;
             self.next.insert(key, sequence + 1);
             header.process.store(0, Relaxed);
             header.state.store(chunk_state::FREE, Release);
             arena.header().emptied.fetch_add(1, Release);
             process::wake(&arena.header().emptied);
         }
+        self.write_fired(arena)?;
         Ok(full.len())
+    }
+
+    /// Writes a part of a log or a table, and looks what it says.
+    fn part(&mut self, arena: &Arena, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
+        self.writer.block(header, bytes)?;
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        if header.kind == BlockKind::Table {
+            watch.table_part(header.key, header.sequence, bytes);
+            return Ok(());
+        }
+        let mut room = Vec::new();
+        let fired = watch.log_part(arena, &Block::unwritten(header, bytes, &mut room));
+        self.fired.extend(fired.into_iter().map(|fired| (header, fired)));
+        Ok(())
+    }
+
+    /// Writes a snapshot for each execution that took too long.
+    fn write_fired(&mut self, arena: &Arena) -> io::Result<()> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        let mut blocks = Vec::new();
+        for (header, Fired { condition, times: (first_tsc, last_tsc), instructions }) in self.fired.drain(..)
+        {
+            let text = &watch.conditions()[condition].text;
+            let content = [&instructions.to_le_bytes()[..], text.as_bytes()].concat();
+            let (kind, codec, length) = (BlockKind::Snapshot, Codec::default(), content.len() as u32);
+            blocks.push((BlockHeader { kind, codec, length, first_tsc, last_tsc, ..header }, content));
+        }
+        for (header, content) in blocks {
+            self.writer.block(header, &content)?;
+            self.snapshots += 1;
+            self.write_kept(arena)?;
+        }
+        Ok(())
     }
 
     /// Looks for new and ended processes, and for threads that ended. Returns how many processes run.
@@ -171,7 +220,7 @@ impl<W: Write> Drain<W> {
                 header.state.store(chunk_state::FREE, Release);
             }
         }
-        Ok(())
+        self.write_fired(arena)
     }
 
     fn free(&mut self, arena: &Arena, index: u64, end: End) -> io::Result<()> {
@@ -182,7 +231,7 @@ impl<W: Write> Drain<W> {
         let kind = if is_log { BlockKind::Log } else { BlockKind::Table };
         let block = BlockHeader { length: rest.len() as u32, ..unfinished(slot, kind) };
         if !rest.is_empty() {
-            self.writer.block(block, &rest)?;
+            self.part(arena, block, &rest)?;
         }
         let word = |back: usize| rest.len().checked_sub(4 * back).and_then(|at| rest.get(at..at + 4));
         // A thread that ended, or waited in a system call, ran nothing more.
@@ -210,6 +259,11 @@ impl<W: Write> Drain<W> {
             return Ok(());
         }
         self.chunks(arena)?;
+        self.write_kept(arena)
+    }
+
+    fn write_kept(&mut self, arena: &Arena) -> io::Result<()> {
+        self.writer.dump()?;
         for index in arena.slots() {
             let slot = arena.slot(index);
             let is_log = slot.kind.get() == kind::LOG;
@@ -220,10 +274,10 @@ impl<W: Write> Drain<W> {
             let rest = arena.rest(index);
             // The thread goes on meanwhile: what it gave away is in a chunk.
             if !rest.is_empty() && slot.sequence.get() == block.sequence {
-                self.writer.block(BlockHeader { length: rest.len() as u32, ..block }, &rest)?;
+                self.writer.write(BlockHeader { length: rest.len() as u32, ..block }, &rest)?;
             }
         }
-        self.writer.dump()
+        self.writer.flush()
     }
 
     /// The number of bytes written so far.
@@ -239,7 +293,7 @@ impl<W: Write> Drain<W> {
             self.retire(arena, number, End::Ended)?;
         }
         self.clock()?;
-        self.writer.finish()
+        self.writer.finish(self.watch.is_none())
     }
 }
 

@@ -21,6 +21,8 @@ mod ring;
 mod stop;
 #[cfg(test)]
 mod truth;
+mod watch;
 
 pub use inject::Refusal;
 pub use record::{Control, Error, Options, Outcome, Select, attach, record};
+pub use watch::{Condition, Limit};

@@ -27,6 +27,7 @@ use crate::{
     inject::{Refusal, inject},
     leave,
     process::{self, Event, Tracee},
+    watch::Condition,
 };
 
 /// Code that is recorded.
@@ -54,6 +55,8 @@ pub struct Options {
     pub facts: Vec<u8>,
     /// Logs are kept in memory up to this many bytes, the last ones, and written at the end.
     pub ring: Option<u64>,
+    /// With `ring`: what is kept is written when a function takes too long, each time, instead of at the end.
+    pub conditions: Vec<Condition>,
     /// The time-stamp counter is written after so many exits of superblocks, from 16 to 32,768; 0: only at system calls and at
     /// the end of each part of a log.
     pub time_every: u32,
@@ -83,6 +86,7 @@ impl Default for Options {
             select: Vec::new(),
             facts: Vec::new(),
             ring: None,
+            conditions: Vec::new(),
             time_every: 0,
             duration: None,
             control: Arc::default(),
@@ -99,6 +103,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// The number of threads that were recorded, counted once for each program that they ran.
     pub threads: u64,
+    /// Snapshots that conditions asked for.
+    pub snapshots: u64,
     /// The number of threads that were killed.
     pub killed: u64,
     /// Programs that ran unrecorded, and why.
@@ -132,7 +138,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
         return Err(Error::Privileged(name));
     }
     let arena = arena(&options)?;
-    let drain = Mutex::new(Drain::new(out, options.ring, &options.facts)?);
+    let drain = Mutex::new(Drain::new(out, &options)?);
     process::trace_from_start(&mut command);
     let child = command.spawn().map_err(|error| Error::Start(name.clone(), error))?;
     let tracee = Tracee(child.id() as i32);
@@ -155,7 +161,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
 /// The process cannot be recorded, or the output failed.
 pub fn attach<W: Write + Send>(process: u32, out: W, options: Options) -> Result<Outcome, Error> {
     let arena = arena(&options)?;
-    let drain = Mutex::new(Drain::new(out, options.ring, &options.facts)?);
+    let drain = Mutex::new(Drain::new(out, &options)?);
     let name = PathBuf::from(format!("process {process}"));
     attach_to(process, &arena).map_err(|refusal| Error::Refused(name, refusal))?;
     run(&arena, drain, None, &options)
@@ -226,13 +232,14 @@ fn run<W: Write + Send>(
             .push(format!("{without_room} programs ran unrecorded: there was no memory or slot for them"));
     }
     let drain = drain.into_inner().map_err(|_| io::Error::other("the writing thread failed"))?;
-    let (killed, threads, written) = (drain.killed, drain.threads, drain.written());
+    let (killed, threads, snapshots, written) =
+        (drain.killed, drain.threads, drain.snapshots, drain.written());
     let finished = drained.and_then(|()| drain.finish(arena));
     let bytes = finished.unwrap_or_else(|error| {
         warnings.push(format!("the recording ends early, and the programs went on without it: {error}"));
         written
     });
-    Ok(Outcome { status, bytes, threads, killed, warnings })
+    Ok(Outcome { status, bytes, threads, snapshots, killed, warnings })
 }
 
 /// Whether a program file gives its program other rights than this process has. The name is a path, or is found in

@@ -63,6 +63,12 @@ impl<W: Write> Sink<W> {
         Ok(())
     }
 
+    /// Writes a part of a log at once.
+    pub(crate) fn write(&mut self, header: BlockHeader, bytes: &[u8]) -> io::Result<()> {
+        let (header, bytes) = packed(header, bytes);
+        self.writer.block(header, &bytes)
+    }
+
     /// Whether blocks are kept.
     pub(crate) fn keeps(&self) -> bool {
         self.ring.is_some()
@@ -81,7 +87,7 @@ impl<W: Write> Sink<W> {
             self.writer.block(header, &bytes)?;
         }
         ring.held = 0;
-        self.writer.flush()
+        Ok(())
     }
 
     /// Passes what was written to the system.
@@ -94,9 +100,11 @@ impl<W: Write> Sink<W> {
         self.writer.written()
     }
 
-    /// Ends the file; returns its length in bytes.
-    pub(crate) fn finish(mut self) -> io::Result<u64> {
-        self.dump()?;
+    /// Ends the file, with what is `kept` or without it; returns its length in bytes.
+    pub(crate) fn finish(mut self, kept: bool) -> io::Result<u64> {
+        if kept {
+            self.dump()?;
+        }
         self.writer.finish()
     }
 }

@@ -25,8 +25,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     }
     if Command::new("perf").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return Err(Error::Missing(
-            "perf is not installed; on Debian: apt-get install linux-perf. Or use --engine native"
-                .to_owned(),
+            "perf is not installed; on Debian: apt-get install linux-perf. Or use --engine native".to_owned(),
         ));
     }
     if request.duration.is_some() && request.pid.is_none() {

@@ -108,7 +108,8 @@ pub struct Request {
     pub overflow: Option<Range<u64>>,
     /// Keep only the last part of the trace of each thread, or of each processor of a machine: this many bytes, or 4 MiB.
     pub snapshot: Option<Option<u64>>,
-    /// Machine: with `snapshot`, write that part whenever one of these latencies is too long, instead of at the end.
+    /// Machine and native: with `snapshot`, write that part whenever one of these latencies is too long, instead of at the
+    /// end.
     pub triggers: Vec<Trigger>,
     /// Machine: the recorded code.
     pub privilege: Privilege,
@@ -258,12 +259,14 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
         || request.witness
         || request.counts_time
         || request.process.is_some()
-        || !request.triggers.is_empty()
         || !request.with.is_empty();
     if request.engine != Engine::Machine && of_machine {
-        let options =
-            "--kernel, --user, --process, --trigger, --witness, --icount and --with need --engine machine";
+        let options = "--kernel, --user, --process, --witness, --icount and --with need --engine machine";
         return Err(Error::Missing(options.to_owned()));
+    }
+    let can_trigger = matches!(request.engine, Engine::Auto | Engine::Native | Engine::Machine);
+    if !can_trigger && !request.triggers.is_empty() {
+        return Err(Error::Missing("--trigger needs --engine native or --engine machine".to_owned()));
     }
     let of_native = request.native_memory.is_some() || request.time_every.is_some();
     if !matches!(request.engine, Engine::Auto | Engine::Native) && of_native {
@@ -286,7 +289,7 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
 
 /// Chooses what records, and says so.
 fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
-    if hardware::present() {
+    if hardware::present() && request.triggers.is_empty() {
         return hardware::record(request);
     }
     if !request.events.is_empty() || request.overflow.is_some() {
@@ -296,9 +299,10 @@ fn auto(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
         );
         return emulate::record(request, notice);
     }
-    notice(
-        "this machine has no Intel PT: the native recorder is used (the same control flow; real time, but programs are 2 to 7 \
+    let why = if hardware::present() { "perf knows no --trigger" } else { "this machine has no Intel PT" };
+    notice(&format!(
+        "{why}: the native recorder is used (the same control flow; real time, but programs are 2 to 7 \
          times slower)",
-    );
+    ));
     native::record(request, notice)
 }

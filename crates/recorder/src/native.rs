@@ -12,17 +12,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native::{Control, Options, Select};
+use hodo_emulator::machine::trigger::{self as emulated, Latency};
+use hodo_native::{Condition, Control, Limit, Options, Select};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2},
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
 };
 
-use crate::{Engine, Error, Outcome, Request, emulate, filter, signals};
+use crate::{Engine, Error, Outcome, Request, Trigger, emulate, filter, signals, trigger};
 
 /// How often the time is recorded, in exits of superblocks.
 const TIME_EVERY: u32 = 4096;
+/// The same if executions of functions are timed.
+const TIME_OF_TRIGGERS: u32 = 64;
 /// Interval between looks at signals and at the command.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// Waits without a message for processes that end within this time.
@@ -67,7 +70,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         status: outcome.status,
         instructions: None,
         threads: Some(outcome.threads as usize),
-        snapshots: None,
+        snapshots: (!request.triggers.is_empty()).then_some(outcome.snapshots as usize),
         bytes: outcome.bytes,
         beside: Vec::new(),
         warnings,
@@ -89,11 +92,51 @@ fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {
         select: request.filter.as_deref().map_or(Ok(Vec::new()), selected)?,
         facts: serde_json::to_vec(&facts(request)).unwrap_or_default(),
         ring: size,
-        time_every: request.time_every.unwrap_or(TIME_EVERY),
+        conditions: conditions(request)?,
+        time_every: request.time_every.unwrap_or(if request.triggers.is_empty() {
+            TIME_EVERY
+        } else {
+            TIME_OF_TRIGGERS
+        }),
         duration: request.duration,
         control,
         ..default
     })
+}
+
+/// The conditions of triggers, which are about functions.
+fn conditions(request: &Request) -> Result<Vec<Condition>, Error> {
+    let condition = |asked: &Trigger| {
+        let wrong = |name: &str, why: String| Error::Trigger(trigger::wrong(asked, Some(name), why));
+        let (path, offsets) = match &asked.latency {
+            Latency::File { path, range } => (path.clone(), range.clone()),
+            Latency::Kernel(name) => {
+                let program =
+                    program(request).ok_or_else(|| wrong(name, "the program is not found".to_owned()))?;
+                filter::function_of(&program, name).map_err(|why| wrong(name, why))?
+            }
+            _ => {
+                let why = "the native recorder measures functions: FUNCTION > TIME, or FUNCTION@FILE > TIME";
+                return Err(wrong("", why.to_owned()));
+            }
+        };
+        let limit = match asked.limit {
+            emulated::Limit::Nanoseconds(limit) => Limit::Nanoseconds(limit),
+            emulated::Limit::Instructions(limit) => Limit::Instructions(limit),
+        };
+        let function = Select { file: path.to_string_lossy().into_owned(), offsets };
+        Ok(Condition { text: asked.text.clone(), function, limit })
+    };
+    request.triggers.iter().map(condition).collect()
+}
+
+/// The file of the recorded program.
+fn program(request: &Request) -> Option<PathBuf> {
+    match (request.pid, request.command.first()) {
+        (Some(process), _) => fs::read_link(format!("/proc/{process}/exe")).ok(),
+        (None, Some(name)) if name.as_encoded_bytes().contains(&b'/') => Some(name.into()),
+        (None, name) => emulate::find_in_path(name?),
+    }
 }
 
 /// The parts of files that a filter selects.

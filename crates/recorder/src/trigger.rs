@@ -1,7 +1,7 @@
 //! Parses triggers.
 //!
 //! ```text
-//! trigger = "latency(" what ")" ">" NUMBER unit
+//! trigger = "latency(" what ")" ">" NUMBER unit | NAME [ "@" FILE ] ">" NUMBER unit
 //! what    = "syscall:" NAME | "function:" NAME [ "@" FILE ] | "interrupts-off" | "wakeup" [ ":" NAME ]
 //! unit    = "ns" | "us" | "ms" | "s" | "instructions"
 //! ```
@@ -44,14 +44,21 @@ fn parse(text: &str) -> Result<Trigger, Wrong> {
         Some(at) => (text[..at].trim_end(), at + 1),
         None => (text.trim_end(), text.len()),
     };
+    let limit_of = |limit_at: usize| {
+        let limit_at = limit_at + blanks(&text[limit_at..]);
+        limit(&text[limit_at..]).map_err(|(at, why)| (limit_at + at, why))
+    };
+    if let Some(function) = what.get(begin..).filter(|what| !what.is_empty() && !what.contains('(')) {
+        let latency = function_of(function).map_err(|why| (begin, why))?;
+        return Ok(Trigger { text: text.trim().to_owned(), latency, limit: limit_of(limit_at)? });
+    }
     let inner_at = begin + "latency(".len();
     let inner = what.get(begin..).and_then(|what| what.strip_prefix("latency("));
     let inner =
         inner.ok_or((begin, "expected latency(…), such as latency(syscall:read) > 200us".to_owned()))?;
     let inner = inner.strip_suffix(')').ok_or((what.len(), "expected `)`".to_owned()))?;
     let latency = latency(inner).map_err(|(at, why)| (inner_at + at, why))?;
-    let limit_at = limit_at + blanks(&text[limit_at..]);
-    let limit = limit(&text[limit_at..]).map_err(|(at, why)| (limit_at + at, why))?;
+    let limit = limit_of(limit_at)?;
     Ok(Trigger { text: text.trim().to_owned(), latency, limit })
 }
 
@@ -66,14 +73,7 @@ fn latency(text: &str) -> Result<Latency, Wrong> {
             true => Ok(Latency::Syscall(name.to_owned())),
             false => Err(expected("the name of a system call, such as read")),
         },
-        ("function", Some(name)) => match name.split_once('@') {
-            None if is_symbol(name) => Ok(Latency::Kernel(name.to_owned())),
-            Some((function, file)) if is_symbol(function.trim()) => {
-                let found = filter::function_of(Path::new(file.trim()), function.trim());
-                found.map(|(path, range)| Latency::File { path, range }).map_err(|why| (name_at, why))
-            }
-            _ => Err(expected("a function of the kernel, or FUNCTION@FILE")),
-        },
+        ("function", Some(name)) => function_of(name).map_err(|why| (name_at.min(text.len()), why)),
         ("interrupts-off", None) => Ok(Latency::InterruptsOff),
         ("wakeup", None) => Ok(Latency::Wakeup(None)),
         ("wakeup", Some(name)) if !name.is_empty() => Ok(Latency::Wakeup(Some(name.to_owned()))),
@@ -83,6 +83,18 @@ fn latency(text: &str) -> Result<Latency, Wrong> {
                 "syscall:NAME, function:NAME, function:NAME@FILE, interrupts-off, wakeup or wakeup:NAME";
             Err((begin, format!("expected {known}")))
         }
+    }
+}
+
+/// A function of a file, or, without one, of the kernel or of the command's program.
+fn function_of(name: &str) -> Result<Latency, String> {
+    match name.split_once('@') {
+        None if is_symbol(name) => Ok(Latency::Kernel(name.to_owned())),
+        Some((function, file)) if is_symbol(function.trim()) => {
+            let found = filter::function_of(Path::new(file.trim()), function.trim());
+            found.map(|(path, range)| Latency::File { path, range })
+        }
+        _ => Err("expected a function of the kernel or of the program, or FUNCTION@FILE".to_owned()),
     }
 }
 
@@ -133,6 +145,7 @@ mod tests {
         let woken = |name: Option<&str>| Latency::Wakeup(name.map(str::to_owned));
         assert_eq!(read("latency(wakeup) > 1s"), (woken(None), Limit::Nanoseconds(1_000_000_000)));
         assert_eq!(read("latency(wakeup:my app) > 1ns"), (woken(Some("my app")), Limit::Nanoseconds(1)));
+        assert_eq!(read("serve > 5ms"), (Latency::Kernel("serve".to_owned()), Limit::Nanoseconds(5_000_000)));
         let program = std::env::current_exe().unwrap();
         let (latency, _) = read(&format!("latency(function:main@{}) > 1ms", program.display()));
         assert!(matches!(latency, Latency::File { path, range } if path.is_absolute() && !range.is_empty()));

@@ -35,6 +35,7 @@ pub enum Engine {
   hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
   hodo record --engine machine --with ftrace -- ls   the same, and events of its kernel
   hodo record --engine machine --filter 'filter vfs_read' --process=cat -- sh -c 'cat /etc/passwd | wc'
+  hodo record --snapshot --trigger 'serve > 5ms' -- ./server     what led to each slow execution of a function
   hodo record --engine machine --snapshot --trigger 'latency(syscall:read) > 200us' -- ./prog
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
   hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
@@ -59,8 +60,8 @@ pub struct Record {
     /// Keep only the last bytes of the trace of each thread, or of each processor of a machine (default size: 4M)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
     pub snapshot: Option<String>,
-    /// machine: with --snapshot, write them whenever a latency is too long, instead of at the end: 'latency(WHAT) > TIME'
-    /// with WHAT one of syscall:NAME, function:NAME of the kernel, function:NAME@FILE, interrupts-off, wakeup,
+    /// native, machine: with --snapshot, write them whenever a latency is too long, instead of at the end. 'FUNCTION > TIME' or
+    /// 'FUNCTION@FILE > TIME' of the program (native) or the kernel; machine also: 'latency(WHAT) > TIME' with WHAT one of syscall:NAME, function:NAME of the kernel, function:NAME@FILE, interrupts-off, wakeup,
     /// wakeup:NAME; TIME in ns, us, ms, s or instructions (repeatable)
     #[arg(long, value_name = "CONDITION", value_parser = hodo_recorder::parse_trigger, requires = "snapshot")]
     pub trigger: Vec<hodo_recorder::Trigger>,

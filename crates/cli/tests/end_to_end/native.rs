@@ -218,3 +218,42 @@ fn only_selected_code_is_recorded() {
         functions(&["--limit", "100000"], &recording).into_iter().map(|row| row.0).collect();
     assert_eq!(names, ["main"]);
 }
+
+/// Of twenty slow executions among 42,000, each is in a snapshot; without slow ones there is none.
+#[test]
+fn slow_executions_of_a_function_are_kept() {
+    let folder = Folder::new();
+    let program = compile(&folder, "slow_answers.c", &["-O1"]);
+    for limit in ["300000instructions", "1ms"] {
+        let trigger = format!("serve > {limit}");
+        let options = ["--snapshot=256K", "--trigger", &trigger];
+        let (recording, ran) = record(&folder, &options, &[&program, "20"]);
+        assert!(ran.fine().stderr.contains("20 snapshots"), "{limit}");
+        let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+        let snapshots = info["snapshots"].as_array().expect("a list");
+        assert_eq!(snapshots.len(), 20, "{snapshots:?}");
+        let is_slow =
+            |snapshot: &Value| snapshot["instructions"].as_u64().is_some_and(|count| count > 8_000_000);
+        assert!(snapshots.iter().all(is_slow), "{snapshots:?}");
+        let functions = functions(&["--limit", "100000"], &recording);
+        let calls =
+            |name: &str| functions.iter().find(|row| row.0 == name).map_or(Value::Null, |row| row.2.clone());
+        assert_eq!(calls("rebuild"), 20, "{functions:?}");
+        let few = calls("serve").as_u64().expect("a number");
+        assert!(few >= 20, "{few}");
+    }
+    let (recording, ran) =
+        record(&folder, &["--snapshot", "--trigger", "serve > 300000instructions"], &[&program]);
+    assert!(ran.fine().stderr.contains("0 snapshots"));
+    let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+    assert_eq!(info["snapshots"].as_array().map(Vec::len), Some(0));
+    let wrong = |trigger: &str, reason: &str| {
+        let out = folder.file("x.data");
+        let words =
+            ["record", "--engine", "native", "-o", &out, "--snapshot", "--trigger", trigger, "--", &program];
+        let ran = hodo(&words);
+        assert!(ran.code == 2 && ran.stderr.contains(reason), "{ran:?}");
+    };
+    wrong("no_such_function > 1ms", "no function no_such_function");
+    wrong("latency(wakeup) > 1ms", "measures functions");
+}

@@ -360,7 +360,7 @@ impl Collected {
                 time_ns: end.0,
                 latency_ns: end.0.saturating_sub(begin.0),
                 instructions: taken.instructions,
-                cpu: taken.cpu,
+                cpu: Some(taken.cpu),
                 thread: None,
             });
         }
@@ -375,7 +375,7 @@ impl Collected {
             while let Some((cpu, _, _, to)) = switches.next_if(|&(_, time, ..)| time.0 <= note.time_ns) {
                 running.insert(cpu, to);
             }
-            note.thread = running.get(&note.cpu).copied();
+            note.thread = note.cpu.and_then(|cpu| running.get(&cpu).copied());
         }
         notes
     }

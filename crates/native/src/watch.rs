@@ -1,0 +1,229 @@
+//! Watches what logs say for functions that take too long.
+//!
+//! ```text
+//! parts of logs, as they are written ──items──► entry of the function … its return ──► too long: a snapshot
+//! ```
+//!
+//! The time between two known times within the function is less than its own, so a function that fires a condition
+//! certainly took so long. A return is control at the address after the call, at the call's depth.
+
+use std::sync::Arc;
+
+use hodo_native_log::{Block, Item, Items, Path, Table, exit};
+use hodo_native_runtime::layout::{kind, slot_state};
+use rustc_hash::FxHashMap;
+use std::sync::atomic::Ordering::Acquire;
+
+use crate::{arena::Arena, process, record::Select};
+
+/// A condition for a snapshot: an execution of a function takes longer than a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// As the user wrote it.
+    pub text: String,
+    /// The function's code.
+    pub function: Select,
+    /// The limit.
+    pub limit: Limit,
+}
+
+/// The limit of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// In nanoseconds.
+    Nanoseconds(u64),
+    /// In instructions that the thread runs.
+    Instructions(u64),
+}
+
+/// An execution that took too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fired {
+    /// The condition's index.
+    pub(crate) condition: usize,
+    /// Times within it, after its begin and before its end.
+    pub(crate) times: (u64, u64),
+    pub(crate) instructions: u64,
+}
+
+/// The state of all conditions.
+pub(crate) struct Watch {
+    conditions: Vec<Condition>,
+    tables: FxHashMap<u64, KnownTable>,
+    threads: FxHashMap<u64, WatchedThread>,
+    begin: (u64, u64),
+}
+
+/// A table, as far as it is known.
+#[derive(Default)]
+struct KnownTable {
+    table: Table,
+    /// The part that is read, and how much of it.
+    sequence: u64,
+    bytes: usize,
+    /// How many mappings were looked at for functions.
+    maps: usize,
+    /// The addresses of functions, and their conditions.
+    entries: Vec<(u64, usize)>,
+}
+
+#[derive(Default)]
+struct WatchedThread {
+    expected: u64,
+    /// Where the last call returns to.
+    returns_to: u64,
+    /// The last branch was a call.
+    called: bool,
+    instructions: u64,
+    /// The last known time.
+    now: u64,
+    /// For each condition, the execution that is going on.
+    open: Vec<Option<Open>>,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    returns_to: u64,
+    depth: u32,
+    instructions: u64,
+    /// The first known time within it.
+    since: Option<u64>,
+}
+
+impl Watch {
+    pub(crate) fn new(conditions: Vec<Condition>) -> Watch {
+        let (tables, threads) = (FxHashMap::default(), FxHashMap::default());
+        Watch { conditions, tables, threads, begin: process::clocks() }
+    }
+
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    /// Reads a part of a table.
+    pub(crate) fn table_part(&mut self, key: u64, sequence: u64, bytes: &[u8]) {
+        let mut known = self.tables.remove(&key).unwrap_or_default();
+        if known.sequence != sequence {
+            (known.sequence, known.bytes) = (sequence, 0);
+        }
+        let others = |key: u64| self.tables.get(&key).map(|known| Arc::new(known.table.clone()));
+        known.bytes += known.table.extend(bytes.get(known.bytes..).unwrap_or_default(), &others);
+        self.tables.insert(key, known);
+    }
+
+    /// Reads a part of a log. Returns the executions that took too long.
+    pub(crate) fn log_part(&mut self, arena: &Arena, block: &Block<'_>) -> Vec<Fired> {
+        let key = block.header.table_key;
+        self.read_live_table(arena, key);
+        let Some(known) = self.tables.get_mut(&key) else { return Vec::new() };
+        known.find_functions(&self.conditions);
+        if known.entries.is_empty() {
+            return Vec::new();
+        }
+        let thread = self.threads.entry(block.header.key).or_default();
+        thread.open.resize(self.conditions.len(), None);
+        let Ok(mut items) = Items::of_part(&known.table, block, thread.expected) else { return Vec::new() };
+        let mut fired = Vec::new();
+        thread.time(block.header.first_tsc);
+        for item in &mut items {
+            match item {
+                Item::Path(path) => thread.path(&path, &known.entries, &mut fired),
+                Item::Call(_, time) | Item::CallEnd(time) | Item::Time(time) => thread.time(time),
+                _ => {}
+            }
+        }
+        thread.expected = items.leads_to();
+        thread.time(block.header.last_tsc);
+        let (from, to) = (self.begin, process::clocks());
+        let nanos = |ticks: u64| {
+            let scale = (to.1 - from.1) as f64 / (to.0 - from.0).max(1) as f64;
+            (ticks as f64 * scale) as u64
+        };
+        fired.retain(|fired| match self.conditions[fired.condition].limit {
+            Limit::Nanoseconds(limit) => nanos(fired.times.1.saturating_sub(fired.times.0)) > limit,
+            Limit::Instructions(limit) => fired.instructions > limit,
+        });
+        fired
+    }
+
+    /// Reads what a running process has added to its table, but not yet handed over.
+    fn read_live_table(&mut self, arena: &Arena, key: u64) {
+        for index in arena.slots() {
+            let slot = arena.slot(index);
+            let live = arena.slot_state(index).load(Acquire) == slot_state::LIVE;
+            if live && slot.kind.get() == kind::TABLE && slot.key.get() == key {
+                let sequence = slot.sequence.get();
+                let rest = arena.rest(index);
+                // It may be handed over meanwhile, and then comes as a part.
+                if slot.sequence.get() == sequence {
+                    self.table_part(key, sequence, &rest);
+                }
+                return;
+            }
+        }
+    }
+}
+
+impl KnownTable {
+    /// Looks for the functions in mappings that are new.
+    fn find_functions(&mut self, conditions: &[Condition]) {
+        if let (0, Some(parent)) = (self.maps, &self.table.parent) {
+            let inherited = parent.table.maps.clone();
+            inherited.iter().for_each(|map| find(map, conditions, &mut self.entries));
+        }
+        for map in &self.table.maps[self.maps..] {
+            find(map, conditions, &mut self.entries);
+        }
+        self.maps = self.table.maps.len();
+    }
+}
+
+fn find(map: &hodo_native_log::Map, conditions: &[Condition], entries: &mut Vec<(u64, usize)>) {
+    for (index, condition) in conditions.iter().enumerate() {
+        let Select { file, offsets } = &condition.function;
+        let within = offsets.start.checked_sub(map.offset).filter(|&within| within < map.length);
+        if let Some(within) = within.filter(|_| map.name.ends_with(file.as_bytes())) {
+            entries.push((map.address + within, index));
+        }
+    }
+}
+
+impl WatchedThread {
+    fn time(&mut self, time: u64) {
+        self.now = self.now.max(time);
+        for open in self.open.iter_mut().flatten() {
+            open.since.get_or_insert(time);
+        }
+    }
+
+    fn path(&mut self, path: &Path<'_>, entries: &[(u64, usize)], fired: &mut Vec<Fired>) {
+        for span in path.all() {
+            for (condition, open) in self.open.iter_mut().enumerate() {
+                // The last return led here.
+                if let Some(ended) = open.take_if(|open| open.depth == 0 && open.returns_to == span.start) {
+                    let instructions = self.instructions - ended.instructions;
+                    let times = (ended.since.unwrap_or(self.now), self.now);
+                    fired.push(Fired { condition, times, instructions });
+                }
+            }
+            for &(_, condition) in entries.iter().filter(|&&(at, _)| at == span.start && self.called) {
+                let (returns_to, instructions) = (self.returns_to, self.instructions);
+                // Of executions in each other, the outermost counts.
+                self.open[condition].get_or_insert(Open { returns_to, depth: 1, instructions, since: None });
+            }
+            self.instructions += u64::from(span.count);
+            self.called =
+                span.kind == exit::CALL && span.target != span.end || span.kind == exit::CALL_INDIRECT;
+            if self.called {
+                self.returns_to = span.end;
+            }
+            for open in self.open.iter_mut().flatten() {
+                if self.called {
+                    open.depth += 1;
+                } else if span.kind == exit::RETURN {
+                    open.depth = open.depth.saturating_sub(1);
+                }
+            }
+        }
+    }
+}
