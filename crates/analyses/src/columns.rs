@@ -4,6 +4,9 @@ use hodo_model::{Column, Unit, Value};
 
 use crate::durations::Durations;
 
+/// A table's columns and rows.
+pub(crate) type TableRows = (Vec<Column>, Vec<Vec<Value>>);
+
 /// The first columns of a table of intervals.
 pub(crate) fn interval_columns() -> [Column; 2] {
     ["begin_ns", "duration_ns"].map(|name| Column::integer(name, Unit::Nanoseconds))

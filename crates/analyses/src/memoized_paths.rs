@@ -10,13 +10,13 @@ use hodo_model::{Run, Transfer};
 
 use crate::{
     clock::Time,
-    contexts::{ContextId, Notes, States},
-    stack::Frame,
+    contexts::{ContextId, Notes, PathStates},
+    stack::StackFrame,
 };
 
 /// The costs that each execution of a path adds to one context.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct PathCost {
     pub(crate) context: ContextId,
     pub(crate) entries: u32,
     pub(crate) instructions: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Part {
 
 /// A path and its executions.
 #[derive(Clone, Debug)]
-struct Path {
+struct MemoizedPath {
     count: u64,
     /// The time per instruction, summed over all executions.
     each: Time,
@@ -38,7 +38,7 @@ struct Path {
 
 /// The costs that all executions of a path add to one context.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sum {
+pub(crate) struct PathSum {
     pub(crate) context: ContextId,
     pub(crate) entries: u64,
     pub(crate) instructions: u64,
@@ -47,41 +47,41 @@ pub(crate) struct Sum {
 
 /// The learned paths.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoizedPaths {
-    pub(crate) states: States,
-    paths: Vec<Path>,
-    parts: Vec<Part>,
+pub(crate) struct PathCosts {
+    pub(crate) states: PathStates,
+    paths: Vec<MemoizedPath>,
+    parts: Vec<PathCost>,
     /// Paths executed since their sums were last taken.
     counted: Vec<u32>,
 }
 
 /// Gathers what a path adds.
-struct Gatherer<'p> {
-    parts: &'p mut Vec<Part>,
+struct CostGatherer<'p> {
+    parts: &'p mut Vec<PathCost>,
     /// Where the path's parts begin.
     start: usize,
     instructions: u32,
     calls: u32,
 }
 
-impl Gatherer<'_> {
-    fn part(&mut self, context: ContextId) -> &mut Part {
+impl CostGatherer<'_> {
+    fn part(&mut self, context: ContextId) -> &mut PathCost {
         part_of(self.parts, self.start, context)
     }
 }
 
 /// Returns the part of a context among those from `start` on, which are of one path.
-fn part_of(parts: &mut Vec<Part>, start: usize, context: ContextId) -> &mut Part {
+fn part_of(parts: &mut Vec<PathCost>, start: usize, context: ContextId) -> &mut PathCost {
     let found = parts[start..].iter().rposition(|part| part.context == context);
     let index = found.map_or(parts.len(), |index| start + index);
     if found.is_none() {
-        parts.push(Part { context, entries: 0, instructions: 0 });
+        parts.push(PathCost { context, entries: 0, instructions: 0 });
     }
     &mut parts[index]
 }
 
-impl Notes for Gatherer<'_> {
-    fn enter(&mut self, context: ContextId, _: &Frame<ContextId>) {
+impl Notes for CostGatherer<'_> {
+    fn enter(&mut self, context: ContextId, _: &StackFrame<ContextId>) {
         self.part(context).entries += 1;
     }
 
@@ -95,14 +95,14 @@ impl Notes for Gatherer<'_> {
     }
 }
 
-impl MemoizedPaths {
+impl PathCosts {
     /// Memoizes the effect of runs in a state: returns the number of the path, and the state after it; `None` if they
     /// reach below the oldest frame.
     pub(crate) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         let start = self.parts.len();
-        let mut gatherer = Gatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };
+        let mut gatherer = CostGatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };
         let found = self.states.follow(state, runs, &mut gatherer);
-        let Gatherer { instructions, calls, .. } = gatherer;
+        let CostGatherer { instructions, calls, .. } = gatherer;
         let Some(to) = found else {
             self.parts.truncate(start);
             return None;
@@ -115,7 +115,7 @@ impl MemoizedPaths {
         let start = self.parts.len();
         self.parts.extend_from_within(self.range(first));
         for index in self.range(second) {
-            let Part { context, entries, instructions } = self.parts[index];
+            let PathCost { context, entries, instructions } = self.parts[index];
             let part = part_of(&mut self.parts, start, context);
             part.entries += entries;
             part.instructions += instructions;
@@ -127,7 +127,7 @@ impl MemoizedPaths {
     /// Adds a path whose parts are the newest; returns its number.
     fn push(&mut self, instructions: u32, calls: u32, to: u32) -> u32 {
         let parts_end = self.parts.len() as u32;
-        self.paths.push(Path { count: 0, each: Time::default(), instructions, calls, to, parts_end });
+        self.paths.push(MemoizedPath { count: 0, each: Time::default(), instructions, calls, to, parts_end });
         self.paths.len() as u32 - 1
     }
 
@@ -149,7 +149,7 @@ impl MemoizedPaths {
     }
 
     /// Returns the costs of a path per execution.
-    pub(crate) fn parts(&self, path: u32) -> &[Part] {
+    pub(crate) fn parts(&self, path: u32) -> &[PathCost] {
         &self.parts[self.range(path)]
     }
 
@@ -171,14 +171,15 @@ impl MemoizedPaths {
     }
 
     /// Passes the costs that paths added since the last `take` to `to`, and returns their number of calls.
-    pub(crate) fn take(&mut self, mut add: impl FnMut(&States, Sum)) -> u64 {
+    pub(crate) fn take(&mut self, mut add: impl FnMut(&PathStates, PathSum)) -> u64 {
         let mut all_calls = 0;
         for path in mem::take(&mut self.counted) {
-            let Path { count, each, calls, .. } = self.paths[path as usize];
-            for &Part { context, entries, instructions } in &self.parts[self.range(path)] {
+            let MemoizedPath { count, each, calls, .. } = self.paths[path as usize];
+            for &PathCost { context, entries, instructions } in &self.parts[self.range(path)] {
                 let (entries, instructions) = (u64::from(entries), u64::from(instructions));
                 let time = each.times(instructions);
-                let sum = Sum { context, entries: entries * count, instructions: instructions * count, time };
+                let sum =
+                    PathSum { context, entries: entries * count, instructions: instructions * count, time };
                 add(&self.states, sum);
             }
             all_calls += u64::from(calls) * count;

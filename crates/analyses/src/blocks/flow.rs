@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_model::{End, FunctionId, Sources};
 
-use super::Block;
+use super::CountedBlock;
 use crate::clock::Time;
 
 /// Execution counts of one instruction.
@@ -14,7 +14,7 @@ pub struct InstructionCount {
     pub address: u64,
     /// Its function.
     pub function: FunctionId,
-    /// Its offset in the module, as [`Block::offset`].
+    /// Its offset in the module, as [`CountedBlock::offset`].
     pub offset: u64,
     /// Its length in bytes.
     pub length: u8,
@@ -49,15 +49,15 @@ pub struct Flow {
 
 impl Flow {
     /// Returns the flow of each module that has blocks, in order.
-    pub fn of(blocks: &[Block], sources: &dyn Sources) -> Vec<Flow> {
-        let mut modules: BTreeMap<u32, Vec<&Block>> = BTreeMap::new();
+    pub fn of(blocks: &[CountedBlock], sources: &dyn Sources) -> Vec<Flow> {
+        let mut modules: BTreeMap<u32, Vec<&CountedBlock>> = BTreeMap::new();
         for block in blocks {
             modules.entry(block.function.module).or_default().push(block);
         }
         modules.into_iter().map(|(module, blocks)| Flow::of_module(module, &blocks, sources)).collect()
     }
 
-    fn of_module(module: u32, blocks: &[&Block], sources: &dyn Sources) -> Flow {
+    fn of_module(module: u32, blocks: &[&CountedBlock], sources: &dyn Sources) -> Flow {
         let mut instructions: BTreeMap<u64, InstructionCount> = BTreeMap::new();
         let mut steps: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let mut step = |from: u64, to: u64, count: u64| {

@@ -4,15 +4,16 @@ use std::cmp::Reverse;
 
 use hodo_model::{Column, End, Shape, Sources, Summary, Table, Unit, Value};
 
-use super::{Block, lines};
+use super::{CountedBlock, lines};
 use crate::{clock::Time, profile::share};
 
-pub(super) fn summary(blocks: &[Block], threads: u64) -> Summary {
-    let sum =
-        |part: fn(&Block) -> u64| blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)));
+pub(super) fn summary(blocks: &[CountedBlock], threads: u64) -> Summary {
+    let sum = |part: fn(&CountedBlock) -> u64| {
+        blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)))
+    };
     let time = blocks.iter().fold(Time::default(), |sum, block| sum.saturating_add(block.counts.time));
     vec![
-        ("instructions", Value::from(sum(Block::instructions))),
+        ("instructions", Value::from(sum(CountedBlock::instructions))),
         ("threads", Value::from(threads)),
         ("time_ns", Value::from(time.nanoseconds())),
         ("blocks", Value::from(blocks.len() as u64)),
@@ -50,11 +51,11 @@ fn with_cycles(
     Table::new(name, Shape::Counters, summary, columns, rows)
 }
 
-pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
+pub(super) fn blocks(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources) -> Table {
     let all = blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.instructions()));
-    let mut order: Vec<&Block> = blocks.iter().collect();
+    let mut order: Vec<&CountedBlock> = blocks.iter().collect();
     order.sort_by_key(|&block| (Reverse(block.instructions()), block));
-    let row = |block: &&Block| {
+    let row = |block: &&CountedBlock| {
         let (function, module) = sources.names(block.function);
         let branch = |count| if block.end == End::Conditional { Value::from(count) } else { Value::Null };
         vec![
@@ -86,7 +87,7 @@ pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> T
     with_cycles("blocks", summary(blocks, threads), columns, order.iter().map(row).collect(), cycles)
 }
 
-pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
+pub(super) fn lines(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources) -> Table {
     let mut lines = lines::by_line(blocks, sources);
     let all = lines.iter().fold(0, |sum: u64, line| sum.saturating_add(line.instructions));
     lines.sort_by(|a, b| {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A thread or a CPU of one trace. Other traces are of other machines, with the same numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Key {
+pub(crate) struct TraceKey {
     /// Index of the trace.
     pub(crate) trace: u32,
     /// Thread id, or number of the CPU.
@@ -68,7 +68,7 @@ impl Why {
 
 /// The kind of interrupt that woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Source {
+pub(crate) enum InterruptSource {
     /// A device's, by number.
     Irq(u32),
     /// A soft interrupt, by vector.
@@ -79,16 +79,16 @@ pub(crate) enum Source {
 
 /// Who woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum By {
+pub(crate) enum WokenBy {
     /// This thread.
     Thread(u32),
     /// The thread that ran on this CPU before the first switch there.
     Cpu(u32),
     /// An interrupt.
-    Interrupt(Source),
+    Interrupt(InterruptSource),
     /// An interrupt of unknown kind: the trace records only that it happened.
     SomeInterrupt,
-    /// The completion of this [`Work`].
+    /// The completion of this [`CompletedWork`].
     Work(u32),
 }
 
@@ -100,7 +100,7 @@ pub(crate) enum To {
     /// It could run, and waits for this CPU.
     Ready(u32),
     /// It was woken, and waits for this CPU.
-    Woken(u32, By),
+    Woken(u32, WokenBy),
     /// It waits.
     Blocked(Via),
     /// It left a board's CPU. The next change decides whether it was preempted or waited.
@@ -115,23 +115,23 @@ pub(crate) enum To {
 
 /// A change of what a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Change {
+pub(crate) struct ActivityChange {
     pub(crate) time: Nanos,
     pub(crate) to: To,
 }
 
-/// Who began a [`Work`].
+/// Who began a [`CompletedWork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Author {
     /// This thread.
-    Thread(Key),
+    Thread(TraceKey),
     /// The thread that ran on this CPU before the first switch there.
-    Cpu(Key),
+    Cpu(TraceKey),
     /// An interrupt.
     Interrupt,
 }
 
-/// The kind of a [`Work`].
+/// The kind of a [`CompletedWork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Errand {
     /// A request to this block device.
@@ -144,7 +144,7 @@ pub(crate) enum Errand {
 
 /// What somebody began and an interrupt completed: a block request, a packet, a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct CompletedWork {
     pub(crate) errand: Errand,
     pub(crate) begin: Nanos,
     pub(crate) author: Author,
@@ -152,7 +152,7 @@ pub(crate) struct Work {
 
 /// A stretch of a thread's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct HistoryStretch {
     pub(crate) begin: Nanos,
     /// `None` if it lasts to the end of the trace.
     pub(crate) end: Option<Nanos>,
@@ -163,19 +163,19 @@ pub(crate) struct Stretch {
 
 /// The changes of a thread, in order of time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct History(Vec<Change>);
+pub(crate) struct ThreadHistory(Vec<ActivityChange>);
 
-impl History {
-    pub(crate) fn last(&self) -> Option<Change> {
+impl ThreadHistory {
+    pub(crate) fn last(&self) -> Option<ActivityChange> {
         self.0.last().copied()
     }
 
-    pub(crate) fn first(&self) -> Option<Change> {
+    pub(crate) fn first(&self) -> Option<ActivityChange> {
         self.0.first().copied()
     }
 
     pub(crate) fn push(&mut self, time: Nanos, to: To) {
-        self.0.push(Change { time, to });
+        self.0.push(ActivityChange { time, to });
     }
 
     /// A switch is missing, after the one at `since`: what the thread does from there on is unknown.
@@ -190,11 +190,13 @@ impl History {
     }
 
     /// Whoever woke it last, if it runs since then without a break, and when.
-    pub(crate) fn woken_by(&mut self) -> Option<(Nanos, &mut By)> {
+    pub(crate) fn woken_by(&mut self) -> Option<(Nanos, &mut WokenBy)> {
         match self.0.as_mut_slice() {
-            [.., Change { time, to: To::Woken(_, by) }, Change { to: To::Running(_), .. }] => {
-                Some((*time, by))
-            }
+            [
+                ..,
+                ActivityChange { time, to: To::Woken(_, by) },
+                ActivityChange { to: To::Running(_), .. },
+            ] => Some((*time, by)),
             _ => None,
         }
     }
@@ -216,19 +218,19 @@ impl History {
     }
 
     /// What the thread does just before a time: the last stretch that began earlier.
-    pub(crate) fn before(&self, time: Nanos) -> Option<Stretch> {
+    pub(crate) fn before(&self, time: Nanos) -> Option<HistoryStretch> {
         let index = self.0.partition_point(|change| change.time < time).checked_sub(1)?;
         Some(self.stretch(index))
     }
 
-    fn stretch(&self, index: usize) -> Stretch {
-        let Change { time, to } = self.0[index];
+    fn stretch(&self, index: usize) -> HistoryStretch {
+        let ActivityChange { time, to } = self.0[index];
         let next = self.0.get(index + 1);
-        Stretch { begin: time, end: next.map(|next| next.time), to, next: next.map(|next| next.to) }
+        HistoryStretch { begin: time, end: next.map(|next| next.time), to, next: next.map(|next| next.to) }
     }
 
     /// All stretches, in order.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = HistoryStretch> {
         (0..self.0.len()).map(|index| self.stretch(index))
     }
 

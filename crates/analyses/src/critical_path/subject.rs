@@ -3,15 +3,15 @@
 use hodo_clock::Nanos;
 
 use super::{
-    history::{History, Key, To},
+    history::{ThreadHistory, To, TraceKey},
     machine::Histories,
-    table::Naming,
+    table::PathNames,
 };
 
 /// A thread and the span of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
-    pub(super) thread: Key,
+    pub(super) thread: TraceKey,
     pub(super) from: Nanos,
     pub(super) to: Nanos,
     /// How many threads were chosen; the path is of the first.
@@ -22,12 +22,12 @@ pub(super) struct Subject {
 type Rank = (u8, u64);
 
 /// Picks the best of the threads that the user chose. `None` if there are none.
-pub(super) fn choose(histories: &Histories, naming: &Naming<'_, '_>) -> Option<Subject> {
+pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Option<Subject> {
     let selection = naming.of.selection;
-    let is_chosen = |(thread, _): &(Key, &History)| naming.is_wanted(*thread);
+    let is_chosen = |(thread, _): &(TraceKey, &ThreadHistory)| naming.is_wanted(*thread);
     let chosen: Vec<_> = histories.all().into_iter().filter(is_chosen).collect();
     let count = chosen.len() as u64;
-    let is_main = |thread: Key| {
+    let is_main = |thread: TraceKey| {
         let boards = histories.boards();
         boards.contains(thread.trace) && !boards.has_scheduler(thread.trace)
     };
@@ -50,7 +50,7 @@ pub(super) fn choose(histories: &Histories, naming: &Naming<'_, '_>) -> Option<S
 }
 
 /// When a thread began and ended, and whether it did both in the trace.
-fn life(history: &History, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos, bool) {
+fn life(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos, bool) {
     let first = history.first().map_or(begin, |change| change.time).max(begin);
     let was_born = matches!(history.first().map(|change| change.to), Some(To::Born(_)));
     match history.last() {
@@ -60,7 +60,7 @@ fn life(history: &History, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos, bool)
 }
 
 /// How long a thread ran.
-fn running(history: &History, (begin, end): (Nanos, Nanos)) -> u64 {
+fn running(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> u64 {
     let runs = history.stretches().filter(|stretch| matches!(stretch.to, To::Running(_)));
     runs.map(|stretch| stretch.end.unwrap_or(end).0.saturating_sub(stretch.begin.max(begin).0)).sum()
 }

@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Vec<Named>, ExpressionError> {
 }
 
 /// A byte offset in a text, and what was expected there.
-type Wrong = (usize, String);
+type ParseError = (usize, String);
 
 /// Returns the trimmed parts between separators, and the offset of each.
 fn parts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
@@ -47,7 +47,7 @@ fn parts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn marker(text: &str) -> Result<Named, Wrong> {
+fn marker(text: &str) -> Result<Named, ParseError> {
     let named = |prefix: &str| text.strip_prefix(prefix).map(str::trim);
     for (prefix, make) in [("entry:", Named::Entry as fn(String) -> Named), ("exit:", Named::Exit)] {
         match named(prefix) {
@@ -73,14 +73,14 @@ fn marker(text: &str) -> Result<Named, Wrong> {
     }
     let patterns =
         parts(text, ';').map(|(at, one)| instruction(one).map_err(|(within, why)| (at + within, why)));
-    let patterns = patterns.collect::<Result<Vec<Pattern>, Wrong>>()?;
+    let patterns = patterns.collect::<Result<Vec<Pattern>, ParseError>>()?;
     match patterns.len() > Marker::LONGEST {
         true => Err((0, format!("a sequence has at most {} instructions", Marker::LONGEST))),
         false => Ok(Named::Instructions(patterns)),
     }
 }
 
-fn instruction(text: &str) -> Result<Pattern, Wrong> {
+fn instruction(text: &str) -> Result<Pattern, ParseError> {
     let (first, rest) = word(text);
     let prefix = match first {
         "rep" | "repe" | "repz" => Some(Prefix::Rep),

@@ -82,7 +82,7 @@ impl Scale {
 
 /// A bin of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bin {
+pub struct HistogramBin {
     /// Lower bound, inclusive.
     pub from: u64,
     /// Upper bound, exclusive.
@@ -98,7 +98,7 @@ const MOST: u64 = 20;
 
 /// Returns the bins of a sorted list, from that of its least to that of its greatest value; bins between them may be
 /// empty.
-pub fn bins(sorted: &[u64], scale: Scale) -> Vec<Bin> {
+pub fn bins(sorted: &[u64], scale: Scale) -> Vec<HistogramBin> {
     let (Some(&least), Some(&greatest)) = (sorted.first(), sorted.last()) else { return Vec::new() };
     let width = width(least, greatest);
     let mut bins = Vec::new();
@@ -116,7 +116,7 @@ pub fn bins(sorted: &[u64], scale: Scale) -> Vec<Bin> {
         let is_last = greatest < until || until == u64::MAX;
         let cumulated =
             if is_last { sorted.len() } else { sorted.partition_point(|&value| value < until) } as u64;
-        bins.push(Bin { from, until, count: cumulated - below, cumulated });
+        bins.push(HistogramBin { from, until, count: cumulated - below, cumulated });
         if is_last {
             return bins;
         }

@@ -43,26 +43,26 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// The losses of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Totals {
+struct StreamLosses {
     events: u64,
     packets: u64,
     gaps: Durations,
 }
 
-add_fields!(Totals { events, packets, gaps });
+add_fields!(StreamLosses { events, packets, gaps });
 
 /// A gap: its stream, and the lost events and packets.
-type Gap = (String, u64, u64);
+type StreamGap = (String, u64, u64);
 
 /// The losses after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
-    streams: BTreeMap<String, Totals>,
-    longest: Longest<Gap, ALL>,
+pub struct StreamsLost<const ALL: bool> {
+    streams: BTreeMap<String, StreamLosses>,
+    longest: Longest<StreamGap, ALL>,
 }
 
 impl<const ALL: bool> Analysis for Lost<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = StreamsLost<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -74,11 +74,11 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
         .without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> StreamsLost<ALL> {
+        StreamsLost::default()
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut StreamsLost<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let number = |field| event.integer(field).unwrap_or(0) as u64;
         if event.kind != Kind::Lost {
@@ -92,11 +92,11 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
         let mut gaps = Durations::default();
         gaps.see(length);
         let own = partial.streams.entry(stream.clone().into_owned()).or_default();
-        own.add(Totals { events, packets, gaps });
+        own.add(StreamLosses { events, packets, gaps });
         partial.longest.see(length, Nanos(begin), (stream.into_owned(), events, packets));
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
+    fn merge(&self, mut earlier: StreamsLost<ALL>, later: StreamsLost<ALL>, _: &Threads) -> StreamsLost<ALL> {
         for (stream, figures) in later.streams {
             earlier.streams.entry(stream).or_default().add(figures);
         }
@@ -108,9 +108,10 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
         true
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<StreamsLost<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let sum = |which: fn(&Totals) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
+        let sum =
+            |which: fn(&StreamLosses) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
         let mut summary = vec![
             ("streams_with_loss", (whole.streams.len() as u64).into()),
             ("gaps", sum(|figures| figures.gaps.count)),
@@ -140,10 +141,10 @@ fn stream_columns() -> Vec<Column> {
     ]
 }
 
-fn by_stream<const ALL: bool>(whole: Partial<ALL>, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
+fn by_stream<const ALL: bool>(whole: StreamsLost<ALL>, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
     let length = of.span.1.0.saturating_sub(of.span.0.0);
-    let row = |(stream, figures): (String, Totals)| {
-        let Totals { events, packets, gaps } = figures;
+    let row = |(stream, figures): (String, StreamLosses)| {
+        let StreamLosses { events, packets, gaps } = figures;
         let row = vec![
             stream.as_str().into(),
             events.into(),
@@ -169,8 +170,8 @@ fn longest_columns() -> Vec<Column> {
     ]
 }
 
-fn longest<const ALL: bool>(whole: &Partial<ALL>) -> Vec<Vec<Value>> {
-    let row = |(length, begin, (stream, events, packets)): &(u64, Nanos, Gap)| {
+fn longest<const ALL: bool>(whole: &StreamsLost<ALL>) -> Vec<Vec<Value>> {
+    let row = |(length, begin, (stream, events, packets)): &(u64, Nanos, StreamGap)| {
         let end = begin.0.saturating_add(*length);
         vec![
             stream.as_str().into(),

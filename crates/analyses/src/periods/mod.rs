@@ -49,27 +49,27 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 /// An open period: its begin, its group, the CPU on which it began.
-type Begun = (Nanos, String, u32);
+pub(crate) type BegunPeriod = (Nanos, String, u32);
 
 /// One of the longest periods: group, matching values, and the CPU on which it began.
 type Long = (String, String, u32);
 
 /// The sums and open periods after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
-    pairs: Pairs<Begun, Nanos, String>,
-    sums: Sums<ALL>,
+pub struct PeriodState<const ALL: bool> {
+    pairs: Pairs<BegunPeriod, Nanos, String>,
+    sums: PeriodSums<ALL>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums<const ALL: bool> {
+struct PeriodSums<const ALL: bool> {
     /// By group, then by CPU.
     groups: BTreeMap<String, BTreeMap<u32, Durations>>,
     longest: Longest<Long, ALL>,
 }
 
-impl<const ALL: bool> Sums<ALL> {
-    fn see(&mut self, key: &str, (begin, group, cpu): Begun, end: Nanos) {
+impl<const ALL: bool> PeriodSums<ALL> {
+    fn see(&mut self, key: &str, (begin, group, cpu): BegunPeriod, end: Nanos) {
         let length = end.0.saturating_sub(begin.0);
         self.groups.entry(group.clone()).or_default().entry(cpu).or_default().see(length);
         self.longest.see(length, begin, (group, key.to_owned(), cpu));
@@ -77,7 +77,7 @@ impl<const ALL: bool> Sums<ALL> {
 }
 
 impl<const ALL: bool> Analysis for Periods<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = PeriodState<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -90,14 +90,14 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
         .with_period(self.period.as_ref())
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial<ALL> {
-        Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
+    fn begin(&self, start: &Start<'_>) -> PeriodState<ALL> {
+        PeriodState { pairs: Pairs::new(start.is_first), ..PeriodState::default() }
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut PeriodState<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
-        let Partial { pairs, sums } = partial;
+        let PeriodState { pairs, sums } = partial;
         let key = text(field::period::KEY);
         match event.kind {
             Kind::PeriodBegin => pairs.begin(key, (event.time, text(field::period::GROUP), event.cpu)),
@@ -110,8 +110,8 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
         }
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
-        let Partial { pairs, sums } = &mut earlier;
+    fn merge(&self, mut earlier: PeriodState<ALL>, later: PeriodState<ALL>, _: &Threads) -> PeriodState<ALL> {
+        let PeriodState { pairs, sums } = &mut earlier;
         for (group, cpus) in later.sums.groups {
             let own = sums.groups.entry(group).or_default();
             cpus.into_iter().for_each(|(cpu, durations)| own.entry(cpu).or_default().add(durations));
@@ -121,7 +121,7 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<PeriodState<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let (unmatched, unfinished) = whole.pairs.left();
         let mut groups: BTreeMap<String, Durations> = BTreeMap::new();

@@ -71,9 +71,9 @@ impl Life {
 
 /// Consecutive lifetimes by thread id. Only the first one may begin before the events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(FxHashMap<u32, Vec<Life>>);
+pub struct Lifetimes(FxHashMap<u32, Vec<Life>>);
 
-impl Partial {
+impl Lifetimes {
     /// Returns the current lifetime of a thread; `None` for idle threads.
     fn of(&mut self, tid: Option<i64>) -> Option<&mut Life> {
         let lives = self.0.entry(tid.filter(|&tid| tid != 0)? as u32).or_default();
@@ -124,7 +124,7 @@ impl Partial {
 }
 
 impl Analysis for Processes {
-    type Partial = Partial;
+    type Partial = Lifetimes;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -154,16 +154,16 @@ impl Analysis for Processes {
         .without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> Lifetimes {
+        Lifetimes::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Lifetimes, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Lifetimes, later: Lifetimes, _: &Threads) -> Lifetimes {
         for (tid, lives) in later.0 {
             let own = earlier.0.entry(tid).or_default();
             for life in lives {
@@ -177,11 +177,11 @@ impl Analysis for Processes {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Lifetimes>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let family = Family::new(whole, of.selection.view == "thread");
         let rows = family.rows(of);
-        let count = |is: fn(&Member) -> bool| {
+        let count = |is: fn(&LifeNode) -> bool| {
             Value::from(family.members.iter().filter(|member| is(member)).count() as u64)
         };
         let summary = vec![
@@ -206,7 +206,7 @@ impl Analysis for Processes {
 }
 
 /// A life as a node of the tree.
-struct Member {
+struct LifeNode {
     tid: u32,
     life: Life,
     is_process: bool,
@@ -220,11 +220,11 @@ struct Member {
 /// The tree of processes and threads.
 struct Family {
     /// By tid, then by time.
-    members: Vec<Member>,
+    members: Vec<LifeNode>,
 }
 
 impl Family {
-    fn new(whole: Partial, with_threads: bool) -> Family {
+    fn new(whole: Lifetimes, with_threads: bool) -> Family {
         let mut lives: BTreeMap<u32, Vec<Life>> = whole.0.into_iter().collect();
         // Some are only known as the process or parent of another thread.
         let reported = lives.values().flatten().flat_map(|life| [life.pid, life.parent]);
@@ -234,7 +234,7 @@ impl Family {
         let lives = lives.into_iter().flat_map(|(tid, lives)| lives.into_iter().map(move |life| (tid, life)));
         let member = |(tid, life): (u32, Life)| {
             let is_process = life.pid.is_none_or(|pid| pid == tid);
-            Member { tid, life, is_process, is_shown: true, threads: 1, children: Vec::new(), parent: None }
+            LifeNode { tid, life, is_process, is_shown: true, threads: 1, children: Vec::new(), parent: None }
         };
         let mut family = Family { members: lives.map(member).collect() };
         for index in 0..family.members.len() {
@@ -257,7 +257,7 @@ impl Family {
     fn above(&self, index: usize) -> (Option<usize>, Option<usize>) {
         let at = self.members[index].life.born.unwrap_or_default();
         let process = |index: usize| {
-            let Member { ref life, is_process, .. } = self.members[index];
+            let LifeNode { ref life, is_process, .. } = self.members[index];
             life.pid.filter(|_| !is_process).and_then(|pid| self.lives_at(pid, at))
         };
         let own = process(index);
@@ -319,7 +319,7 @@ impl Family {
     }
 }
 
-impl Member {
+impl LifeNode {
     fn pid(&self) -> u32 {
         self.life.pid.unwrap_or(self.tid)
     }

@@ -7,14 +7,14 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Every,
-    cost::{Cost, Sums},
+    cost::{ProfileCost, ThreadTotals},
 };
 use crate::clock::Time;
 
 /// The cost of one function.
 #[derive(Default)]
 pub(super) struct FunctionCost {
-    pub(super) own: Cost,
+    pub(super) own: ProfileCost,
     pub(super) calls: u64,
     pub(super) jumps: u64,
     /// Inclusive costs; each cost counts once even if the function is on the stack several times.
@@ -26,8 +26,8 @@ pub(super) struct FunctionCost {
 /// The total cost of all threads.
 #[derive(Default)]
 pub(super) struct Amounts {
-    pub(super) cost: Cost,
-    pub(super) sums: Sums,
+    pub(super) cost: ProfileCost,
+    pub(super) sums: ThreadTotals,
     pub(super) threads: u64,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn functions(
     every: Option<Every>,
 ) -> Table {
     let sampled = every.is_some();
-    let weight = |own: &Cost| if sampled { own.rare.samples } else { own.ran.instructions };
+    let weight = |own: &ProfileCost| if sampled { own.rare.samples } else { own.ran.instructions };
     let mut functions: Vec<(FunctionId, FunctionCost)> = functions.into_iter().collect();
     functions.retain(|(_, cost)| !sampled || cost.samples > 0);
     functions.sort_by_key(|(id, cost)| {

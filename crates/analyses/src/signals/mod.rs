@@ -18,13 +18,13 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first},
     durations::{Add, Durations, Longest, add_all, add_fields},
 };
 
 mod taken;
 
-use taken::{Blocks, Taken};
+use taken::{SignalBlocks, Taken};
 
 /// The analysis; with `ALL`, of each wait.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// The signals of one number and thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Totals {
+struct SignalCounts {
     sent: u64,
     /// Number of sent signals that were not queued: ignored, already pending, or out of memory.
     dropped: u64,
@@ -58,7 +58,7 @@ struct Totals {
     latencies: Durations,
 }
 
-add_fields!(Totals { sent, dropped, taken, latencies });
+add_fields!(SignalCounts { sent, dropped, taken, latencies });
 
 /// Combines thread and signal number in one key.
 fn key(tid: u32, number: u32) -> u64 {
@@ -67,12 +67,12 @@ fn key(tid: u32, number: u32) -> u64 {
 
 /// Counters by thread and number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums<const ALL: bool> {
-    figures: FxHashMap<u64, Totals>,
+struct SignalSums<const ALL: bool> {
+    figures: FxHashMap<u64, SignalCounts>,
     longest: Longest<u64, ALL>,
 }
 
-impl<const ALL: bool> Sums<ALL> {
+impl<const ALL: bool> SignalSums<ALL> {
     fn taken(&mut self, key: u64) {
         self.figures.entry(key).or_default().taken += 1;
     }
@@ -86,13 +86,13 @@ impl<const ALL: bool> Sums<ALL> {
 
 /// The signals after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
-    blocks: Blocks,
-    sums: Sums<ALL>,
+pub struct SignalState<const ALL: bool> {
+    blocks: SignalBlocks,
+    sums: SignalSums<ALL>,
 }
 
 impl<const ALL: bool> Analysis for Signals<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = SignalState<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -106,13 +106,13 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
         )
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> SignalState<ALL> {
+        SignalState::default()
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut SignalState<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let Partial { blocks, sums } = partial;
+        let SignalState { blocks, sums } = partial;
         let number = |field| event.integer(field).map(|number| number as u32);
         match event.kind {
             Kind::SignalGenerate => {
@@ -139,21 +139,22 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
         }
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
+    fn merge(&self, mut earlier: SignalState<ALL>, later: SignalState<ALL>, _: &Threads) -> SignalState<ALL> {
         add_all(&mut earlier.sums.figures, later.sums.figures);
         earlier.sums.longest.add(later.sums.longest);
         earlier.blocks.add(later.blocks, &mut earlier.sums);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<SignalState<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let Partial { blocks, mut sums } = whole;
+        let SignalState { blocks, mut sums } = whole;
         let threads = of.threads;
         let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
         let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
         sums.figures.retain(|&key, _| threads.wanted(thread(key), of.selection));
-        let sum = |which: fn(&Totals) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
+        let sum =
+            |which: fn(&SignalCounts) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
         let mut summary = vec![
             ("sent", sum(|figures| figures.sent)),
             ("taken", sum(|figures| figures.taken)),
@@ -187,8 +188,6 @@ fn signal(key: u64) -> [Value; 2] {
     [name.into(), u64::from(number).into()]
 }
 
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
-
 fn columns(of: &[Column]) -> Vec<Column> {
     let mut columns = of.to_vec();
     columns.extend(["sent", "dropped", "taken"].map(|name| Column::integer(name, Unit::Count)));
@@ -198,18 +197,18 @@ fn columns(of: &[Column]) -> Vec<Column> {
     columns
 }
 
-fn cells(figures: &Totals) -> Vec<Value> {
+fn cells(figures: &SignalCounts) -> Vec<Value> {
     let mut cells = vec![figures.sent.into(), figures.dropped.into(), figures.taken.into()];
     cells.extend(duration_cells(&figures.latencies));
     cells
 }
 
-fn by_signal<const ALL: bool>(sums: Sums<ALL>) -> Rows {
-    let mut signals: BTreeMap<u32, Totals> = BTreeMap::new();
+fn by_signal<const ALL: bool>(sums: SignalSums<ALL>) -> TableRows {
+    let mut signals: BTreeMap<u32, SignalCounts> = BTreeMap::new();
     for (key, figures) in sums.figures {
         signals.entry(key as u32).or_default().add(figures);
     }
-    let row = |(number, figures): (u32, Totals)| {
+    let row = |(number, figures): (u32, SignalCounts)| {
         let row = signal(number.into()).into_iter().chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), number, row)
     };
@@ -217,8 +216,8 @@ fn by_signal<const ALL: bool>(sums: Sums<ALL>) -> Rows {
     (columns, most_first(signals.into_iter().map(row)))
 }
 
-fn by_thread<const ALL: bool>(threads: &Threads, sums: Sums<ALL>) -> Rows {
-    let row = |(key, figures): (u64, Totals)| {
+fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> TableRows {
+    let row = |(key, figures): (u64, SignalCounts)| {
         let who = threads.cells(Thread::new((key >> 32) as i64, 0));
         let row = who.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), key, row)
@@ -233,7 +232,11 @@ fn by_thread<const ALL: bool>(threads: &Threads, sums: Sums<ALL>) -> Rows {
     (columns, most_first(sums.figures.into_iter().map(row)))
 }
 
-fn intervals<const ALL: bool>(threads: &Threads, all: &Longest<u64, ALL>, of: &FinishContext<'_>) -> Rows {
+fn intervals<const ALL: bool>(
+    threads: &Threads,
+    all: &Longest<u64, ALL>,
+    of: &FinishContext<'_>,
+) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend([
         Column::name("comm"),
@@ -252,7 +255,11 @@ fn intervals<const ALL: bool>(threads: &Threads, all: &Longest<u64, ALL>, of: &F
     (columns, wanted.map(row).collect())
 }
 
-fn slowest<const ALL: bool>(threads: &Threads, longest: &Longest<u64, ALL>, of: &FinishContext<'_>) -> Rows {
+fn slowest<const ALL: bool>(
+    threads: &Threads,
+    longest: &Longest<u64, ALL>,
+    of: &FinishContext<'_>,
+) -> TableRows {
     let columns = vec![
         Column::name("signal"),
         Column::integer("number", Unit::None),

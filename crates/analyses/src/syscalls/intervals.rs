@@ -6,17 +6,17 @@ use hodo_model::{Column, EventAnalysis, FinishContext, Heading, Shape, Table, Ta
 use crate::{
     columns::interval_columns,
     settling::SettlingRows,
-    system_calls::{Calls, EndedCall},
+    system_calls::{CallsPartial, EndedCall},
 };
 
 use super::called;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals;
+pub struct SyscallIntervals;
 
-impl EventAnalysis for Intervals {
-    type Partial = Calls<SettlingRows<EndedCall>>;
+impl EventAnalysis for SyscallIntervals {
+    type Partial = CallsPartial<SettlingRows<EndedCall>>;
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();

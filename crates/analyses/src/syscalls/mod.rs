@@ -13,12 +13,12 @@ use hodo_model::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, most_first},
     durations::Longest,
-    system_calls::{Calls, INTEREST, LongCall, OfName, Sums, WithLongest},
+    system_calls::{CallsPartial, INTEREST, LongCall, OfName, SummedCalls, WithLongest},
 };
 
-pub use intervals::Intervals;
+pub use intervals::SyscallIntervals;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
         },
         make: |parameters| match parameters.view() {
             "slowest" => Made::of_events(Slowest),
-            "interval" => Made::of_events(Intervals),
+            "interval" => Made::of_events(SyscallIntervals),
             "" | "call" if parameters.alone && parameters.selection.is_of_all() => Made::of_events(OfAll),
             _ => Made::of_events(Syscalls),
         },
@@ -60,7 +60,7 @@ pub struct Slowest;
 pub struct OfAll;
 
 impl EventAnalysis for Slowest {
-    type Partial = Calls<WithLongest>;
+    type Partial = CallsPartial<WithLongest>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -79,9 +79,9 @@ impl EventAnalysis for Slowest {
     }
 }
 
-fn summary<'c, S: Sums>(
+fn summary<'c, S: SummedCalls>(
     calls: impl Iterator<Item = &'c OfName>,
-    all: &Calls<S>,
+    all: &CallsPartial<S>,
 ) -> Vec<(&'static str, Value)> {
     let (mut count, mut errors, mut total) = (0, 0, 0u64);
     for calls in calls {
@@ -100,7 +100,7 @@ fn summary<'c, S: Sums>(
 }
 
 impl EventAnalysis for Syscalls {
-    type Partial = Calls;
+    type Partial = CallsPartial;
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let calls = whole.wanted(of);
@@ -118,7 +118,7 @@ impl EventAnalysis for Syscalls {
 }
 
 impl EventAnalysis for OfAll {
-    type Partial = Calls<Vec<OfName>>;
+    type Partial = CallsPartial<Vec<OfName>>;
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let calls = (0..).zip(whole.complete()).filter(|(_, calls)| calls.durations.count > 0);
@@ -127,11 +127,9 @@ impl EventAnalysis for OfAll {
     }
 }
 
-fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
+fn table(summary: Vec<(&'static str, Value)>, (columns, rows): TableRows) -> Table {
     Table::new("syscalls", Shape::Counters, summary, columns, rows)
 }
-
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
 /// Returns the name of a call; empty if a deserialized state refers to a missing name.
 fn called(names: &[String], name: u32) -> &str {
@@ -145,7 +143,7 @@ fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHas
     sums
 }
 
-fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> Rows {
+fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> TableRows {
     let mut columns = vec![Column::name("call"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
@@ -158,7 +156,7 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
     (columns, most_first(calls.into_iter().map(row)))
 }
 
-fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> Rows {
+fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> TableRows {
     let mut columns = vec![
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -177,7 +175,7 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
     (columns, most_first(calls.into_iter().map(row)))
 }
 
-fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> Rows {
+fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),

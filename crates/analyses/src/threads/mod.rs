@@ -28,35 +28,35 @@ pub struct Instructions;
 
 /// The instructions of a thread.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(u64);
+pub struct InstructionSum(u64);
 
 impl Analysis for Instructions {
-    type Partial = Partial;
+    type Partial = InstructionSum;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> InstructionSum {
+        InstructionSum::default()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut InstructionSum, item: Item<'_>) {
         if let Item::Flow(FlowEvent::Run { instructions, .. }) = item {
             partial.0 += instructions;
         }
     }
 
-    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        Partial(earlier.0.saturating_add(later.0))
+    fn merge(&self, earlier: InstructionSum, later: InstructionSum, _: &Threads) -> InstructionSum {
+        InstructionSum(earlier.0.saturating_add(later.0))
     }
 
     fn is_commutative(&self) -> bool {
         true
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<InstructionSum>, of: &FinishContext<'_>) -> Table {
         let sum = threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(thread.0));
         let summary = vec![("instructions", sum.into()), ("threads", (threads.len() as u64).into())];
         let columns = vec![
@@ -66,7 +66,7 @@ impl Analysis for Instructions {
             Column::integer("pid", Unit::None),
             Column::integer("tid", Unit::None),
         ];
-        let row = |(place, &Partial(count)): (usize, &Partial)| {
+        let row = |(place, &InstructionSum(count)): (usize, &InstructionSum)| {
             let thread = of.flow_threads.get(place);
             let comm = thread.and_then(|thread| thread.comm.as_deref());
             let [pid, tid] = [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
@@ -86,7 +86,7 @@ impl FastFlow for Instructions {
     #[inline]
     fn fold_function_runs(
         &self,
-        partial: &mut Partial,
+        partial: &mut InstructionSum,
         _: &impl Numbering,
         function_runs: &[FunctionRun],
         _: Option<Nanos>,
