@@ -125,8 +125,9 @@ impl Contexts {
 
     /// Returns the frames of a context, the oldest first. The note of each is its own context.
     fn stack(&self, top: ContextId) -> SpareCapacityStack<StackFrame<ContextId>> {
-        let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
-        let contexts = std::iter::successors(Some(top), below);
+        let contexts = std::iter::successors(Some(top), |context| {
+            Some(self.frames[*context as usize].note).filter(|&id| id != BELOW)
+        });
         let mut stack: Vec<_> =
             contexts.map(|note| StackFrame { note, ..self.frames[note as usize] }).collect();
         stack.reverse();

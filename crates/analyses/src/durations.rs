@@ -314,9 +314,9 @@ impl<T: Ord, const ALL: bool> Longest<T, ALL> {
 
     /// Returns a figure of a summary that says how many items there were, if some were dropped.
     pub(crate) fn note(&self) -> Option<(&'static str, Value)> {
-        let text =
-            || format!("the {} longest of {}; the view `interval` has all", self.things.len(), self.count);
-        (self.count > self.things.len() as u64).then(|| ("note", text().into()))
+        let (kept, count) = (self.things.len(), self.count);
+        let text = format!("the {kept} longest of {count}; the view `interval` has all");
+        (count > kept as u64).then(|| ("note", text.into()))
     }
 
     /// Maps each item.
@@ -377,8 +377,8 @@ mod tests {
             lengths.iter().for_each(|&length| durations.see_times(length, times));
             prop_assert_eq!(durations.count, lengths.len() as u64 * times);
             for (from, count) in durations.doubling() {
-                let inside = |length: &&u64| **length >= from && (**length >> 1) < from.max(1) && (from > 0 || **length == 0);
-                prop_assert_eq!(lengths.iter().filter(inside).count() as u64 * times, count);
+                let inside = lengths.iter().filter(|&&length| length >= from && (length >> 1) < from.max(1) && (from > 0 || length == 0));
+                prop_assert_eq!(inside.count() as u64 * times, count);
             }
         }
 

@@ -144,8 +144,9 @@ impl Clocks {
         let last = if of == ReadingOf::Time { &mut self.time } else { &mut self.cycles };
         let (since, before) = mem::replace(last, (now, self.instructions));
         let ran = self.instructions.saturating_sub(before).max(1);
-        let shares = |(since, now): (u64, u64)| (since, before, Shares::new(now.saturating_sub(since), ran));
-        ReadingDelta { of, since: since.zip(now).map(shares) }
+        let since = since.zip(now);
+        let since = since.map(|(since, now)| (since, before, Shares::new(now.saturating_sub(since), ran)));
+        ReadingDelta { of, since }
     }
 
     /// Adds the progress of the next part.

@@ -154,8 +154,9 @@ impl PathCosts {
     }
 
     fn range(&self, path: u32) -> Range<usize> {
-        let end = |path: u32| self.paths[path as usize].parts_end as usize;
-        path.checked_sub(1).map_or(0, end)..end(path)
+        let path = path as usize;
+        let begin = if path == 0 { 0 } else { self.paths[path - 1].parts_end };
+        begin as usize..self.paths[path].parts_end as usize
     }
 
     /// Counts an execution of a path with this time per instruction. Returns the instructions of the path.

@@ -48,8 +48,7 @@ impl<S: Default> Registers<S> {
     /// The state on a CPU.
     #[inline]
     pub(crate) fn running(&mut self, cpu: u32) -> &mut RegisterContent<S> {
-        let unknown = || RegisterContent { from: Some(Register::Cpu(cpu)), since: S::default() };
-        self.cpus.get_or(cpu, unknown)
+        self.cpus.get_or(cpu, || RegisterContent { from: Some(Register::Cpu(cpu)), since: S::default() })
     }
 
     /// Moves contents for a context switch. `is_empty` recognizes a content without changes.

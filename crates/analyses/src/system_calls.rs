@@ -175,9 +175,9 @@ impl SummedCalls for WithLongest {
 
     fn add(&mut self, later: WithLongest, threads: &Threads) {
         self.calls.add(later.calls, threads);
-        let known =
-            |(cpu, thread, name, result, arguments)| (cpu, threads.known(thread), name, result, arguments);
-        self.longest.add(later.longest.map(known));
+        self.longest.add(later.longest.map(|(cpu, thread, name, result, arguments)| {
+            (cpu, threads.known(thread), name, result, arguments)
+        }));
     }
 }
 
@@ -194,8 +194,9 @@ impl SummedCalls for Vec<EachCall> {
     }
 
     fn add(&mut self, later: Self, threads: &Threads) {
-        let known = |(length, begin, cpu, thread, name)| (length, begin, cpu, threads.known(thread), name);
-        self.extend(later.into_iter().map(known));
+        for (length, begin, cpu, thread, name) in later {
+            self.push((length, begin, cpu, threads.known(thread), name));
+        }
     }
 }
 

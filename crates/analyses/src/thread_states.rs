@@ -424,9 +424,9 @@ impl<O: Observer> StateMachine<ThreadStep> for ThreadStateMachine<O> {
                 }
             }
             ThreadStep::Migrate { time, tid, cpu } => {
-                let task = self.tasks.get_mut(&tid);
-                let waits = |task: &&mut FollowedThread| matches!(task.state(), Some(Activity::Runnable(on)) if on != cpu);
-                if let Some(task) = task.filter(waits) {
+                if let Some(task) = self.tasks.get_mut(&tid)
+                    && matches!(task.state(), Some(Activity::Runnable(on)) if on != cpu)
+                {
                     task.to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
                 }
             }

@@ -126,8 +126,8 @@ impl Flow {
         steps: &BTreeMap<(u64, u64), u64>,
     ) -> Flow {
         let index = |address| instructions.binary_search_by_key(&address, |found| found.address).ok();
-        let known = |(&(from, to), &count): (&(u64, u64), &u64)| Some((index(from)?, index(to)?, count));
-        let mut steps: Vec<(usize, usize, u64)> = steps.iter().filter_map(known).collect();
+        let known = steps.iter().filter_map(|(&(from, to), &count)| Some((index(from)?, index(to)?, count)));
+        let mut steps: Vec<(usize, usize, u64)> = known.collect();
         let mut arrivals = vec![0u64; instructions.len()];
         steps.iter().for_each(|&(_, to, count)| arrivals[to] = arrivals[to].saturating_add(count));
         for to in 1..instructions.len() {

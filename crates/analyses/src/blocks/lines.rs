@@ -144,22 +144,17 @@ fn owners(pieces: &[ExecutedLines<'_>], steps: &[(usize, usize, u64)]) -> Vec<us
         before[to].push(from);
         after[from].push(to);
     }
-    let step = |piece: usize| match (&pieces[piece].lines[..], &before[piece][..], &after[piece][..]) {
-        ([], &[one], _) | ([], _, &[one]) => one,
-        _ => piece,
-    };
-    let owner = |piece: usize| {
-        let mut owner = piece;
+    let mut owners: Vec<usize> = (0..pieces.len()).collect();
+    for owner in &mut owners {
         // Pieces without lines may form a cycle.
         for _ in 0..pieces.len().min(64) {
-            match step(owner) {
-                next if next == owner => break,
-                next => owner = next,
+            match (&pieces[*owner].lines[..], &before[*owner][..], &after[*owner][..]) {
+                ([], &[one], _) | ([], _, &[one]) => *owner = one,
+                _ => break,
             }
         }
-        owner
-    };
-    (0..pieces.len()).map(owner).collect()
+    }
+    owners
 }
 
 impl<'a> Pieces<'a> {

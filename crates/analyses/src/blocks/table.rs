@@ -55,7 +55,7 @@ pub(super) fn blocks(blocks: &[CountedBlock], threads: u64, sources: &dyn Source
     let all = blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.instructions()));
     let mut order: Vec<&CountedBlock> = blocks.iter().collect();
     order.sort_by_key(|&block| (Reverse(block.instructions()), block));
-    let row = |block: &&CountedBlock| {
+    let rows = order.iter().map(|block| {
         let (function, module) = sources.names(block.function);
         let branch = |count| if block.end == End::Conditional { Value::from(count) } else { Value::Null };
         vec![
@@ -70,7 +70,7 @@ pub(super) fn blocks(blocks: &[CountedBlock], threads: u64, sources: &dyn Source
             Value::from(function),
             Value::from(module),
         ]
-    };
+    });
     let columns = vec![
         Column::real("share", Unit::Share),
         Column::integer("executions", Unit::Count),
@@ -84,7 +84,7 @@ pub(super) fn blocks(blocks: &[CountedBlock], threads: u64, sources: &dyn Source
         Column::name("module").secondary(),
     ];
     let cycles = order.iter().map(|block| (block.counts.cycles, block.counts.counted));
-    with_cycles("blocks", summary(blocks, threads), columns, order.iter().map(row).collect(), cycles)
+    with_cycles("blocks", summary(blocks, threads), columns, rows.collect(), cycles)
 }
 
 pub(super) fn lines(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources) -> Table {
@@ -95,7 +95,7 @@ pub(super) fn lines(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources
         let (a, b) = ((place(a), &a.file, &a.module), (place(b), &b.file, &b.module));
         a.cmp(&b)
     });
-    let row = |line: &lines::LineCount| {
+    let rows = lines.iter().map(|line| {
         let known = line.line > 0;
         vec![
             Value::from(share(line.instructions, all)),
@@ -106,7 +106,7 @@ pub(super) fn lines(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources
             Value::from(line.function.as_str()),
             Value::from(line.module.as_str()),
         ]
-    };
+    });
     let columns = vec![
         Column::real("share", Unit::Share),
         Column::integer("executions", Unit::Count),
@@ -117,5 +117,5 @@ pub(super) fn lines(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources
         Column::name("module").secondary(),
     ];
     let cycles = lines.iter().map(|line| (line.cycles, line.counted));
-    with_cycles("lines", summary(blocks, threads), columns, lines.iter().map(row).collect(), cycles)
+    with_cycles("lines", summary(blocks, threads), columns, rows.collect(), cycles)
 }

@@ -80,7 +80,7 @@ impl Analysis for Branches {
             Column::name("to_module").secondary(),
             Column::text("line").secondary(),
         ];
-        let row = |((kind, from, to), executions): ((CountKind, Site, Site), u64)| {
+        let rows = rows.into_iter().map(|((kind, from, to), executions)| {
             let ((function, module), (to_function, to_module)) =
                 (of.sources.names(from.function), of.sources.names(to.function));
             let at = address(from, of.sources);
@@ -97,8 +97,8 @@ impl Analysis for Branches {
                 Value::from(to_module),
                 Value::from(line),
             ]
-        };
-        Table::new("branches", Shape::Counters, summary, columns, rows.into_iter().map(row))
+        });
+        Table::new("branches", Shape::Counters, summary, columns, rows)
     }
 }
 

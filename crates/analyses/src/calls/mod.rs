@@ -17,7 +17,6 @@ pub use paths::CallPaths;
 use self::{paths::FrameStep, timed::Timed};
 use crate::{
     clock::Shares,
-    contexts::ContextId,
     spare_stack::SpareCapacityStack,
     stack::{ArrivedAt, BelowKnown, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
 };
@@ -346,11 +345,9 @@ impl ChunkCalls {
     pub fn resume(&mut self, state: u32) {
         let (stack, edge) = self.paths.states.stack(state);
         self.stack.clear();
-        let known = |frame: StackFrame<ContextId>| {
-            let StackFrame { function, entry, return_address, .. } = frame;
-            StackFrame { function, entry, return_address, note: () }
-        };
-        self.stack.extend(stack.iter().copied().map(known));
+        for &StackFrame { function, entry, return_address, .. } in stack.iter() {
+            self.stack.push(StackFrame { function, entry, return_address, note: () });
+        }
         self.edge = edge;
     }
 
@@ -371,8 +368,9 @@ impl ChunkCalls {
         for (before, pending) in mem::take(&mut self.log.pending) {
             match pending {
                 Pending::Path(path) => {
-                    let at = |&(after, step): &_| (before + u64::from(after), Pending::Step(step));
-                    self.log.pending.extend(self.paths.steps(path).iter().map(at));
+                    for &(after, step) in self.paths.steps(path) {
+                        self.log.pending.push((before + u64::from(after), Pending::Step(step)));
+                    }
                 }
                 other => self.log.pending.push((before, other)),
             }

@@ -219,9 +219,9 @@ impl<K: KeptCalls> EventPartial for CallStackSteps<K> {
                     None if event.cpu == 0 => StackOwner::Task(own(0)),
                     None => StackOwner::Stream(own(event.cpu)),
                 };
-                let address = || event.integer(field::function::FUNCTION).map(|value| value as u64);
+                let address = event.integer(field::function::FUNCTION).map(|value| value as u64);
                 let named = text(field::function::NAME).map(EventFunction::Named);
-                let Some(function) = named.or_else(|| address().map(EventFunction::Address)) else { return };
+                let Some(function) = named.or(address.map(EventFunction::Address)) else { return };
                 self.steps.see(match event.kind {
                     Kind::FunctionEntry => CallStackStep::Enter { time, owner, function },
                     _ => CallStackStep::Exit { time, owner, function },

@@ -167,7 +167,7 @@ fn by_stream<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> (Vec<Column
         Column::signed("begin_ns", Unit::Nanoseconds).secondary(),
         Column::signed("end_ns", Unit::Nanoseconds).secondary(),
     ];
-    let row = |stream: &StreamCounts| {
+    let rows = streams.map(|stream| {
         let LossesAndTimes { events_lost, packets_lost, span } = stream.extent;
         let count: u64 = stream.events.values().sum();
         vec![
@@ -180,8 +180,8 @@ fn by_stream<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> (Vec<Column
             time(span.map(|span| span.0)),
             time(span.map(|span| span.1)),
         ]
-    };
-    (columns, streams.map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 /// Returns a rate per second, rounded to the nearest integer.

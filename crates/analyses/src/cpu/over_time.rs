@@ -88,11 +88,10 @@ impl Analysis for CpuOverTime {
             Column::integer("busy_ns", Unit::Nanoseconds),
             Column::real("busy_share", Unit::Share),
         ];
-        let row = |(begin, busy): (Nanos, u64)| {
+        let rows = rows.into_iter().map(|(begin, busy)| {
             let length = overlap(begin, width, of.span).saturating_mul(cpus);
             vec![begin.0.into(), busy.into(), share(busy, length)]
-        };
-        let rows = rows.into_iter().map(row);
+        });
         Table::new("cpu", Shape::Points, summary, columns, rows)
     }
 }

@@ -106,22 +106,20 @@ impl TimeSlices {
         begin: Nanos,
         threads: &'s Threads,
     ) -> impl Iterator<Item = CpuSlice> + use<'s> {
-        let of = move |(cpu, &SwitchesOfCpu { first: (to, thread), .. }): (u32, &SwitchesOfCpu)| {
+        self.0.all().map(move |(cpu, &SwitchesOfCpu { first: (to, thread), .. })| {
             let thread = Some(thread).filter(|thread| !threads.switched_before(*thread, to));
             CpuSlice { cpu, thread, from: begin, to }
-        };
-        self.0.all().map(of)
+        })
     }
 
     /// Returns the slices after the last switch of each CPU.
     pub(super) fn after_last(&self, end: Nanos) -> impl Iterator<Item = CpuSlice> {
-        let of = move |(cpu, &SwitchesOfCpu { last: (from, thread), .. }): (u32, &SwitchesOfCpu)| CpuSlice {
+        self.0.all().map(move |(cpu, &SwitchesOfCpu { last: (from, thread), .. })| CpuSlice {
             cpu,
             thread: Some(thread),
             from,
             to: end,
-        };
-        self.0.all().map(of)
+        })
     }
 
     /// Missing switches of each CPU, in a trace that begins at this time.

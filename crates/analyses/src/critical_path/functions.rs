@@ -155,7 +155,7 @@ impl Analysis for FunctionsOfStretches {
             Column::integer("instructions", Unit::Count),
             Column::integer("time_ns", Unit::Nanoseconds),
         ];
-        let row = |((place, function), cost): ((u32, FunctionId), CostOfFunction)| {
+        let rows = all.costs.into_iter().map(|((place, function), cost)| {
             let (name, module) = of.functions().names(function);
             vec![
                 place.into(),
@@ -164,8 +164,8 @@ impl Analysis for FunctionsOfStretches {
                 cost.instructions.into(),
                 cost.time.into(),
             ]
-        };
-        Table::new("executed", Shape::Counters, vec![], columns, all.costs.into_iter().map(row))
+        });
+        Table::new("executed", Shape::Counters, vec![], columns, rows)
     }
 }
 
@@ -193,15 +193,16 @@ mod tests {
 
     /// Stretch, function, instructions and time.
     fn executed(stretches: &[(u64, u64)], events: &[FlowEvent<'_>]) -> Vec<[u64; 4]> {
-        let stretch =
-            |&(begin, end): &(u64, u64)| ThreadStretch { begin: Nanos(begin), end: Nanos(end), tid: 1 };
-        let analysis = FunctionsOfStretches::new(stretches.iter().map(stretch).collect());
+        let stretches = stretches.iter();
+        let stretches =
+            stretches.map(|&(begin, end)| ThreadStretch { begin: Nanos(begin), end: Nanos(end), tid: 1 });
+        let analysis = FunctionsOfStretches::new(stretches.collect());
         let mut partial = RanFunctions::default();
         events.iter().for_each(|&event| analysis.fold(&mut partial, Item::Flow(event)));
-        let row = |((place, function), cost): ((u32, FunctionId), CostOfFunction)| {
+        let rows = partial.costs.into_iter().map(|((place, function), cost)| {
             [place.into(), function.index.into(), cost.instructions, cost.time]
-        };
-        partial.costs.into_iter().map(row).collect()
+        });
+        rows.collect()
     }
 
     #[test]

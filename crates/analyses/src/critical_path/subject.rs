@@ -24,19 +24,17 @@ type Rank = (u8, u64);
 /// Picks the best of the threads that the user chose. `None` if there are none.
 pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Option<Subject> {
     let selection = naming.of.selection;
-    let is_chosen = |(thread, _): &(TraceKey, &ThreadHistory)| naming.is_wanted(*thread);
-    let chosen: Vec<_> = histories.all().into_iter().filter(is_chosen).collect();
+    let mut chosen = histories.all();
+    chosen.retain(|(thread, _)| naming.is_wanted(*thread));
     let count = chosen.len() as u64;
-    let is_main = |thread: TraceKey| {
-        let boards = histories.boards();
-        boards.contains(thread.trace) && !boards.has_scheduler(thread.trace)
-    };
+    let boards = histories.boards();
     let rated = chosen.into_iter().map(|(thread, history)| {
         let (from, to, is_whole) = life(history, naming.of.span);
-        let rank: Rank = match () {
-            () if is_main(thread) => (2, to.0.saturating_sub(from.0)),
-            () if is_whole => (1, to.0.saturating_sub(from.0)),
-            () => (0, running(history, naming.of.span)),
+        let is_main = boards.contains(thread.trace) && !boards.has_scheduler(thread.trace);
+        let rank: Rank = match (is_main, is_whole) {
+            (true, _) => (2, to.0.saturating_sub(from.0)),
+            (false, true) => (1, to.0.saturating_sub(from.0)),
+            (false, false) => (0, running(history, naming.of.span)),
         };
         (rank, thread, from, to)
     });

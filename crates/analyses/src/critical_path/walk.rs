@@ -20,8 +20,7 @@ use hodo_clock::Nanos;
 
 use super::{
     history::{
-        Author, CompletedWork, Errand, HistoryStretch, InterruptSource, ThreadHistory, To, TraceKey, Via,
-        Why, WokenBy,
+        Author, CompletedWork, Errand, InterruptSource, ThreadHistory, To, TraceKey, Via, Why, WokenBy,
     },
     machine::Histories,
 };
@@ -84,9 +83,9 @@ const DEEPEST: usize = 1 << 12;
 /// The pieces of a thread's path, in order of time.
 pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Nanos) -> Vec<PathStretch> {
     // A wait that lasts longer leads to who ends it, later.
-    let waits = |stretch: &HistoryStretch| matches!(stretch.to, To::Blocked(_) | To::Left(_));
-    let last = histories.history(subject).and_then(|history| history.before(to)).filter(waits);
-    let end = last.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
+    let last = histories.history(subject).and_then(|history| history.before(to));
+    let wait = last.filter(|stretch| matches!(stretch.to, To::Blocked(_) | To::Left(_)));
+    let end = wait.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
     let level = Level { thread: subject, floor: from, since: end, via: Via::Unknown };
     let mut walk = PathWalk { histories, levels: vec![level], now: end, pieces: Vec::new() };
     while let Some(&level) = walk.levels.last() {
@@ -151,15 +150,16 @@ impl PathWalk<'_> {
         while self.now > begin {
             let (since, tid) = occupants.before(self.now);
             let since = since.max(begin);
-            let occupant = tid.map(|id| TraceKey { id, ..cpu });
-            let ran = |key: TraceKey| {
-                let history = self.histories.history(key);
-                key.id == 0 || history.is_some_and(|history| history.ran(cpu.id, since, self.now))
+            let occupant = tid.map(|id| TraceKey { id, ..cpu }).filter(|key| *key != thread);
+            let history = occupant.and_then(|key| self.histories.history(key));
+            let cause = match occupant {
+                Some(key) if key.id == 0 => StretchCause::Cpu(key),
+                Some(key) if history.is_some_and(|history| history.ran(cpu.id, since, self.now)) => {
+                    StretchCause::Cpu(key)
+                }
+                _ => StretchCause::Unknown(Why::Lost),
             };
-            match occupant.filter(|&key| key != thread && ran(key)) {
-                Some(key) => self.piece(since, StretchCause::Cpu(key)),
-                None => self.piece(since, StretchCause::Unknown(Why::Lost)),
-            }
+            self.piece(since, cause);
         }
     }
 

@@ -236,16 +236,15 @@ fn summary(threads: &[Vec<Stay>]) -> Summary {
         stays.fold(0, |sum, stay| sum.saturating_add(stay.instructions()))
     };
     let count = |to| threads.iter().map(|stays| changes(stays, to).count() as u64).sum::<u64>();
-    let is_cut = |stay: &&Stay| stay.machine == Some(Virtual::Guest) && !stay.is_complete;
-    let guest_time = threads.iter().flatten().filter(|stay| stay.machine == Some(Virtual::Guest));
+    let guest = threads.iter().flatten().filter(|stay| stay.machine == Some(Virtual::Guest));
     vec![
         ("entries", count(Virtual::Guest).into()),
         ("exits", count(Virtual::Host).into()),
-        ("incomplete", (threads.iter().flatten().filter(is_cut).count() as u64).into()),
+        ("incomplete", (guest.clone().filter(|stay| !stay.is_complete).count() as u64).into()),
         ("guest_instructions", instructions(Some(Virtual::Guest)).into()),
         ("host_instructions", instructions(Some(Virtual::Host)).into()),
         ("unknown_instructions", instructions(None).into()),
-        ("guest_time_ns", guest_time.filter_map(Stay::time).fold(0, u64::saturating_add).into()),
+        ("guest_time_ns", guest.filter_map(Stay::time).fold(0, u64::saturating_add).into()),
         ("threads", (threads.len() as u64).into()),
     ]
 }

@@ -109,8 +109,7 @@ impl FileCall {
 
     /// Decodes the entry of a call.
     pub(super) fn entry(self, event: &KernelEvent<'_>) -> OpenFileCall {
-        let numbered = |place: usize| event.integer(entry::ARGUMENTS + place);
-        let either = |named, place| event.integer(named).or_else(|| numbered(place));
+        let either = |named, place| event.integer(named).or_else(|| event.integer(entry::ARGUMENTS + place));
         // A descriptor is an int, whatever the upper 32 bits contain.
         let has_descriptor = self.action != Action::SyncOther;
         let descriptor = |named, place| either(named, place).filter(|_| has_descriptor).map(|fd| fd as i32);

@@ -217,10 +217,9 @@ impl Analysis for Interrupts {
 
 /// The cells of phase, number and name.
 fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Value; 3] {
-    let soft = || SOFT.get(number as usize).map(|name| (*name).to_owned());
     let name = match phase {
         Phase::Hard => names.get(&number).cloned(),
-        Phase::Soft | Phase::Raise => soft(),
+        Phase::Soft | Phase::Raise => SOFT.get(number as usize).map(|name| (*name).to_owned()),
     };
     [phase.name().into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
 }

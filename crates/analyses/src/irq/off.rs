@@ -150,8 +150,6 @@ fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>)
         Column::integer("cpu", Unit::None),
     ];
     let wanted = longest.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu));
-    let row = |&(length, begin, cpu): &(u64, Nanos, u32)| {
-        vec![length.into(), begin.0.into(), u64::from(cpu).into()]
-    };
-    (columns, wanted.map(row).collect())
+    let rows = wanted.map(|&(length, begin, cpu)| vec![length.into(), begin.0.into(), u64::from(cpu).into()]);
+    (columns, rows.collect())
 }

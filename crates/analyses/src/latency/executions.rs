@@ -268,21 +268,17 @@ impl ExecutionsPartial {
 
     /// Returns whether it is consistent.
     pub(super) fn is_sound(&self, which: &Which) -> bool {
-        let is_asked = |frame: &&StackFrame<BegunExecution>| which.is(frame.function);
-        let is_interrupt = |frame: &&StackFrame<BegunExecution>| {
-            frame.entry == FrameEntry::Root || frame.entry.is_interrupt()
-        };
-        let interrupts = match which.is_of_system_calls() {
-            true => self.stack.iter().filter(is_interrupt).count(),
-            false => 0,
-        };
+        let asked = self.stack.iter().skip(1).filter(|frame| which.is(frame.function));
+        let interrupts =
+            self.stack.iter().filter(|frame| frame.entry == FrameEntry::Root || frame.entry.is_interrupt());
+        let interrupts = if which.is_of_system_calls() { interrupts.count() } else { 0 };
         stack::is_sound(&self.stack)
             && self
                 .stack
                 .iter()
                 .enumerate()
                 .all(|(index, frame)| (frame.entry == FrameEntry::Root) == (index == 0))
-            && self.stack.iter().skip(1).filter(is_asked).count() == self.level as usize
+            && asked.count() == self.level as usize
             && self.interrupts.len() == interrupts
     }
 

@@ -53,7 +53,7 @@ pub(super) fn table(threads: Vec<ExecutionsPartial>, of: &FinishContext<'_>) -> 
         Column::integer("time_p99_ns", Unit::Nanoseconds).secondary(),
         Column::integer("time_max_ns", Unit::Nanoseconds),
     ];
-    let row = |(function, sum): (FunctionId, ExecutionSum)| {
+    let rows = sums.into_iter().map(|(function, sum)| {
         let (name, module) = of.functions().names(function);
         let costs = tail(&sum.instructions);
         let (time, instructions) = (&sum.time, &sum.instructions);
@@ -81,6 +81,6 @@ pub(super) fn table(threads: Vec<ExecutionsPartial>, of: &FinishContext<'_>) -> 
             greatest(time),
         ];
         (costs, (name, module, function), cells)
-    };
-    Table::new("latency", Shape::Counters, summary, columns, most_first(sums.into_iter().map(row)))
+    });
+    Table::new("latency", Shape::Counters, summary, columns, most_first(rows))
 }

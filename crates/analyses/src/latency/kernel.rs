@@ -56,10 +56,9 @@ impl EventAnalysis for SyscallLatency {
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let (unmatched, unfinished) = whole.left();
-        let is_own =
-            |(.., name): &&EachCall| of.names.get(*name as usize).is_some_and(|own| *own == self.name);
         let calls = whole.complete();
-        let intervals = calls.iter().filter(is_own).filter_map(|&(time, begin, cpu, thread, _)| {
+        let own = calls.iter().filter(|(.., name)| of.names.get(*name as usize) == Some(&self.name));
+        let intervals = own.filter_map(|&(time, begin, cpu, thread, _)| {
             let thread = of.threads.settled(thread);
             if !of.threads.wanted(thread, of.selection) {
                 return None;

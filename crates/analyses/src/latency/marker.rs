@@ -30,8 +30,9 @@ pub enum Named {
 /// # Errors
 /// Returns what was expected, and the position.
 pub fn parse(text: &str) -> Result<Vec<Named>, ExpressionError> {
-    let wrong = |at, why: String| ExpressionError::new(text, at, why);
-    parts(text, '|').map(|(at, one)| marker(one).map_err(|(within, why)| wrong(at + within, why))).collect()
+    let markers = parts(text, '|')
+        .map(|(at, one)| marker(one).map_err(|(within, why)| ExpressionError::new(text, at + within, why)));
+    markers.collect()
 }
 
 /// A byte offset in a text, and what was expected there.
@@ -48,9 +49,8 @@ fn parts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn marker(text: &str) -> Result<Named, ParseError> {
-    let named = |prefix: &str| text.strip_prefix(prefix).map(str::trim);
     for (prefix, make) in [("entry:", Named::Entry as fn(String) -> Named), ("exit:", Named::Exit)] {
-        match named(prefix) {
+        match text.strip_prefix(prefix).map(str::trim) {
             Some("") => return Err((text.len(), "expected the name of a function".to_owned())),
             Some(function) => return Ok(make(function.to_owned())),
             None => {}

@@ -251,8 +251,8 @@ mod tests {
         let hits = [(FROM | OFF, 10), (TO | POPF, 20), (TO | POPF, 30), (ON, 30), (TO | POPF, 40), (OFF, 40)];
         let lengths = |decides| {
             let Between { found, unmatched, passed } = thread(&hits).close(Nesting::Nested, decides);
-            let length = |(begin, end, _): &(Mark, Mark, IntervalEnd)| end.before - begin.before;
-            (found.iter().map(length).collect::<Vec<_>>(), unmatched, passed)
+            let found: Vec<_> = found.iter().map(|(begin, end, _)| end.before - begin.before).collect();
+            (found, unmatched, passed)
         };
         assert!(thread(&hits).has_interrupts() && !thread(&hits[1..3]).has_interrupts());
         assert_eq!(lengths(true), (vec![20], 0, [1, 1]));

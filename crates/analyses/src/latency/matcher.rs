@@ -101,8 +101,7 @@ impl MarkerMatcher {
     /// Returns the roles of the sequences that a state completes.
     #[inline]
     pub(super) fn kinds(&self, state: u64) -> MarkerRoles {
-        let completes = |&(bits, kind): &(u64, MarkerRoles)| if state & bits == 0 { 0 } else { kind };
-        self.last.iter().map(completes).fold(0, |all, kind| all | kind)
+        self.last.iter().filter(|(bits, _)| state & bits != 0).fold(0, |all, (_, kind)| all | kind)
     }
 
     /// Returns the matches of a run, in order.

@@ -302,9 +302,8 @@ impl Analysis for Marked {
             found.unmatched += unmatched;
             let passed = found.passed.get_or_insert([0; 2]);
             *passed = [passed[0] + from, passed[1] + to];
-            let interval =
-                |(begin, end, ended): &(Mark, Mark, IntervalEnd)| Interval::between(begin, end, *ended);
-            found.add(index, of, between.iter().map(interval));
+            let intervals = between.iter().map(|(begin, end, ended)| Interval::between(begin, end, *ended));
+            found.add(index, of, intervals);
         }
         found.table(of)
     }

@@ -74,8 +74,8 @@ impl Analysis for PeriodLatency {
         found.sort_by(|(key, begun, end), (other, since, until)| {
             (begun.0, key, end, &begun.1, begun.2).cmp(&(since.0, other, until, &since.1, since.2))
         });
-        let interval =
-            |((key, (begin, group, cpu), end), number): ((String, BegunPeriod, Nanos), u64)| Interval {
+        let intervals =
+            found.into_iter().zip(1..).map(|((key, (begin, group, cpu), end), number)| Interval {
                 thread: key.into(),
                 number,
                 begin: Some(begin.0),
@@ -87,8 +87,8 @@ impl Analysis for PeriodLatency {
                 cpu: Some(cpu.into()),
                 level: 0,
                 ended: IntervalEnd::Returned,
-            };
-        let intervals = found.into_iter().zip(1..).map(interval).collect();
-        FoundIntervals { intervals, unmatched: unmatched + unfinished, ..FoundIntervals::default() }.table(of)
+            });
+        let (intervals, unmatched) = (intervals.collect(), unmatched + unfinished);
+        FoundIntervals { intervals, unmatched, ..FoundIntervals::default() }.table(of)
     }
 }

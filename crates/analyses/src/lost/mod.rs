@@ -110,11 +110,9 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
 
     fn finish(&self, partials: Vec<StreamsLost<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let sum =
-            |which: fn(&StreamLosses) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
         let mut summary = vec![
             ("streams_with_loss", (whole.streams.len() as u64).into()),
-            ("gaps", sum(|figures| figures.gaps.count)),
+            ("gaps", whole.streams.values().map(|losses| losses.gaps.count).sum::<u64>().into()),
             ("duration_ns", of.span.1.0.saturating_sub(of.span.0.0).into()),
         ];
         let (shape, columns, rows) = match of.selection.view.as_str() {
@@ -171,7 +169,7 @@ fn longest_columns() -> Vec<Column> {
 }
 
 fn longest<const ALL: bool>(whole: &StreamsLost<ALL>) -> Vec<Vec<Value>> {
-    let row = |(length, begin, (stream, events, packets)): &(u64, Nanos, StreamGap)| {
+    let rows = whole.longest.iter().map(|(length, begin, (stream, events, packets))| {
         let end = begin.0.saturating_add(*length);
         vec![
             stream.as_str().into(),
@@ -181,6 +179,6 @@ fn longest<const ALL: bool>(whole: &StreamsLost<ALL>) -> Vec<Vec<Value>> {
             begin.0.into(),
             end.into(),
         ]
-    };
-    whole.longest.iter().map(row).collect()
+    });
+    rows.collect()
 }

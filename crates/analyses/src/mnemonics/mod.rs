@@ -107,12 +107,11 @@ impl Analysis for Mnemonics {
             Column::integer("instructions", Unit::Count),
             Column::name("mnemonic"),
         ];
-        let row = |(mnemonic, count): (String, u64)| {
+        let rows = counts.into_iter().map(|(mnemonic, count)| {
             let cells = vec![share(count, sum), count.into(), mnemonic.as_str().into()];
             (count, mnemonic, cells)
-        };
-        let rows = most_first(counts.into_iter().map(row));
-        Table::new("mnemonics", Shape::Counters, summary, columns, rows)
+        });
+        Table::new("mnemonics", Shape::Counters, summary, columns, most_first(rows))
     }
 }
 

@@ -191,7 +191,7 @@ fn slowest<const ALL: bool>(
         Column::integer("cpu", Unit::None),
     ];
     let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
-    let row = |(length, begin, (group, key, cpu)): &(u64, Nanos, Long)| {
+    let rows = wanted.map(|(length, begin, (group, key, cpu))| {
         let end = begin.0.saturating_add(*length);
         vec![
             group.as_str().into(),
@@ -201,6 +201,6 @@ fn slowest<const ALL: bool>(
             end.into(),
             u64::from(*cpu).into(),
         ]
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

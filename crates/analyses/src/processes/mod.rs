@@ -264,24 +264,25 @@ impl Family {
         let maker = self.members[index].life.parent.and_then(|parent| self.lives_at(parent, at));
         // The creator may be known as a thread.
         let maker = maker.map(|maker| process(maker).unwrap_or(maker));
-        let is_other = |&above: &usize| self.members[above].tid != self.members[index].tid;
-        (own, own.or(maker).filter(is_other))
+        (own, own.or(maker).filter(|&above| self.members[above].tid != self.members[index].tid))
     }
 
     /// Returns the lifetime of a thread id at a time: the last one that began by then, else the first one.
     fn lives_at(&self, tid: u32, at: Nanos) -> Option<usize> {
         let first = self.members.partition_point(|member| member.tid < tid);
         let end = self.members.partition_point(|member| member.tid <= tid);
-        let begun = |&index: &usize| self.members[index].life.born.unwrap_or_default() <= at;
-        (first..end).rev().find(begun).or((first < end).then_some(first))
+        let mut begun =
+            (first..end).rev().filter(|&index| self.members[index].life.born.unwrap_or_default() <= at);
+        begun.next().or((first < end).then_some(first))
     }
 
     /// Returns the rows in depth-first order; children are sorted by begin.
     fn rows(&self, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
         let wanted = self.wanted(of.selection);
-        let order = |&index: &usize| (self.members[index].life.born, self.members[index].tid, index);
         let sorted = |mut some: Vec<usize>| {
-            some.sort_unstable_by_key(order);
+            some.sort_unstable_by_key(|&index| {
+                (self.members[index].life.born, self.members[index].tid, index)
+            });
             some
         };
         let all = 0..self.members.len();

@@ -224,9 +224,9 @@ fn over_time(bins: ValueBins<u32>, of: &FinishContext<'_>) -> TableRows {
         Column::integer("max", Unit::Count),
         Column::integer("waited_ns", Unit::Nanoseconds),
     ];
-    let row = |(begin, bin): (Nanos, ValueBin)| {
+    let rows = rows.into_iter().map(|(begin, bin)| {
         let mean = share(bin.area, overlap(begin, width, of.span));
         vec![begin.0.into(), mean, bin.most.into(), bin.area.into()]
-    };
-    (columns, rows.into_iter().map(row).collect())
+    });
+    (columns, rows.collect())
 }

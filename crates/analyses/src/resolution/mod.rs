@@ -230,13 +230,13 @@ fn by_measure(whole: &Resolutions) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut columns = vec![Column::name("measure")];
     let names = ["count", "min", "average", "p50", "p90", "p99", "max"];
     columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
-    let row = |(name, all): (&str, &Durations)| {
+    let rows = whole.measures().map(|(name, all)| {
         let some = |value: u64| Some(value).filter(|_| all.count > 0);
         let [p50, p90, p99] = all.percentiles([50, 90, 99]);
         let cells = [Some(all.count), some(all.min), all.average(), p50, p90, p99, some(all.max)];
         [name.into()].into_iter().chain(cells.map(Value::from)).collect()
-    };
-    (columns, whole.measures().map(row).to_vec())
+    });
+    (columns, rows.to_vec())
 }
 
 /// Bins that double: from a power of two to the next, and one for 0.

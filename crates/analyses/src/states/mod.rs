@@ -221,9 +221,10 @@ impl EventAnalysis for Waits {
 type StateSums = FxHashMap<u32, [u64; PLACES.len()]>;
 
 fn summary(sums: &StateSums) -> Vec<(&'static str, Value)> {
-    let total = |place: usize| Value::from(sums.values().map(|sums| sums[place]).sum::<u64>());
     let mut summary = vec![("threads", (sums.len() as u64).into())];
-    summary.extend(PLACES.into_iter().enumerate().map(|(place, name)| (name, total(place))));
+    for (place, name) in PLACES.into_iter().enumerate() {
+        summary.push((name, sums.values().map(|sums| sums[place]).sum::<u64>().into()));
+    }
     summary
 }
 

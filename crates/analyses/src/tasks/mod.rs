@@ -164,15 +164,15 @@ impl EventAnalysis for TaskSums {
 
     fn finish(&self, whole: Self::Partial, _: &FinishContext<'_>) -> Table {
         let tasks = &whole.runs.0;
-        let row = |(&(trace, task), runs): (&(u32, Option<u32>), &Durations)| {
+        let rows = tasks.iter().map(|(&(trace, task), runs)| {
             let cells = [duration_cells(runs).to_vec(), whole.names(trace, task).to_vec()].concat();
             (runs.total, (trace, task), cells)
-        };
+        });
         let sum = |of: fn(&Durations) -> u64| tasks.values().map(of).fold(0, u64::saturating_add);
         let summary =
             vec![("runs", sum(|runs| runs.count).into()), ("total_ns", sum(|runs| runs.total).into())];
         let columns = duration_columns().into_iter().chain([Column::name("host"), Column::name("task")]);
-        Table::new("tasks", Shape::Counters, summary, columns.collect(), most_first(tasks.iter().map(row)))
+        Table::new("tasks", Shape::Counters, summary, columns.collect(), most_first(rows))
     }
 }
 

@@ -368,16 +368,17 @@ impl FunctionCosts {
 
     /// Adds the accounts of a later part; returns the slots here by its slots.
     pub(super) fn add_accounts(&mut self, later: &FunctionCosts) -> Vec<CostSlot> {
-        let add = |(holder, account): (&Holder, &FunctionAccount)| {
+        let mut slots = Vec::with_capacity(later.holders.len());
+        for (holder, account) in later.holders.iter().zip(&later.accounts) {
             let slot = self.slot(holder.function);
             let mine = self.account(slot);
             mine.own.add(account.own);
             mine.calls = mine.calls.saturating_add(account.calls);
             let jumps = &mut self.holders[slot as usize].jumps;
             *jumps = jumps.saturating_add(holder.jumps);
-            slot
-        };
-        later.holders.iter().zip(&later.accounts).map(add).collect()
+            slots.push(slot);
+        }
+        slots
     }
 
     /// Returns the edge over which execution arrived at each piece, in order.

@@ -533,11 +533,9 @@ impl FunctionsPartial {
             }
             self.costs.add_piece(&later.costs, index, &slots, &open);
         }
-        let placed = |frame: &StackFrame<(), CostSlot>| StackFrame {
-            function: slots[frame.function as usize],
-            ..*frame
-        };
-        self.stack.extend(later.stack.iter().skip(1).map(placed));
+        for frame in later.stack.iter().skip(1) {
+            self.stack.push(StackFrame { function: slots[frame.function as usize], ..*frame });
+        }
         self.edge = self.edge.then(later.edge);
         self.outside = self.outside.saturating_add(later.outside);
         self.sums.add(&later.sums);

@@ -99,8 +99,9 @@ impl FunctionPaths {
         for context in used {
             let StackFrame { function, note: below, .. } = *memoized_paths.states.frame(context);
             let entry = &mut contexts.list[context as usize];
-            let is_first = || !memoized_paths.states.frames(below).any(|frame| frame.function == function);
-            let is_outermost = *entry.is_outermost.get_or_insert_with(is_first);
+            let is_outermost = *entry.is_outermost.get_or_insert_with(|| {
+                !memoized_paths.states.frames(below).any(|frame| frame.function == function)
+            });
             let ContextCost { own, above: mut all, .. } = *entry;
             *entry = ContextCost { is_outermost: entry.is_outermost, ..ContextCost::default() };
             all.add(own);

@@ -80,9 +80,8 @@ impl From<Forest> for (Vec<TreeNode>, Vec<RareCosts>) {
 impl Forest {
     /// Returns whether it has `roots` roots, and all parents precede their children.
     pub(super) fn is_sound(&self, roots: usize) -> bool {
-        let is_root = |(_, node): &(NodeId, &TreeNode)| node.parent == NO_PARENT;
         self.rare.len() <= self.nodes.len()
-            && self.iter().filter(is_root).count() == roots
+            && self.iter().filter(|(_, node)| node.parent == NO_PARENT).count() == roots
             && self.iter().all(|(id, node)| node.parent < id || node.parent == NO_PARENT)
     }
 

@@ -254,10 +254,8 @@ impl TreePartial {
             None => self.before.add(&later.before),
         }
         let places = self.graft(later, below);
-        if let Some(above_root) = later.stack.get(1..) {
-            let placed =
-                |frame: &StackFrame<NodeId>| StackFrame { note: places[frame.note as usize], ..*frame };
-            self.stack.extend(above_root.iter().map(placed));
+        for frame in later.stack.iter().skip(1) {
+            self.stack.push(StackFrame { note: places[frame.note as usize], ..*frame });
         }
         self.edge = self.edge.then(later.edge);
         self.sums.add(&later.sums);
@@ -299,9 +297,10 @@ mod tests {
     /// Returns the partial of a function that called a second one, which tail-calls a third.
     fn partial() -> TreePartial {
         let mut partial = TreePartial::unknown();
-        let at =
-            |index| Arrival { address: 0, function: FunctionId { module: 1, index }, place: Place::Entry };
-        let run = |index, transfer| Run { at: at(index), instructions: 1, transfer, end: 1 };
+        let run = |index, transfer| {
+            let at = Arrival { address: 0, function: FunctionId { module: 1, index }, place: Place::Entry };
+            Run { at, instructions: 1, transfer, end: 1 }
+        };
         partial.fold_run(None, &run(0, Transfer::Call));
         partial.fold_run(None, &run(1, Transfer::IndirectJump));
         partial.fold_run(None, &run(2, Transfer::None));
