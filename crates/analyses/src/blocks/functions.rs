@@ -84,7 +84,7 @@ pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn S
             }
         });
     }
-    let row = |(names, [all, own]): ((String, String), InlinedCosts)| {
+    let rows = functions.into_iter().map(|(names, [all, own])| {
         let row = vec![
             Value::from(own.instructions),
             all.instructions.into(),
@@ -94,7 +94,7 @@ pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn S
             names.1.as_str().into(),
         ];
         (all.instructions, names, row)
-    };
+    });
     let columns = vec![
         Column::integer("self_instructions", Unit::Instructions),
         Column::integer("total_instructions", Unit::Instructions),
@@ -103,5 +103,5 @@ pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn S
         Column::name("function"),
         Column::name("module").secondary(),
     ];
-    Table::new("lines", Shape::Counters, summary, columns, most_first(functions.into_iter().map(row)))
+    Table::new("lines", Shape::Counters, summary, columns, most_first(rows))
 }

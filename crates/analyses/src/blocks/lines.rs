@@ -120,17 +120,18 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
         into.entry(owner[to]).or_default().push((owner[from], from, to, count));
     }
     for (line, pieces_of_line) in ending {
-        let count = |&piece: &usize| {
-            let inside = into.get(&piece).into_iter().flatten();
+        let mut sum = 0u64;
+        for piece in &pieces_of_line {
+            let inside = into.get(piece).into_iter().flatten();
             let inside = inside.filter(|(from, ..)| pieces_of_line.contains(from));
             let (mut stays, mut again) = (0u64, 0u64);
             for &(_, from, to, count) in inside {
                 stays = stays.saturating_add(count);
                 again = again.saturating_add(if to <= from { count } else { 0 });
             }
-            pieces[piece].executions.saturating_sub(stays).saturating_add(again)
-        };
-        executions.insert(line, pieces_of_line.iter().map(count).fold(0, u64::saturating_add));
+            sum = sum.saturating_add(pieces[*piece].executions.saturating_sub(stays).saturating_add(again));
+        }
+        executions.insert(line, sum);
     }
     executions
 }

@@ -128,15 +128,16 @@ impl BlockList {
 
     /// Adds the blocks of another list, and returns our index of each.
     fn add(&mut self, other: &BlockList) -> Vec<u32> {
-        let place = |block: &CountedBlock| {
+        let mut places = Vec::with_capacity(other.blocks.len());
+        for block in &other.blocks {
             let place = match self.index.get(&key(block)) {
                 Some(&index) => index,
                 None => self.push(CountedBlock { counts: BlockCounts::default(), ..block.clone() }),
             };
             self.counts(place).add(&block.counts);
-            place
-        };
-        other.blocks.iter().map(place).collect()
+            places.push(place);
+        }
+        places
     }
 }
 

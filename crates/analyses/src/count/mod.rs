@@ -11,6 +11,7 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::columns::TableRows;
 pub use over_time::CountOverTime;
 
 /// The report.
@@ -144,7 +145,7 @@ impl Analysis for Count {
     }
 }
 
-fn by_event<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_event<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> TableRows {
     let mut names: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, count) in streams.flat_map(|stream| &stream.events) {
         *names.entry(name).or_default() += count;
@@ -156,7 +157,7 @@ fn by_event<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> (Vec<Column>
     (columns, rows.into_iter().map(|(name, count)| vec![name.into(), count.into()]).collect())
 }
 
-fn by_stream<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_stream<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> TableRows {
     let columns = vec![
         Column::name("stream"),
         Column::integer("count", Unit::Count),

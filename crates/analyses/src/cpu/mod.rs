@@ -23,7 +23,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{most_first, share},
+    columns::{TableRows, most_first, share},
     durations::Add,
     per_thread_sums::PerThreadSums,
 };
@@ -207,12 +207,7 @@ fn missing_of<'m>(cpus: impl Iterator<Item = &'m Missing>) -> [(&'static str, Va
     [("switches_missing", sum.switches.into()), ("unknown_ns", sum.time.into())]
 }
 
-fn by_thread(
-    threads: &Threads,
-    cpus: BTreeMap<u32, UsesOfCpu>,
-    length: u64,
-    processes: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_thread(threads: &Threads, cpus: BTreeMap<u32, UsesOfCpu>, length: u64, processes: bool) -> TableRows {
     let mut sums: FxHashMap<Thread, (ThreadUse, u64)> = FxHashMap::default();
     for (thread, used) in cpus.into_values().flatten().filter(|(thread, _)| !thread.is_idle()) {
         // If the process is unknown, the thread stands for it.

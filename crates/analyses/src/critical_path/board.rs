@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    history::{Author, CompletedWork, Errand, To, TraceKey, Via, Why, WokenBy},
+    history::{Author, CompletedWork, Errand, To, TraceKey, Via, Waker, Why},
     machine::Histories,
 };
 
@@ -71,8 +71,8 @@ pub(super) fn apply(histories: &mut Histories, time: Nanos, trace: u32, event: B
         BoardEvent::Switch { prev, next } => switch(histories, time, trace, (prev, next)),
         BoardEvent::Wake { task } => {
             let by = match thread.id {
-                0 => WokenBy::SomeInterrupt,
-                running => WokenBy::Thread(running),
+                0 => Waker::SomeInterrupt,
+                running => Waker::Thread(running),
             };
             let history = histories.task_history(TraceKey { trace, id: task });
             match history.last().map(|change| change.to) {
@@ -158,7 +158,7 @@ fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: Tr
         history.pop();
         if history.last().is_some_and(|change| change.to == To::Blocked(Via::Unknown)) {
             history.correct(To::Blocked(Via::Message));
-            history.push(last.time, To::Woken(0, WokenBy::Work(index)));
+            history.push(last.time, To::Woken(0, Waker::Work(index)));
         }
         return history.push(last.time, To::Running(0));
     }
@@ -166,7 +166,7 @@ fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: Tr
         let index = histories.add_work(work);
         let history = histories.task_history(thread);
         history.push(before, To::Blocked(Via::Message));
-        history.push(time, To::Woken(0, WokenBy::Work(index)));
+        history.push(time, To::Woken(0, Waker::Work(index)));
         history.push(time, if depth > 0 { To::Running(0) } else { To::Unknown(Why::NoScheduler) });
     }
 }

@@ -79,7 +79,7 @@ pub(crate) enum InterruptSource {
 
 /// Who woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum WokenBy {
+pub(crate) enum Waker {
     /// This thread.
     Thread(u32),
     /// The thread that ran on this CPU before the first switch there.
@@ -100,7 +100,7 @@ pub(crate) enum To {
     /// It could run, and waits for this CPU.
     Ready(u32),
     /// It was woken, and waits for this CPU.
-    Woken(u32, WokenBy),
+    Woken(u32, Waker),
     /// It waits.
     Blocked(Via),
     /// It left a board's CPU. The next change decides whether it was preempted or waited.
@@ -190,7 +190,7 @@ impl ThreadHistory {
     }
 
     /// Whoever woke it last, if it runs since then without a break, and when.
-    pub(crate) fn woken_by(&mut self) -> Option<(Nanos, &mut WokenBy)> {
+    pub(crate) fn woken_by(&mut self) -> Option<(Nanos, &mut Waker)> {
         match self.0.as_mut_slice() {
             [
                 ..,

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     board::Boards,
     history::{
-        Author, CompletedWork, Errand, InterruptSource, Occupants, ThreadHistory, To, TraceKey, Via, Why,
-        WokenBy,
+        Author, CompletedWork, Errand, InterruptSource, Occupants, ThreadHistory, To, TraceKey, Via, Waker,
+        Why,
     },
 };
 use crate::deferred_ops::StateMachine;
@@ -134,7 +134,7 @@ struct TracedThread {
     history: ThreadHistory,
     inside: InsideKernel,
     /// Who began to wake it, before it left its CPU.
-    waking: Option<WokenBy>,
+    waking: Option<Waker>,
 }
 
 /// Interrupts nested deeper than this are ignored: real ones nest four deep.
@@ -324,25 +324,26 @@ impl Histories {
     }
 
     /// Who wakes a thread on a CPU.
-    fn waker(&self, cpu: TraceKey, flags: Option<i64>) -> WokenBy {
+    fn waker(&self, cpu: TraceKey, flags: Option<i64>) -> Waker {
         let on = self.cpus.get(&cpu);
         let in_interrupt = flags.map(|flags| flags & IN_INTERRUPT != 0);
         let interrupts = on.map_or(&[][..], |on| &on.interrupts);
-        let done = || interrupts.iter().rev().find_map(|(_, done)| *done);
+
         match (interrupts.last(), in_interrupt) {
             (Some((source, _)), None | Some(true)) => {
-                done().map_or(WokenBy::Interrupt(*source), WokenBy::Work)
+                let done = interrupts.iter().rev().find_map(|(_, done)| *done);
+                done.map_or(Waker::Interrupt(*source), Waker::Work)
             }
-            (None, Some(true)) => WokenBy::SomeInterrupt,
+            (None, Some(true)) => Waker::SomeInterrupt,
             (_, None | Some(false)) => match on.and_then(|on| on.now) {
-                Some(0) => WokenBy::SomeInterrupt,
-                Some(tid) => WokenBy::Thread(tid),
-                None => WokenBy::Cpu(cpu.id),
+                Some(0) => Waker::SomeInterrupt,
+                Some(tid) => Waker::Thread(tid),
+                None => Waker::Cpu(cpu.id),
             },
         }
     }
 
-    fn wakes(&mut self, time: Nanos, cpu: TraceKey, (tid, target): (u32, u32), by: WokenBy, is_early: bool) {
+    fn wakes(&mut self, time: Nanos, cpu: TraceKey, (tid, target): (u32, u32), by: Waker, is_early: bool) {
         let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
         match task.history.last().map(|change| change.to) {
             // It slept since the trace began, for it is woken.
@@ -379,8 +380,8 @@ impl Histories {
             // A thread that an interrupt woke completes it: that is what the interrupt was for.
             let task = on.now.and_then(|tid| self.tasks.get_mut(&TraceKey { id: tid, ..cpu }));
             match task.and_then(|task| task.history.woken_by()) {
-                Some((woken, by @ WokenBy::Interrupt(InterruptSource::Irq(_)))) if work.begin <= woken => {
-                    *by = WokenBy::Work(index);
+                Some((woken, by @ Waker::Interrupt(InterruptSource::Irq(_)))) if work.begin <= woken => {
+                    *by = Waker::Work(index);
                 }
                 _ => return,
             }

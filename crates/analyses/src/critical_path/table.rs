@@ -113,17 +113,18 @@ impl PathNames<'_, '_> {
 
     /// What a thread waits for, by where it waits.
     pub(crate) fn wait(&self, via: Via) -> &str {
-        let is = |call: &str, pattern: &&str| match pattern.strip_suffix('*') {
-            Some(prefix) => call.starts_with(prefix),
-            None => call == *pattern,
-        };
         match via {
             Via::Fault => "page fault",
             Via::Message => "message",
             Via::Unknown => "other",
             Via::Call(_) => {
                 let call = self.call(via).unwrap_or_default();
-                let known = CLASSES.iter().find(|(_, calls)| calls.iter().any(|pattern| is(call, pattern)));
+                let known = CLASSES.iter().find(|(_, patterns)| {
+                    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                        Some(prefix) => call.starts_with(prefix),
+                        None => call == *pattern,
+                    })
+                });
                 known.map_or("other", |(class, _)| class)
             }
         }
@@ -230,16 +231,16 @@ fn labels(naming: &PathNames<'_, '_>, piece: &PathStretch) -> Vec<String> {
         true => what,
         false => format!("{} {what}", naming.name(thread)),
     };
-    let wait = |(index, &(thread, via)): (usize, &(TraceKey, Via))| {
+    let mut labels = Vec::with_capacity(piece.waits.len() + 1);
+    for (index, &(thread, via)) in piece.waits.iter().enumerate() {
         let what = match (naming.wait(via), naming.call(via)) {
             ("other", None) => "waits".to_owned(),
             ("other", Some(call)) => format!("waits in {call}"),
             (wait, None) => format!("waits: {wait}"),
             (wait, Some(call)) => format!("waits: {wait} ({call})"),
         };
-        named(thread, index == 0, what)
-    };
-    let mut labels: Vec<String> = piece.waits.iter().enumerate().map(wait).collect();
+        labels.push(named(thread, index == 0, what));
+    }
     let what = match (piece.cause, naming.detail(piece.thread.trace, piece.cause)) {
         (StretchCause::Running, _) => "runs".to_owned(),
         (StretchCause::Cpu(thread), _) if thread.id == 0 => "waits for an idle CPU".to_owned(),
@@ -267,7 +268,7 @@ fn by_piece(
     columns.extend(who_columns());
     columns.extend([Column::name("cause"), Column::name("detail"), Column::name("through")]);
     columns.extend(with_labels.then(|| Column::list("what", &Type::Text, Unit::None)));
-    let row = |piece: &PathStretch| {
+    let rows = pieces.iter().map(|piece| {
         let depth = piece.waits.len() as u64;
         let mut row = vec![piece.begin.0.into(), piece.length().into(), depth.into()];
         row.extend(who(naming, piece.thread));
@@ -280,8 +281,8 @@ fn by_piece(
         row.push(Some(through).filter(|text| !text.is_empty()).into());
         row.extend(with_labels.then(|| labels(naming, piece).into()));
         row
-    };
-    Table::new("critical-path", Shape::Intervals, summary, columns, pieces.iter().map(row))
+    });
+    Table::new("critical-path", Shape::Intervals, summary, columns, rows)
 }
 
 /// What pieces are summed by: how the subject waits, the cause, the thread.
@@ -303,7 +304,7 @@ fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[
         Column::integer("max_ns", Unit::Nanoseconds).secondary(),
         Column::real("share", Unit::Share),
     ]);
-    let row = |((via, cause, thread), (count, total, longest)): (PathGroup, (u64, u64, u64))| {
+    let rows = most_first(groups.into_iter().map(|((via, cause, thread), (count, total, longest))| {
         let wait = via.map(|via| naming.wait(via));
         let call = via.and_then(|via| naming.call(via));
         let mut row = vec![wait.into(), call.into(), cause.name().into()];
@@ -311,7 +312,6 @@ fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[
         row.push(naming.detail(thread.trace, cause).into());
         row.extend([count.into(), total.into(), longest.into(), share(total, all)]);
         (total, (via, cause, thread), row)
-    };
-    let rows = most_first(groups.into_iter().map(row));
+    }));
     Table::new("critical-path", Shape::Counters, summary, columns, rows)
 }

@@ -19,9 +19,7 @@
 use hodo_clock::Nanos;
 
 use super::{
-    history::{
-        Author, CompletedWork, Errand, InterruptSource, ThreadHistory, To, TraceKey, Via, Why, WokenBy,
-    },
+    history::{Author, CompletedWork, Errand, InterruptSource, ThreadHistory, To, TraceKey, Via, Waker, Why},
     machine::Histories,
 };
 
@@ -164,19 +162,19 @@ impl PathWalk<'_> {
     }
 
     /// The thread waits from `begin` to now, when it is woken.
-    fn resolve(&mut self, begin: Nanos, by: WokenBy, via: Via) {
+    fn resolve(&mut self, begin: Nanos, by: Waker, via: Via) {
         let level = self.levels[self.levels.len() - 1];
         let key = |id| TraceKey { id, ..level.thread };
         match by {
-            WokenBy::Thread(tid) => self.enter(begin, key(tid), via),
-            WokenBy::Cpu(cpu) => match self.histories.occupants(key(cpu)).and_then(|cpu| cpu.first()) {
+            Waker::Thread(tid) => self.enter(begin, key(tid), via),
+            Waker::Cpu(cpu) => match self.histories.occupants(key(cpu)).and_then(|cpu| cpu.first()) {
                 Some(0) | None => self.piece(begin, StretchCause::Unknown(Why::Interrupt)),
                 Some(tid) => self.enter(begin, key(tid), via),
             },
-            WokenBy::Interrupt(InterruptSource::Timer) => self.device(begin, StretchCause::Timer, via),
-            WokenBy::Interrupt(source) => self.device(begin, StretchCause::Interrupt(source), via),
-            WokenBy::SomeInterrupt => self.device(begin, StretchCause::Unknown(Why::Interrupt), via),
-            WokenBy::Work(index) => match self.histories.work(index).copied() {
+            Waker::Interrupt(InterruptSource::Timer) => self.device(begin, StretchCause::Timer, via),
+            Waker::Interrupt(source) => self.device(begin, StretchCause::Interrupt(source), via),
+            Waker::SomeInterrupt => self.device(begin, StretchCause::Unknown(Why::Interrupt), via),
+            Waker::Work(index) => match self.histories.work(index).copied() {
                 Some(work) => self.work(begin, work, via),
                 None => self.piece(begin, StretchCause::Unknown(Why::Lost)),
             },

@@ -84,12 +84,11 @@ impl Analysis for PageCache {
             Column::integer("pages_added", Unit::Count),
             Column::integer("pages_deleted", Unit::Count),
         ];
-        let row = |((device, inode), pages): ((u32, u64), CachedPages)| {
+        let rows = most_first(files.into_iter().map(|((device, inode), pages)| {
             let row: Vec<Value> =
                 vec![super::numbers(device).into(), inode.into(), pages.added.into(), pages.deleted.into()];
             (pages.added + pages.deleted, (device, inode), row)
-        };
-        let rows = most_first(files.into_iter().map(row));
+        }));
         Table::new("io", Shape::Counters, summary, columns, rows)
     }
 }

@@ -268,8 +268,10 @@ impl BlockDevices {
     }
 
     fn device(&mut self, number: u32) -> &mut Device {
-        let new = || Device { going_on: Pairs::new(self.from_start), ..Device::default() };
-        self.devices.entry(number).or_insert_with(new)
+        let Self { from_start, devices } = self;
+        devices
+            .entry(number)
+            .or_insert_with(|| Device { going_on: Pairs::new(*from_start), ..Device::default() })
     }
 
     /// Folds an event of the block layer.
@@ -285,8 +287,10 @@ impl BlockDevices {
         if event.kind == Kind::BlockIssue {
             return device.going_on.begin(sector, event.time);
         }
-        let letters = || event.text(field::block::RWBS).is_some_and(|letters| letters.contains(&b'W'));
-        let writes = event.integer(field::block::RWBS).map_or_else(letters, |flags| flags & RWBS_WRITE != 0);
+        let writes = match event.integer(field::block::RWBS) {
+            Some(flags) => flags & RWBS_WRITE != 0,
+            None => event.text(field::block::RWBS).is_some_and(|letters| letters.contains(&b'W')),
+        };
         let sectors = event.integer(field::block::NR_SECTOR).unwrap_or(0) as u64;
         let failed = event.integer(field::block::ERROR).is_some_and(|error| error != 0);
         if let Some((begin, done)) = device.going_on.end(sector, (event.time, writes, sectors, failed)) {
@@ -309,13 +313,13 @@ fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>
         all.join(calls);
         *bytes = bytes.wrapping_add(if has_bytes { calls.returned } else { 0 });
     }
-    let row = |(operation, (of, bytes)): (Operation, (OfName, u64))| {
+    let rows = operations.into_iter().map(|(operation, (of, bytes))| {
         let mut row = vec![operation.name().into(), bytes.into(), of.durations.count.into()];
         row.extend(duration_cells(&of.durations));
         row.push(of.errors.into());
         row
-    };
-    (columns, operations.into_iter().map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 /// Splits a device number into its major (12 bits) and minor number (20 bits), as the kernel packs them.

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
     pairs::{Pairs, Requests},
 };
@@ -224,11 +224,7 @@ fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Va
     [phase.name().into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
 }
 
-fn rows(
-    names: &FxHashMap<u32, String>,
-    handlers: Vec<(Handler, u32, Durations)>,
-    by_cpu: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn rows(names: &FxHashMap<u32, String>, handlers: Vec<(Handler, u32, Durations)>, by_cpu: bool) -> TableRows {
     let mut sums: std::collections::BTreeMap<(Handler, u32), Durations> = std::collections::BTreeMap::new();
     for (handler, cpu, durations) in handlers {
         sums.entry((handler, if by_cpu { cpu } else { 0 })).or_default().add(durations);
@@ -253,7 +249,7 @@ fn slowest(
     names: &FxHashMap<u32, String>,
     longest: &Longest<(Phase, u32, u32)>,
     of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+) -> TableRows {
     let columns = vec![
         Column::name("kind"),
         Column::integer("number", Unit::None),
@@ -263,10 +259,10 @@ fn slowest(
         Column::integer("cpu", Unit::None),
     ];
     let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
-    let row = |&(length, Nanos(begin), (phase, number, cpu)): &(u64, Nanos, (Phase, u32, u32))| {
+    let rows = wanted.map(|&(length, Nanos(begin), (phase, number, cpu))| {
         let mut row = cells(names, Handler(phase, number)).to_vec();
         row.extend([length.into(), begin.into(), u64::from(cpu).into()]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

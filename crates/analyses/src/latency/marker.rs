@@ -170,12 +170,12 @@ pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) ->
         // Exchanged letters count once.
         is_near.then(|| strsim::osa_distance(name, known)).filter(|far| *far <= limit)
     };
-    let near = |known: String| {
+    let near = all.filter_map(|known| {
         let parts = [&*known, function_name::without_parameters(&known), function_name::last_part(&known)];
         let far = parts.into_iter().filter_map(far).min()?;
         Some((far, known))
-    };
-    let mut near: Vec<_> = all.filter_map(near).collect();
+    });
+    let mut near: Vec<_> = near.collect();
     near.sort();
     near.dedup();
     near.into_iter().take(most).map(|(_, known)| known).collect()

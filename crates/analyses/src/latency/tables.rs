@@ -307,7 +307,7 @@ pub fn grouped(summary: Summary, intervals: &[Interval], grouping: Grouping) -> 
         };
         columns.extend(names.map(|name| Column::integer(name, measure.unit())));
     }
-    let row = |((number, name), own): ((u64, &str), Vec<Interval>)| {
+    let rows = groups.into_iter().map(|((number, name), own)| {
         let key = match grouping {
             Grouping::Thread | Grouping::Caller => name.into(),
             Grouping::Cpu | Grouping::Time => number.into(),
@@ -321,7 +321,7 @@ pub fn grouped(summary: Summary, intervals: &[Interval], grouping: Grouping) -> 
             row.extend([500, 950, 990, 1000].map(|permille| Value::from(percentile(&sorted, permille))));
         }
         row
-    };
-    let rows: Vec<Vec<Value>> = groups.into_iter().map(row).collect();
+    });
+    let rows: Vec<Vec<Value>> = rows.collect();
     Table::new(NAME, Shape::Counters, summary, columns, rows)
 }

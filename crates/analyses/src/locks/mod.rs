@@ -83,7 +83,7 @@ impl EventAnalysis for Locks {
             Column::integer("holder_tid", Unit::None),
             Column::integer("holder_ns", Unit::Nanoseconds),
         ]);
-        let row = |((pid, address), lock): ((Option<u32>, u64), Lock)| {
+        let rows = most_first(locks.into_iter().map(|((pid, address), lock)| {
             let mut row = vec![
                 format!("{address:#x}").as_str().into(),
                 pid.into(),
@@ -98,8 +98,7 @@ impl EventAnalysis for Locks {
                 holder.map(|(_, waited)| waited).into(),
             ]);
             (total, (pid, address), row)
-        };
-        let rows = most_first(locks.into_iter().map(row));
+        }));
         Table::new("locks", Shape::Counters, summary, columns, rows)
     }
 }

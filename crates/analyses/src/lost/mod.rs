@@ -141,7 +141,7 @@ fn stream_columns() -> Vec<Column> {
 
 fn by_stream<const ALL: bool>(whole: StreamsLost<ALL>, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
     let length = of.span.1.0.saturating_sub(of.span.0.0);
-    let row = |(stream, figures): (String, StreamLosses)| {
+    let rows = whole.streams.into_iter().map(|(stream, figures)| {
         let StreamLosses { events, packets, gaps } = figures;
         let row = vec![
             stream.as_str().into(),
@@ -153,8 +153,8 @@ fn by_stream<const ALL: bool>(whole: StreamsLost<ALL>, of: &FinishContext<'_>) -
             gaps.max.into(),
         ];
         (gaps.total, stream, row)
-    };
-    most_first(whole.streams.into_iter().map(row))
+    });
+    most_first(rows)
 }
 
 fn longest_columns() -> Vec<Column> {

@@ -111,12 +111,11 @@ impl Analysis for PageAllocations {
         let summary = names.into_iter().zip(cells(&all).map(Into::into)).collect();
         let mut columns = who.columns();
         columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
-        let row = |(thread, pages): (Thread, AllocatedPages)| {
+        let rows = most_first(rows.into_iter().map(|(thread, pages)| {
             let mut row = who.cells(threads, thread);
             row.extend(cells(&pages).map(Into::into));
             (pages.allocated + pages.freed, thread, row)
-        };
-        let rows = most_first(rows.into_iter().map(row));
+        }));
         Table::new("memory", Shape::Counters, summary, columns, rows)
     }
 }

@@ -131,11 +131,11 @@ impl Analysis for Messages {
             vec![Column::name("from"), Column::name("to"), Column::integer("count", hodo_model::Unit::Count)];
         columns.extend(duration_columns());
         let name = |trace: u32| names.get(&trace).map(String::as_str);
-        let row = |((from, to), durations): ((u32, u32), Durations)| {
+        let rows = sums.into_iter().map(|((from, to), durations)| {
             let mut row = vec![name(from).into(), name(to).into(), durations.count.into()];
             row.extend(duration_cells(&durations));
             (durations.total, (from, to), row)
-        };
-        Table::new("messages", Shape::Counters, summary, columns, most_first(sums.into_iter().map(row)))
+        });
+        Table::new("messages", Shape::Counters, summary, columns, most_first(rows))
     }
 }

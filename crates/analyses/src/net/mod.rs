@@ -112,14 +112,13 @@ impl Analysis for Network {
         columns.push(Column::name("device"));
         columns.extend(names[..2].iter().map(|name| Column::integer(name, Unit::Bytes)));
         columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
-        let row = |((person, device), packets): ((Option<Thread>, String), PacketCounts)| {
+        let rows = most_first(rows.into_iter().map(|((person, device), packets)| {
             let of = who.zip(person);
             let mut row = of.map_or(Vec::new(), |(who, person)| who.cells(threads, person));
             row.push(device.as_str().into());
             row.extend(cells(&packets));
             (packets.sent_bytes.saturating_add(packets.received_bytes), (person, device), row)
-        };
-        let rows = most_first(rows.into_iter().map(row));
+        }));
         Table::new("net", Shape::Counters, summary, columns, rows)
     }
 }

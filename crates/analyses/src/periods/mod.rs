@@ -15,7 +15,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first, share},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, share},
     durations::{Add, Durations, Longest},
     pairs::Pairs,
 };
@@ -148,24 +148,21 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
     }
 }
 
-fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_group(groups: BTreeMap<String, Durations>) -> TableRows {
     let all = groups.values().map(|durations| durations.total).sum();
     let mut columns = vec![Column::name("group"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     columns.push(Column::real("share", Unit::Share).secondary());
-    let row = |(group, durations): (String, Durations)| {
+    let rows = groups.into_iter().map(|(group, durations)| {
         let mut row = vec![group.as_str().into(), durations.count.into()];
         row.extend(duration_cells(&durations));
         row.push(share(durations.total, all));
         (durations.total, group, row)
-    };
-    (columns, most_first(groups.into_iter().map(row)))
+    });
+    (columns, most_first(rows))
 }
 
-fn intervals<const ALL: bool>(
-    all: &Longest<Long, ALL>,
-    of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn intervals<const ALL: bool>(all: &Longest<Long, ALL>, of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend([Column::name("group"), Column::text("match"), Column::integer("cpu", Unit::None)]);
     let mut rows = Vec::new();
@@ -178,10 +175,7 @@ fn intervals<const ALL: bool>(
     (columns, rows)
 }
 
-fn slowest<const ALL: bool>(
-    longest: &Longest<Long, ALL>,
-    of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn slowest<const ALL: bool>(longest: &Longest<Long, ALL>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("group"),
         Column::text("match"),

@@ -232,11 +232,11 @@ impl Family {
             lives.entry(id).or_insert_with(|| vec![Life::default()]);
         }
         let lives = lives.into_iter().flat_map(|(tid, lives)| lives.into_iter().map(move |life| (tid, life)));
-        let member = |(tid, life): (u32, Life)| {
+        let members = lives.map(|(tid, life)| {
             let is_process = life.pid.is_none_or(|pid| pid == tid);
             LifeNode { tid, life, is_process, is_shown: true, threads: 1, children: Vec::new(), parent: None }
-        };
-        let mut family = Family { members: lives.map(member).collect() };
+        });
+        let mut family = Family { members: members.collect() };
         for index in 0..family.members.len() {
             let (process, parent) = family.above(index);
             process.into_iter().for_each(|process| family.members[process].threads += 1);

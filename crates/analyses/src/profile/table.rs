@@ -70,7 +70,7 @@ pub(super) fn functions(
     functions.sort_by_key(|(id, cost)| {
         (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
     });
-    let row = |(id, cost): &(FunctionId, FunctionCost)| {
+    let rows = functions.iter().map(|(id, cost)| {
         let (name, module) = names.names(*id);
         let samples = [cost.own.rare.samples, cost.samples].map(Value::from);
         let row = [Value::from(share(weight(&cost.own), weight(&all.cost)))].into_iter();
@@ -86,7 +86,7 @@ pub(super) fn functions(
                 Value::from(module),
             ])
             .collect()
-    };
+    });
     let samples =
         [Column::integer("self_samples", Unit::Count), Column::integer("total_samples", Unit::Count)];
     let columns = [Column::real("share", Unit::Share)].into_iter();
@@ -100,7 +100,7 @@ pub(super) fn functions(
         Column::name("function"),
         Column::name("module").secondary(),
     ]);
-    let rows = functions.iter().map(row);
+    let rows = rows;
     Table::new("functions", Shape::Counters, all.summary(every), columns.collect(), rows)
 }
 

@@ -199,14 +199,14 @@ fn by_cpu(cpus: Vec<(u32, QueueOfCpu)>, span: u64) -> TableRows {
         Column::integer("waited_ns", Unit::Nanoseconds),
         Column::integer("unknown_ns", Unit::Nanoseconds).secondary(),
     ];
-    let row = |(cpu, QueueOfCpu { sum, longest, unknown, .. }): (u32, QueueOfCpu)| {
+    let rows = cpus.into_iter().map(|(cpu, QueueOfCpu { sum, longest, unknown, .. })| {
         let longest = if sum.most == 0 { Value::Null } else { longest.0.into() };
         let waited = [sum.area, unknown].map(Value::from);
         let mut row = vec![u64::from(cpu).into(), share(sum.area, span), sum.most.into(), longest];
         row.extend(waited);
         row
-    };
-    (columns, cpus.into_iter().map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 fn over_time(bins: ValueBins<u32>, of: &FinishContext<'_>) -> TableRows {

@@ -13,7 +13,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::share,
+    columns::{TableRows, share},
     durations::{Add, Durations},
 };
 
@@ -226,7 +226,7 @@ impl FastFlow for Resolution {
     type Memory = ();
 }
 
-fn by_measure(whole: &Resolutions) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_measure(whole: &Resolutions) -> TableRows {
     let mut columns = vec![Column::name("measure")];
     let names = ["count", "min", "average", "p50", "p90", "p99", "max"];
     columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
@@ -240,7 +240,7 @@ fn by_measure(whole: &Resolutions) -> (Vec<Column>, Vec<Vec<Value>>) {
 }
 
 /// Bins that double: from a power of two to the next, and one for 0.
-fn histogram(whole: &Resolutions) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn histogram(whole: &Resolutions) -> TableRows {
     let columns = vec![
         Column::name("measure"),
         Column::integer("from", Unit::Count),

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first},
     durations::{Add, Durations, Longest, add_all, add_fields},
     pairs::Requests,
     per_thread_sums::PerThreadSums,
@@ -275,25 +275,22 @@ fn by_thread<'f>(
     threads: &Threads,
     figures: impl Iterator<Item = SchedulingRow<'f>>,
     are_known: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+) -> TableRows {
     let mut sums: FxHashMap<Thread, SchedulingCounts> = FxHashMap::default();
     add_all(&mut sums, figures.map(|(thread, .., figures)| (thread, figures.clone())));
-    let row = |(thread, sum): (Thread, SchedulingCounts)| {
+    let rows = sums.into_iter().map(|(thread, sum)| {
         let row = threads.cells(thread).into_iter().chain(cells(&sum, are_known)).collect();
         (sum.queued(), thread, row)
-    };
+    });
     let who = [
         Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
     ];
-    (columns(&who), most_first(sums.into_iter().map(row)))
+    (columns(&who), most_first(rows))
 }
 
-fn by_cpu<'f>(
-    figures: impl Iterator<Item = SchedulingRow<'f>>,
-    are_known: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_cpu<'f>(figures: impl Iterator<Item = SchedulingRow<'f>>, are_known: bool) -> TableRows {
     let mut cpus: std::collections::BTreeMap<u32, SchedulingCounts> = std::collections::BTreeMap::new();
     for (_, cpu, _, figures) in figures {
         cpus.entry(cpu).or_default().add(figures.clone());
@@ -309,7 +306,7 @@ fn intervals<const ALL: bool>(
     threads: &Threads,
     all: &Longest<(Thread, u32, WaitAfter), ALL>,
     of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend([
         Column::name("comm"),
@@ -321,20 +318,20 @@ fn intervals<const ALL: bool>(
     let wanted = all.iter().filter(|(.., (thread, cpu, _))| {
         threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
     });
-    let row = |&(length, Nanos(begin), (thread, cpu, after)): &(u64, Nanos, (Thread, u32, WaitAfter))| {
+    let rows = wanted.map(|&(length, Nanos(begin), (thread, cpu, after))| {
         let mut row: Vec<Value> = vec![begin.into(), length.into()];
         row.extend(threads.cells(thread));
         row.extend([u64::from(cpu).into(), after.name().into()]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 fn slowest<const ALL: bool>(
     threads: &Threads,
     longest: &Longest<(Thread, u32, WaitAfter), ALL>,
     of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+) -> TableRows {
     let columns = vec![
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -347,10 +344,10 @@ fn slowest<const ALL: bool>(
     let wanted = longest.iter().filter(|(.., (thread, cpu, _))| {
         threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
     });
-    let row = |&(length, Nanos(begin), (thread, cpu, after)): &(u64, Nanos, (Thread, u32, WaitAfter))| {
+    let rows = wanted.map(|&(length, Nanos(begin), (thread, cpu, after))| {
         let mut row = threads.cells(thread).to_vec();
         row.extend([length.into(), begin.into(), u64::from(cpu).into(), after.name().into()]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

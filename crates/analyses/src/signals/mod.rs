@@ -208,20 +208,20 @@ fn by_signal<const ALL: bool>(sums: SignalSums<ALL>) -> TableRows {
     for (key, figures) in sums.figures {
         signals.entry(key as u32).or_default().add(figures);
     }
-    let row = |(number, figures): (u32, SignalCounts)| {
+    let rows = signals.into_iter().map(|(number, figures)| {
         let row = signal(number.into()).into_iter().chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), number, row)
-    };
+    });
     let columns = columns(&[Column::name("signal"), Column::integer("number", Unit::None)]);
-    (columns, most_first(signals.into_iter().map(row)))
+    (columns, most_first(rows))
 }
 
 fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> TableRows {
-    let row = |(key, figures): (u64, SignalCounts)| {
+    let rows = sums.figures.into_iter().map(|(key, figures)| {
         let who = threads.cells(Thread::new((key >> 32) as i64, 0));
         let row = who.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), key, row)
-    };
+    });
     let columns = columns(&[
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -229,7 +229,7 @@ fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> Table
         Column::name("signal"),
         Column::integer("number", Unit::None).secondary(),
     ]);
-    (columns, most_first(sums.figures.into_iter().map(row)))
+    (columns, most_first(rows))
 }
 
 fn intervals<const ALL: bool>(
@@ -247,12 +247,12 @@ fn intervals<const ALL: bool>(
     ]);
     let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
     let wanted = all.iter().filter(|(.., key)| threads.wanted(thread(*key), of.selection));
-    let row = |&(length, begin, key): &(u64, Nanos, u64)| {
+    let rows = wanted.map(|&(length, begin, key)| {
         let mut row: Vec<Value> = vec![begin.0.into(), length.into()];
         row.extend(threads.cells(thread(key)).into_iter().chain(signal(key)));
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 fn slowest<const ALL: bool>(

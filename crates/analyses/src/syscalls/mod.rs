@@ -147,13 +147,13 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
     let mut columns = vec![Column::name("call"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
-    let row = |(name, of): (u32, OfName)| {
+    let rows = calls.into_iter().map(|(name, of)| {
         let mut row: Vec<Value> = vec![called(names, name).into(), of.durations.count.into()];
         row.extend(duration_cells(&of.durations));
         row.push(of.errors.into());
         (of.durations.total, called(names, name).to_owned(), row)
-    };
-    (columns, most_first(calls.into_iter().map(row)))
+    });
+    (columns, most_first(rows))
 }
 
 fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> TableRows {
@@ -165,14 +165,14 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
     ];
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
-    let row = |(thread, sum): (Thread, OfName)| {
+    let rows = calls.into_iter().map(|(thread, sum)| {
         let mut row = threads.cells(thread).to_vec();
         row.push(sum.durations.count.into());
         row.extend(duration_cells(&sum.durations));
         row.push(sum.errors.into());
         (sum.durations.total, thread, row)
-    };
-    (columns, most_first(calls.into_iter().map(row)))
+    });
+    (columns, most_first(rows))
 }
 
 fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
@@ -192,7 +192,7 @@ fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
     let wanted = settled.filter(|(thread, (.., (cpu, ..)))| {
         threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
     });
-    let row = |(thread, (length, Nanos(begin), call)): (Thread, &(u64, Nanos, LongCall))| {
+    let rows = wanted.map(|(thread, (length, Nanos(begin), call))| {
         let &(cpu, _, name, result, ref arguments) = call;
         let (length, begin) = (*length, *begin);
         let call = called(of.names, name).into();
@@ -200,6 +200,6 @@ fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
         row.extend(threads.cells(thread));
         row.extend([u64::from(cpu).into(), Value::from(&**arguments)]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

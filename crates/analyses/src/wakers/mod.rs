@@ -167,7 +167,7 @@ impl Analysis for Wakers {
             Column::integer("count", Unit::Count),
         ];
         columns.extend(duration_columns());
-        let row = |((waker, tid), wakeups): ((Thread, u32), WakeupSums)| {
+        let rows = most_first(pairs.into_iter().map(|((waker, tid), wakeups)| {
             let woken = Thread::new(tid.into(), 0);
             let mut row = vec![
                 of.threads.comm(waker).into(),
@@ -178,8 +178,7 @@ impl Analysis for Wakers {
             ];
             row.extend(duration_cells(&wakeups.latencies));
             (wakeups.count, (waker, tid), row)
-        };
-        let rows = most_first(pairs.into_iter().map(row));
+        }));
         Table::new("wakers", Shape::Counters, summary, columns, rows)
     }
 }
