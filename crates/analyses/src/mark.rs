@@ -114,7 +114,7 @@ impl Clocks {
         Mark { before: self.instructions, time: PENDING, cycles: PENDING, segment: self.segments }
     }
 
-    /// Folds an event, and passes each new reading to `tell`, for all marks that wait for it.
+    /// Folds an event, and passes each new reading to `emit`, which stamps the marks that wait for it.
     #[inline]
     pub(crate) fn fold(&mut self, seen: &FlowEvent<'_>, mut emit: impl FnMut(&ReadingDelta)) {
         match *seen {

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    history::{Author, CompletedWork, Errand, To, TraceKey, Via, Waker, Why},
+    history::{Author, CompletedWork, Doing, TraceKey, WaitIn, Waker, Why, WorkKind},
     machine::Histories,
 };
 
@@ -76,27 +76,28 @@ pub(super) fn apply(histories: &mut Histories, time: Nanos, trace: u32, event: B
             };
             let history = histories.task_history(TraceKey { trace, id: task });
             match history.last().map(|change| change.to) {
-                Some(To::Running(_) | To::Woken(..)) => return,
-                None => history.push(Nanos(0), To::Blocked(Via::Unknown)),
+                Some(Doing::Running(_) | Doing::Woken(..)) => return,
+                None => history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
                 Some(_) => {}
             }
-            history.push(time, To::Woken(0, by));
+            history.push(time, Doing::Woken(0, by));
         }
         BoardEvent::Enter | BoardEvent::Exit if board.has_scheduler => {}
         BoardEvent::Enter => {
             board.depth += 1;
             if board.depth == 1 {
-                histories.task_history(thread).push(time, To::Running(0));
+                histories.task_history(thread).push(time, Doing::Running(0));
             }
         }
         BoardEvent::Exit => {
             board.depth = board.depth.saturating_sub(1);
             if board.depth == 0 {
-                histories.task_history(thread).push(time, To::Unknown(Why::NoScheduler));
+                histories.task_history(thread).push(time, Doing::Unknown(Why::NoScheduler));
             }
         }
         BoardEvent::Send { id } => {
-            let work = CompletedWork { errand: Errand::Message, begin: time, author: Author::Thread(thread) };
+            let work =
+                CompletedWork { errand: WorkKind::Message, begin: time, author: Author::Thread(thread) };
             boards.messages.insert(id, work);
         }
         BoardEvent::Receive { id } => {
@@ -125,21 +126,21 @@ fn switch(histories: &mut Histories, time: Nanos, trace: u32, (prev, next): (u32
     if prev != 0 {
         let history = histories.task_history(TraceKey { trace, id: prev });
         if history.last().is_none() && is_first {
-            history.push(Nanos(0), To::Running(0));
+            history.push(Nanos(0), Doing::Running(0));
         }
-        if history.last().is_none_or(|change| change.to != To::Running(0)) {
+        if history.last().is_none_or(|change| change.to != Doing::Running(0)) {
             history.push_unknown(since);
         }
-        history.push(time, if next == 0 { To::Blocked(Via::Unknown) } else { To::Left(0) });
+        history.push(time, if next == 0 { Doing::Blocked(WaitIn::Unknown) } else { Doing::Left(0) });
     }
     if next != 0 {
         let history = histories.task_history(TraceKey { trace, id: next });
         match history.last().map(|change| change.to) {
-            None => history.push(Nanos(0), To::Unknown(Why::Before)),
-            Some(To::Running(_)) => history.correct(To::Unknown(Why::Lost)),
+            None => history.push(Nanos(0), Doing::Unknown(Why::Before)),
+            Some(Doing::Running(_)) => history.correct(Doing::Unknown(Why::Lost)),
             Some(_) => {}
         }
-        history.push(time, To::Running(0));
+        history.push(time, Doing::Running(0));
     }
 }
 
@@ -150,23 +151,23 @@ fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: Tr
     let Some(last) = histories.task_history(thread).last() else { return };
     if has_scheduler {
         // The task was started for the message, which it takes first.
-        if last.to != To::Running(0) || last.time != before || work.begin > last.time {
+        if last.to != Doing::Running(0) || last.time != before || work.begin > last.time {
             return;
         }
         let index = histories.add_work(work);
         let history = histories.task_history(thread);
         history.pop();
-        if history.last().is_some_and(|change| change.to == To::Blocked(Via::Unknown)) {
-            history.correct(To::Blocked(Via::Message));
-            history.push(last.time, To::Woken(0, Waker::Work(index)));
+        if history.last().is_some_and(|change| change.to == Doing::Blocked(WaitIn::Unknown)) {
+            history.correct(Doing::Blocked(WaitIn::Message));
+            history.push(last.time, Doing::Woken(0, Waker::Work(index)));
         }
-        return history.push(last.time, To::Running(0));
+        return history.push(last.time, Doing::Running(0));
     }
     if work.begin > before && last.time <= before {
         let index = histories.add_work(work);
         let history = histories.task_history(thread);
-        history.push(before, To::Blocked(Via::Message));
-        history.push(time, To::Woken(0, Waker::Work(index)));
-        history.push(time, if depth > 0 { To::Running(0) } else { To::Unknown(Why::NoScheduler) });
+        history.push(before, Doing::Blocked(WaitIn::Message));
+        history.push(time, Doing::Woken(0, Waker::Work(index)));
+        history.push(time, if depth > 0 { Doing::Running(0) } else { Doing::Unknown(Why::NoScheduler) });
     }
 }

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     board::Boards,
     history::{
-        Author, CompletedWork, Errand, InterruptSource, Occupants, ThreadHistory, To, TraceKey, Via, Waker,
-        Why,
+        Author, CompletedWork, Doing, InterruptSource, Occupants, ThreadHistory, TraceKey, WaitIn, Waker,
+        Why, WorkKind,
     },
 };
 use crate::deferred_ops::StateMachine;
@@ -33,11 +33,11 @@ impl InsideKernel {
         InsideKernel { call: self.call.or(earlier.call), fault: self.fault.or(earlier.fault) }
     }
 
-    fn via(self) -> Via {
+    fn via(self) -> WaitIn {
         match self.call {
-            Some(Some(call)) => Via::Call(call),
-            Some(None) if self.fault == Some(true) => Via::Fault,
-            _ => Via::Unknown,
+            Some(Some(call)) => WaitIn::Call(call),
+            Some(None) if self.fault == Some(true) => WaitIn::Fault,
+            _ => WaitIn::Unknown,
         }
     }
 }
@@ -199,9 +199,9 @@ impl Histories {
     pub(super) fn lose(&mut self, thread: TraceKey) {
         let history = self.task_history(thread);
         match history.last() {
-            None => history.push(Nanos(0), To::Unknown(Why::Lost)),
-            Some(change) if change.to == To::Ended => {}
-            Some(_) => history.correct(To::Unknown(Why::Lost)),
+            None => history.push(Nanos(0), Doing::Unknown(Why::Lost)),
+            Some(change) if change.to == Doing::Ended => {}
+            Some(_) => history.correct(Doing::Unknown(Why::Lost)),
         }
     }
 
@@ -265,7 +265,7 @@ impl Histories {
         }
         if tid != 0 {
             let history = self.task_history(thread);
-            if history.last().is_some_and(|change| !matches!(change.to, To::Running(_) | To::Ended)) {
+            if history.last().is_some_and(|change| !matches!(change.to, Doing::Running(_) | Doing::Ended)) {
                 history.push_unknown(since);
             }
             self.comes(time, cpu, thread);
@@ -276,7 +276,7 @@ impl Histories {
     fn lose_on(&mut self, cpu: TraceKey, tid: u32) {
         let thread = TraceKey { id: tid, ..cpu };
         let last = self.task_history(thread).last();
-        if last.is_some_and(|change| change.to == To::Running(cpu.id)) {
+        if last.is_some_and(|change| change.to == Doing::Running(cpu.id)) {
             self.lose(thread);
         }
     }
@@ -297,16 +297,16 @@ impl Histories {
         // nothing.
         if is_first && history.may_run_since_begin() {
             *history = ThreadHistory::default();
-            history.push(Nanos(0), To::Running(cpu.id));
+            history.push(Nanos(0), Doing::Running(cpu.id));
         }
-        if history.last().is_none_or(|change| change.to != To::Running(cpu.id)) {
+        if history.last().is_none_or(|change| change.to != Doing::Running(cpu.id)) {
             history.push_unknown(since);
         }
         let to = match state {
-            PrevState::Runnable => To::Ready(cpu.id),
-            PrevState::Ended => To::Ended,
-            PrevState::Unknown => To::Unknown(Why::State),
-            _ => To::Blocked(inside.via()),
+            PrevState::Runnable => Doing::Ready(cpu.id),
+            PrevState::Ended => Doing::Ended,
+            PrevState::Unknown => Doing::Unknown(Why::State),
+            _ => Doing::Blocked(inside.via()),
         };
         history.push(time, to);
     }
@@ -315,12 +315,12 @@ impl Histories {
         let task = self.tasks.entry(thread).or_default();
         task.waking = None;
         match task.history.last().map(|change| change.to) {
-            None => task.history.push(Nanos(0), To::Unknown(Why::Before)),
+            None => task.history.push(Nanos(0), Doing::Unknown(Why::Before)),
             // It runs elsewhere: the switch from there is missing.
-            Some(To::Running(_) | To::Ended) => task.history.correct(To::Unknown(Why::Lost)),
+            Some(Doing::Running(_) | Doing::Ended) => task.history.correct(Doing::Unknown(Why::Lost)),
             Some(_) => {}
         }
-        task.history.push(time, To::Running(cpu.id));
+        task.history.push(time, Doing::Running(cpu.id));
     }
 
     /// Who wakes a thread on a CPU.
@@ -347,17 +347,17 @@ impl Histories {
         let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
         match task.history.last().map(|change| change.to) {
             // It slept since the trace began, for it is woken.
-            None => task.history.push(Nanos(0), To::Blocked(Via::Unknown)),
-            Some(To::Running(_) | To::Ready(_)) => {
+            None => task.history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
+            Some(Doing::Running(_) | Doing::Ready(_)) => {
                 task.waking = Some(by).filter(|_| is_early).or(task.waking);
                 return;
             }
             // Only now the CPU is chosen on which it will run.
-            Some(To::Woken(_, by)) => return task.history.correct(To::Woken(target, by)),
+            Some(Doing::Woken(_, by)) => return task.history.correct(Doing::Woken(target, by)),
             Some(_) => {}
         }
         let by = task.waking.take().filter(|_| !is_early).unwrap_or(by);
-        task.history.push(time, To::Woken(target, by));
+        task.history.push(time, Doing::Woken(target, by));
     }
 
     fn author(&self, cpu: TraceKey) -> Author {
@@ -404,7 +404,9 @@ impl StateMachine<HistoryStep> for Histories {
             HistoryStep::Migrate { time, thread, cpu } => {
                 let history = self.task_history(thread);
                 match history.last().map(|change| change.to) {
-                    Some(To::Woken(on, _) | To::Ready(on)) if on != cpu => history.push(time, To::Ready(cpu)),
+                    Some(Doing::Woken(on, _) | Doing::Ready(on)) if on != cpu => {
+                        history.push(time, Doing::Ready(cpu))
+                    }
                     _ => {}
                 }
             }
@@ -412,7 +414,7 @@ impl StateMachine<HistoryStep> for Histories {
                 let task = self.tasks.entry(child).or_default();
                 *task =
                     TracedThread { history: std::mem::take(&mut task.history), ..TracedThread::default() };
-                task.history.push(time, To::Born(parent));
+                task.history.push(time, Doing::Born(parent));
             }
             HistoryStep::Enter { cpu, source } => {
                 let interrupts = &mut self.cpus.entry(cpu).or_default().interrupts;
@@ -425,7 +427,7 @@ impl StateMachine<HistoryStep> for Histories {
             }
             HistoryStep::Issue { time, cpu, request: (device, sector) } => {
                 let work =
-                    CompletedWork { errand: Errand::Block(device), begin: time, author: self.author(cpu) };
+                    CompletedWork { errand: WorkKind::Block(device), begin: time, author: self.author(cpu) };
                 // A busy device returns a request, and a kernel worker issues it again: its author stays.
                 self.requests.entry((cpu.trace, device, sector)).or_insert(work);
             }
@@ -434,7 +436,7 @@ impl StateMachine<HistoryStep> for Histories {
                 self.completes(cpu, work);
             }
             HistoryStep::Send { time, cpu, packet } => {
-                let work = CompletedWork { errand: Errand::Packet, begin: time, author: self.author(cpu) };
+                let work = CompletedWork { errand: WorkKind::Packet, begin: time, author: self.author(cpu) };
                 self.packets.insert((cpu.trace, packet), work);
             }
             HistoryStep::Receive { cpu, packet } => {

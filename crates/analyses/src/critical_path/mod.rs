@@ -20,7 +20,7 @@ use hodo_model::{Description, EventAnalysis, FinishContext, FlowLoop, Made, Repo
 pub use delta::Delta;
 pub(crate) use delta::{HistoryLabels, Whole};
 pub use functions::{FunctionsOfStretches, RanFunctions, ThreadStretch};
-pub(crate) use history::{TraceKey, Via};
+pub(crate) use history::{TraceKey, WaitIn};
 pub use joined::{running, with_functions};
 pub(crate) use table::PathNames;
 pub(crate) use walk::{PathWait, WaitEndedBy, waits};

@@ -3,7 +3,7 @@
 use hodo_clock::Nanos;
 
 use super::{
-    history::{ThreadHistory, To, TraceKey},
+    history::{Doing, ThreadHistory, TraceKey},
     machine::Histories,
     table::PathNames,
 };
@@ -50,15 +50,15 @@ pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Optio
 /// When a thread began and ended, and whether it did both in the trace.
 fn life(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos, bool) {
     let first = history.first().map_or(begin, |change| change.time).max(begin);
-    let was_born = matches!(history.first().map(|change| change.to), Some(To::Born(_)));
+    let was_born = matches!(history.first().map(|change| change.to), Some(Doing::Born(_)));
     match history.last() {
-        Some(change) if change.to == To::Ended => (first, change.time.max(first), was_born),
+        Some(change) if change.to == Doing::Ended => (first, change.time.max(first), was_born),
         _ => (first, end.max(first), false),
     }
 }
 
 /// How long a thread ran.
 fn running(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> u64 {
-    let runs = history.stretches().filter(|stretch| matches!(stretch.to, To::Running(_)));
+    let runs = history.stretches().filter(|stretch| matches!(stretch.to, Doing::Running(_)));
     runs.map(|stretch| stretch.end.unwrap_or(end).0.saturating_sub(stretch.begin.max(begin).0)).sum()
 }

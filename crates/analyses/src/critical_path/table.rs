@@ -7,7 +7,7 @@ use hodo_model::{Column, FinishContext, Shape, Table, Type, Unit, Value, kernel:
 
 use super::{
     delta::HistoryLabels,
-    history::{InterruptSource, TraceKey, Via, Why},
+    history::{InterruptSource, TraceKey, WaitIn, Why},
     subject::Subject,
     tree,
     walk::{PathStretch, StretchCause, WaitEndedBy},
@@ -104,20 +104,20 @@ impl PathNames<'_, '_> {
     }
 
     /// The system call of a wait.
-    pub(crate) fn call(&self, via: Via) -> Option<&str> {
+    pub(crate) fn call(&self, via: WaitIn) -> Option<&str> {
         match via {
-            Via::Call(name) => self.of.names.get(name as usize).map(String::as_str),
+            WaitIn::Call(name) => self.of.names.get(name as usize).map(String::as_str),
             _ => None,
         }
     }
 
     /// What a thread waits for, by where it waits.
-    pub(crate) fn wait(&self, via: Via) -> &str {
+    pub(crate) fn wait(&self, via: WaitIn) -> &str {
         match via {
-            Via::Fault => "page fault",
-            Via::Message => "message",
-            Via::Unknown => "other",
-            Via::Call(_) => {
+            WaitIn::Fault => "page fault",
+            WaitIn::Message => "message",
+            WaitIn::Unknown => "other",
+            WaitIn::Call(_) => {
                 let call = self.call(via).unwrap_or_default();
                 let known = CLASSES.iter().find(|(_, patterns)| {
                     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
@@ -185,7 +185,7 @@ impl PathStretch {
     }
 
     /// How the subject waits, if the piece is not its own.
-    fn via(&self) -> Option<Via> {
+    fn via(&self) -> Option<WaitIn> {
         self.waits.first().map(|(_, via)| *via)
     }
 }
@@ -286,7 +286,7 @@ fn by_piece(
 }
 
 /// What pieces are summed by: how the subject waits, the cause, the thread.
-type PathGroup = (Option<Via>, StretchCause, TraceKey);
+type PathGroup = (Option<WaitIn>, StretchCause, TraceKey);
 
 fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[PathStretch]) -> Table {
     let all: u64 = pieces.iter().map(PathStretch::length).sum();

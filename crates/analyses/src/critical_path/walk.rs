@@ -19,7 +19,9 @@
 use hodo_clock::Nanos;
 
 use super::{
-    history::{Author, CompletedWork, Errand, InterruptSource, ThreadHistory, To, TraceKey, Via, Waker, Why},
+    history::{
+        Author, CompletedWork, Doing, InterruptSource, ThreadHistory, TraceKey, WaitIn, Waker, Why, WorkKind,
+    },
     machine::Histories,
 };
 
@@ -53,7 +55,7 @@ pub(crate) struct PathStretch {
     pub(crate) thread: TraceKey,
     pub(crate) cause: StretchCause,
     /// How the subject waits for this thread, and each thread between for the next; empty for the subject itself.
-    pub(crate) waits: Vec<(TraceKey, Via)>,
+    pub(crate) waits: Vec<(TraceKey, WaitIn)>,
 }
 
 /// A thread that the path is of, down to a time; then it is of the thread that waited for it.
@@ -64,7 +66,7 @@ struct Level {
     /// When the path came here.
     since: Nanos,
     /// How the thread below waits.
-    via: Via,
+    via: WaitIn,
 }
 
 struct PathWalk<'h> {
@@ -82,9 +84,9 @@ const DEEPEST: usize = 1 << 12;
 pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Nanos) -> Vec<PathStretch> {
     // A wait that lasts longer leads to who ends it, later.
     let last = histories.history(subject).and_then(|history| history.before(to));
-    let wait = last.filter(|stretch| matches!(stretch.to, To::Blocked(_) | To::Left(_)));
+    let wait = last.filter(|stretch| matches!(stretch.to, Doing::Blocked(_) | Doing::Left(_)));
     let end = wait.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
-    let level = Level { thread: subject, floor: from, since: end, via: Via::Unknown };
+    let level = Level { thread: subject, floor: from, since: end, via: WaitIn::Unknown };
     let mut walk = PathWalk { histories, levels: vec![level], now: end, pieces: Vec::new() };
     while let Some(&level) = walk.levels.last() {
         if walk.now <= level.floor {
@@ -120,22 +122,26 @@ impl PathWalk<'_> {
         let is_over = stretch.end == Some(self.now);
         let begin = stretch.begin.max(level.floor);
         match (stretch.to, stretch.next) {
-            (To::Running(_), _) => self.piece(begin, StretchCause::Running),
-            (To::Ready(cpu) | To::Woken(cpu, _), _) => self.waits_for_cpu(begin, level.thread, cpu),
-            (To::Left(cpu), Some(To::Running(_))) => self.waits_for_cpu(begin, level.thread, cpu),
-            (To::Blocked(via), Some(To::Woken(_, by))) if is_over => self.resolve(begin, by, via),
-            (To::Left(_), Some(To::Woken(_, by))) if is_over => self.resolve(begin, by, Via::Unknown),
-            (To::Born(parent), _) => {
-                let parent = TraceKey { id: parent, ..level.thread };
-                self.enter(level.floor, parent, Via::Unknown);
+            (Doing::Running(_), _) => self.piece(begin, StretchCause::Running),
+            (Doing::Ready(cpu) | Doing::Woken(cpu, _), _) => self.waits_for_cpu(begin, level.thread, cpu),
+            (Doing::Left(cpu), Some(Doing::Running(_))) => self.waits_for_cpu(begin, level.thread, cpu),
+            (Doing::Blocked(via), Some(Doing::Woken(_, by))) if is_over => self.resolve(begin, by, via),
+            (Doing::Left(_), Some(Doing::Woken(_, by))) if is_over => {
+                self.resolve(begin, by, WaitIn::Unknown)
             }
-            (To::Unknown(why), _) => self.piece(begin, StretchCause::Unknown(why)),
-            (To::Ended, _) => self.piece(begin, StretchCause::Unknown(Why::Lost)),
-            (To::Blocked(_) | To::Left(_), Some(next)) if is_over => {
-                let lost = matches!(next, To::Unknown(_) | To::Ended);
+            (Doing::Born(parent), _) => {
+                let parent = TraceKey { id: parent, ..level.thread };
+                self.enter(level.floor, parent, WaitIn::Unknown);
+            }
+            (Doing::Unknown(why), _) => self.piece(begin, StretchCause::Unknown(why)),
+            (Doing::Ended, _) => self.piece(begin, StretchCause::Unknown(Why::Lost)),
+            (Doing::Blocked(_) | Doing::Left(_), Some(next)) if is_over => {
+                let lost = matches!(next, Doing::Unknown(_) | Doing::Ended);
                 self.piece(begin, StretchCause::Unknown(if lost { Why::Lost } else { Why::NoWakeup }));
             }
-            (To::Blocked(_) | To::Left(_), _) => self.piece(begin, StretchCause::Unknown(Why::NotWoken)),
+            (Doing::Blocked(_) | Doing::Left(_), _) => {
+                self.piece(begin, StretchCause::Unknown(Why::NotWoken))
+            }
         }
     }
 
@@ -162,7 +168,7 @@ impl PathWalk<'_> {
     }
 
     /// The thread waits from `begin` to now, when it is woken.
-    fn resolve(&mut self, begin: Nanos, by: Waker, via: Via) {
+    fn resolve(&mut self, begin: Nanos, by: Waker, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
         let key = |id| TraceKey { id, ..level.thread };
         match by {
@@ -182,7 +188,7 @@ impl PathWalk<'_> {
     }
 
     /// No thread is waited for: the piece is one deeper than the thread, to tell how it waits.
-    fn device(&mut self, begin: Nanos, cause: StretchCause, via: Via) {
+    fn device(&mut self, begin: Nanos, cause: StretchCause, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
         self.levels.push(Level { via, floor: begin, since: self.now, ..level });
         self.piece(begin, cause);
@@ -190,11 +196,11 @@ impl PathWalk<'_> {
     }
 
     /// Something that somebody began: until then, the path is of that thread.
-    fn work(&mut self, begin: Nanos, work: CompletedWork, via: Via) {
+    fn work(&mut self, begin: Nanos, work: CompletedWork, via: WaitIn) {
         let cause = match work.errand {
-            Errand::Block(device) => StretchCause::Block(device),
-            Errand::Packet => StretchCause::Network,
-            Errand::Message => StretchCause::Message,
+            WorkKind::Block(device) => StretchCause::Block(device),
+            WorkKind::Packet => StretchCause::Network,
+            WorkKind::Message => StretchCause::Message,
         };
         self.device(work.begin.clamp(begin, self.now), cause, via);
         if self.now <= begin {
@@ -215,7 +221,7 @@ impl PathWalk<'_> {
     }
 
     /// The path goes on with another thread, down to `floor`.
-    fn enter(&mut self, floor: Nanos, thread: TraceKey, via: Via) {
+    fn enter(&mut self, floor: Nanos, thread: TraceKey, via: WaitIn) {
         let ran = self.histories.history(thread).is_some_and(|history| history.ran_at(self.now));
         let is_known = self.levels.iter().rev().take_while(|level| level.since == self.now);
         let returns = is_known.clone().any(|level| level.thread == thread);
@@ -240,7 +246,7 @@ pub(crate) struct PathWait {
     pub(crate) begin: Nanos,
     pub(crate) end: Nanos,
     /// Where it waits; `None` if for a CPU.
-    pub(crate) what: Option<Via>,
+    pub(crate) what: Option<WaitIn>,
     pub(crate) awaited: WaitEndedBy,
 }
 
@@ -258,12 +264,12 @@ pub(crate) fn waits(
             continue;
         }
         let what = match (stretch.to, stretch.next) {
-            (To::Ready(_) | To::Woken(..), _) | (To::Left(_), Some(To::Running(_))) => None,
-            (To::Left(_), _) => Some(Via::Unknown),
-            (To::Blocked(via), _) => Some(via),
+            (Doing::Ready(_) | Doing::Woken(..), _) | (Doing::Left(_), Some(Doing::Running(_))) => None,
+            (Doing::Left(_), _) => Some(WaitIn::Unknown),
+            (Doing::Blocked(via), _) => Some(via),
             _ => continue,
         };
-        let level = Level { thread, floor: begin, since: end, via: Via::Unknown };
+        let level = Level { thread, floor: begin, since: end, via: WaitIn::Unknown };
         let mut walk = PathWalk { histories, levels: vec![level], now: end, pieces: Vec::new() };
         walk.step(level);
         let entered = walk.levels.get(1).map(|level| WaitEndedBy::Thread(level.thread));

@@ -100,7 +100,6 @@ pub(super) fn functions(
         Column::name("function"),
         Column::name("module").secondary(),
     ]);
-    let rows = rows;
     Table::new("functions", Shape::Counters, all.summary(every), columns.collect(), rows)
 }
 

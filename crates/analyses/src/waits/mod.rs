@@ -15,7 +15,7 @@ use hodo_model::{
 };
 
 use crate::{
-    critical_path::{OfHistories, PathNames, PathWait, TraceKey, Via, WaitEndedBy, Whole, waits},
+    critical_path::{OfHistories, PathNames, PathWait, TraceKey, WaitEndedBy, WaitIn, Whole, waits},
     durations::{Add, Durations},
 };
 
@@ -37,7 +37,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 /// What a thread waits for: a CPU, or something else in a call.
-type WaitTarget = Option<Via>;
+type WaitTarget = Option<WaitIn>;
 
 /// The waits of a thread, by what and by who ended them.
 type OfThread = BTreeMap<WaitTarget, BTreeMap<WaitEndedBy, Durations>>;
