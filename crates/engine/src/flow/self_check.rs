@@ -8,7 +8,7 @@
 //! A segment between two PSBs decodes alone, so any cutting into chunks and any selection checks the same segments. The
 //! number of instructions is always compared, the sum of their addresses only for sinks that take single blocks: function
 //! runs do not contain addresses, and to add them would cost more than the report. Neither detects the right instructions
-//! in a wrong order, and the number alone not as many others.
+//! in a wrong order, and the number alone does not detect other instructions of the same number.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -149,7 +149,7 @@ impl<'p> SelfCheck<'p> {
         self.paths.set(path, steps.iter().map(of_step).fold(Account::default(), Account::plus));
     }
 
-    /// A path was learned that is two others.
+    /// A path was learned that consists of two others.
     pub(crate) fn join(&mut self, path: u32, first: u32, second: u32) {
         let of = |path: u32| self.paths.all.get(path as usize).copied().unwrap_or_default();
         if self.paths.is_needed {
