@@ -16,13 +16,13 @@ const PENDING: u64 = u64::MAX - 1;
 /// A position between two instructions of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
-    /// Number of instructions of the thread, or of the part, before it.
+    /// Number of instructions of the thread, or of the partial, before it.
     pub(crate) before: u64,
     /// In nanoseconds.
     time: u64,
     /// Core cycles since the beginning of its segment.
     cycles: u64,
-    /// Number of segments of the thread, or of the part, before its own.
+    /// Number of segments of the thread, or of the partial, before its own.
     segment: u32,
 }
 
@@ -38,7 +38,7 @@ impl Mark {
         counted.then(|| later.cycles.saturating_sub(self.cycles))
     }
 
-    /// Shifts the mark by the instructions and segments before its part.
+    /// Shifts the mark by the instructions and segments before its partial.
     pub(crate) fn after(self, instructions: u64, segments: u32) -> Mark {
         Mark {
             before: self.before.saturating_add(instructions),
@@ -93,14 +93,14 @@ impl ReadingDelta {
 /// A clock of a segment: its last reading, and the number of instructions before that.
 type LastReading = (Option<u64>, u64);
 
-/// The clocks of a part of a thread, and its progress.
+/// The clocks of some chunks of a thread, and its progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Clocks {
     /// Number of instructions so far.
     pub(crate) instructions: u64,
     /// Number of segments that ended.
     pub(crate) segments: u32,
-    // Parts are serialised only between segments, where no clock is known.
+    // Partials are serialised only between segments, where no clock is known.
     #[serde(skip)]
     time: LastReading,
     #[serde(skip)]
@@ -149,7 +149,7 @@ impl Clocks {
         ReadingDelta { of, since }
     }
 
-    /// Adds the progress of the next part.
+    /// Adds the progress of the next partial.
     pub(crate) fn add(&mut self, later: &Clocks) {
         self.instructions = self.instructions.saturating_add(later.instructions);
         self.segments = self.segments.saturating_add(later.segments);

@@ -34,7 +34,7 @@ pub const MAGIC: &[u8; 8] = b"HODONAT\x02";
 const BLOCK: u32 = 0x4b43_4c42;
 /// The length of a block's header.
 pub(crate) const HEADER: usize = 80;
-/// One of so many bytes shows whether packed bytes are worth compressing.
+/// The first of this many equal parts shows whether packed bytes are worth compressing.
 const SAMPLE: usize = 8;
 /// The largest content that a block may have.
 const LARGEST: u32 = 1 << 24;
@@ -111,10 +111,10 @@ pub struct BlockHeader {
     pub thread: u64,
 }
 
-/// Damage of a file, with its place.
+/// Damage of a file, with its offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// Not such a file, or another version.
+    /// Not a native recording, or one of another version.
     #[error("not a native recording of this version: it begins with {0:02x?}")]
     Magic(Vec<u8>),
     /// The file ends within a block.
@@ -184,7 +184,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A header for content of a kind that belongs to no stream.
+/// The header of a block that belongs to no stream.
 pub(crate) fn empty(kind: BlockKind) -> BlockHeader {
     BlockHeader {
         kind,
@@ -293,7 +293,7 @@ impl Block<'_> {
     /// The block is damaged.
     pub fn content(&self) -> Result<Vec<u8>, FileError> {
         let damaged = || FileError::Damaged(self.at);
-        let bytes = self.unpressed()?;
+        let bytes = self.decompressed()?;
         if !self.header.codec.packed {
             return Ok(bytes);
         }
@@ -307,7 +307,7 @@ impl Block<'_> {
     /// # Errors
     /// The block is damaged.
     pub fn words(&self) -> Result<Vec<u32>, FileError> {
-        let bytes = self.unpressed()?;
+        let bytes = self.decompressed()?;
         if self.header.codec.packed {
             let mut words = vec![0; self.header.length as usize / 4];
             let unpacked = pack::unpack(&bytes, &mut words, &mut vec![0; WORK]);
@@ -319,7 +319,7 @@ impl Block<'_> {
             .collect())
     }
 
-    fn unpressed(&self) -> Result<Vec<u8>, FileError> {
+    fn decompressed(&self) -> Result<Vec<u8>, FileError> {
         let damaged = |_| FileError::Damaged(self.at);
         if crc32fast::hash(self.bytes) != self.header.checksum {
             return Err(FileError::Damaged(self.at));

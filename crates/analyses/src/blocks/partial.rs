@@ -175,7 +175,7 @@ enum FirstAddress {
     Lost,
 }
 
-/// The blocks of one part of a thread's execution.
+/// The blocks of some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExecutedBlocks {
     list: BlockList,
@@ -336,7 +336,7 @@ impl ExecutedBlocks {
         index.len() == blocks.len() && named.all(|block| (block as usize) < blocks.len())
     }
 
-    /// Joins two neighbouring parts.
+    /// Joins two neighbouring partials.
     pub(super) fn merge(mut self, later: ExecutedBlocks) -> ExecutedBlocks {
         match (later.first, self.branch.take()) {
             (FirstAddress::Address(address), Some(branch)) => self.decide(branch, address),

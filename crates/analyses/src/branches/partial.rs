@@ -1,4 +1,4 @@
-//! Counts of runs and steps in one part of a thread's execution.
+//! Counts of runs and steps in some chunks of a thread.
 
 use hodo_model::{Arrival, Code, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
@@ -34,7 +34,7 @@ pub(super) struct Site {
     pub(super) function: FunctionId,
 }
 
-/// Where a part begins.
+/// Where a partial begins.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 enum FirstInstruction {
     /// No instruction ran yet.
@@ -49,7 +49,7 @@ enum FirstInstruction {
 /// The instruction that ran last.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 enum LastInstruction {
-    /// It ran before the part.
+    /// It ran before the partial.
     #[default]
     Unknown,
     /// This one, and the address after it.
@@ -58,7 +58,7 @@ enum LastInstruction {
     Lost,
 }
 
-/// The counts of one part of a thread's execution.
+/// The counts of some chunks of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BranchCounts {
     counts: FxHashMap<(CountKind, Site, Site), u64>,
@@ -123,7 +123,7 @@ impl BranchCounts {
         other.iter().for_each(|(key, executions)| self.add(*key, *executions));
     }
 
-    /// Joins two neighbouring parts.
+    /// Joins two neighbouring partials.
     pub(super) fn merge(mut self, later: BranchCounts) -> BranchCounts {
         self.add_counts(&later.counts);
         match later.first {

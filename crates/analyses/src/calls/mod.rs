@@ -1,7 +1,7 @@
 //! The calls of a thread in order, with their times.
 //!
 //! Unlike an analysis, this is a stream. A [`ChunkCalls`] gathers the calls of one chunk of a thread, beginning with an
-//! unknown stack: calls that begin and end in it are complete. [`OpenCalls`] joins parts in order, and reports the begin
+//! unknown stack: calls that begin and end in it are complete. [`OpenCalls`] joins chunks in order, and reports the begin
 //! and the end of each call.
 
 mod paths;
@@ -84,13 +84,13 @@ struct BegunCall {
     depth: u32,
     entry: FrameEntry,
     time: When,
-    /// Instructions that the thread or the part executed before it.
+    /// Instructions that the thread or the chunk executed before it.
     before: u64,
 }
 
 impl BegunCall {
-    /// Converts depth and instruction count from the part to the thread, given the frames and instructions before the
-    /// part.
+    /// Converts depth and instruction count from the chunk to the thread, given the frames and instructions before the
+    /// chunk.
     fn above(self, frames: usize, instructions: u64) -> BegunCall {
         BegunCall { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
     }
@@ -112,8 +112,8 @@ impl BegunCall {
     }
 }
 
-/// An entry of a part's log, in order. Depths count from the frame that ran at its start, or from the oldest frame that
-/// execution has reached since; instructions count from the start of the part.
+/// An entry of a chunk's log, in order. Depths count from the frame that ran at its start, or from the oldest frame that
+/// execution has reached since; instructions count from the start of the chunk.
 #[derive(Debug)]
 enum CallLogEntry {
     Begin(BegunCall),
@@ -155,9 +155,9 @@ enum Pending {
 /// Operations since the last timestamp.
 #[derive(Debug, Default)]
 struct UntimedOperations {
-    /// Each operation with the number of instructions of the part before it.
+    /// Each operation with the number of instructions of the chunk before it.
     pending: Vec<(u64, Pending)>,
-    /// Number of instructions of the part so far.
+    /// Number of instructions of the chunk so far.
     instructions: u64,
 }
 
@@ -178,7 +178,7 @@ impl Watch<()> for UntimedOperations {
     }
 }
 
-/// The calls in one part of a thread.
+/// The calls in one chunk of a thread.
 #[derive(Debug)]
 pub struct ChunkCalls {
     timed: Timed,
@@ -193,7 +193,7 @@ pub struct ChunkCalls {
 }
 
 impl ChunkCalls {
-    /// Creates a part with an unknown stack. `begins`: the begins of calls are reported too.
+    /// Creates a chunk with an unknown stack. `begins`: the begins of calls are reported too.
     pub fn unknown(begins: bool, spare: Spare) -> ChunkCalls {
         ChunkCalls {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
@@ -351,7 +351,7 @@ impl ChunkCalls {
         self.edge = edge;
     }
 
-    /// Takes the items so far if there are at least `enough`; the part continues with another buffer.
+    /// Takes the items so far if there are at least `enough`; the chunk continues with another buffer.
     #[inline]
     pub fn take(&mut self, enough: usize, spare: impl FnOnce() -> Spare) -> Option<ChunkCalls> {
         if self.timed.items.len() < enough {
@@ -379,7 +379,7 @@ impl ChunkCalls {
     }
 }
 
-/// The open calls of one thread, after the parts so far.
+/// The open calls of one thread, after the chunks so far.
 #[derive(Debug)]
 pub struct OpenCalls {
     stack: SpareCapacityStack<StackFrame<BegunCall>>,
@@ -427,7 +427,7 @@ impl Default for OpenCalls {
 }
 
 impl OpenCalls {
-    /// Reports the calls of the next part, and returns its buffer.
+    /// Reports the calls of the next chunk, and returns its buffer.
     pub fn follow(&mut self, mut part: ChunkCalls, emit: &mut impl FnMut(Moment)) -> Spare {
         let so_far = self.instructions;
         let mut below = self.stack.len().saturating_sub(1);

@@ -29,7 +29,7 @@ struct CallPath {
     steps_end: u32,
 }
 
-/// The memoized paths, kept from one part to the next.
+/// The memoized paths, kept from one chunk to the next.
 #[derive(Debug, Default)]
 pub struct CallPaths {
     pub(super) states: PathStates,

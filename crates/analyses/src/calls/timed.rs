@@ -39,7 +39,7 @@ impl Timed {
                     self.items.push(CallLogEntry::Begin(open));
                 }
             }
-            // The oldest frame began in an earlier part, and `Calls` ends it, which knows when.
+            // The oldest frame began in an earlier chunk, and `OpenCalls`, which knows when, ends it.
             FrameStep::Leave => {
                 if let Some(open) = self.open.pop() {
                     self.items.push(CallLogEntry::End(open.ended(when(before), before)));
@@ -52,7 +52,7 @@ impl Timed {
 /// Emits items whose times are known.
 struct Clocked<'t> {
     timed: &'t mut Timed,
-    /// Number of instructions of the part so far, and before the last timestamp.
+    /// Number of instructions of the chunk so far, and before the last timestamp.
     before: u64,
     at_clock: u64,
     since: When,

@@ -39,7 +39,7 @@ pub(super) struct Missing {
 pub(super) struct TimeSlices(Cpus<SwitchesOfCpu>);
 
 impl SwitchesOfCpu {
-    /// Adds the switches that follow, and returns the slice between the two parts.
+    /// Adds the switches that follow, and returns the slice between the two partials.
     #[inline]
     fn append(&mut self, cpu: u32, later: SwitchesOfCpu) -> CpuSlice {
         let ((start, next_task), (end, prev_task)) = (self.last, later.first);

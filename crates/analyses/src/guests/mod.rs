@@ -55,7 +55,7 @@ struct GuestStep {
     what: GuestChange,
 }
 
-/// The changes in a part of a thread.
+/// The changes in some chunks of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GuestsPartial {
     clocks: Clocks,

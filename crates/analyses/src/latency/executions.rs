@@ -1,7 +1,7 @@
 //! Executions of functions, from call to return, according to the call stack.
 //!
-//! A part begins with an unknown stack. Executions above the oldest known frame are reported immediately. What reaches
-//! below it is stored in [`FrameLogEntry`]s until [`ExecutionsPartial::merge`] combines it with the earlier parts.
+//! A partial begins with an unknown stack. Executions above the oldest known frame are reported immediately. What reaches
+//! below it is stored in [`FrameLogEntry`]s until [`ExecutionsPartial::merge`] combines it with the earlier partials.
 
 use std::mem;
 
@@ -74,7 +74,7 @@ pub(super) struct CompletedExecution {
     pub(super) ended: IntervalEnd,
 }
 
-/// An entry of a part's log, in order, that may depend on the frames of earlier parts.
+/// An entry of a partial's log, in order, that may depend on the frames of earlier partials.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum FrameLogEntry {
     /// An execution ended whose begin is known.
@@ -113,7 +113,7 @@ pub(super) struct ExecutionSum {
 
 add_fields!(ExecutionSum { time, instructions, incomplete });
 
-/// The executions in a part of a thread.
+/// The executions in some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExecutionsPartial {
     clocks: Clocks,
@@ -219,7 +219,7 @@ impl Watcher<'_> {
     }
 }
 
-/// Notes that the newest interrupt is a system call to analyse. If it is below the known frames, the earlier parts will
+/// Notes that the newest interrupt is a system call to analyse. If it is below the known frames, the earlier partials will
 /// find it.
 fn name(interrupts: &mut [Interrupted], below: BelowKnown, items: &mut Vec<FrameLogEntry>) {
     let is_oldest = interrupts.len() == 1;
@@ -261,7 +261,7 @@ impl ExecutionsPartial {
         }
     }
 
-    /// Returns the number of instructions of the part.
+    /// Returns the number of instructions of the partial.
     pub(super) fn instructions(&self) -> u64 {
         self.clocks.instructions
     }
@@ -440,7 +440,7 @@ impl ExecutionsPartial {
         }
     }
 
-    /// Adds the next part; `below` is what lies below this one's frames.
+    /// Adds the next partial; `below` is what lies below this one's frames.
     fn follow(&mut self, which: &Which, below: BelowKnown, later: ExecutionsPartial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.after(instructions, segments);
@@ -479,7 +479,7 @@ impl ExecutionsPartial {
         self.sum_waiting();
     }
 
-    /// Merges the next part.
+    /// Merges the next partial.
     pub(super) fn merge(mut self, which: &Which, later: ExecutionsPartial) -> ExecutionsPartial {
         self.follow(which, BelowKnown::Unknown, later);
         self

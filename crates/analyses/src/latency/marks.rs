@@ -22,7 +22,7 @@ struct Hit {
     mark: Mark,
 }
 
-/// One of the first instructions of a part, which may continue a sequence that began in an earlier part.
+/// One of the first instructions of a partial, which may continue a sequence that began in an earlier partial.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct EarlyInstruction {
     bits: u64,
@@ -41,14 +41,14 @@ pub(super) struct Between {
     pub(super) passed: [u64; 2],
 }
 
-/// The markers in a part of a thread.
+/// The markers in some chunks of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MarkersPartial {
     clocks: Clocks,
     hits: Vec<Hit>,
     /// The first instructions: at most the length of the longest sequence minus one.
     early: Vec<EarlyInstruction>,
-    /// Whether sequences that began before the part can't end after these.
+    /// Whether sequences that began before the partial can't end after these.
     closed: bool,
     /// The matcher's state: the sequences in progress.
     state: u64,
@@ -60,7 +60,7 @@ pub struct MarkersPartial {
 }
 
 impl MarkersPartial {
-    /// Returns the number of instructions of the part.
+    /// Returns the number of instructions of the partial.
     pub(super) fn instructions(&self) -> u64 {
         self.clocks.instructions
     }
@@ -117,7 +117,7 @@ impl MarkersPartial {
         (self.state, self.cache) = (state, cache);
     }
 
-    /// Keeps the instructions `from..to` of a run if they are among the first of the part.
+    /// Keeps the instructions `from..to` of a run if they are among the first of the partial.
     #[inline]
     fn look_early(&mut self, matcher: &MarkerMatcher, begin: Mark, from: u32, to: u32, bits: u64) {
         for index in from..to {
@@ -154,11 +154,11 @@ impl MarkersPartial {
         self.early.iter_mut().for_each(|early| reading.stamp(&mut early.mark));
     }
 
-    /// Merges the next part.
+    /// Merges the next partial.
     pub(super) fn merge(mut self, matcher: &MarkerMatcher, later: MarkersPartial) -> MarkersPartial {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.after(instructions, segments);
-        // Sequences that begin in this part and end among the first instructions of the later one.
+        // Sequences that begin in this partial and end among the first instructions of the later one.
         let (mut state, mut over) = (self.state, Vec::new());
         for early in &later.early {
             state = matcher.advance(state, early.bits);

@@ -51,7 +51,7 @@ struct Life {
 }
 
 impl Life {
-    /// Adds the data of a later part of this lifetime.
+    /// Adds the data of a later partial of this lifetime.
     fn add(&mut self, later: Life) {
         self.died = later.died.or(self.died);
         self.pid = later.pid.or(self.pid);
@@ -167,7 +167,7 @@ impl Analysis for Processes {
         for (tid, lives) in later.0 {
             let own = earlier.0.entry(tid).or_default();
             for life in lives {
-                // A life without a fork goes on from the earlier part, unless its id is new there.
+                // A life without a fork goes on from the earlier partial, unless its id is new there.
                 match own.last_mut().filter(|_| life.born.is_none()) {
                     Some(last) => last.add(life),
                     None => own.push(life),

@@ -70,7 +70,7 @@ type TaskRun = (u32, Option<u32>, Nanos);
 pub trait KeptRuns: Default + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Adds a run that ends at `to`.
     fn see(&mut self, to: Nanos, run: TaskRun);
-    /// Adds what the next part kept.
+    /// Adds what the next partial kept.
     fn add(&mut self, later: Self);
 }
 
@@ -137,7 +137,7 @@ impl<K: KeptRuns> EventPartial for TaskRuns<K> {
 }
 
 impl<K: KeptRuns> TaskRuns<K> {
-    /// Adds switches of a board that follow, and the run between the two parts.
+    /// Adds switches of a board that follow, and the run between the two partials.
     fn append(&mut self, trace: u32, later: SwitchesOfBoard) {
         let Some(known) = self.switches.get_mut(&trace) else {
             self.switches.insert(trace, later);

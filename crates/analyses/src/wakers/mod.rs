@@ -136,7 +136,7 @@ impl Analysis for Wakers {
     fn merge(&self, mut earlier: WakersPartial, later: WakersPartial, threads: &Threads) -> WakersPartial {
         earlier.wakeups.add(later.wakeups, threads);
         for (tid, sleeper) in later.sleepers {
-            // What the later part could not decide: whether a thread that came first was woken here.
+            // What the later partial could not decide: whether a thread that came first was woken here.
             match sleeper.came {
                 Some(time) => earlier.comes(tid, time),
                 None => earlier.leaves(tid),

@@ -366,7 +366,7 @@ impl FunctionCosts {
         self.enter_frame(slot);
     }
 
-    /// Adds the accounts of a later part; returns the slots here by its slots.
+    /// Adds the accounts of a later partial; returns the slots here by its slots.
     pub(super) fn add_accounts(&mut self, later: &FunctionCosts) -> Vec<CostSlot> {
         let mut slots = Vec::with_capacity(later.holders.len());
         for (holder, account) in later.holders.iter().zip(&later.accounts) {
@@ -386,8 +386,8 @@ impl FunctionCosts {
         self.pieces.iter().map(|piece| (piece.edge, &piece.arrival))
     }
 
-    /// Adds the sums of a piece of a later part to the open frames; `slots` maps its slots to those here. `open` are
-    /// the frames that are still open above its first frame if it is the last piece, as slots of the later part.
+    /// Adds the sums of a piece of a later partial to the open frames; `slots` maps its slots to those here. `open` are
+    /// the frames that are still open above its first frame if it is the last piece, as slots of the later partial.
     pub(super) fn add_piece(
         &mut self,
         later: &FunctionCosts,

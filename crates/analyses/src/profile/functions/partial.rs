@@ -26,7 +26,7 @@ use crate::{
 /// Number of entries at which the log is settled if there is no clock, because no timestamp will come.
 const SETTLED_ENTRIES: usize = 1 << 10;
 
-/// The costs of functions in a part of a thread's execution.
+/// The costs of functions in some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FunctionsPartial {
     costs: FunctionCosts,
@@ -467,15 +467,15 @@ impl FunctionsPartial {
             };
             for path in ran.by_ref().take(count as usize) {
                 sums.calls += u64::from(paths.memoized_paths.calls(path));
-                for part in paths.memoized_paths.parts(path) {
-                    let frame = states.frame(part.context);
+                for cost in paths.memoized_paths.costs(path) {
+                    let frame = states.frame(cost.context);
                     let slot = costs.slot(frame.function);
-                    costs.entered(slot, frame.entry, u64::from(part.entries));
+                    costs.entered(slot, frame.entry, u64::from(cost.entries));
                     // The newest one first.
                     let open: Vec<CostSlot> =
-                        states.frames(part.context).map(|frame| costs.slot(frame.function)).collect();
+                        states.frames(cost.context).map(|frame| costs.slot(frame.function)).collect();
                     log.entries.extend(open.iter().rev().map(|&slot| LogEntry::enter(at, slot, slot)));
-                    at += u64::from(part.instructions);
+                    at += u64::from(cost.instructions);
                     log.entries.extend(open.iter().map(|&slot| LogEntry::leave(at, slot)));
                 }
             }
@@ -483,7 +483,7 @@ impl FunctionsPartial {
         log.entries.extend(&entries[done..]);
     }
 
-    /// Joins two neighbouring parts.
+    /// Joins two neighbouring partials.
     pub(super) fn merge(mut self, later: FunctionsPartial) -> FunctionsPartial {
         self.append(&later, BelowKnown::Unknown);
         self
@@ -494,7 +494,7 @@ impl FunctionsPartial {
         stack::is_sound(&self.stack) && self.costs.are_sound(self.stack.iter().map(|frame| frame.function))
     }
 
-    /// Returns the costs of a whole thread, which begins with this part.
+    /// Returns the costs of a whole thread, which begins with this partial.
     pub(super) fn close(self) -> WholeThread {
         let mut whole = FunctionsPartial::unknown();
         whole.append(&self, BelowKnown::Nothing);

@@ -30,7 +30,7 @@ struct ArrivalAtRoot {
     arrival: Arrival,
 }
 
-/// The profile of a part of a thread's execution.
+/// The profile of some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TreePartial {
     tree: Forest,
@@ -223,7 +223,7 @@ impl TreePartial {
         std::mem::swap(&mut self.paths, memory);
     }
 
-    /// Merges the next part.
+    /// Merges the next partial.
     pub(super) fn merge(mut self, later: TreePartial) -> TreePartial {
         self.append(&later, BelowKnown::Unknown);
         self

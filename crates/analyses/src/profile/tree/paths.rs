@@ -138,7 +138,7 @@ impl TreePaths {
     ) {
         let TreePaths { memoized_paths, ran, places, .. } = self;
         for &path in &*ran {
-            for &PathCost { context, instructions, .. } in memoized_paths.parts(path) {
+            for &PathCost { context, instructions, .. } in memoized_paths.costs(path) {
                 clock.ran(places.of(context, &memoized_paths.states, tree), u64::from(instructions));
             }
         }

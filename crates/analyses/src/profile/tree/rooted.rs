@@ -46,11 +46,11 @@ impl MergedTree {
         let (mut tree, mut roots) = (Forest::default(), BTreeMap::<FunctionId, NodeId>::new());
         let (mut executions, mut cut, mut sum) = (0u64, 0u64, ProfileCost::default());
         // By node: its node in the new tree, if any, and whether it is part of a cut execution.
-        let mut places: Vec<(Option<NodeId>, bool)> = Vec::with_capacity(self.tree.len());
+        let mut copies: Vec<(Option<NodeId>, bool)> = Vec::with_capacity(self.tree.len());
         for (id, node) in self.tree.iter() {
             let cost = self.tree.cost(id);
-            let above = if node.parent == NO_PARENT { (None, false) } else { places[node.parent as usize] };
-            let place = match above {
+            let above = if node.parent == NO_PARENT { (None, false) } else { copies[node.parent as usize] };
+            let copy = match above {
                 (Some(parent), _) => (Some(tree.child(parent, node.function, node.entry)), false),
                 (None, true) => (None, true),
                 (None, false) if !is_root(node) => (None, false),
@@ -63,12 +63,12 @@ impl MergedTree {
                     (Some(*root), false)
                 }
             };
-            if let Some(place) = place.0 {
-                tree.change(place, |place| place.add(&cost));
+            if let Some(copy) = copy.0 {
+                tree.change(copy, |copy| copy.add(&cost));
                 sum.add(&cost);
             }
-            cut = cut.saturating_add(if place.1 { cost.ran.instructions } else { 0 });
-            places.push(place);
+            cut = cut.saturating_add(if copy.1 { cost.ran.instructions } else { 0 });
+            copies.push(copy);
         }
         let all = Amounts { cost: sum, ..Amounts::default() };
         Rooted { tree: MergedTree { totals: totals(&tree), tree, all }, executions, cut }
