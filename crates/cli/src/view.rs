@@ -41,7 +41,7 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
         return write(opened, file, command);
     }
     let ready = |address: &str| {
-        // Whoever reads the address from a pipe needs it now.
+        // A program that reads the address from a pipe needs it now.
         let printed = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
         if let Err(failure) = written(printed) {
             message!("{failure}");

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Pairs that others imply are counted and discarded, so memory grows with the envelope: with messages of similar
-//! delay, one pair per `√(delay · spacing / drift bound)` is kept. A window with so many contradictions that a clock
-//! may have stepped is kept whole until the step search at the end.
+//! delay, one pair per `√(delay · spacing / drift bound)` is kept. A window in which contradictions suggest a step of a clock
+//! is kept whole until the step search at the end.
 
 use crate::{
     bounds::{Bound, envelope, thinned},

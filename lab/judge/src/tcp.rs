@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::{Outcome, command, workloads};
 
-/// How long both watch, and how many bytes are answered meanwhile.
+/// How long both watch; how many bytes are answered during that time.
 const MILLISECONDS: &str = "7000";
 const COUNT: &str = "1000";
 

@@ -39,7 +39,7 @@ pub(crate) enum Why {
     NoWakeup,
     /// An interrupt woke it, and the trace does not record which.
     Interrupt,
-    /// Nobody woke it before the trace ended.
+    /// It was not woken before the trace ended.
     NotWoken,
     /// According to the trace, the waker did not run.
     Waker,
@@ -142,7 +142,7 @@ pub(crate) enum WorkKind {
     Message,
 }
 
-/// What somebody began and an interrupt completed: a block request, a packet, a message.
+/// Work that a thread began and an interrupt completed: a block request, a packet, a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CompletedWork {
     pub(crate) errand: WorkKind,

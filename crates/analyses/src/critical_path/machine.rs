@@ -189,7 +189,7 @@ impl Histories {
         &mut self.tasks.entry(thread).or_default().history
     }
 
-    /// Adds what somebody began; returns its index.
+    /// Adds work that has begun; returns its index.
     pub(super) fn add_work(&mut self, work: CompletedWork) -> u32 {
         self.works.push(work);
         self.works.len() as u32 - 1

@@ -187,7 +187,7 @@ impl PathWalk<'_> {
         }
     }
 
-    /// No thread is waited for: the piece is one deeper than the thread, to tell how it waits.
+    /// No thread is waited for: the piece is one level below the thread, to show how it waits.
     fn device(&mut self, begin: Nanos, cause: StretchCause, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
         self.levels.push(Level { via, floor: begin, since: self.now, ..level });
@@ -195,7 +195,7 @@ impl PathWalk<'_> {
         self.levels.pop();
     }
 
-    /// Something that somebody began: until then, the path is of that thread.
+    /// The thread waits for work; before that began, the path follows the thread that began it.
     fn work(&mut self, begin: Nanos, work: CompletedWork, via: WaitIn) {
         let cause = match work.errand {
             WorkKind::Block(device) => StretchCause::Block(device),

@@ -4,7 +4,7 @@
 //! A wait lasts from the first `sched_wakeup` or `sched_wakeup_new` of a thread that does not wait yet, or from a
 //! `sched_switch` away from it while it could go on, to the next `sched_switch` to it. It counts for the CPU on which the
 //! thread then runs. If an event before that switch contains the thread, it runs already, a switch is missing, and the
-//! wait is unknown. A switch is a preemption if the previous thread is runnable, be it that it yielded.
+//! wait is unknown. A switch is a preemption if the previous thread is runnable, even if it yielded.
 
 use hodo_clock::Nanos;
 use hodo_model::{

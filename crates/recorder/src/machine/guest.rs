@@ -33,7 +33,7 @@ use crate::{Error, signals};
 const CPUS: u32 = 2;
 /// The longest time until the guest runs the command.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest time until QEMU ends when it was told to.
+/// The longest time that QEMU takes to quit.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// Signals that would end the recorder, whose work begins when the guest has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
