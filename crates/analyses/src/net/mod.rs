@@ -100,8 +100,8 @@ impl Analysis for Network {
         let mut rows: FxHashMap<(Option<Thread>, String), PacketCounts> = FxHashMap::default();
         for (thread, _, device, packets) in whole.0.wanted(of) {
             all.add(*packets);
-            let person = who.map(|who| who.of(threads, thread));
-            add_all(&mut rows, [((person, device.clone()), *packets)]);
+            let owner = who.map(|who| who.of(threads, thread));
+            add_all(&mut rows, [((owner, device.clone()), *packets)]);
         }
         let cells = |packets: &PacketCounts| {
             [packets.sent_bytes, packets.received_bytes, packets.sent, packets.received].map(Value::from)
@@ -112,12 +112,12 @@ impl Analysis for Network {
         columns.push(Column::name("device"));
         columns.extend(names[..2].iter().map(|name| Column::integer(name, Unit::Bytes)));
         columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
-        let rows = most_first(rows.into_iter().map(|((person, device), packets)| {
-            let of = who.zip(person);
-            let mut row = of.map_or(Vec::new(), |(who, person)| who.cells(threads, person));
+        let rows = most_first(rows.into_iter().map(|((owner, device), packets)| {
+            let of = who.zip(owner);
+            let mut row = of.map_or(Vec::new(), |(who, owner)| who.cells(threads, owner));
             row.push(device.as_str().into());
             row.extend(cells(&packets));
-            (packets.sent_bytes.saturating_add(packets.received_bytes), (person, device), row)
+            (packets.sent_bytes.saturating_add(packets.received_bytes), (owner, device), row)
         }));
         Table::new("net", Shape::Counters, summary, columns, rows)
     }
