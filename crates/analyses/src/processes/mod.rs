@@ -61,7 +61,7 @@ impl Life {
         self.programs += later.programs;
     }
 
-    fn called(&mut self, comm: Option<&[u8]>) {
+    fn set_comm(&mut self, comm: Option<&[u8]>) {
         let Some(comm) = comm else { return };
         if self.comm.as_ref().is_none_or(|known| known.as_bytes() != comm) {
             self.comm = Some(String::from_utf8_lossy(comm).into_owned());
@@ -90,7 +90,7 @@ impl Lifetimes {
                 use field::switch::{NEXT_COMM, NEXT_TID, PREV_COMM, PREV_TID};
                 for (tid, comm) in [(PREV_TID, PREV_COMM), (NEXT_TID, NEXT_COMM)] {
                     let life = self.of(event.integer(tid));
-                    life.into_iter().for_each(|life| life.called(event.text(comm)));
+                    life.into_iter().for_each(|life| life.set_comm(event.text(comm)));
                 }
             }
             Kind::SchedFork => {
@@ -101,7 +101,7 @@ impl Lifetimes {
                     parent: number(field::fork::PARENT_PID).or(number(field::fork::PARENT_TID)),
                     ..Life::default()
                 };
-                life.called(event.text(field::fork::CHILD_COMM));
+                life.set_comm(event.text(field::fork::CHILD_COMM));
                 self.0.entry(tid).or_default().push(life);
             }
             Kind::SchedExec => {
@@ -115,7 +115,7 @@ impl Lifetimes {
                 let life = self.of(event.integer(field::process::TID))?;
                 life.pid = number(field::process::PID).or(life.pid);
                 life.parent = life.parent.or(number(field::process::PPID).filter(|&pid| pid != 0));
-                life.called(event.text(field::process::NAME));
+                life.set_comm(event.text(field::process::NAME));
             }
             _ => {}
         }
@@ -226,7 +226,7 @@ struct Family {
 impl Family {
     fn new(whole: Lifetimes, with_threads: bool) -> Family {
         let mut lives: BTreeMap<u32, Vec<Life>> = whole.0.into_iter().collect();
-        // Some are only known as the process or parent of another thread.
+        // Some threads are only known as the process or parent of another.
         let reported = lives.values().flatten().flat_map(|life| [life.pid, life.parent]);
         for id in reported.flatten().filter(|&id| id != 0).collect::<Vec<_>>() {
             lives.entry(id).or_insert_with(|| vec![Life::default()]);
@@ -258,17 +258,17 @@ impl Family {
         let at = self.members[index].life.born.unwrap_or_default();
         let process = |index: usize| {
             let LifeNode { ref life, is_process, .. } = self.members[index];
-            life.pid.filter(|_| !is_process).and_then(|pid| self.lives_at(pid, at))
+            life.pid.filter(|_| !is_process).and_then(|pid| self.lifetime_at(pid, at))
         };
         let own = process(index);
-        let maker = self.members[index].life.parent.and_then(|parent| self.lives_at(parent, at));
+        let creator = self.members[index].life.parent.and_then(|parent| self.lifetime_at(parent, at));
         // The creator may be known as a thread.
-        let maker = maker.map(|maker| process(maker).unwrap_or(maker));
-        (own, own.or(maker).filter(|&above| self.members[above].tid != self.members[index].tid))
+        let creator = creator.map(|creator| process(creator).unwrap_or(creator));
+        (own, own.or(creator).filter(|&above| self.members[above].tid != self.members[index].tid))
     }
 
     /// Returns the lifetime of a thread id at a time: the last one that began by then, else the first one.
-    fn lives_at(&self, tid: u32, at: Nanos) -> Option<usize> {
+    fn lifetime_at(&self, tid: u32, at: Nanos) -> Option<usize> {
         let first = self.members.partition_point(|member| member.tid < tid);
         let end = self.members.partition_point(|member| member.tid <= tid);
         let mut begun =
@@ -327,10 +327,10 @@ impl LifeNode {
 
     fn is_chosen(&self, selection: &Selection) -> bool {
         let listed = |list: &[u32], id| list.is_empty() || list.contains(&id);
-        let called = self.life.comm.as_ref().is_some_and(|comm| selection.comms.contains(comm));
+        let is_called = self.life.comm.as_ref().is_some_and(|comm| selection.comms.contains(comm));
         listed(&selection.tids, self.tid)
             && listed(&selection.pids, self.pid())
-            && (selection.comms.is_empty() || called)
+            && (selection.comms.is_empty() || is_called)
     }
 
     fn cells(&self, depth: u64, of: &FinishContext<'_>) -> Vec<Value> {
