@@ -98,21 +98,21 @@ impl Analysis for PageAllocations {
     fn finish(&self, partials: Vec<PageCounts>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
-        let who = if of.selection.view == "thread" { RowsOf::Threads } else { RowsOf::Processes };
+        let rows_of = if of.selection.view == "thread" { RowsOf::Threads } else { RowsOf::Processes };
         let mut rows: FxHashMap<Thread, AllocatedPages> = FxHashMap::default();
         add_all(
             &mut rows,
-            whole.0.wanted(of).map(|(thread, _, (), pages)| (who.of(threads, thread), *pages)),
+            whole.0.wanted(of).map(|(thread, _, (), pages)| (rows_of.of(threads, thread), *pages)),
         );
         let mut all = AllocatedPages::default();
         rows.values().for_each(|pages| all.add(*pages));
         let cells = |pages: &AllocatedPages| [pages.allocated, pages.freed, pages.allocations, pages.frees];
         let names = ["pages_allocated", "pages_freed", "allocations", "frees"];
         let summary = names.into_iter().zip(cells(&all).map(Into::into)).collect();
-        let mut columns = who.columns();
+        let mut columns = rows_of.columns();
         columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
         let rows = most_first(rows.into_iter().map(|(thread, pages)| {
-            let mut row = who.cells(threads, thread);
+            let mut row = rows_of.cells(threads, thread);
             row.extend(cells(&pages).map(Into::into));
             (pages.allocated + pages.freed, thread, row)
         }));

@@ -91,7 +91,7 @@ impl Analysis for Network {
     fn finish(&self, partials: Vec<NetTraffic>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
-        let who = match of.selection.view.as_str() {
+        let rows_of = match of.selection.view.as_str() {
             "process" => Some(RowsOf::Processes),
             "thread" => Some(RowsOf::Threads),
             _ => None,
@@ -100,7 +100,7 @@ impl Analysis for Network {
         let mut rows: FxHashMap<(Option<Thread>, String), PacketCounts> = FxHashMap::default();
         for (thread, _, device, packets) in whole.0.wanted(of) {
             all.add(*packets);
-            let owner = who.map(|who| who.of(threads, thread));
+            let owner = rows_of.map(|rows_of| rows_of.of(threads, thread));
             add_all(&mut rows, [((owner, device.clone()), *packets)]);
         }
         let cells = |packets: &PacketCounts| {
@@ -108,13 +108,13 @@ impl Analysis for Network {
         };
         let names = ["sent_bytes", "received_bytes", "packets_sent", "packets_received"];
         let summary = names.into_iter().zip(cells(&all)).collect();
-        let mut columns: Vec<Column> = who.map_or(Vec::new(), RowsOf::columns);
+        let mut columns: Vec<Column> = rows_of.map_or(Vec::new(), RowsOf::columns);
         columns.push(Column::name("device"));
         columns.extend(names[..2].iter().map(|name| Column::integer(name, Unit::Bytes)));
         columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
         let rows = most_first(rows.into_iter().map(|((owner, device), packets)| {
-            let of = who.zip(owner);
-            let mut row = of.map_or(Vec::new(), |(who, owner)| who.cells(threads, owner));
+            let of = rows_of.zip(owner);
+            let mut row = of.map_or(Vec::new(), |(rows_of, owner)| rows_of.cells(threads, owner));
             row.push(device.as_str().into());
             row.extend(cells(&packets));
             (packets.sent_bytes.saturating_add(packets.received_bytes), (owner, device), row)

@@ -218,8 +218,8 @@ fn by_signal<const ALL: bool>(sums: SignalSums<ALL>) -> TableRows {
 
 fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> TableRows {
     let rows = sums.figures.into_iter().map(|(key, figures)| {
-        let who = threads.cells(Thread::new((key >> 32) as i64, 0));
-        let row = who.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
+        let thread = threads.cells(Thread::new((key >> 32) as i64, 0));
+        let row = thread.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), key, row)
     });
     let columns = columns(&[
