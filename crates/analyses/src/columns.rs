@@ -12,6 +12,12 @@ pub(crate) fn interval_columns() -> [Column; 2] {
     ["begin_ns", "duration_ns"].map(|name| Column::integer(name, Unit::Nanoseconds))
 }
 
+/// The columns that identify a thread, as [`Threads::cells`](hodo_model::kernel::Threads::cells).
+pub(crate) fn thread_columns() -> [Column; 3] {
+    let pid = Column::integer("pid", Unit::None).secondary();
+    [Column::name("comm"), Column::integer("tid", Unit::None), pid]
+}
+
 /// Returns the columns of duration statistics, which follow the column of the count.
 pub(crate) fn duration_columns() -> [Column; 7] {
     let column = |name| Column::integer(name, Unit::Nanoseconds);

@@ -10,7 +10,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::{
     spare_stack::SpareCapacityStack,
-    stack::{ArrivedAt, BelowKnown, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive},
+    stack::{ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive},
 };
 
 /// A stack of known frames, identified by its newest frame, which refers to the one below it.
@@ -119,7 +119,7 @@ impl Contexts {
             return Some(entered.enter(&from, at.function, entry, back));
         }
         let mut stack = entered.contexts.stack(top);
-        arrive(&mut stack, &mut entered, BelowKnown::Unknown, edge, &ArrivedAt::of(at)).ok()?;
+        arrive(&mut stack, &mut entered, Below::Unknown, edge, &ArrivedAt::of(at)).ok()?;
         stack.last().map(|frame| frame.note)
     }
 

@@ -121,7 +121,7 @@ fn step<F: PartialEq>(edge: FlowEdge, arrival: &ArrivedAt<F>, top: F, top_is_int
 
 /// The part of the stack below the known frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BelowKnown {
+pub(crate) enum Below {
     /// Unknown frames.
     Unknown,
     /// Nothing.
@@ -137,7 +137,7 @@ pub(crate) enum BelowKnown {
 pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<StackFrame<T, F>>,
     watch: &mut impl Watch<T, F>,
-    below: BelowKnown,
+    below: Below,
     edge: FlowEdge,
     arrival: &ArrivedAt<F>,
 ) -> Result<(), FlowEdge> {
@@ -158,7 +158,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
 fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<StackFrame<T, F>>,
     watch: &mut impl Watch<T, F>,
-    below: BelowKnown,
+    below: Below,
     edge: FlowEdge,
     arrival: &ArrivedAt<F>,
 ) -> Result<(), FlowEdge> {
@@ -224,7 +224,7 @@ fn newest_interrupt<T, F>(stack: &[StackFrame<T, F>]) -> Option<usize> {
 fn end_interrupt<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<StackFrame<T, F>>,
     watch: &mut impl Watch<T, F>,
-    below: BelowKnown,
+    below: Below,
     arrival: &ArrivedAt<F>,
 ) -> Result<(), FlowEdge> {
     let Some(index) = newest_interrupt(stack) else {
@@ -402,12 +402,12 @@ fn physical_frame<T, F>(stack: &[StackFrame<T, F>]) -> usize {
 fn jump<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<StackFrame<T, F>>,
     watch: &mut impl Watch<T, F>,
-    below: BelowKnown,
+    below: Below,
     function: F,
 ) -> Result<(), FlowEdge> {
     let physical = physical_frame(stack);
     // A root may itself have been entered by a jump, and only the frames below it decide that.
-    if stack[physical].entry == FrameEntry::Root && below == BelowKnown::Unknown {
+    if stack[physical].entry == FrameEntry::Root && below == Below::Unknown {
         cut(stack, watch, 0);
         return Err(FlowEdge::JumpBelow);
     }
@@ -425,7 +425,7 @@ fn jump<T: Copy, F: Copy + PartialEq>(
 fn jump_by_return<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<StackFrame<T, F>>,
     watch: &mut impl Watch<T, F>,
-    below: BelowKnown,
+    below: Below,
     function: F,
 ) -> Result<(), FlowEdge> {
     let mut physical = physical_frame(stack);

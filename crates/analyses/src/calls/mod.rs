@@ -18,7 +18,7 @@ use self::{paths::FrameStep, timed::Timed};
 use crate::{
     clock::Shares,
     spare_stack::SpareCapacityStack,
-    stack::{ArrivedAt, BelowKnown, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
+    stack::{ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
 };
 
 /// A call that begins or ends.
@@ -265,7 +265,7 @@ impl ChunkCalls {
     fn arrive(&mut self, edge: FlowEdge, at: &Arrival) {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, &mut self.log, BelowKnown::Unknown, edge, &ArrivedAt::of(at)),
+            false => arrive(&mut self.stack, &mut self.log, Below::Unknown, edge, &ArrivedAt::of(at)),
         };
         if let Err(edge) = arrived {
             self.log.push(Pending::Arrive(Box::new((edge, *at))));
@@ -467,7 +467,7 @@ impl OpenCalls {
         let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
         let known = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, teller, BelowKnown::Nothing, edge, &ArrivedAt::of(at)),
+            false => arrive(&mut self.stack, teller, Below::Nothing, edge, &ArrivedAt::of(at)),
         };
         if known.is_err() {
             let note = teller.open(0, at.function, FrameEntry::Root);

@@ -6,8 +6,7 @@ use super::{BegunCall, CallLogEntry, ChunkCalls, When, paths::FrameStep};
 use crate::{
     clock::Shares,
     stack::{
-        ArrivedAt, BelowKnown, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Top, Watch, arrive,
-        arrive_plainly,
+        ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Top, Watch, arrive, arrive_plainly,
     },
 };
 
@@ -102,7 +101,7 @@ impl ChunkCalls {
         let mut folded = 0;
         while let Some(function_run) = function_runs.get(folded) {
             let at = function_run.arrival(functions);
-            if let Err(edge) = arrive(stack, &mut clocked, BelowKnown::Unknown, *last, &ArrivedAt::of(&at)) {
+            if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &ArrivedAt::of(&at)) {
                 let (before, when) = (clocked.before, clocked.when(clocked.before));
                 clocked.timed.items.push(CallLogEntry::Arrive(Box::new((edge, at)), when, before));
                 stack.push(StackFrame::root(at.function, ()));

@@ -10,7 +10,10 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{columns::interval_columns, settling::SettlingRows};
+use crate::{
+    columns::{interval_columns, thread_columns},
+    settling::SettlingRows,
+};
 
 use super::time_slices::{CpuSlice, TimeSlices};
 
@@ -62,12 +65,8 @@ impl Analysis for CpuIntervals {
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
-        columns.extend([
-            Column::integer("cpu", Unit::None),
-            Column::name("comm"),
-            Column::integer("tid", Unit::None),
-            Column::integer("pid", Unit::None).secondary(),
-        ]);
+        columns.push(Column::integer("cpu", Unit::None));
+        columns.extend(thread_columns());
         Some(Heading { name: "cpu", shape: Shape::Intervals, columns })
     }
 

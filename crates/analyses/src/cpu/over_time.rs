@@ -67,11 +67,8 @@ impl Analysis for CpuOverTime {
         let ends: Vec<CpuSlice> = whole.slices.ends(of.span, of.threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
         let UseOverTime { bins, slices } = whole;
-        let missing: Vec<Missing> = slices
-            .missing(of.span.0, of.threads)
-            .filter(|(cpu, _)| of.selection.wants_cpu(*cpu))
-            .map(|(_, own)| own)
-            .collect();
+        let mut missing: Vec<(u32, Missing)> = slices.missing(of.span.0, of.threads).collect();
+        missing.retain(|(cpu, _)| of.selection.wants_cpu(*cpu));
         let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();
@@ -82,7 +79,7 @@ impl Analysis for CpuOverTime {
         }
         let total: u64 = rows.values().sum();
         let mut summary = vec![("cpus", cpus.into()), ("busy_ns", total.into()), ("width_ns", width.into())];
-        summary.extend(missing_of(missing.iter()));
+        summary.extend(missing_of(missing.iter().map(|(_, own)| own)));
         let columns = vec![
             Column::integer("begin_ns", Unit::Nanoseconds),
             Column::integer("busy_ns", Unit::Nanoseconds),

@@ -135,13 +135,11 @@ pub fn with_functions(table: Table, executed: &[Table], view: &str, most: usize)
     let rows = table.rows();
     let stretches = rows.iter().filter(|row| places.stretch(row).is_some()).count();
     let mut ran = by_stretch(stretches, executed).into_iter();
-    let pieces: Vec<(Vec<Value>, Vec<FunctionOfStretch>)> = rows
-        .into_iter()
-        .map(|row| {
-            let functions = places.stretch(&row).and_then(|_| ran.next()).unwrap_or_default();
-            (row, functions)
-        })
-        .collect();
+    let mut pieces: Vec<(Vec<Value>, Vec<FunctionOfStretch>)> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let functions = places.stretch(&row).and_then(|_| ran.next()).unwrap_or_default();
+        pieces.push((row, functions));
+    }
     let functions = || pieces.iter().flat_map(|(_, functions)| functions);
     let instructions: u64 = functions().map(|function| function.instructions).sum();
     let (loss, mut summary) = (table.loss.clone(), table.summary.clone());

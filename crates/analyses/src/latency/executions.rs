@@ -15,9 +15,7 @@ use crate::{
     durations::{Durations, add_all, add_fields},
     mark::{Clocks, Mark, ReadingDelta, ReadingOf},
     spare_stack::SpareCapacityStack,
-    stack::{
-        self, ArrivedAt, BelowKnown, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut,
-    },
+    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
 };
 
 /// What to analyse.
@@ -138,7 +136,7 @@ pub struct ExecutionsPartial {
 /// Observes where frames begin and end.
 struct Watcher<'p> {
     which: &'p Which,
-    below: BelowKnown,
+    below: Below,
     at: Mark,
     ended: IntervalEnd,
     /// Whether execution came from untraced code, as at the end of a signal handler.
@@ -173,7 +171,7 @@ impl Watch<BegunExecution> for Watcher<'_> {
             Which::Each => (true, !is_root),
             Which::SystemCalls { .. } => self.leave_kernel(frame),
         };
-        if !is_asked || is_root && self.below == BelowKnown::Unknown {
+        if !is_asked || is_root && self.below == Below::Unknown {
             return;
         }
         *self.level = self.level.saturating_sub(u32::from(matches!(self.which, Which::One(_))));
@@ -221,12 +219,12 @@ impl Watcher<'_> {
 
 /// Notes that the newest interrupt is a system call to analyse. If it is below the known frames, the earlier partials will
 /// find it.
-fn name(interrupts: &mut [Interrupted], below: BelowKnown, items: &mut Vec<FrameLogEntry>) {
+fn name(interrupts: &mut [Interrupted], below: Below, items: &mut Vec<FrameLogEntry>) {
     let is_oldest = interrupts.len() == 1;
     if let Some(newest) = interrupts.last_mut()
         && !std::mem::replace(&mut newest.is_asked, true)
         && is_oldest
-        && below == BelowKnown::Unknown
+        && below == Below::Unknown
     {
         items.push(FrameLogEntry::Name);
     }
@@ -268,16 +266,13 @@ impl ExecutionsPartial {
 
     /// Returns whether it is consistent.
     pub(super) fn is_sound(&self, which: &Which) -> bool {
+        let is_root = self.stack.iter().map(|frame| frame.entry == FrameEntry::Root);
         let asked = self.stack.iter().skip(1).filter(|frame| which.is(frame.function));
         let interrupts =
             self.stack.iter().filter(|frame| frame.entry == FrameEntry::Root || frame.entry.is_interrupt());
         let interrupts = if which.is_of_system_calls() { interrupts.count() } else { 0 };
         stack::is_sound(&self.stack)
-            && self
-                .stack
-                .iter()
-                .enumerate()
-                .all(|(index, frame)| (frame.entry == FrameEntry::Root) == (index == 0))
+            && is_root.eq((0..self.stack.len()).map(|index| index == 0))
             && asked.count() == self.level as usize
             && self.interrupts.len() == interrupts
     }
@@ -291,10 +286,10 @@ impl ExecutionsPartial {
                 self.run(which, edge, &at, self.clocks.mark());
                 self.clocks.instructions += instructions;
             }
-            FlowEvent::Gap => self.forget(which, BelowKnown::Unknown, self.clocks.mark()),
+            FlowEvent::Gap => self.forget(which, Below::Unknown, self.clocks.mark()),
             FlowEvent::Skip { instructions } => {
                 if !self.edge.is_gap() {
-                    self.forget(which, BelowKnown::Unknown, self.clocks.mark());
+                    self.forget(which, Below::Unknown, self.clocks.mark());
                 }
                 self.edge = FlowEdge::Gap;
                 self.clocks.instructions += instructions;
@@ -342,7 +337,7 @@ impl ExecutionsPartial {
     #[inline(always)]
     fn run(&mut self, which: &Which, edge: FlowEdge, at: &Arrival, mark: Mark) {
         let arrived = Arrived { edge, at: *at, entered: edge.enters() };
-        if let Err(edge) = self.arrive(which, BelowKnown::Unknown, &arrived, mark) {
+        if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
             self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
         }
     }
@@ -352,13 +347,7 @@ impl ExecutionsPartial {
     /// # Errors
     /// Returns the edge as the unknown frames see it; the arrived frame is then the oldest.
     #[inline(always)]
-    fn arrive(
-        &mut self,
-        which: &Which,
-        below: BelowKnown,
-        arrived: &Arrived,
-        mark: Mark,
-    ) -> Result<(), FlowEdge> {
+    fn arrive(&mut self, which: &Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), FlowEdge> {
         let &Arrived { edge, at, entered } = arrived;
         let ExecutionsPartial { stack, level, interrupts, items, waiting, .. } = self;
         let ended = how(edge, &at);
@@ -369,7 +358,7 @@ impl ExecutionsPartial {
             false => arrive(stack, &mut watcher, below, edge, &ArrivedAt::of(&at)),
         };
         if known.is_err() {
-            let is_known = below == BelowKnown::Nothing;
+            let is_known = below == Below::Nothing;
             *watcher.level += u32::from(which.is(at.function) && is_known);
             if which.is_of_system_calls() {
                 let is_asked = which.implements(at.function) && is_known;
@@ -381,15 +370,15 @@ impl ExecutionsPartial {
     }
 
     /// Discards the stack: it is unknown after a gap.
-    fn forget(&mut self, which: &Which, below: BelowKnown, at: Mark) {
+    fn forget(&mut self, which: &Which, below: Below, at: Mark) {
         self.leave_all(which, below, at, IntervalEnd::Lost);
-        if below == BelowKnown::Unknown {
+        if below == Below::Unknown {
             self.items.push(FrameLogEntry::Forget(at));
         }
         self.edge = FlowEdge::Gap;
     }
 
-    fn leave_all(&mut self, which: &Which, below: BelowKnown, at: Mark, ended: IntervalEnd) {
+    fn leave_all(&mut self, which: &Which, below: Below, at: Mark, ended: IntervalEnd) {
         let ExecutionsPartial { stack, level, interrupts, items, waiting, .. } = self;
         let entered = false;
         cut(stack, &mut Watcher { which, below, at, ended, entered, level, interrupts, items, waiting }, 0);
@@ -441,7 +430,7 @@ impl ExecutionsPartial {
     }
 
     /// Adds the next partial; `below` is what lies below this one's frames.
-    fn follow(&mut self, which: &Which, below: BelowKnown, later: ExecutionsPartial) {
+    fn follow(&mut self, which: &Which, below: Below, later: ExecutionsPartial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.after(instructions, segments);
         self.items.reserve(later.items.len());
@@ -456,9 +445,7 @@ impl ExecutionsPartial {
                     let (Arrived { edge, at, entered }, mark) = (*arrived, behind(mark));
                     let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
                     let arrived = Arrived { edge, at, entered: entered || edge.enters() };
-                    if let (Err(edge), BelowKnown::Unknown) =
-                        (self.arrive(which, below, &arrived, mark), below)
-                    {
+                    if let (Err(edge), Below::Unknown) = (self.arrive(which, below, &arrived, mark), below) {
                         self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
                     }
                 }
@@ -481,7 +468,7 @@ impl ExecutionsPartial {
 
     /// Merges the next partial.
     pub(super) fn merge(mut self, which: &Which, later: ExecutionsPartial) -> ExecutionsPartial {
-        self.follow(which, BelowKnown::Unknown, later);
+        self.follow(which, Below::Unknown, later);
         self
     }
 
@@ -491,9 +478,9 @@ impl ExecutionsPartial {
         which: &Which,
     ) -> (Vec<CompletedExecution>, FxHashMap<FunctionId, ExecutionSum>) {
         let mut whole = ExecutionsPartial::unknown();
-        whole.follow(which, BelowKnown::Nothing, self);
+        whole.follow(which, Below::Nothing, self);
         let end = whole.clocks.mark();
-        whole.leave_all(which, BelowKnown::Nothing, end, IntervalEnd::Cut);
+        whole.leave_all(which, Below::Nothing, end, IntervalEnd::Cut);
         whole.sum_waiting();
         let done = whole.items.into_iter().filter_map(|item| match item {
             FrameLogEntry::Done(done) => Some(done),

@@ -20,10 +20,7 @@ fn tail(instructions: &Durations) -> u64 {
 
 pub(super) fn table(threads: Vec<ExecutionsPartial>, of: &FinishContext<'_>) -> Table {
     let count = threads.len() as u64;
-    let ran = threads
-        .iter()
-        .map(ExecutionsPartial::instructions)
-        .fold(0, |sum: u64, more| sum.saturating_add(more));
+    let ran = threads.iter().map(ExecutionsPartial::instructions).fold(0, u64::saturating_add);
     let mut sums: FxHashMap<FunctionId, ExecutionSum> = FxHashMap::default();
     threads.into_iter().for_each(|thread| add_all(&mut sums, thread.close(&Which::Each).1));
     let total = |of: fn(&ExecutionSum) -> u64| {

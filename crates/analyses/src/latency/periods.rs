@@ -30,14 +30,10 @@ impl Analysis for PeriodLatency {
     type Partial = MatchedPeriods;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::period::{GROUP, KEY};
-                &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
-            },
-        )
-        .without_threads()
-        .with_period(Some(&self.period))
+        use field::period::{GROUP, KEY};
+        Interest::events(&[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])])
+            .without_threads()
+            .with_period(Some(&self.period))
     }
 
     fn begin(&self, start: &Start<'_>) -> MatchedPeriods {

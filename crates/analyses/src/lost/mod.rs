@@ -65,13 +65,8 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
     type Partial = StreamsLost<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::lost::{BEGIN, COUNT, END, PACKETS, STREAM};
-                &[(Kind::Lost, &[COUNT, PACKETS, BEGIN, END, STREAM])]
-            },
-        )
-        .without_threads()
+        use field::lost::{BEGIN, COUNT, END, PACKETS, STREAM};
+        Interest::events(&[(Kind::Lost, &[COUNT, PACKETS, BEGIN, END, STREAM])]).without_threads()
     }
 
     fn begin(&self, _: &Start<'_>) -> StreamsLost<ALL> {

@@ -56,14 +56,10 @@ impl Analysis for Network {
     type Partial = NetTraffic;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                &[
-                    (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
-                    (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
-                ]
-            },
-        )
+        Interest::events(&[
+            (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
+            (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
+        ])
     }
 
     fn begin(&self, _: &Start<'_>) -> NetTraffic {

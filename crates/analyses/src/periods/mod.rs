@@ -80,14 +80,10 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
     type Partial = PeriodState<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::period::{GROUP, KEY};
-                &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
-            },
-        )
-        .without_threads()
-        .with_period(self.period.as_ref())
+        use field::period::{GROUP, KEY};
+        Interest::events(&[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])])
+            .without_threads()
+            .with_period(self.period.as_ref())
     }
 
     fn begin(&self, start: &Start<'_>) -> PeriodState<ALL> {

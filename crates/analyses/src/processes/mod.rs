@@ -127,30 +127,17 @@ impl Analysis for Processes {
     type Partial = Lifetimes;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::{exec, fork, process, switch, thread_exit};
-                &[
-                    (
-                        Kind::SchedSwitch,
-                        &[switch::PREV_COMM, switch::PREV_TID, switch::NEXT_COMM, switch::NEXT_TID],
-                    ),
-                    (
-                        Kind::SchedFork,
-                        &[
-                            fork::CHILD_COMM,
-                            fork::CHILD_TID,
-                            fork::CHILD_PID,
-                            fork::PARENT_TID,
-                            fork::PARENT_PID,
-                        ],
-                    ),
-                    (Kind::SchedExec, &[exec::TID, exec::FILENAME]),
-                    (Kind::SchedExit, &[thread_exit::TID]),
-                    (Kind::StateProcess, &[process::TID, process::PID, process::NAME, process::PPID]),
-                ]
-            },
-        )
+        use field::{exec, fork, process, switch, thread_exit};
+        Interest::events(&[
+            (Kind::SchedSwitch, &[switch::PREV_COMM, switch::PREV_TID, switch::NEXT_COMM, switch::NEXT_TID]),
+            (
+                Kind::SchedFork,
+                &[fork::CHILD_COMM, fork::CHILD_TID, fork::CHILD_PID, fork::PARENT_TID, fork::PARENT_PID],
+            ),
+            (Kind::SchedExec, &[exec::TID, exec::FILENAME]),
+            (Kind::SchedExit, &[thread_exit::TID]),
+            (Kind::StateProcess, &[process::TID, process::PID, process::NAME, process::PPID]),
+        ])
         .without_threads()
     }
 

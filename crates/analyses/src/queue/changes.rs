@@ -8,7 +8,7 @@ use hodo_model::{
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::length::{LengthSpan, QueueLength};
+use super::length::{LengthSpan, QueueLength, Settled};
 use crate::{
     settling::SettlingRows,
     thread_states::{Activity, Observer, ThreadStatesDelta},
@@ -39,12 +39,7 @@ pub struct ChangingQueues {
 impl ChangingQueues {
     /// Applies a change to the length of a CPU's queue. `change` passes on the spans that are settled by it: several
     /// changes at one time are one row, or none if they cancel each other out.
-    fn at(
-        &mut self,
-        cpu: u32,
-        time: Nanos,
-        change: impl FnOnce(&mut QueueLength, &mut dyn FnMut(LengthSpan)),
-    ) {
+    fn at(&mut self, cpu: u32, time: Nanos, change: impl FnOnce(&mut QueueLength, &mut Settled<'_>)) {
         let new = || LengthOfCpu { length: QueueLength::new(time), last: None };
         let (queue, rows) = (self.cpus.entry(cpu).or_insert_with(new), &mut self.rows);
         let last = &mut queue.last;

@@ -11,6 +11,9 @@ pub(super) struct LengthSpan {
     pub(super) length: u64,
 }
 
+/// Receives the spans that nothing can change any more.
+pub(super) type Settled<'f> = dyn FnMut(LengthSpan) + 'f;
+
 /// The length of a queue, in spans that are passed on when nothing can change them any more.
 ///
 /// The first switch on a CPU may show that a thread ran there which was taken for a waiting one. So the spans before it
@@ -46,7 +49,7 @@ impl QueueLength {
     }
 
     /// Ends a span, and adds `by` to the length.
-    pub(super) fn change(&mut self, time: Nanos, by: i64, settled: &mut dyn FnMut(LengthSpan)) {
+    pub(super) fn change(&mut self, time: Nanos, by: i64, settled: &mut Settled<'_>) {
         if time > self.since {
             let span = LengthSpan { from: self.since, to: time, length: self.now };
             match &mut self.early {
@@ -59,12 +62,7 @@ impl QueueLength {
     }
 
     /// Removes a thread that was taken for a waiting one since some time. Returns whether no span with it is settled.
-    pub(super) fn take_back(
-        &mut self,
-        since: Nanos,
-        time: Nanos,
-        settled: &mut dyn FnMut(LengthSpan),
-    ) -> bool {
+    pub(super) fn take_back(&mut self, since: Nanos, time: Nanos, settled: &mut Settled<'_>) -> bool {
         self.change(time, -1, settled);
         let early = self.early.as_mut();
         let is_early = early.is_some();
@@ -75,7 +73,7 @@ impl QueueLength {
     }
 
     /// Passes on what was kept: a CPU had its first switch, or the trace has ended.
-    pub(super) fn settle(&mut self, settled: &mut dyn FnMut(LengthSpan)) {
+    pub(super) fn settle(&mut self, settled: &mut Settled<'_>) {
         self.early.take().into_iter().flatten().for_each(settled);
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub use changes::Changes;
-use length::{LengthSpan, QueueLength};
+use length::{LengthSpan, QueueLength, Settled};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl RunQueues {
         &mut self,
         cpu: u32,
         time: Nanos,
-        change: impl FnOnce(&mut QueueLength, &mut dyn FnMut(LengthSpan)) -> R,
+        change: impl FnOnce(&mut QueueLength, &mut Settled<'_>) -> R,
     ) -> (R, &mut QueueOfCpu, &mut ValueBins<u32>) {
         let new = || QueueOfCpu {
             length: QueueLength::new(time),

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations, Longest, add_all, add_fields},
     pairs::Requests,
     per_thread_sums::PerThreadSums,
@@ -155,18 +155,14 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
     type Partial = SchedulingPartial<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                &[
-                    (
-                        Kind::SchedSwitch,
-                        &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID],
-                    ),
-                    (Kind::SchedWakeup, &[field::wakeup::TID]),
-                    (Kind::SchedMigrate, &[field::migrate::TID]),
-                ]
-            },
-        )
+        Interest::events(&[
+            (
+                Kind::SchedSwitch,
+                &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID],
+            ),
+            (Kind::SchedWakeup, &[field::wakeup::TID]),
+            (Kind::SchedMigrate, &[field::migrate::TID]),
+        ])
         .with_reporting(&REPORTING)
     }
 
@@ -200,12 +196,7 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         }
     }
 
-    fn merge(
-        &self,
-        mut earlier: SchedulingPartial<ALL>,
-        later: SchedulingPartial<ALL>,
-        threads: &Threads,
-    ) -> SchedulingPartial<ALL> {
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
         let SchedulingPartial { waits, sums } = &mut earlier;
         sums.figures.add(later.sums.figures, threads);
         sums.longest.add(later.sums.longest);
@@ -282,11 +273,7 @@ fn by_thread<'f>(
         let row = threads.cells(thread).into_iter().chain(cells(&sum, are_known)).collect();
         (sum.queued(), thread, row)
     });
-    let who = [
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-    ];
+    let who = thread_columns();
     (columns(&who), most_first(rows))
 }
 
@@ -308,13 +295,8 @@ fn intervals<const ALL: bool>(
     of: &FinishContext<'_>,
 ) -> TableRows {
     let mut columns = interval_columns().to_vec();
-    columns.extend([
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::integer("cpu", Unit::None),
-        Column::name("after"),
-    ]);
+    columns.extend(thread_columns());
+    columns.extend([Column::integer("cpu", Unit::None), Column::name("after")]);
     let wanted = all.iter().filter(|(.., (thread, cpu, _))| {
         threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
     });

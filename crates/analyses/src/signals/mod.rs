@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations, Longest, add_all, add_fields},
 };
 
@@ -95,15 +95,11 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
     type Partial = SignalState<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                &[
-                    (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
-                    (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
-                    (Kind::SignalDeliver, &[field::signal::SIG]),
-                ]
-            },
-        )
+        Interest::events(&[
+            (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
+            (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
+            (Kind::SignalDeliver, &[field::signal::SIG]),
+        ])
     }
 
     fn begin(&self, _: &Start<'_>) -> SignalState<ALL> {
@@ -162,10 +158,10 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
             ("unfinished", unfinished.into()),
         ];
         let (shape, (columns, rows)) = match of.selection.view.as_str() {
-            "interval" => (Shape::Intervals, intervals(threads, &sums.longest, of)),
+            "interval" => (Shape::Intervals, intervals(&sums.longest, of)),
             "slowest" => {
                 summary.extend(sums.longest.note());
-                (Shape::Counters, slowest(threads, &sums.longest, of))
+                (Shape::Counters, slowest(&sums.longest, of))
             }
             "thread" => (Shape::Counters, by_thread(threads, sums)),
             _ => (Shape::Counters, by_signal(sums)),
@@ -232,34 +228,21 @@ fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> Table
     (columns, most_first(rows))
 }
 
-fn intervals<const ALL: bool>(
-    threads: &Threads,
-    all: &Longest<u64, ALL>,
-    of: &FinishContext<'_>,
-) -> TableRows {
+fn intervals<const ALL: bool>(all: &Longest<u64, ALL>, of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
-    columns.extend([
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::name("signal"),
-        Column::integer("number", Unit::None).secondary(),
-    ]);
+    columns.extend(thread_columns());
+    columns.extend([Column::name("signal"), Column::integer("number", Unit::None).secondary()]);
     let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
-    let wanted = all.iter().filter(|(.., key)| threads.wanted(thread(*key), of.selection));
+    let wanted = all.iter().filter(|(.., key)| of.threads.wanted(thread(*key), of.selection));
     let rows = wanted.map(|&(length, begin, key)| {
         let mut row: Vec<Value> = vec![begin.0.into(), length.into()];
-        row.extend(threads.cells(thread(key)).into_iter().chain(signal(key)));
+        row.extend(of.threads.cells(thread(key)).into_iter().chain(signal(key)));
         row
     });
     (columns, rows.collect())
 }
 
-fn slowest<const ALL: bool>(
-    threads: &Threads,
-    longest: &Longest<u64, ALL>,
-    of: &FinishContext<'_>,
-) -> TableRows {
+fn slowest<const ALL: bool>(longest: &Longest<u64, ALL>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("signal"),
         Column::integer("number", Unit::None),
@@ -272,9 +255,9 @@ fn slowest<const ALL: bool>(
     let mut rows = Vec::new();
     for &(length, begin, key) in longest.iter() {
         let thread = Thread::new((key >> 32) as i64, 0);
-        if threads.wanted(thread, of.selection) {
+        if of.threads.wanted(thread, of.selection) {
             let times = [length.into(), begin.0.into()];
-            rows.push(signal(key).into_iter().chain(threads.cells(thread)).chain(times).collect());
+            rows.push(signal(key).into_iter().chain(of.threads.cells(thread)).chain(times).collect());
         }
     }
     (columns, rows)

@@ -19,7 +19,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations},
     settling::SettlingRows,
     thread_states::{self, Activity, Observer, ThreadStatesDelta, WaitKind},
@@ -257,17 +257,12 @@ fn place(state: Activity) -> usize {
     }
 }
 
-fn who() -> Vec<Column> {
-    let pid = Column::integer("pid", Unit::None).secondary();
-    vec![Column::name("comm"), Column::integer("tid", Unit::None), pid]
-}
-
 fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
     threads.cells(Thread::new(tid.into(), 0)).to_vec()
 }
 
 fn by_thread(threads: &Threads, sums: StateSums) -> TableRows {
-    let mut columns = who();
+    let mut columns = thread_columns().to_vec();
     columns.extend(PLACES.map(|name| Column::integer(name, Unit::Nanoseconds)));
     columns.last_mut().into_iter().for_each(|lifetime| lifetime.secondary = true);
     let rows = sums.into_iter().map(|(tid, sums)| {
@@ -286,7 +281,7 @@ fn name(names: &[String], call: Option<u32>) -> Value {
 type WaitReason = Option<(WaitKind, Option<u32>)>;
 
 fn by_wait(threads: &Threads, times: StateTimes<Durations>, names: &[String]) -> TableRows {
-    let mut columns = who();
+    let mut columns = thread_columns().to_vec();
     columns.extend([Column::name("wait"), Column::name("call"), Column::integer("count", Unit::Count)]);
     columns.extend(duration_columns());
     let mut waits: FxHashMap<(u32, WaitReason), Durations> = FxHashMap::default();
@@ -318,7 +313,7 @@ impl EventAnalysis for StateIntervals {
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
-        columns.extend(who());
+        columns.extend(thread_columns());
         columns.extend([Column::name("state"), Column::integer("cpu", Unit::None), Column::name("call")]);
         Some(Heading { name: "states", shape: Shape::Intervals, columns })
     }

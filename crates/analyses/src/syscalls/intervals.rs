@@ -4,7 +4,7 @@ use hodo_clock::Nanos;
 use hodo_model::{Column, EventAnalysis, FinishContext, Heading, Shape, Table, TableBuilder, Unit, Value};
 
 use crate::{
-    columns::interval_columns,
+    columns::{interval_columns, thread_columns},
     settling::SettlingRows,
     system_calls::{CallsPartial, EndedCall},
 };
@@ -20,10 +20,8 @@ impl EventAnalysis for SyscallIntervals {
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
+        columns.extend(thread_columns());
         columns.extend([
-            Column::name("comm"),
-            Column::integer("tid", Unit::None),
-            Column::integer("pid", Unit::None).secondary(),
             Column::name("call"),
             Column::signed("result", Unit::None),
             Column::integer("cpu", Unit::None).secondary(),

@@ -18,9 +18,7 @@ use crate::{
     memoized_paths::PathCosts,
     profile::cost::ThreadTotals,
     spare_stack::SpareCapacityStack,
-    stack::{
-        self, ArrivedAt, BelowKnown, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut,
-    },
+    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
 };
 
 /// Number of entries at which the log is settled if there is no clock, because no timestamp will come.
@@ -283,7 +281,7 @@ impl FunctionsPartial {
             true => Err(edge),
             false => {
                 let at = ArrivedAt { address, function: slot, place };
-                arrive(stack, &mut LogWriter { costs, log }, BelowKnown::Unknown, edge, &at)
+                arrive(stack, &mut LogWriter { costs, log }, Below::Unknown, edge, &at)
             }
         };
         if let Err(edge) = arrived {
@@ -485,7 +483,7 @@ impl FunctionsPartial {
 
     /// Joins two neighbouring partials.
     pub(super) fn merge(mut self, later: FunctionsPartial) -> FunctionsPartial {
-        self.append(&later, BelowKnown::Unknown);
+        self.append(&later, Below::Unknown);
         self
     }
 
@@ -497,12 +495,12 @@ impl FunctionsPartial {
     /// Returns the costs of a whole thread, which begins with this partial.
     pub(super) fn close(self) -> WholeThread {
         let mut whole = FunctionsPartial::unknown();
-        whole.append(&self, BelowKnown::Nothing);
+        whole.append(&self, Below::Nothing);
         cut(&mut whole.stack, &mut whole.costs, 0);
         WholeThread { costs: whole.costs, outside: whole.outside, sums: whole.sums }
     }
 
-    fn append(&mut self, later: &FunctionsPartial, below: BelowKnown) {
+    fn append(&mut self, later: &FunctionsPartial, below: Below) {
         let WaitedTime { inside, outside } = later.before;
         if self.edge.is_gap() {
             self.sums.add_lost_time(inside.saturating_add(outside).nanoseconds());

@@ -19,7 +19,7 @@ use crate::{
         cost::{ProfileCost, ThreadTotals},
     },
     spare_stack::SpareCapacityStack,
-    stack::{self, ArrivedAt, BelowKnown, FlowEdge, FrameEntry, StackFrame, arrive},
+    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, StackFrame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -119,7 +119,7 @@ impl TreePartial {
         let edge = std::mem::replace(&mut self.edge, FlowEdge::Flow);
         let node = match self.stack.last() {
             Some(frame) if edge == FlowEdge::Flow && frame.function == at.function => frame.note,
-            _ => self.arrive(edge, at, BelowKnown::Unknown),
+            _ => self.arrive(edge, at, Below::Unknown),
         };
         self.tree.ran(node).instructions += instructions;
         if let Some(Every::Instructions(period)) = every {
@@ -131,7 +131,7 @@ impl TreePartial {
     }
 
     /// Returns the node that execution reaches over an edge.
-    fn arrive(&mut self, edge: FlowEdge, arrival: &Arrival, below: BelowKnown) -> NodeId {
+    fn arrive(&mut self, edge: FlowEdge, arrival: &Arrival, below: Below) -> NodeId {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
             false => arrive(&mut self.stack, &mut self.tree, below, edge, &ArrivedAt::of(arrival)),
@@ -225,7 +225,7 @@ impl TreePartial {
 
     /// Merges the next partial.
     pub(super) fn merge(mut self, later: TreePartial) -> TreePartial {
-        self.append(&later, BelowKnown::Unknown);
+        self.append(&later, Below::Unknown);
         self
     }
 
@@ -241,11 +241,11 @@ impl TreePartial {
     /// marked as such, and its executions are counted.
     pub(super) fn close(self) -> (Forest, ThreadTotals) {
         let mut whole = TreePartial::unknown();
-        whole.append(&self, BelowKnown::Nothing);
+        whole.append(&self, Below::Nothing);
         (whole.tree, whole.sums)
     }
 
-    fn append(&mut self, later: &TreePartial, below: BelowKnown) {
+    fn append(&mut self, later: &TreePartial, below: Below) {
         match self.stack.last() {
             _ if self.edge.is_gap() => {
                 self.sums.add_lost_time(later.before.elapsed().nanoseconds());
@@ -262,7 +262,7 @@ impl TreePartial {
     }
 
     /// Adds each tree of `later` at the frame where its edge ends. Returns the new node of each of its nodes.
-    fn graft(&mut self, later: &TreePartial, below: BelowKnown) -> Vec<NodeId> {
+    fn graft(&mut self, later: &TreePartial, below: Below) -> Vec<NodeId> {
         let mut places: Vec<NodeId> = Vec::with_capacity(later.tree.len());
         let mut pieces = later.pieces.iter();
         for (id, node) in later.tree.iter() {
@@ -272,7 +272,7 @@ impl TreePartial {
                 self.edge = FlowEdge::Flow;
                 let roots = self.pieces.len();
                 let place = self.arrive(edge, &piece.arrival, below);
-                if below == BelowKnown::Nothing && self.pieces.len() > roots && edge.begins_interrupt() {
+                if below == Below::Nothing && self.pieces.len() > roots && edge.begins_interrupt() {
                     self.tree.entered_by_interrupt(place);
                 }
                 place

@@ -8,7 +8,7 @@ use super::FunctionsPartial;
 use crate::{
     clock::{Even, ShortTime, Time, TimeShare},
     profile::functions::costs::{CostAmount, CostSlot},
-    stack::{ArrivedAt, BelowKnown, FlowEdge, StackFrame, Top, arrive, arrive_plainly},
+    stack::{ArrivedAt, Below, FlowEdge, StackFrame, Top, arrive, arrive_plainly},
 };
 
 const ROOM_FOR_FRAME: StackFrame<(), CostSlot> = StackFrame::root(0, ());
@@ -73,7 +73,7 @@ impl FunctionsPartial {
             self.costs.slot_of(function_run.function(), || functions.function(function_run.function()));
         let FunctionsPartial { stack, costs, sums, paths, edge, .. } = self;
         let at = ArrivedAt { address: function_run.start, function: slot, place: function_run.place() };
-        if let Err(edge) = arrive(stack, costs, BelowKnown::Unknown, *edge, &at) {
+        if let Err(edge) = arrive(stack, costs, Below::Unknown, *edge, &at) {
             sums.calls += paths.expand(costs);
             costs.begin_piece(edge, function_run.arrival(functions), slot);
             stack.push(StackFrame::root(slot, ()));
