@@ -8,9 +8,8 @@ use hodo_model::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use crate::{
-    spare_stack::SpareCapacityStack,
-    stack::{ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive},
+use crate::stack::{
+    ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive,
 };
 
 /// A stack of known frames, identified by its newest frame, which refers to the one below it.
@@ -124,7 +123,7 @@ impl Contexts {
     }
 
     /// Returns the frames of a context, the oldest first. The note of each is its own context.
-    fn stack(&self, top: ContextId) -> SpareCapacityStack<StackFrame<ContextId>> {
+    fn stack(&self, top: ContextId) -> KnownFrames<ContextId> {
         let contexts = std::iter::successors(Some(top), |context| {
             Some(self.frames[*context as usize].note).filter(|&id| id != BELOW)
         });
@@ -187,7 +186,7 @@ impl PathStates {
     }
 
     /// Returns the stack of a state, and the edge after it. The note of each frame is its own context.
-    pub(crate) fn stack(&self, state: u32) -> (SpareCapacityStack<StackFrame<ContextId>>, FlowEdge) {
+    pub(crate) fn stack(&self, state: u32) -> (KnownFrames<ContextId>, FlowEdge) {
         let (context, edge) = self.states[state as usize];
         (self.contexts.stack(context), edge)
     }

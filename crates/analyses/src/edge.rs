@@ -216,13 +216,8 @@ mod tests {
     #[test]
     fn edges_may_be_cut_anywhere() {
         // Only a run ends in a branch.
-        let ends = [
-            FlowEdge::Unknown,
-            FlowEdge::Flow,
-            FlowEdge::Indirect,
-            FlowEdge::Call { return_address: 7 },
-            FlowEdge::Return,
-        ];
+        let call = FlowEdge::Call { return_address: 7 };
+        let ends = [FlowEdge::Unknown, FlowEdge::Flow, FlowEdge::Indirect, call, FlowEdge::Return];
         let between = edges(&[FlowEdge::Unknown]);
         for before in edges(&ends) {
             for &one in &between {

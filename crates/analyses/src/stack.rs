@@ -53,6 +53,9 @@ impl ArrivedAt<FunctionId> {
     }
 }
 
+/// The known frames of a stack, the newest last.
+pub(crate) type KnownFrames<T, F = FunctionId> = SpareCapacityStack<StackFrame<T, F>>;
+
 /// Observes frames.
 pub(crate) trait Watch<T, F = FunctionId> {
     /// Called when a frame is entered from another; returns the new frame's note.
@@ -135,7 +138,7 @@ pub(crate) enum Below {
 /// is then empty, and the caller starts a new one.
 #[inline(always)]
 pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     edge: FlowEdge,
@@ -156,7 +159,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
 /// Slow path of [`arrive`], for rarer edges.
 #[inline(never)]
 fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     edge: FlowEdge,
@@ -222,7 +225,7 @@ fn newest_interrupt<T, F>(stack: &[StackFrame<T, F>]) -> Option<usize> {
 /// The newest interrupt decides the outcome. If it lies below the known frames, they all end, and the interrupt is
 /// searched in the frames below.
 fn end_interrupt<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     arrival: &ArrivedAt<F>,
@@ -267,15 +270,9 @@ pub(crate) struct Top<'s, T, F> {
 
 impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
     #[inline(always)]
-    fn enter(
-        &mut self,
-        watch: &mut impl Watch<T, F>,
-        function: F,
-        entry: FrameEntry,
-        return_address: ReturnAddress,
-    ) {
-        let note = watch.enter(&self.frames[self.depth - 1], function, entry, return_address);
-        self.frames[self.depth] = StackFrame { function, entry, return_address, note };
+    fn enter(&mut self, watch: &mut impl Watch<T, F>, function: F, entry: FrameEntry, back: ReturnAddress) {
+        let note = watch.enter(&self.frames[self.depth - 1], function, entry, back);
+        self.frames[self.depth] = StackFrame { function, entry, return_address: back, note };
         self.depth += 1;
     }
 
@@ -351,10 +348,7 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
 
 /// Leaves the newest frame.
 #[inline(always)]
-fn leave<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
-    watch: &mut impl Watch<T, F>,
-) {
+fn leave<T: Copy, F: Copy + PartialEq>(stack: &mut KnownFrames<T, F>, watch: &mut impl Watch<T, F>) {
     if let Some(frame) = stack.last() {
         watch.leave(frame);
     }
@@ -363,7 +357,7 @@ fn leave<T: Copy, F: Copy + PartialEq>(
 
 #[inline(always)]
 fn enter<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     function: F,
     entry: FrameEntry,
@@ -375,7 +369,7 @@ fn enter<T: Copy, F: Copy + PartialEq>(
 
 /// Leaves all frames except the oldest `length`.
 pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     length: usize,
 ) {
@@ -400,7 +394,7 @@ fn physical_frame<T, F>(stack: &[StackFrame<T, F>]) -> usize {
 /// Enters a function by a jump. It replaces the frame of an earlier jump, so a machine frame appears as at most two:
 /// the called function, and the one that replaced it.
 fn jump<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     function: F,
@@ -423,7 +417,7 @@ fn jump<T: Copy, F: Copy + PartialEq>(
 /// A retpoline calls an instruction of its own and replaces the return address of that call; Linux fills the processor's
 /// return stack by such calls and discards their addresses. So frames that a function called in itself end too.
 fn jump_by_return<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<StackFrame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     function: F,

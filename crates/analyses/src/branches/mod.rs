@@ -19,7 +19,6 @@ pub use self::partial::{BranchCounts, CountKind};
 #[derive(Clone, Copy, Debug)]
 pub struct Branches;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -17,8 +17,9 @@ pub use paths::CallPaths;
 use self::{paths::FrameStep, timed::Timed};
 use crate::{
     clock::Shares,
-    spare_stack::SpareCapacityStack,
-    stack::{ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
+    stack::{
+        ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive, cut,
+    },
 };
 
 /// A call that begins or ends.
@@ -183,7 +184,7 @@ impl Watch<()> for UntimedOperations {
 pub struct ChunkCalls {
     timed: Timed,
     /// The known frames; stale while paths run. The oldest one is the frame that execution reached last.
-    stack: SpareCapacityStack<StackFrame<()>>,
+    stack: KnownFrames<()>,
     edge: FlowEdge,
     clock: Option<Nanos>,
     /// Instructions at that time.
@@ -197,7 +198,7 @@ impl ChunkCalls {
     pub fn unknown(begins: bool, spare: Spare) -> ChunkCalls {
         ChunkCalls {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
-            stack: SpareCapacityStack::default(),
+            stack: KnownFrames::default(),
             edge: FlowEdge::Unknown,
             clock: None,
             at_clock: 0,
@@ -235,7 +236,7 @@ impl ChunkCalls {
     pub fn fold_function_runs(
         &mut self,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
@@ -246,12 +247,12 @@ impl ChunkCalls {
             _ => None,
         };
         if let Some(times) = times.filter(|_| !waits && !self.stack.is_empty()) {
-            self.fold_timed(functions, function_runs, times);
+            self.fold_timed(functions, runs, times);
             return self.time(until);
         }
         // Reading a value that was written in parts stalls store forwarding, so it stays out of memory.
         let mut edge = self.edge;
-        for run in FunctionRun::runs(function_runs, functions) {
+        for run in FunctionRun::runs(runs, functions) {
             self.arrive(edge, &run.at);
             self.log.instructions += run.instructions;
             edge = FlowEdge::after(&run);
@@ -382,7 +383,7 @@ impl ChunkCalls {
 /// The open calls of one thread, after the chunks so far.
 #[derive(Debug)]
 pub struct OpenCalls {
-    stack: SpareCapacityStack<StackFrame<BegunCall>>,
+    stack: KnownFrames<BegunCall>,
     edge: FlowEdge,
     /// Instructions so far.
     instructions: u64,
@@ -422,7 +423,7 @@ impl<F: FnMut(Moment)> Watch<BegunCall> for Reporter<'_, F> {
 
 impl Default for OpenCalls {
     fn default() -> OpenCalls {
-        OpenCalls { stack: SpareCapacityStack::default(), edge: FlowEdge::Unknown, instructions: 0 }
+        OpenCalls { stack: KnownFrames::default(), edge: FlowEdge::Unknown, instructions: 0 }
     }
 }
 

@@ -89,17 +89,17 @@ impl ChunkCalls {
     pub(super) fn fold_timed(
         &mut self,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         (since, elapsed): (When, u64),
     ) {
-        let total = FunctionRun::instructions(function_runs);
+        let total = FunctionRun::instructions(runs);
         let ChunkCalls { timed, stack, edge: last, log, .. } = self;
         let at_clock = log.instructions;
         let shares = Shares::new(elapsed, total.max(1));
         let mut clocked = Clocked { timed, before: at_clock, at_clock, since, shares };
         let anything = stack[stack.len() - 1];
         let mut folded = 0;
-        while let Some(function_run) = function_runs.get(folded) {
+        while let Some(function_run) = runs.get(folded) {
             let at = function_run.arrival(functions);
             if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &ArrivedAt::of(&at)) {
                 let (before, when) = (clocked.before, clocked.when(clocked.before));
@@ -107,9 +107,9 @@ impl ChunkCalls {
                 stack.push(StackFrame::root(at.function, ()));
             }
             // Fast path: the following runs, while they are entered by call, return or fall-through.
-            let (frames, depth) = stack.reserve(function_runs.len() - folded, anything);
+            let (frames, depth) = stack.reserve(runs.len() - folded, anything);
             let mut top = Top { frames, depth };
-            for [before, function_run] in function_runs[folded..].array_windows() {
+            for [before, function_run] in runs[folded..].array_windows() {
                 clocked.before = at_clock + u64::from(before.until);
                 let at = ArrivedAt::of(&function_run.arrival(functions));
                 if !arrive_plainly(&mut top, &mut clocked, (before.transfer, before.end), &at) {
@@ -119,8 +119,8 @@ impl ChunkCalls {
             }
             let depth = top.depth;
             stack.count(depth);
-            clocked.before = at_clock + u64::from(function_runs[folded].until);
-            *last = FlowEdge::after_function_run(&function_runs[folded]);
+            clocked.before = at_clock + u64::from(runs[folded].until);
+            *last = FlowEdge::after_function_run(&runs[folded]);
             folded += 1;
         }
         log.instructions = at_clock + total;

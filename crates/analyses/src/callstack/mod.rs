@@ -24,7 +24,6 @@ mod paths;
 
 pub use self::{intervals::CallStackIntervals, paths::CallStackPaths};
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

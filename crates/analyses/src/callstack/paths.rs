@@ -59,14 +59,9 @@ impl EventAnalysis for CallStackPaths {
             rows.push(vec![0u64.into(), name.into(), Value::Null, root.below.into(), Value::Null]);
             add_rows(&root, 1, &mut rows);
         }
+        let calls = rows.iter().map(|row| if let Value::Integer(count) = row[2] { count } else { 0 });
         let summary = vec![
-            (
-                "calls",
-                rows.iter()
-                    .map(|row| if let Value::Integer(count) = row[2] { count } else { 0 })
-                    .sum::<u64>()
-                    .into(),
-            ),
+            ("calls", calls.sum::<u64>().into()),
             ("unmatched", all.unmatched.into()),
             ("unfinished", open.into()),
         ];

@@ -7,14 +7,13 @@ use std::collections::BTreeMap;
 use hodo_clock::OriginNanos;
 use hodo_model::{
     Analysis, Column, CountInterest, Counts, Description, Every, FinishContext, FlowLoop, Interest, Item,
-    Made, Report, Role, Shape, Start, Table, Takes, Unit, Value, kernel::Threads, only,
+    Made, Report, Role, Shape, Start, Summary, Table, Takes, Unit, Value, kernel::Threads, only,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::columns::TableRows;
 pub use over_time::CountOverTime;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -47,11 +46,8 @@ struct LossesAndTimes {
 
 impl LossesAndTimes {
     fn of(counts: &Counts<'_>) -> LossesAndTimes {
-        LossesAndTimes {
-            events_lost: counts.events_lost,
-            packets_lost: counts.packets_lost,
-            span: counts.span,
-        }
+        let &Counts { events_lost, packets_lost, span, .. } = counts;
+        LossesAndTimes { events_lost, packets_lost, span }
     }
 
     fn add(&mut self, other: LossesAndTimes) {
@@ -64,7 +60,7 @@ impl LossesAndTimes {
     }
 
     /// Returns the summary that all tables of counts have.
-    fn summary(&self, events: u64, streams: u64) -> Vec<(&'static str, Value)> {
+    fn summary(&self, events: u64, streams: u64) -> Summary {
         vec![
             ("events", events.into()),
             ("events_lost", self.events_lost.into()),
@@ -110,11 +106,8 @@ impl Analysis for Count {
     fn fold(&self, partial: &mut EventCounts, item: Item<'_>) {
         let Item::Counts(counts) = item else { return };
         let events = counts.events.iter().filter(|(_, count)| *count > 0);
-        let mut stream = StreamCounts {
-            name: counts.name.to_owned(),
-            extent: LossesAndTimes::of(counts),
-            ..StreamCounts::default()
-        };
+        let (name, extent) = (counts.name.to_owned(), LossesAndTimes::of(counts));
+        let mut stream = StreamCounts { name, extent, ..StreamCounts::default() };
         // Several classes may have one name.
         events.for_each(|&(name, count)| *stream.events.entry(name.to_owned()).or_default() += count);
         partial.0.entry(counts.stream).or_default().add(stream);

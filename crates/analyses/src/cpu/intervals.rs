@@ -72,10 +72,8 @@ impl Analysis for CpuIntervals {
 
     fn settle(&self, partial: &mut SlicesOfCpus, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let from = std::mem::replace(&mut partial.until, of.span.1);
-        let before = partial
-            .slices
-            .before_first(of.span.0, of.threads)
-            .filter(|slice| (from..of.span.1).contains(&slice.to));
+        let before = partial.slices.before_first(of.span.0, of.threads);
+        let before = before.filter(|slice| (from..of.span.1).contains(&slice.to));
         let mut settled = partial.rows.settle(of.span.1);
         settled.extend(before.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         partial.rows.settled += add_rows(settled, of, rows);

@@ -37,7 +37,6 @@ pub use over_time::CpuOverTime;
 #[derive(Clone, Copy, Debug)]
 pub struct CpuUse;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -34,7 +34,6 @@ pub struct OfHistories {
 /// The analysis of the report.
 pub const CRITICAL_PATH: OfHistories = OfHistories::new(path_table);
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

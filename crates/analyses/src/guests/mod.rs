@@ -23,7 +23,6 @@ use crate::{
     mark::{Clocks, Mark, ReadingDelta, ReadingOf},
 };
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

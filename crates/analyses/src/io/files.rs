@@ -215,10 +215,9 @@ impl Analysis for Files {
         let descriptors = whole.steps.finish();
         let names = descriptors.names();
         let mut users: FxHashMap<(Thread, Option<i32>, FileId), FileUse> = FxHashMap::default();
-        let settled = descriptors
-            .uses
-            .iter()
-            .map(|(&(thread, cpu, fd, file), used)| (threads.settled(thread), cpu, fd, file, *used));
+        let uses = descriptors.uses.iter();
+        let settled =
+            uses.map(|(&(thread, cpu, fd, file), used)| (threads.settled(thread), cpu, fd, file, *used));
         let wanted = settled
             .filter(|&(thread, cpu, ..)| threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu));
         add_all(&mut users, wanted.map(|(thread, _, fd, file, used)| ((thread, fd, file), used)));

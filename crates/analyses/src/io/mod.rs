@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Summary, Table, Takes, Unit, Value,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
     only,
 };
@@ -42,7 +42,6 @@ pub use users::FileUsers;
 #[derive(Clone, Copy, Debug)]
 pub struct InputOutput;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -225,7 +224,7 @@ impl Operations {
     }
 }
 
-fn summary(users: &FxHashMap<Thread, FileOperations>, blocks: &BlockDevices) -> Vec<(&'static str, Value)> {
+fn summary(users: &FxHashMap<Thread, FileOperations>, blocks: &BlockDevices) -> Summary {
     let mut all = FileOperations::default();
     users.values().for_each(|user| all.add(*user));
     let requests = || blocks.devices.values().flat_map(|device| [&device.read, &device.written]);
@@ -243,7 +242,7 @@ fn summary(users: &FxHashMap<Thread, FileOperations>, blocks: &BlockDevices) -> 
     ]
 }
 
-fn table(summary: Vec<(&'static str, Value)>, (columns, rows): TableRows) -> Table {
+fn table(summary: Summary, (columns, rows): TableRows) -> Table {
     Table::new("io", Shape::Counters, summary, columns, rows)
 }
 

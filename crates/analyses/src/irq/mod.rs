@@ -31,7 +31,6 @@ pub use off::InterruptsOff;
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupts;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

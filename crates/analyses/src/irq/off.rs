@@ -22,7 +22,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptsOff<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

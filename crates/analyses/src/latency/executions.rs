@@ -14,8 +14,10 @@ use super::IntervalEnd;
 use crate::{
     durations::{Durations, add_all, add_fields},
     mark::{Clocks, Mark, ReadingDelta, ReadingOf},
-    spare_stack::SpareCapacityStack,
-    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
+    stack::{
+        self, ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive,
+        cut,
+    },
 };
 
 /// What to analyse.
@@ -117,7 +119,7 @@ pub struct ExecutionsPartial {
     clocks: Clocks,
     items: Vec<FrameLogEntry>,
     /// Known frames; the oldest is the last one at which execution arrived from unknown frames.
-    stack: SpareCapacityStack<StackFrame<BegunExecution>>,
+    stack: KnownFrames<BegunExecution>,
     edge: FlowEdge,
     /// Number of open executions of the selected function, above the oldest frame.
     level: u32,
@@ -249,7 +251,7 @@ impl ExecutionsPartial {
         ExecutionsPartial {
             clocks: Clocks::default(),
             items: Vec::new(),
-            stack: SpareCapacityStack::default(),
+            stack: KnownFrames::default(),
             edge: FlowEdge::Unknown,
             level: 0,
             interrupts: Vec::new(),
@@ -310,16 +312,16 @@ impl ExecutionsPartial {
         &mut self,
         which: &Which,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         // The time of each mark is known before the runs are folded, so that none has to wait for it.
         let mut after = self.clocks.clone();
-        after.instructions += FunctionRun::instructions(function_runs);
+        after.instructions += FunctionRun::instructions(runs);
         let reading = until.map(|until| after.time(until));
         reading.iter().for_each(|reading| self.stamp(reading));
         let mut edge = self.edge;
-        for run in FunctionRun::runs(function_runs, functions) {
+        for run in FunctionRun::runs(runs, functions) {
             let mut mark = self.clocks.mark();
             reading.iter().for_each(|reading| reading.stamp(&mut mark));
             self.run(which, edge, &run.at, mark);

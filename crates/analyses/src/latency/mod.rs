@@ -64,13 +64,7 @@ pub enum IntervalEnd {
 }
 
 impl IntervalEnd {
-    const ALL: [IntervalEnd; 5] = [
-        IntervalEnd::Returned,
-        IntervalEnd::Unwound,
-        IntervalEnd::Lost,
-        IntervalEnd::Cut,
-        IntervalEnd::Begun,
-    ];
+    const ALL: [Self; 5] = [Self::Returned, Self::Unwound, Self::Lost, Self::Cut, Self::Begun];
 
     /// Returns whether its length is known.
     pub fn is_complete(self) -> bool {
@@ -156,7 +150,6 @@ impl Interval {
     }
 }
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -245,10 +238,10 @@ impl FastFlow for Executions {
         &self,
         partial: &mut Self::Partial,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        partial.fold_function_runs(&self.which, functions, function_runs, until);
+        partial.fold_function_runs(&self.which, functions, runs, until);
     }
 }
 

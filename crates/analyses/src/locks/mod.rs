@@ -24,7 +24,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Locks;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -24,7 +24,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

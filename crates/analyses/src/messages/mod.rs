@@ -28,7 +28,6 @@ pub struct Messages;
 
 pub use each::Each;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

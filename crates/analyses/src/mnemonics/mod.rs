@@ -18,7 +18,6 @@ use crate::columns::{most_first, share};
 #[derive(Clone, Copy, Debug)]
 pub struct Mnemonics;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -23,7 +23,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Network;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -27,7 +27,6 @@ pub struct Periods<const ALL: bool = false> {
     pub period: Option<Period>,
 }
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

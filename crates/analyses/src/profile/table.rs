@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use hodo_model::{Column, FunctionId, Names, Shape, Table, Unit, Value};
+use hodo_model::{Column, FunctionId, Names, Shape, Summary, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) struct Amounts {
 }
 
 impl Amounts {
-    pub(super) fn summary(&self, every: Option<Every>) -> Vec<(&'static str, Value)> {
+    pub(super) fn summary(&self, every: Option<Every>) -> Summary {
         let Amounts { cost, sums, threads } = self;
         let mut summary = Vec::new();
         if let Some(every) = every {

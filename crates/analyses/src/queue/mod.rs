@@ -33,7 +33,6 @@ use length::{LengthSpan, QueueLength, Settled};
 #[derive(Clone, Copy, Debug)]
 pub struct Queue;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

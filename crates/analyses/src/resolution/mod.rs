@@ -21,7 +21,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Resolution;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -28,7 +28,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

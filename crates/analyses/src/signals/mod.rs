@@ -30,7 +30,6 @@ use taken::{SignalBlocks, Taken};
 #[derive(Clone, Copy, Debug)]
 pub struct Signals<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use hodo_clock::Nanos;
 use hodo_model::{
     Column, Description, EventAnalysis, FinishContext, FlowLoop, Heading, Interest, LaneValue, Lanes, Made,
-    Report, Shape, Table, TableBuilder, Takes, Unit, Value,
+    Report, Shape, Summary, Table, TableBuilder, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads},
 };
 use indexmap::IndexMap;
@@ -29,7 +29,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct States;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -220,7 +219,7 @@ impl EventAnalysis for Waits {
 /// The totals of each thread by column.
 type StateSums = FxHashMap<u32, [u64; PLACES.len()]>;
 
-fn summary(sums: &StateSums) -> Vec<(&'static str, Value)> {
+fn summary(sums: &StateSums) -> Summary {
     let mut summary = vec![("threads", (sums.len() as u64).into())];
     for (place, name) in PLACES.into_iter().enumerate() {
         summary.push((name, sums.values().map(|sums| sums[place]).sum::<u64>().into()));
@@ -228,7 +227,7 @@ fn summary(sums: &StateSums) -> Vec<(&'static str, Value)> {
     summary
 }
 
-fn table(summary: Vec<(&'static str, Value)>, (columns, rows): TableRows) -> Table {
+fn table(summary: Summary, (columns, rows): TableRows) -> Table {
     Table::new("states", Shape::Counters, summary, columns, rows)
 }
 
@@ -333,11 +332,9 @@ impl EventAnalysis for StateIntervals {
 
 /// Adds the selected intervals, sorted by end. Returns how many.
 fn add_rows(intervals: Vec<(Nanos, StateInterval)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    let mut wanted: Vec<(Nanos, u32, Nanos, Activity)> = intervals
-        .into_iter()
-        .map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state))
-        .filter(|&(_, tid, _, state)| state.is_wanted(tid, of))
-        .collect();
+    let wanted = intervals.into_iter().filter(|&(_, (tid, state, _))| state.is_wanted(tid, of));
+    let mut wanted: Vec<(Nanos, u32, Nanos, Activity)> =
+        wanted.map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state)).collect();
     wanted.sort_unstable();
     for &(to, tid, from, state) in &wanted {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];

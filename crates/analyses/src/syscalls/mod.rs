@@ -7,7 +7,7 @@ use std::hash::Hash;
 use hodo_clock::Nanos;
 use hodo_model::{
     Column, Description, EventAnalysis, FinishContext, FlowLoop, Interest, LaneValue, Lanes, Made, Report,
-    Role, Shape, Table, Takes, Unit, Value,
+    Role, Shape, Summary, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
@@ -24,7 +24,6 @@ pub use intervals::SyscallIntervals;
 #[derive(Clone, Copy, Debug)]
 pub struct Syscalls;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -79,10 +78,7 @@ impl EventAnalysis for Slowest {
     }
 }
 
-fn summary<'c, S: SummedCalls>(
-    calls: impl Iterator<Item = &'c OfName>,
-    all: &CallsPartial<S>,
-) -> Vec<(&'static str, Value)> {
+fn summary<'c, S: SummedCalls>(calls: impl Iterator<Item = &'c OfName>, all: &CallsPartial<S>) -> Summary {
     let (mut count, mut errors, mut total) = (0, 0, 0u64);
     for calls in calls {
         count += calls.durations.count;
@@ -127,7 +123,7 @@ impl EventAnalysis for OfAll {
     }
 }
 
-fn table(summary: Vec<(&'static str, Value)>, (columns, rows): TableRows) -> Table {
+fn table(summary: Summary, (columns, rows): TableRows) -> Table {
     Table::new("syscalls", Shape::Counters, summary, columns, rows)
 }
 

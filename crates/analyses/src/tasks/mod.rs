@@ -20,7 +20,6 @@ use crate::{
     settling::SettlingRows,
 };
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

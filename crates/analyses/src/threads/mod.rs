@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::{most_first, share};
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -87,9 +86,9 @@ impl FastFlow for Instructions {
         &self,
         partial: &mut InstructionSum,
         _: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         _: Option<Nanos>,
     ) {
-        partial.0 += FunctionRun::instructions(function_runs);
+        partial.0 += FunctionRun::instructions(runs);
     }
 }

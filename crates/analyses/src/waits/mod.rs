@@ -22,7 +22,6 @@ use crate::{
 /// The analysis.
 pub const WAITS: OfHistories = OfHistories::new(table);
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

@@ -27,7 +27,6 @@ pub use wakeups::EachWakeup as Each;
 #[derive(Clone, Copy, Debug)]
 pub struct Wakers;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {

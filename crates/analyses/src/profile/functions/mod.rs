@@ -38,10 +38,10 @@ impl FastFlow for Functions {
         &self,
         partial: &mut FunctionsPartial,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        partial.fold_function_runs(functions, function_runs, until);
+        partial.fold_function_runs(functions, runs, until);
     }
 
     fn exchange(&self, partial: &mut FunctionsPartial, memory: &mut FunctionPaths) {

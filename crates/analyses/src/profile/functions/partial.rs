@@ -17,8 +17,10 @@ use crate::{
     clock::{Even, SegmentClock, Time, TimeShare},
     memoized_paths::PathCosts,
     profile::cost::ThreadTotals,
-    spare_stack::SpareCapacityStack,
-    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch, arrive, cut},
+    stack::{
+        self, ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive,
+        cut,
+    },
 };
 
 /// Number of entries at which the log is settled if there is no clock, because no timestamp will come.
@@ -29,7 +31,7 @@ const SETTLED_ENTRIES: usize = 1 << 10;
 pub struct FunctionsPartial {
     costs: FunctionCosts,
     /// The known frames at the end; stale while paths run. The oldest one is the frame that execution reached last.
-    stack: SpareCapacityStack<StackFrame<(), CostSlot>>,
+    stack: KnownFrames<(), CostSlot>,
     /// The edge after the last run.
     edge: FlowEdge,
     #[serde(skip)]
@@ -132,18 +134,12 @@ struct LogWriter<'p> {
 
 impl Watch<(), CostSlot> for LogWriter<'_> {
     #[inline(always)]
-    fn enter(
-        &mut self,
-        from: &StackFrame<(), CostSlot>,
-        slot: CostSlot,
-        entry: FrameEntry,
-        _: ReturnAddress,
-    ) {
+    fn enter(&mut self, from: &StackFrame<(), CostSlot>, to: CostSlot, entry: FrameEntry, _: ReturnAddress) {
         match entry {
-            FrameEntry::Call => self.log.call(from.function, slot),
+            FrameEntry::Call => self.log.call(from.function, to),
             _ => {
-                self.costs.entered(slot, entry, 1);
-                self.log.enter(from.function, slot);
+                self.costs.entered(to, entry, 1);
+                self.log.enter(from.function, to);
             }
         }
     }
@@ -158,7 +154,7 @@ impl FunctionsPartial {
     pub(super) fn unknown() -> FunctionsPartial {
         FunctionsPartial {
             costs: FunctionCosts::default(),
-            stack: SpareCapacityStack::default(),
+            stack: KnownFrames::default(),
             edge: FlowEdge::Unknown,
             clock: SegmentClock::default(),
             log: UntimedCosts::default(),
@@ -219,19 +215,19 @@ impl FunctionsPartial {
     pub(super) fn fold_function_runs(
         &mut self,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         self.costs.read(functions.id());
-        if functions.id() != 0 && FunctionRun::instructions(function_runs) > 0 {
+        if functions.id() != 0 && FunctionRun::instructions(runs) > 0 {
             let is_timeless = !self.clock.runs();
             if is_timeless {
                 self.settle(Even::default());
             }
             match until {
-                Some(until) if self.is_settled() => return self.fold_timed(functions, function_runs, until),
+                Some(until) if self.is_settled() => return self.fold_timed(functions, runs, until),
                 None if is_timeless && self.is_settled() => {
-                    return self.fold_evenly(functions, function_runs, Even::default());
+                    return self.fold_evenly(functions, runs, Even::default());
                 }
                 _ => {}
             }
@@ -240,7 +236,7 @@ impl FunctionsPartial {
             self.settle(Even::default());
         }
         let mut before = 0;
-        for function_run in function_runs {
+        for function_run in runs {
             // Runs without a source must not replace the numbers of another source.
             let slot = match functions.id() {
                 0 => self.costs.slot(functions.function(function_run.function())),
@@ -253,7 +249,7 @@ impl FunctionsPartial {
             before = function_run.until;
             self.end(function_run);
         }
-        self.clock.left = self.clock.left && stays(function_runs);
+        self.clock.left = self.clock.left && stays(runs);
         until.into_iter().for_each(|until| self.fold(FlowEvent::Time(until)));
     }
 

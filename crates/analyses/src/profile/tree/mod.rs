@@ -34,10 +34,10 @@ impl FastFlow for Profile {
         &self,
         partial: &mut TreePartial,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        FunctionRun::runs(function_runs, functions).for_each(|run| partial.fold_run(self.every, &run));
+        FunctionRun::runs(runs, functions).for_each(|run| partial.fold_run(self.every, &run));
         until.into_iter().for_each(|until| partial.fold(self.every, FlowEvent::Time(until)));
     }
 

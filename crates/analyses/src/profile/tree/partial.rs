@@ -18,8 +18,7 @@ use crate::{
         Every,
         cost::{ProfileCost, ThreadTotals},
     },
-    spare_stack::SpareCapacityStack,
-    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, StackFrame, arrive},
+    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, StackFrame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -37,7 +36,7 @@ pub struct TreePartial {
     /// One piece for each root of the tree, in order.
     pieces: Vec<ArrivalAtRoot>,
     /// The known frames at the end, above the root of the last piece; empty before the first run.
-    stack: SpareCapacityStack<StackFrame<NodeId>>,
+    stack: KnownFrames<NodeId>,
     /// The edge after the last run.
     edge: FlowEdge,
     #[serde(skip)]
@@ -57,7 +56,7 @@ impl TreePartial {
         TreePartial {
             tree: Forest::default(),
             pieces: Vec::new(),
-            stack: SpareCapacityStack::default(),
+            stack: KnownFrames::default(),
             edge: FlowEdge::Unknown,
             clock: SegmentClock::default(),
             number: 0,

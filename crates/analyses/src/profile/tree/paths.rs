@@ -8,8 +8,7 @@ use crate::{
     contexts::{BELOW, ContextId, PathStates},
     memoized_paths::{PathCost, PathCosts},
     profile::cost::ThreadTotals,
-    spare_stack::SpareCapacityStack,
-    stack::{FlowEdge, StackFrame},
+    stack::{FlowEdge, KnownFrames, StackFrame},
 };
 
 /// A node that is not known yet.
@@ -116,11 +115,7 @@ impl TreePaths {
     }
 
     /// Stops executing paths in a state. Returns the stack of the state, and the edge after it.
-    pub(super) fn leave(
-        &mut self,
-        state: u32,
-        tree: &mut Forest,
-    ) -> (SpareCapacityStack<StackFrame<NodeId>>, FlowEdge) {
+    pub(super) fn leave(&mut self, state: u32, tree: &mut Forest) -> (KnownFrames<NodeId>, FlowEdge) {
         self.state = None;
         let states = &self.memoized_paths.states;
         let (mut stack, edge) = states.stack(state);

@@ -16,13 +16,8 @@ const ROOM_FOR_FRAME: StackFrame<(), CostSlot> = StackFrame::root(0, ());
 impl FunctionsPartial {
     /// Folds function runs up to a timestamp.
     #[inline]
-    pub(super) fn fold_timed(
-        &mut self,
-        functions: &impl Numbering,
-        function_runs: &[FunctionRun],
-        until: Nanos,
-    ) {
-        let ran = FunctionRun::instructions(function_runs);
+    pub(super) fn fold_timed(&mut self, functions: &impl Numbering, runs: &[FunctionRun], until: Nanos) {
+        let ran = FunctionRun::instructions(runs);
         let FunctionsPartial { clock, sums, .. } = self;
         clock.read(until.0);
         // Something ran, so the time belongs to no wait.
@@ -31,26 +26,21 @@ impl FunctionsPartial {
                 sums.add_lost_time(time.length());
             }
         });
-        self.fold_evenly(functions, function_runs, even);
+        self.fold_evenly(functions, runs, even);
     }
 
     /// Folds function runs with a known time per instruction.
     #[inline]
-    pub(super) fn fold_evenly(
-        &mut self,
-        functions: &impl Numbering,
-        function_runs: &[FunctionRun],
-        even: Even,
-    ) {
-        self.clock.left = self.clock.left && stays(function_runs);
-        let short = even.each.short_up_to(FunctionRun::instructions(function_runs));
+    pub(super) fn fold_evenly(&mut self, functions: &impl Numbering, runs: &[FunctionRun], even: Even) {
+        self.clock.left = self.clock.left && stays(runs);
+        let short = even.each.short_up_to(FunctionRun::instructions(runs));
         let mut folded = 0;
         loop {
             if let Some(each) = short {
-                folded += self.fold_plain(function_runs, folded, each);
+                folded += self.fold_plain(runs, folded, each);
             }
-            let Some(function_run) = function_runs.get(folded) else { break };
-            let before = FunctionRun::instructions(&function_runs[..folded]);
+            let Some(function_run) = runs.get(folded) else { break };
+            let before = FunctionRun::instructions(&runs[..folded]);
             self.fold_any(functions, function_run, u64::from(function_run.until) - before, even.each);
             folded += 1;
         }
@@ -85,10 +75,10 @@ impl FunctionsPartial {
     /// Fast path: folds function runs after the first `folded`, while they are entered by call, return or
     /// fall-through. Returns the number of runs that it folded.
     #[inline(always)]
-    fn fold_plain(&mut self, function_runs: &[FunctionRun], folded: usize, each: ShortTime) -> usize {
+    fn fold_plain(&mut self, runs: &[FunctionRun], folded: usize, each: ShortTime) -> usize {
         let FunctionsPartial { stack, costs, sums, edge, .. } = self;
         let Some(mut branch) = edge.branch() else { return 0 };
-        let (before, first) = function_runs.split_at(folded);
+        let (before, first) = runs.split_at(folded);
         let mut before = FunctionRun::instructions(before);
         let (frames, depth) = stack.reserve(first.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
@@ -131,8 +121,8 @@ impl FunctionsPartial {
 }
 
 /// Returns whether no function run ends with a transfer that leaves or enters traced code.
-pub(super) fn stays(function_runs: &[FunctionRun]) -> bool {
-    function_runs.iter().all(|function_run| function_run.transfer == Transfer::None)
+pub(super) fn stays(runs: &[FunctionRun]) -> bool {
+    runs.iter().all(|function_run| function_run.transfer == Transfer::None)
 }
 
 /// Returns whether a function run begins at the return address of the call that ends another.
