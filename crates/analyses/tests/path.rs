@@ -102,13 +102,13 @@ fn table_with(
 /// The pieces of a path: begin, duration, thread, cause, detail.
 fn path(events: &[Event<'_>], tid: u32) -> Vec<String> {
     let table = table(&CRITICAL_PATH, events, "piece", tid);
-    let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
+    let index = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
     let text = |value: &Value| match value {
         Value::Integer(number) => number.to_string(),
         Value::Text(text) => text.clone(),
         _ => String::new(),
     };
-    let cells = ["begin_ns", "duration_ns", "tid", "cause", "detail"].map(place);
+    let cells = ["begin_ns", "duration_ns", "tid", "cause", "detail"].map(index);
     let line = |row: Vec<Value>| cells.map(|cell| text(&row[cell])).join(" ").trim_end().to_owned();
     table.rows().into_iter().map(line).collect()
 }

@@ -318,8 +318,8 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.provenances.push(provenance);
         if let Some(before) = self.remember(address, id) {
             let versions = self.versions.entry(address).or_insert_with(|| vec![before]);
-            let place = versions.partition_point(|&id| self.provenances[id.0 as usize].valid.start <= start);
-            versions.insert(place, id);
+            let index = versions.partition_point(|&id| self.provenances[id.0 as usize].valid.start <= start);
+            versions.insert(index, id);
         }
         Ok(id)
     }

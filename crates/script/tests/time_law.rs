@@ -124,8 +124,8 @@ fn by_function(symbols: &[String], inlined: bool) -> BTreeMap<String, u64> {
 
 /// Sums a column by function.
 fn sums(table: &Table, column: &str) -> BTreeMap<String, u64> {
-    let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
-    let (function, column) = (place("function"), place(column));
+    let index = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
+    let (function, column) = (index("function"), index(column));
     let mut sums = BTreeMap::new();
     for row in &table.rows() {
         let (Value::Text(function), Value::Integer(count)) = (&row[function], &row[column]) else { panic!() };

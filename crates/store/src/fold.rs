@@ -288,8 +288,8 @@ pub(crate) fn decode_summaries(
     let raw = lz4_flex::block::decompress(bytes, zone.raw as usize).ok()?;
     let (mut input, entries, values) = (&raw[..], zone.entries as usize, zone.values as usize);
     let mut columns: [Vec<u64>; 11] = Default::default();
-    for (place, column) in columns.iter_mut().enumerate() {
-        decode(&mut input, if place < 8 { entries } else { values }, column)?;
+    for (index, column) in columns.iter_mut().enumerate() {
+        decode(&mut input, if index < 8 { entries } else { values }, column)?;
     }
     let [bins, lanes, rows, weights, missing, counts, least, most, nulls, bits, each] = columns;
     let (mut summaries, mut lane, mut at) = (Vec::new(), 0, 0usize);
@@ -300,7 +300,7 @@ pub(crate) fn decode_summaries(
         if !wants(bins[entry], number) {
             continue;
         }
-        let value = |place| ((nulls[place] == 0).then_some(bits[place]), each[place]);
+        let value = |index| ((nulls[index] == 0).then_some(bits[index]), each[index]);
         let mix = Mix {
             rows: rows[entry],
             weight: weights[entry],

@@ -379,14 +379,14 @@ fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
 /// their range.
 fn largest_rectangle(values: &[i64]) -> (i128, usize, usize) {
     let mut best = (0, 0, 0);
-    // Ascending values, and the place from which on nothing is less.
+    // Ascending values, and the index from which on nothing is less.
     let mut open: Vec<(i64, usize)> = Vec::new();
-    for (place, &value) in values.iter().chain([&i64::MIN]).enumerate() {
-        let mut from = place;
+    for (index, &value) in values.iter().chain([&i64::MIN]).enumerate() {
+        let mut from = index;
         while let Some((height, begin)) = open.pop_if(|(height, _)| *height >= value) {
-            let weight = height as i128 * (place - begin) as i128;
-            if place - begin >= LEAST_ROW && weight > best.0 {
-                best = (weight, begin, place);
+            let weight = height as i128 * (index - begin) as i128;
+            if index - begin >= LEAST_ROW && weight > best.0 {
+                best = (weight, begin, index);
             }
             from = begin;
         }

@@ -162,7 +162,7 @@ pub(super) struct FileCallExit {
 
 impl FileCallExit {
     pub(super) fn new(event: &KernelEvent<'_>) -> FileCallExit {
-        let made = [exit::FD, exit::OTHER_FD].map(|place| event.integer(place).map(|fd| fd as i32));
+        let made = [exit::FD, exit::OTHER_FD].map(|field| event.integer(field).map(|fd| fd as i32));
         let result = event.integer(exit::RET).unwrap_or(0);
         FileCallExit { time: event.time, call: event.name, result, made, thread: event.reported() }
     }

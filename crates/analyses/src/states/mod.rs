@@ -221,8 +221,8 @@ type StateSums = FxHashMap<u32, [u64; PLACES.len()]>;
 
 fn summary(sums: &StateSums) -> Summary {
     let mut summary = vec![("threads", (sums.len() as u64).into())];
-    for (place, name) in PLACES.into_iter().enumerate() {
-        summary.push((name, sums.values().map(|sums| sums[place]).sum::<u64>().into()));
+    for (index, name) in PLACES.into_iter().enumerate() {
+        summary.push((name, sums.values().map(|sums| sums[index]).sum::<u64>().into()));
     }
     summary
 }

@@ -65,12 +65,12 @@ impl Analysis for Instructions {
             Column::integer("pid", Unit::None),
             Column::integer("tid", Unit::None),
         ];
-        let rows = threads.iter().enumerate().map(|(place, &InstructionSum(count))| {
-            let thread = of.flow_threads.get(place);
+        let rows = threads.iter().enumerate().map(|(index, &InstructionSum(count))| {
+            let thread = of.flow_threads.get(index);
             let comm = thread.and_then(|thread| thread.comm.as_deref());
             let [pid, tid] = [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
                 .map(|id| id.map(u64::from).into());
-            (count, place, vec![share(count, sum), count.into(), comm.into(), pid, tid])
+            (count, index, vec![share(count, sum), count.into(), comm.into(), pid, tid])
         });
         Table::new("threads", Shape::Counters, summary, columns, most_first(rows))
     }

@@ -91,16 +91,16 @@ type InWords = (u64, u64, Vec<String>, Vec<String>);
 fn check(store: &Store, name: &str, report: &Value, key: &[&str], value: &[&str]) {
     let table = store.table(name).unwrap();
     let columns = report["columns"].as_array().unwrap();
-    let place = |name: &str| columns.iter().position(|column| column["name"] == name);
+    let index = |name: &str| columns.iter().position(|column| column["name"] == name);
     let words = |row: &Value, names: &[&str]| -> Vec<String> {
         let word = |cell: &Value| match cell {
             Value::Null => "?".to_owned(),
             Value::String(text) => text.clone(),
             number => number.to_string(),
         };
-        names.iter().map(|name| word(&row[place(name).unwrap()])).collect()
+        names.iter().map(|name| word(&row[index(name).unwrap()])).collect()
     };
-    let time = |row: &Value, name: &str| row[place(name)?].as_u64();
+    let time = |row: &Value, name: &str| row[index(name)?].as_u64();
     let rows = report["rows"].as_array().unwrap().iter();
     let mut expected: Vec<InWords> = rows
         .map(|row| {
