@@ -1,4 +1,4 @@
-//! Counts of runs and steps in some chunks of a thread.
+//! Counts of straight-line runs and of branches in some chunks of a thread.
 
 use hodo_model::{Arrival, Code, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
@@ -223,8 +223,7 @@ mod tests {
         let (events, whole) = (events(), list(&folded(&events())));
         for first in 0..=events.len() {
             for second in first..=events.len() {
-                let parts = [&events[..first], &events[first..second], &events[second..]].map(folded);
-                let [a, b, c] = parts;
+                let [a, b, c] = [&events[..first], &events[first..second], &events[second..]].map(folded);
                 assert_eq!(list(&a.clone().merge(b.clone()).merge(c.clone())), whole, "{first} {second}");
                 assert_eq!(list(&a.merge(b.merge(c))), whole, "{first} {second}");
             }

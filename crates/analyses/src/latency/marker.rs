@@ -165,15 +165,14 @@ fn nearest(name: &str) -> Vec<String> {
 pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     let length = name.chars().count();
     let limit = (length / 3).max(1);
-    let far = |known: &str| {
+    let distance = |known: &str| {
         let is_near = known.chars().count().abs_diff(length) <= limit;
         // Exchanged letters count once.
-        is_near.then(|| strsim::osa_distance(name, known)).filter(|far| *far <= limit)
+        is_near.then(|| strsim::osa_distance(name, known)).filter(|distance| *distance <= limit)
     };
     let near = all.filter_map(|known| {
         let parts = [&*known, function_name::without_parameters(&known), function_name::last_part(&known)];
-        let far = parts.into_iter().filter_map(far).min()?;
-        Some((far, known))
+        Some((parts.into_iter().filter_map(distance).min()?, known))
     });
     let mut near: Vec<_> = near.collect();
     near.sort();

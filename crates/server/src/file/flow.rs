@@ -96,7 +96,7 @@ impl File<'_> {
         Ok(())
     }
 
-    /// Asks a question; notes in the file if the answer is refused or does not fit. Returns whether the answer is in the file.
+    /// Asks a question; notes in the file if the answer is refused or does not fit. Returns whether it is in the file.
     fn ask_or_note(&mut self, path: &str, parameters: Parameters<'_>, what: &str) -> Result<bool, Failure> {
         if !(self.keep_going)() {
             return Ok(false);

@@ -22,7 +22,7 @@ pub struct TreePaths {
     ran: Vec<u32>,
     /// The state before the paths in `ran`; `None` while runs are folded one by one.
     state: Option<u32>,
-    places: ContextNodes,
+    nodes: ContextNodes,
 }
 
 /// Maps contexts to nodes of a tree.
@@ -57,13 +57,13 @@ impl ContextNodes {
 impl TreePaths {
     /// Returns whether the root of contexts differs from `root`.
     pub(super) fn grow_elsewhere(&self, root: NodeId) -> bool {
-        self.places.root != root
+        self.nodes.root != root
     }
 
     /// Sets the root of contexts.
     pub(super) fn grow_on(&mut self, root: NodeId) {
-        self.places.root = root;
-        self.places.nodes.clear();
+        self.nodes.root = root;
+        self.nodes.nodes.clear();
     }
 
     /// Returns the number of the state of a stack and the edge after it; `None` if the stack has too many frames.
@@ -111,7 +111,7 @@ impl TreePaths {
     pub(super) fn node(&mut self, tree: &mut Forest) -> Option<NodeId> {
         let state = self.ran.last().map_or(self.state?, |&path| self.memoized_paths.state_after(path));
         let states = &self.memoized_paths.states;
-        Some(self.places.of(states.context(state), states, tree))
+        Some(self.nodes.of(states.context(state), states, tree))
     }
 
     /// Stops executing paths in a state. Returns the stack of the state, and the edge after it.
@@ -119,7 +119,7 @@ impl TreePaths {
         self.state = None;
         let states = &self.memoized_paths.states;
         let (mut stack, edge) = states.stack(state);
-        stack.iter_mut().for_each(|frame| frame.note = self.places.of(frame.note, states, tree));
+        stack.iter_mut().for_each(|frame| frame.note = self.nodes.of(frame.note, states, tree));
         (stack, edge)
     }
 
@@ -131,16 +131,16 @@ impl TreePaths {
         sums: &mut ThreadTotals,
         clock: &mut SegmentClock<NodeId>,
     ) {
-        let TreePaths { memoized_paths, ran, places, .. } = self;
+        let TreePaths { memoized_paths, ran, nodes, .. } = self;
         for &path in &*ran {
             for &PathCost { context, instructions, .. } in memoized_paths.costs(path) {
-                clock.ran(places.of(context, &memoized_paths.states, tree), u64::from(instructions));
+                clock.ran(nodes.of(context, &memoized_paths.states, tree), u64::from(instructions));
             }
         }
         self.count(Even::default());
-        let TreePaths { memoized_paths, places, .. } = self;
+        let TreePaths { memoized_paths, nodes, .. } = self;
         sums.calls += memoized_paths.take(|states, sum| {
-            let node = places.of(sum.context, states, tree);
+            let node = nodes.of(sum.context, states, tree);
             let ran = tree.ran(node);
             ran.entries += sum.entries;
             ran.instructions += sum.instructions;
