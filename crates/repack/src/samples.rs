@@ -34,15 +34,15 @@ pub fn in_samples(recorded: &Recorded) -> Recorded {
         samples.extend(of_thread(&traces[&tid], (processes[&tid], tid), id, recorded.clock()));
     }
     samples.sort_by_key(|&(time, _)| time);
-    for kept in &recorded.records {
-        match kept.kind {
+    for raw in &recorded.records {
+        match raw.kind {
             // perf reads the trace from samples when it meets AUXTRACE_INFO, and needs the ids before.
-            record::ID_INDEX => made.records.insert(0, id_index(kept, &entries)),
+            record::ID_INDEX => made.records.insert(0, id_index(raw, &entries)),
             record::AUX | record::AUXTRACE => {}
-            _ => made.records.push(kept.clone()),
+            _ => made.records.push(raw.clone()),
         }
     }
-    made.records.extend(samples.into_iter().map(|(_, kept)| kept));
+    made.records.extend(samples.into_iter().map(|(_, raw)| raw));
     made
 }
 
@@ -58,8 +58,8 @@ fn sampling_attr(traced: &[u8]) -> Vec<u8> {
 }
 
 /// The index with more entries: id, position in the list, no CPU, thread.
-fn id_index(kept: &RawRecord, entries: &[(u64, u32)]) -> RawRecord {
-    let mut body = kept.body.clone();
+fn id_index(raw: &RawRecord, entries: &[(u64, u32)]) -> RawRecord {
+    let mut body = raw.body.clone();
     let count = u64::from_le_bytes(body[..8].try_into().expect("eight bytes")) + entries.len() as u64;
     body[..8].copy_from_slice(&count.to_le_bytes());
     for (index, &(id, tid)) in entries.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! `periods`: how long did it take from one event to another, for any pair of event classes?
 //!
 //! A period begins at each event of one class and ends at the next event of another class with equal values in the
-//! matching fields. If another period begins before its end, it is unfinished.
+//! matching fields. A period is unfinished if another with equal values begins before its end.
 
 use std::collections::BTreeMap;
 
