@@ -282,7 +282,7 @@ impl Part {
         let of_events = |part: EventPart| -> Result<OfEvents, PartError> {
             let last = analyses.events.len() - 1;
             // The requested analyses come first, then those that they depend on.
-            let which = |place: usize| wrong(&analyses.events[place.min(last)]);
+            let which = |index: usize| wrong(&analyses.events[index.min(last)]);
             let states = Pass::new(&analyses.of_events()).unpack(part.states).map_err(which)?;
             Ok(OfEvents { folded: Folded::new(states, part.totals), names, losses: gathered(part.losses) })
         };
@@ -468,8 +468,8 @@ impl fmt::Display for PartError {
             PartError::Version(version) => {
                 write!(f, "this part is of version {version} of hodo, and this is {VERSION}: fold it again")
             }
-            PartError::Differs(place, what) => {
-                write!(f, "part number {} on the list is of another request: {what} differs", place + 1)
+            PartError::Differs(index, what) => {
+                write!(f, "part number {} on the list is of another request: {what} differs", index + 1)
             }
             PartError::Twice(number) => write!(f, "part {number} is there twice"),
             PartError::Missing(numbers) => {
