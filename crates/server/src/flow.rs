@@ -56,7 +56,7 @@ pub struct Pair {
 /// An execution.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// Its place among all executions, from 1.
+    /// Its number among all executions, from 1.
     pub nth: u64,
     /// `PID/TID`.
     pub thread: Arc<str>,

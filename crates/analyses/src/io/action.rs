@@ -109,11 +109,11 @@ impl FileCall {
 
     /// Decodes the entry of a call.
     pub(super) fn entry(self, event: &KernelEvent<'_>) -> OpenFileCall {
-        let either = |named, place| event.integer(named).or_else(|| event.integer(entry::ARGUMENTS + place));
+        let either = |named, index| event.integer(named).or_else(|| event.integer(entry::ARGUMENTS + index));
         // A descriptor is an int, whatever the upper 32 bits contain.
         let has_descriptor = self.action != Action::SyncOther;
-        let descriptor = |named, place| either(named, place).filter(|_| has_descriptor).map(|fd| fd as i32);
-        let flags = self.flags.and_then(|place| either(entry::FLAGS, place)).unwrap_or(0);
+        let descriptor = |named, index| either(named, index).filter(|_| has_descriptor).map(|fd| fd as i32);
+        let flags = self.flags.and_then(|index| either(entry::FLAGS, index)).unwrap_or(0);
         OpenFileCall {
             time: event.time,
             call: event.name,

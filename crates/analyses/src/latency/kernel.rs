@@ -180,8 +180,8 @@ impl EventAnalysis for StateLatency {
     type Partial = ThreadStatesDelta<Spells>;
 
     fn finish(&self, mut whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        // States that last at the end of the trace come after these.
-        let over = whole.observer().map_or(0, |spells| spells.0.len());
+        // States that have not ended when the trace ends come after these.
+        let ended_count = whole.observer().map_or(0, |spells| spells.0.len());
         let (begin, end) = of.span;
         let mut intervals = Vec::new();
         for (index, spell) in whole.finish(end).0.into_iter().enumerate() {
@@ -193,7 +193,7 @@ impl EventAnalysis for StateLatency {
             let time = spell.end.0.saturating_sub(begin.0);
             let ended = match spell.begin {
                 None => IntervalEnd::Begun,
-                Some(_) if index >= over => IntervalEnd::Cut,
+                Some(_) if index >= ended_count => IntervalEnd::Cut,
                 Some(_) => IntervalEnd::Returned,
             };
             let thread = spell.tid.to_string().into();

@@ -33,7 +33,7 @@ impl Account {
     }
 }
 
-/// Returns what the recording says ran in a segment of a stream: `span` of the contiguous range with this index.
+/// Returns what the recording says ran in a segment of a stream: `span` of its extent with this index.
 fn recorded(
     recording: &Recording<'_>,
     track: &TraceStream<'_>,
@@ -42,12 +42,12 @@ fn recorded(
 ) -> Option<Account> {
     let cpu = track.cpu?;
     let all = &recording.emulated.as_ref()?.notes.checkpoints;
-    let places = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
+    let checkpoints = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
     let before: u64 = track.extents[..extent].iter().map(|extent| extent.length()).sum();
     let at = |position: u64| -> Option<Checkpoint> {
         let position = before.checked_add(position)?;
-        let index = places.binary_search_by_key(&position, |place| place.position).ok()?;
-        Some(places[index])
+        let index = checkpoints.binary_search_by_key(&position, |checkpoint| checkpoint.position).ok()?;
+        Some(checkpoints[index])
     };
     let (begin, end) = (at(span.start)?, at(span.end)?);
     Some(Account {
@@ -89,7 +89,7 @@ impl<'p> SelfCheck<'p> {
     pub(crate) fn new(
         recording: &Recording<'_>,
         track: &TraceStream<'_>,
-        (run, span): (usize, Range<u64>),
+        (extent, span): (usize, Range<u64>),
         of_blocks: bool,
         paths: &'p mut PathAccounts,
     ) -> SelfCheck<'p> {
@@ -97,7 +97,7 @@ impl<'p> SelfCheck<'p> {
         // A path that is learned in one segment may run in any other.
         paths.is_needed = emulated.is_some_and(|emulated| !emulated.notes.checkpoints.is_empty());
         SelfCheck {
-            expected: recorded(recording, track, run, span),
+            expected: recorded(recording, track, extent, span),
             of_blocks,
             ..SelfCheck::of_nothing(paths)
         }

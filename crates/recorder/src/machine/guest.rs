@@ -121,7 +121,7 @@ pub(super) const MESSAGES: &str = "messages";
 /// Name of the file with the guest kernel's messages, in the spool.
 pub(super) const CONSOLE: &str = "console";
 
-/// Waits for the end, and forwards signals: the first to the command, the third to QEMU. Ends QEMU before the disk is full.
+/// Waits for the end, and forwards signals: two to the command, the third to QEMU. Ends QEMU before the disk is full.
 fn wait(
     child: &mut Child,
     incoming: &mut Signals,
