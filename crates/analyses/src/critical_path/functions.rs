@@ -43,7 +43,7 @@ impl FunctionsOfStretches {
     /// Adds what ran in a span.
     fn add(&self, costs: &mut Costs, function: FunctionId, instructions: u64, span: ClockSpan) {
         let first = self.stretches.partition_point(|stretch| stretch.end.0 <= span.from);
-        for (stretch, place) in self.stretches[first..].iter().zip(first as u32..) {
+        for (stretch, index) in self.stretches[first..].iter().zip(first as u32..) {
             let (from, to) = (stretch.begin.0.max(span.from), stretch.end.0.min(span.to));
             if stretch.begin.0 > span.from && stretch.begin.0 >= span.to {
                 break;
@@ -57,7 +57,7 @@ impl FunctionsOfStretches {
                     (until(to) - until(from)) as u64
                 }
             };
-            let cost: &mut CostOfFunction = costs.entry((place, function)).or_default();
+            let cost: &mut CostOfFunction = costs.entry((index, function)).or_default();
             cost.instructions = cost.instructions.saturating_add(ran);
             cost.time = cost.time.saturating_add(to - from);
         }
@@ -143,8 +143,8 @@ impl Analysis for FunctionsOfStretches {
     fn finish(&self, threads: Vec<RanFunctions>, of: &FinishContext<'_>) -> Table {
         let mut all = RanFunctions::default();
         for (mut partial, thread) in threads.into_iter().zip(of.flow_threads) {
-            partial.costs.retain(|&(place, _), _| {
-                self.stretches.get(place as usize).is_some_and(|stretch| stretch.tid == thread.tid)
+            partial.costs.retain(|&(index, _), _| {
+                self.stretches.get(index as usize).is_some_and(|stretch| stretch.tid == thread.tid)
             });
             all = self.merge(all, partial, of.threads);
         }
@@ -155,10 +155,10 @@ impl Analysis for FunctionsOfStretches {
             Column::integer("instructions", Unit::Count),
             Column::integer("time_ns", Unit::Nanoseconds),
         ];
-        let rows = all.costs.into_iter().map(|((place, function), cost)| {
+        let rows = all.costs.into_iter().map(|((index, function), cost)| {
             let (name, module) = of.functions().names(function);
             vec![
-                place.into(),
+                index.into(),
                 name.as_str().into(),
                 module.as_str().into(),
                 cost.instructions.into(),
@@ -199,8 +199,8 @@ mod tests {
         let analysis = FunctionsOfStretches::new(stretches.collect());
         let mut partial = RanFunctions::default();
         events.iter().for_each(|&event| analysis.fold(&mut partial, Item::Flow(event)));
-        let rows = partial.costs.into_iter().map(|((place, function), cost)| {
-            [place.into(), function.index.into(), cost.instructions, cost.time]
+        let rows = partial.costs.into_iter().map(|((index, function), cost)| {
+            [index.into(), function.index.into(), cost.instructions, cost.time]
         });
         rows.collect()
     }
