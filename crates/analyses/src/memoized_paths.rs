@@ -171,7 +171,7 @@ impl PathCosts {
         path.instructions.into()
     }
 
-    /// Passes the costs that paths added since the last `take` to `to`, and returns their number of calls.
+    /// Passes the costs that paths added since the last `take` to `add`, and returns their number of calls.
     pub(crate) fn take(&mut self, mut add: impl FnMut(&PathStates, PathSum)) -> u64 {
         let mut all_calls = 0;
         for path in mem::take(&mut self.counted) {

@@ -27,7 +27,7 @@ pub(crate) struct Mix {
     pub(crate) rows: u64,
     /// Their weight: nanoseconds, or their number for records without duration.
     pub(crate) weight: u64,
-    /// Greatest weight of any one value beyond the one in `values`.
+    /// By how much the weight of any one value may exceed the one in `values`.
     pub(crate) missing: u64,
     /// Weights of values, sorted by value.
     pub(crate) values: Vec<(Option<u64>, u64)>,
@@ -51,8 +51,8 @@ impl Mix {
             return;
         }
         match self.values.binary_search_by_key(&value, |(value, _)| *value) {
-            Ok(place) => self.values[place].1 = self.values[place].1.saturating_add(weight),
-            Err(place) => self.values.insert(place, (value, weight)),
+            Ok(index) => self.values[index].1 = self.values[index].1.saturating_add(weight),
+            Err(index) => self.values.insert(index, (value, weight)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Boards: tasks of small kernels, and programs without a scheduler that trace functions and messages.
 //!
 //! A board's CPU is number 0 of its trace, and task 0 idles. A trace without `task_switch` has one thread, number 0: it
-//! runs while a function does, and waits for a message if that was sent after the thread's event before.
+//! runs while a function does, and waits for a message if that was sent after the thread's previous event.
 
 use hodo_clock::Nanos;
 use rustc_hash::FxHashMap;
@@ -144,7 +144,7 @@ fn switch(histories: &mut Histories, time: Nanos, trace: u32, (prev, next): (u32
     }
 }
 
-/// A thread receives a message. It waited for it if the message was sent after the thread's event before.
+/// A thread receives a message. It waited for it if the message was sent after the thread's previous event.
 fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: TraceKey, work: CompletedWork) {
     let board = &histories.boards().boards[&thread.trace];
     let (has_scheduler, depth) = (board.has_scheduler, board.depth);
