@@ -47,7 +47,7 @@ pub(crate) fn divert(spool: &Path) {
     }
 }
 
-/// Appends to the file, which is open only meanwhile: the program's own files keep their numbers.
+/// Appends to the file, which is open only while it is written: so the program's own descriptors keep their numbers.
 extern "C" fn append(_: *mut c_void, text: *const c_char, length: usize) -> isize {
     // SAFETY: the stream passes `length` bytes.
     let text = unsafe { slice::from_raw_parts(text.cast::<u8>(), length) };

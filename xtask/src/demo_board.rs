@@ -34,8 +34,8 @@ pub(crate) fn run() -> Outcome {
         took.sort_unstable();
         Ok::<_, String>((took.len(), *took.get(took.len() / 2).ok_or("no picture was made")?))
     };
-    let (calm, before) = took(|picture| picture.urgent.is_empty())?;
-    let (disturbed, behind) = took(|picture| !picture.urgent.is_empty())?;
+    let (calm, calm_time) = took(|picture| picture.urgent.is_empty())?;
+    let (disturbed, disturbed_time) = took(|picture| !picture.urgent.is_empty())?;
     let slaves =
         pictures.iter().flat_map(|picture| &picture.urgent).fold(BTreeMap::new(), |mut all, slave| {
             *all.entry(slave.as_str()).or_insert(0) += 1;
@@ -45,9 +45,9 @@ pub(crate) fn run() -> Outcome {
     println!(
         "{calm} pictures took {} ms each; {disturbed} took {} ms, {:.1}× as long: while they were made, an urgent task ran \
          on {}.\nThe picture: {}",
-        before / 1_000_000,
-        behind / 1_000_000,
-        behind as f64 / before as f64,
+        calm_time / 1_000_000,
+        disturbed_time / 1_000_000,
+        disturbed_time as f64 / calm_time as f64,
         slaves.join(" and "),
         folder.join("sobel.pgm").display()
     );

@@ -30,7 +30,7 @@ const LONGEST: &str = "-max_len=4096";
 const PATIENCE: &str = "-timeout=20";
 
 /// The parsed command line.
-struct Wish {
+struct Options {
     seconds: u32,
     /// Targets that run in parallel.
     jobs: usize,
@@ -41,14 +41,14 @@ struct Wish {
 
 /// Runs the named targets, or all of them.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let wish = parse(arguments)?;
+    let options = parse(arguments)?;
     setup::ensure(Need::Fuzz)?;
     command::run(&mut cargo_fuzz(&["build"]))?;
     println!("{:12} {:>12} {:>9} {:>8} {:>9}", "target", "runs", "coverage", "corpus", "seconds");
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || {
-        while let Some(target) = wish.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match fuzz(target, &wish) {
+        while let Some(target) = options.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match fuzz(target, &options) {
                 Ok(row) => println!("{row}"),
                 Err(error) => {
                     println!("{target:12} {error}");
@@ -57,48 +57,48 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             }
         }
     };
-    thread::scope(|scope| (0..wish.jobs).for_each(|_| drop(scope.spawn(worker))));
+    thread::scope(|scope| (0..options.jobs).for_each(|_| drop(scope.spawn(worker))));
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     if found.is_empty() {
-        println!("\n{} targets, {} s each, nothing found", wish.targets.len(), wish.seconds);
+        println!("\n{} targets, {} s each, nothing found", options.targets.len(), options.seconds);
         return Ok(());
     }
-    Err(format!("something was found: {}", found.join(", ")).into())
+    Err(format!("failing targets: {}", found.join(", ")).into())
 }
 
-fn parse(arguments: &[String]) -> Outcome<Wish> {
+fn parse(arguments: &[String]) -> Outcome<Options> {
     let all = targets()?;
-    let mut wish = Wish { seconds: 60, jobs: 1, keep: false, targets: Vec::new() };
+    let mut options = Options { seconds: 60, jobs: 1, keep: false, targets: Vec::new() };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--jobs" => wish.jobs = arguments.next().ok_or(USAGE)?.parse::<usize>()?.max(1),
-            "--keep" => wish.keep = true,
-            number if number.starts_with(|c: char| c.is_ascii_digit()) => wish.seconds = number.parse()?,
-            name if all.iter().any(|target| target == name) => wish.targets.push(name.to_owned()),
+            "--jobs" => options.jobs = arguments.next().ok_or(USAGE)?.parse::<usize>()?.max(1),
+            "--keep" => options.keep = true,
+            number if number.starts_with(|c: char| c.is_ascii_digit()) => options.seconds = number.parse()?,
+            name if all.iter().any(|target| target == name) => options.targets.push(name.to_owned()),
             name => return Err(format!("no target `{name}`; there are {}\n{USAGE}", all.join(", ")).into()),
         }
     }
-    if wish.targets.is_empty() {
-        wish.targets = all;
+    if options.targets.is_empty() {
+        options.targets = all;
     }
-    Ok(wish)
+    Ok(options)
 }
 
 /// Runs a target; returns its row of the table.
-fn fuzz(target: &str, wish: &Wish) -> Outcome<String> {
+fn fuzz(target: &str, options: &Options) -> Outcome<String> {
     let folder = command::target().join("fuzz").join(target);
     let (corpus, log) = (folder.join("corpus"), folder.join("log"));
     fs::create_dir_all(&corpus)?;
     let kept = command::root().join("fuzz/corpus").join(target);
     copy(&kept, &corpus)?;
-    let limit = format!("-max_total_time={}", wish.seconds);
+    let limit = format!("-max_total_time={}", options.seconds);
     let mut fuzz = cargo_fuzz(&["run", target]);
     fuzz.arg(&corpus).args(["--", &limit, LONGEST, PATIENCE, "-print_final_stats=1"]);
     fuzz.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
     command::quietly(&mut fuzz).map_err(|error| format!("{error}; see {}", log.display()))?;
     let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-    if wish.keep {
+    if options.keep {
         keep(target, &corpus, &kept)?;
     }
     let figure = |name: &str| {
@@ -110,7 +110,7 @@ fn fuzz(target: &str, wish: &Wish) -> Outcome<String> {
         figure("stat::number_of_executed_units:"),
         figure(" cov:"),
         fs::read_dir(&corpus)?.count(),
-        wish.seconds
+        options.seconds
     ))
 }
 

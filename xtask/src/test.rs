@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// A step: its name, and what it does.
-type Step = (&'static str, fn() -> Outcome);
+type TestStep = (&'static str, fn() -> Outcome);
 
 /// Every step, quick ones first.
-const STEPS: &[Step] = &[
+const STEPS: &[TestStep] = &[
     ("setup", || setup::ensure(Need::Test)),
     ("format", || command::run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("tidy", || tidy::run(&[])),
@@ -54,7 +54,7 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     Ok(())
 }
 
-/// The page is that of the source, and passes its own tests.
+/// The embedded page is the one built from the source, and passes its own tests.
 fn page() -> Outcome {
     web::is_current()?;
     web::script("check")?;

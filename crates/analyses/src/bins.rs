@@ -21,15 +21,15 @@ fn width(level: u32) -> u64 {
 
 /// One bin of a value that varies over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Bin {
+pub(crate) struct ValueBin {
     /// Integral of the value over the bin: value times nanoseconds.
     pub(crate) area: u64,
     /// The largest value.
     pub(crate) most: u64,
 }
 
-impl Add for Bin {
-    fn add(&mut self, later: Bin) {
+impl Add for ValueBin {
+    fn add(&mut self, later: ValueBin) {
         self.area = self.area.saturating_add(later.area);
         self.most = self.most.max(later.most);
     }
@@ -38,20 +38,20 @@ impl Add for Bin {
 /// Bins of several keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "K: Serialize", deserialize = "K: DeserializeOwned + Hash + Eq"))]
-pub(crate) struct Bins<K> {
+pub(crate) struct ValueBins<K> {
     level: u32,
     /// The earliest time and the latest.
     span: Option<(u64, u64)>,
-    bins: FxHashMap<(u64, K), Bin>,
+    bins: FxHashMap<(u64, K), ValueBin>,
 }
 
-impl<K> Default for Bins<K> {
-    fn default() -> Bins<K> {
-        Bins { level: 0, span: None, bins: FxHashMap::default() }
+impl<K> Default for ValueBins<K> {
+    fn default() -> ValueBins<K> {
+        ValueBins { level: 0, span: None, bins: FxHashMap::default() }
     }
 }
 
-impl<K: Hash + Eq + Copy> Bins<K> {
+impl<K: Hash + Eq + Copy> ValueBins<K> {
     /// Adds `much` to a key's value in a span of time.
     pub(crate) fn see(&mut self, key: K, (from, to): (Nanos, Nanos), much: u64) {
         let (from, to) = (from.0, to.0);
@@ -64,7 +64,7 @@ impl<K: Hash + Eq + Copy> Bins<K> {
             let begin = index * width;
             let length = to.min(begin.saturating_add(width)) - from.max(begin);
             let bin = self.bins.entry((index, key)).or_default();
-            bin.add(Bin { area: much.saturating_mul(length), most: much });
+            bin.add(ValueBin { area: much.saturating_mul(length), most: much });
         }
     }
 
@@ -110,7 +110,7 @@ impl<K: Hash + Eq + Copy> Bins<K> {
     }
 
     /// Adds the bins of the next task; `known` maps its keys to those of this one.
-    pub(crate) fn add(&mut self, mut later: Bins<K>, known: impl Fn(K) -> K) {
+    pub(crate) fn add(&mut self, mut later: ValueBins<K>, known: impl Fn(K) -> K) {
         let Some((first, last)) = later.span else { return };
         self.cover(first, last);
         self.widen(self.level.max(later.level));
@@ -124,7 +124,7 @@ impl<K: Hash + Eq + Copy> Bins<K> {
     }
 
     /// Returns the bins that are not empty: begin, key and content.
-    pub(crate) fn into_bins(self) -> impl Iterator<Item = (Nanos, K, Bin)> {
+    pub(crate) fn into_bins(self) -> impl Iterator<Item = (Nanos, K, ValueBin)> {
         let width = self.width();
         self.bins.into_iter().map(move |((index, key), bin)| (Nanos(index * width), key, bin))
     }
@@ -147,7 +147,7 @@ mod tests {
             cut: prop::sample::Index,
         ) {
             let of = |spans: &[(u64, u64, u64)]| {
-                let mut bins = Bins::default();
+                let mut bins = ValueBins::default();
                 spans.iter().for_each(|&(from, length, much)| bins.see((), (Nanos(from), Nanos(from + length)), much));
                 bins
             };

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// A span of time: nanoseconds, or core cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct ClockSpan {
     /// Where it begins.
     pub(crate) from: u64,
     /// Where it ends.
     pub(crate) to: u64,
 }
 
-impl Span {
+impl ClockSpan {
     /// Its length.
     #[inline]
     pub(crate) fn length(self) -> u64 {
@@ -23,8 +23,8 @@ impl Span {
 
 /// The share of a span for some of its instructions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    all: Span,
+pub(crate) struct SpanShare {
+    all: ClockSpan,
     /// Instructions executed in the span before the piece.
     before: u64,
     /// Instructions executed in the span up to the end of the piece.
@@ -33,25 +33,25 @@ pub(crate) struct Piece {
     total: u64,
 }
 
-impl Piece {
+impl SpanShare {
     /// Returns its begin and end in whole units.
-    pub(crate) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> ClockSpan {
         let shares = Shares::new(self.all.length(), self.total);
-        Span { from: self.all.from + shares.of(self.before), to: self.all.from + shares.of(self.until) }
+        ClockSpan { from: self.all.from + shares.of(self.before), to: self.all.from + shares.of(self.until) }
     }
 }
 
 /// The owner of a piece of time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Share<N> {
+pub(crate) enum TimeShare<N> {
     /// The owner executed `instructions`; the time that they took, and its position in the span.
-    Ran { owner: N, instructions: u64, time: Time, piece: Piece },
+    Ran { owner: N, instructions: u64, time: Time, piece: SpanShare },
     /// The owner of the last instructions; no instruction was executed in this time.
-    Waited(Span),
+    Waited(ClockSpan),
     /// No owner: the thread executed code that is not traced.
-    Outside(Span),
+    Outside(ClockSpan),
     /// Unknown: flow was missing.
-    Lost(Span),
+    Lost(ClockSpan),
 }
 
 /// A sum of shares of time, in units of `2^-32` nanoseconds. Sums saturate, because damaged clocks may contain any
@@ -176,7 +176,7 @@ impl Even {
 /// The clock of a segment, and the instructions executed since the last reading. Between segments, where partials
 /// travel, it is reset.
 #[derive(Clone, Debug)]
-pub(crate) struct Clock<N> {
+pub(crate) struct SegmentClock<N> {
     /// The last reading, and the time up to which time was shared.
     now: Option<u64>,
     shared_until: Option<u64>,
@@ -188,13 +188,13 @@ pub(crate) struct Clock<N> {
     after_gap: bool,
 }
 
-impl<N> Default for Clock<N> {
-    fn default() -> Clock<N> {
-        Clock { now: None, shared_until: None, untimed: Vec::new(), left: false, after_gap: false }
+impl<N> Default for SegmentClock<N> {
+    fn default() -> SegmentClock<N> {
+        SegmentClock { now: None, shared_until: None, untimed: Vec::new(), left: false, after_gap: false }
     }
 }
 
-impl<N: Copy + PartialEq> Clock<N> {
+impl<N: Copy + PartialEq> SegmentClock<N> {
     /// Whether the clock was read in this segment.
     pub(crate) fn runs(&self) -> bool {
         self.now.is_some()
@@ -246,32 +246,32 @@ impl<N: Copy + PartialEq> Clock<N> {
     /// Shares the time since the last sharing among the instructions executed in it, including `others` that were not
     /// added; returns the share of these others.
     #[inline]
-    pub(crate) fn share(&mut self, others: u64, mut emit: impl FnMut(Share<N>)) -> Even {
+    pub(crate) fn share(&mut self, others: u64, mut emit: impl FnMut(TimeShare<N>)) -> Even {
         let since = mem::replace(&mut self.shared_until, self.now);
         let (from, to) = since.zip(self.now).map_or((0, 0), |(since, now)| (since, now.max(since)));
-        let all = Span { from, to };
+        let all = ClockSpan { from, to };
         if mem::take(&mut self.after_gap) {
             // How much of the time the gap took is unknown.
             self.untimed.clear();
-            emit(Share::Lost(all));
+            emit(TimeShare::Lost(all));
             return Even::default();
         }
         let reported: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
         let mut even = Even::new(to - from, reported + others);
         if self.untimed.is_empty() {
             if others == 0 {
-                emit(if self.left { Share::Outside(all) } else { Share::Waited(all) });
+                emit(if self.left { TimeShare::Outside(all) } else { TimeShare::Waited(all) });
             }
             return even;
         }
         let mut ran = 0;
         for &(owner, count) in &self.untimed {
-            let piece = Piece { all, before: ran, until: ran + count, total: reported };
+            let piece = SpanShare { all, before: ran, until: ran + count, total: reported };
             ran += count;
             let last = ran == reported && others == 0;
             let rest = if last { mem::take(&mut even.rest) } else { Time::default() };
             let time = even.each.times(count).saturating_add(rest);
-            emit(Share::Ran { owner, instructions: count, time, piece });
+            emit(TimeShare::Ran { owner, instructions: count, time, piece });
         }
         self.untimed.clear();
         even

@@ -4,9 +4,18 @@ use hodo_model::{Column, Unit, Value};
 
 use crate::durations::Durations;
 
+/// A table's columns and rows.
+pub(crate) type TableRows = (Vec<Column>, Vec<Vec<Value>>);
+
 /// The first columns of a table of intervals.
 pub(crate) fn interval_columns() -> [Column; 2] {
     ["begin_ns", "duration_ns"].map(|name| Column::integer(name, Unit::Nanoseconds))
+}
+
+/// The columns that identify a thread, as [`Threads::cells`](hodo_model::kernel::Threads::cells).
+pub(crate) fn thread_columns() -> [Column; 3] {
+    let pid = Column::integer("pid", Unit::None).secondary();
+    [Column::name("comm"), Column::integer("tid", Unit::None), pid]
 }
 
 /// Returns the columns of duration statistics, which follow the column of the count.

@@ -2,13 +2,14 @@
 //!
 //! The effect depends on the frames and on the edge over which execution arrives: together a *state*.
 
+use std::num::NonZero;
+
 use hodo_model::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use crate::{
-    spare_stack::SpareCapacityStack,
-    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive},
+use crate::stack::{
+    ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive,
 };
 
 /// A stack of known frames, identified by its newest frame, which refers to the one below it.
@@ -23,7 +24,7 @@ const DEEPEST: usize = 1 << 9;
 /// Receives the effect of runs.
 pub(crate) trait Notes {
     /// Called when a frame is entered, as the newest of `context`.
-    fn enter(&mut self, context: ContextId, frame: &Frame<ContextId>);
+    fn enter(&mut self, context: ContextId, frame: &StackFrame<ContextId>);
 
     /// The newest frame was left.
     fn leave(&mut self);
@@ -36,7 +37,7 @@ pub(crate) trait Notes {
 #[derive(Clone, Debug, Default)]
 struct Contexts {
     /// The note of a frame is the context below it.
-    frames: IndexSet<Frame<ContextId>, FxBuildHasher>,
+    frames: IndexSet<StackFrame<ContextId>, FxBuildHasher>,
     /// The depth of each.
     depths: Vec<u32>,
 }
@@ -50,17 +51,17 @@ struct Entered<'c, N> {
 impl<N: Notes> Watch<ContextId> for Entered<'_, N> {
     fn enter(
         &mut self,
-        from: &Frame<ContextId>,
+        from: &StackFrame<ContextId>,
         function: FunctionId,
-        entry: Entry,
-        back: Option<Back>,
+        entry: FrameEntry,
+        back: ReturnAddress,
     ) -> ContextId {
         let context = self.contexts.number(from.note, function, entry, back);
         self.notes.enter(context, &self.contexts.frames[context as usize]);
         context
     }
 
-    fn leave(&mut self, _: &Frame<ContextId>) {
+    fn leave(&mut self, _: &StackFrame<ContextId>) {
         self.notes.leave();
     }
 }
@@ -70,10 +71,11 @@ impl Contexts {
         &mut self,
         note: ContextId,
         function: FunctionId,
-        entry: Entry,
-        back: Option<Back>,
+        entry: FrameEntry,
+        back: ReturnAddress,
     ) -> ContextId {
-        let (index, is_new) = self.frames.insert_full(Frame { function, entry, return_address: back, note });
+        let (index, is_new) =
+            self.frames.insert_full(StackFrame { function, entry, return_address: back, note });
         if is_new {
             self.depths.push(if note == BELOW { 0 } else { self.depths[note as usize] + 1 });
         }
@@ -84,22 +86,22 @@ impl Contexts {
     fn arrive(
         &mut self,
         top: ContextId,
-        edge: Edge,
+        edge: FlowEdge,
         at: &Arrival,
         notes: &mut impl Notes,
     ) -> Option<ContextId> {
         let frame = self.frames[top as usize];
         let enters = match edge {
             // Nearly all arrivals.
-            Edge::Flow | Edge::Indirect if frame.function == at.function => return Some(top),
-            Edge::Call { return_address } => Some((Entry::Call, Back::new(return_address))),
-            Edge::Indirect if at.place == Place::Entry && frame.entry == Entry::Call => {
-                Some((Entry::Tail, None))
+            FlowEdge::Flow | FlowEdge::Indirect if frame.function == at.function => return Some(top),
+            FlowEdge::Call { return_address } => Some((FrameEntry::Call, NonZero::new(return_address))),
+            FlowEdge::Indirect if at.place == Place::Entry && frame.entry == FrameEntry::Call => {
+                Some((FrameEntry::Tail, None))
             }
-            Edge::Return if at.place != Place::Entry => {
-                let jumped = frame.entry == Entry::Tail;
+            FlowEdge::Return if at.place != Place::Entry => {
+                let jumped = frame.entry == FrameEntry::Tail;
                 let callee = if jumped { self.frames[frame.note as usize] } else { frame };
-                if callee.entry == Entry::Call
+                if callee.entry == FrameEntry::Call
                     && callee.returns_to(at.address)
                     && self.frames[callee.note as usize].function == at.function
                 {
@@ -112,19 +114,21 @@ impl Contexts {
         };
         let mut entered = Entered { contexts: self, notes };
         if let Some((entry, back)) = enters {
-            let from = Frame { note: top, ..frame };
+            let from = StackFrame { note: top, ..frame };
             return Some(entered.enter(&from, at.function, entry, back));
         }
         let mut stack = entered.contexts.stack(top);
-        arrive(&mut stack, &mut entered, Below::Unknown, edge, &At::of(at)).ok()?;
+        arrive(&mut stack, &mut entered, Below::Unknown, edge, &ArrivedAt::of(at)).ok()?;
         stack.last().map(|frame| frame.note)
     }
 
     /// Returns the frames of a context, the oldest first. The note of each is its own context.
-    fn stack(&self, top: ContextId) -> SpareCapacityStack<Frame<ContextId>> {
-        let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
-        let contexts = std::iter::successors(Some(top), below);
-        let mut stack: Vec<_> = contexts.map(|note| Frame { note, ..self.frames[note as usize] }).collect();
+    fn stack(&self, top: ContextId) -> KnownFrames<ContextId> {
+        let contexts = std::iter::successors(Some(top), |context| {
+            Some(self.frames[*context as usize].note).filter(|&id| id != BELOW)
+        });
+        let mut stack: Vec<_> =
+            contexts.map(|note| StackFrame { note, ..self.frames[note as usize] }).collect();
         stack.reverse();
         stack.into()
     }
@@ -132,29 +136,29 @@ impl Contexts {
 
 /// Distinct states.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct States {
+pub(crate) struct PathStates {
     contexts: Contexts,
-    states: IndexSet<(ContextId, Edge), FxBuildHasher>,
+    states: IndexSet<(ContextId, FlowEdge), FxBuildHasher>,
 }
 
-impl States {
+impl PathStates {
     /// Returns the number of the state after an edge from a stack; `None` if the stack has too many frames.
     pub(crate) fn enter<T>(
         &mut self,
-        stack: impl ExactSizeIterator<Item = Frame<T>>,
-        edge: Edge,
+        stack: impl ExactSizeIterator<Item = StackFrame<T>>,
+        edge: FlowEdge,
     ) -> Option<u32> {
         if stack.len() > DEEPEST {
             return None;
         }
         let mut top = BELOW;
-        for Frame { function, entry, return_address, .. } in stack {
+        for StackFrame { function, entry, return_address, .. } in stack {
             top = self.contexts.number(top, function, entry, return_address);
         }
         Some(self.number(top, edge))
     }
 
-    fn number(&mut self, context: ContextId, edge: Edge) -> u32 {
+    fn number(&mut self, context: ContextId, edge: FlowEdge) -> u32 {
         self.states.insert_full((context, edge)).0 as u32
     }
 
@@ -170,7 +174,7 @@ impl States {
         for run in runs {
             context = self.contexts.arrive(context, edge, &run.at, notes)?;
             notes.ran(context, &run);
-            edge = Edge::after(&run);
+            edge = FlowEdge::after(&run);
         }
         let known = self.contexts.depths[context as usize] < DEEPEST as u32;
         known.then(|| self.number(context, edge))
@@ -182,18 +186,18 @@ impl States {
     }
 
     /// Returns the stack of a state, and the edge after it. The note of each frame is its own context.
-    pub(crate) fn stack(&self, state: u32) -> (SpareCapacityStack<Frame<ContextId>>, Edge) {
+    pub(crate) fn stack(&self, state: u32) -> (KnownFrames<ContextId>, FlowEdge) {
         let (context, edge) = self.states[state as usize];
         (self.contexts.stack(context), edge)
     }
 
     /// The newest frame of a context. Its note is the context below it.
-    pub(crate) fn frame(&self, context: ContextId) -> &Frame<ContextId> {
+    pub(crate) fn frame(&self, context: ContextId) -> &StackFrame<ContextId> {
         &self.contexts.frames[context as usize]
     }
 
     /// Returns the frames of a context, the newest first.
-    pub(crate) fn frames(&self, context: ContextId) -> impl Iterator<Item = &Frame<ContextId>> {
+    pub(crate) fn frames(&self, context: ContextId) -> impl Iterator<Item = &StackFrame<ContextId>> {
         let frame = |context: ContextId| self.contexts.frames.get_index(context as usize);
         std::iter::successors(frame(context), move |newer| frame(newer.note))
     }

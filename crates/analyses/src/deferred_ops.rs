@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A state machine to which operations are applied in order of time.
-pub(crate) trait Machine<O>: Default {
+pub(crate) trait StateMachine<O>: Default {
     /// Applies the next operation.
     fn apply(&mut self, operation: O);
 }
@@ -26,7 +26,7 @@ pub(crate) struct DeferredOps<M, O> {
     kept: Vec<O>,
 }
 
-impl<M: Machine<O>, O> DeferredOps<M, O> {
+impl<M: StateMachine<O>, O> DeferredOps<M, O> {
     pub(crate) fn new(is_first: bool) -> DeferredOps<M, O> {
         DeferredOps { machine: is_first.then(M::default), kept: Vec::new() }
     }

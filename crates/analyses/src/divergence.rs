@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// An executed instruction: its index in the execution, and its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ExecutedInstruction {
     /// Its number in the execution, from 0.
     pub index: u64,
     /// Its module.
@@ -24,7 +24,12 @@ pub struct Step {
 }
 
 /// Passes the instructions of an item to `each`, with their numbers in the thread.
-fn instructions(number: &mut u64, item: Item<'_>, modules: &[u64], mut each: impl FnMut(u64, Step)) {
+fn instructions(
+    number: &mut u64,
+    item: Item<'_>,
+    modules: &[u64],
+    mut each: impl FnMut(u64, ExecutedInstruction),
+) {
     match item {
         Item::Flow(FlowEvent::Number(at)) => *number = at,
         Item::Flow(FlowEvent::Skip { instructions }) => *number += instructions,
@@ -35,7 +40,7 @@ fn instructions(number: &mut u64, item: Item<'_>, modules: &[u64], mut each: imp
                 let mut hasher = FxHasher::default();
                 hasher.write_u64(modules.get(module as usize).copied().unwrap_or(0));
                 hasher.write_u64(offset);
-                each(*number, Step { index: *number, module, offset, key: hasher.finish() });
+                each(*number, ExecutedInstruction { index: *number, module, offset, key: hasher.finish() });
                 offset = offset.wrapping_add(u64::from(length));
                 *number += 1;
             }
@@ -124,7 +129,7 @@ impl FastFlow for Digests {
 
 /// Collects the instructions in a range of numbers.
 #[derive(Clone, Debug)]
-pub struct Steps {
+pub struct InstructionCollector {
     /// The number of the execution's first instruction in its thread.
     pub first: u64,
     /// The numbers of the instructions to collect.
@@ -138,10 +143,10 @@ pub struct Steps {
 pub struct StepsPartial {
     number: u64,
     /// In the order of execution.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExecutedInstruction>,
 }
 
-impl Analysis for Steps {
+impl Analysis for InstructionCollector {
     type Partial = StepsPartial;
 
     fn interest(&self) -> Interest<'_> {
@@ -156,7 +161,7 @@ impl Analysis for Steps {
         let StepsPartial { number, steps } = partial;
         instructions(number, item, &self.modules, |number, step| {
             if self.wanted.contains(&number) {
-                steps.push(Step { index: number - self.first, ..step });
+                steps.push(ExecutedInstruction { index: number - self.first, ..step });
             }
         });
     }
@@ -175,6 +180,6 @@ impl Analysis for Steps {
     }
 }
 
-impl FastFlow for Steps {
+impl FastFlow for InstructionCollector {
     type Memory = ();
 }

@@ -55,7 +55,7 @@ pub(crate) fn add_all<K: std::hash::Hash + Eq, V: Add + Default>(
 
 /// The count, sum, shortest, longest and distribution of some durations, in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(into = "Travelling", try_from = "Travelling")]
+#[serde(into = "SerializedDurations", try_from = "SerializedDurations")]
 pub struct Durations {
     /// The number of durations.
     pub(crate) count: u64,
@@ -70,7 +70,7 @@ pub struct Durations {
     /// A hash table from bucket to count. Each slot holds both in one word, and 0 if it is free. Buckets are small
     /// numbers close to each other, so most are found in the first slot. Most threads make a call once or twice, which
     /// takes no further memory.
-    places: SmallVec<[u64; SMALLEST]>,
+    slots: SmallVec<[u64; SMALLEST]>,
 }
 
 /// Slots of the smallest table.
@@ -83,18 +83,20 @@ const COUNT_BITS: u32 = 52;
 
 /// The form that is sent between processes: the sum, the shortest and the longest; buckets in order.
 #[derive(Serialize, Deserialize)]
-struct Travelling(u64, u64, u64, Vec<(u16, u64)>);
+struct SerializedDurations(u64, u64, u64, Vec<(u16, u64)>);
 
-impl From<Durations> for Travelling {
-    fn from(durations: Durations) -> Travelling {
-        Travelling(durations.total, durations.min, durations.max, durations.buckets().collect())
+impl From<Durations> for SerializedDurations {
+    fn from(durations: Durations) -> SerializedDurations {
+        SerializedDurations(durations.total, durations.min, durations.max, durations.buckets().collect())
     }
 }
 
-impl TryFrom<Travelling> for Durations {
+impl TryFrom<SerializedDurations> for Durations {
     type Error = &'static str;
 
-    fn try_from(Travelling(total, min, max, buckets): Travelling) -> Result<Durations, &'static str> {
+    fn try_from(
+        SerializedDurations(total, min, max, buckets): SerializedDurations,
+    ) -> Result<Durations, &'static str> {
         let mut durations = Durations { total, min, max, ..Durations::default() };
         for (own, count) in buckets {
             let is_one = own <= bucket(u64::MAX) && (1..1 << COUNT_BITS).contains(&count);
@@ -147,15 +149,15 @@ impl Durations {
     #[inline]
     fn put(&mut self, bucket: u16, count: u64) {
         let own = u64::from(bucket) + 1;
-        let mask = self.places.len().wrapping_sub(1);
+        let mask = self.slots.len().wrapping_sub(1);
         // The bound keeps the search finite for any content of the table.
-        for step in 0..self.places.len() {
-            let place = &mut self.places[(usize::from(bucket) + step) & mask];
-            if *place >> COUNT_BITS == own {
-                *place += count;
+        for step in 0..self.slots.len() {
+            let slot = &mut self.slots[(usize::from(bucket) + step) & mask];
+            if *slot >> COUNT_BITS == own {
+                *slot += count;
                 return;
             }
-            if *place == 0 {
+            if *slot == 0 {
                 break;
             }
         }
@@ -165,29 +167,29 @@ impl Durations {
     /// Puts a bucket into a free slot. A small table grows when it is full, a large one when it is three quarters full.
     #[inline(never)]
     fn insert(&mut self, bucket: u16, count: u64) {
-        let size = self.places.len();
+        let size = self.slots.len();
         if self.taken as usize >= if size <= LARGEST_FULL { size } else { size / 4 * 3 } {
-            let places = SmallVec::from_elem(0, (size * 2).max(SMALLEST));
-            let full = std::mem::replace(&mut self.places, places);
+            let slots = SmallVec::from_elem(0, (size * 2).max(SMALLEST));
+            let full = std::mem::replace(&mut self.slots, slots);
             self.taken = 0;
-            full.into_iter().filter(|place| *place != 0).for_each(|place| self.take(place));
+            full.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.take(slot));
         }
         self.take((u64::from(bucket) + 1) << COUNT_BITS | count);
     }
 
     fn take(&mut self, own: u64) {
-        let mask = self.places.len() - 1;
+        let mask = self.slots.len() - 1;
         let first = (own >> COUNT_BITS) as usize - 1;
-        let free = (0..=mask).map(|step| (first + step) & mask).find(|&place| self.places[place] == 0);
+        let free = (0..=mask).map(|step| (first + step) & mask).find(|&slot| self.slots[slot] == 0);
         if let Some(free) = free {
-            self.places[free] = own;
+            self.slots[free] = own;
             self.taken += 1;
         }
     }
 
     /// Returns the used buckets in order, with their counts.
     fn buckets(&self) -> impl Iterator<Item = (u16, u64)> {
-        let mut all: Vec<u64> = self.places.iter().copied().filter(|place| *place != 0).collect();
+        let mut all: Vec<u64> = self.slots.iter().copied().filter(|slot| *slot != 0).collect();
         all.sort_unstable();
         all.into_iter().map(split)
     }
@@ -227,8 +229,8 @@ impl Durations {
         self.max = self.max.max(others.max);
         self.count += others.count;
         self.total = self.total.saturating_add(others.total);
-        let places = others.places.iter().copied().filter(|place| *place != 0);
-        places.map(split).for_each(|(bucket, count)| self.put(bucket, count));
+        let slots = others.slots.iter().copied().filter(|slot| *slot != 0);
+        slots.map(split).for_each(|(bucket, count)| self.put(bucket, count));
     }
 
     /// The mean, rounded down.
@@ -262,21 +264,21 @@ impl Add for Durations {
 }
 
 /// Returns the bucket and the count of a slot.
-fn split(place: u64) -> (u16, u64) {
-    ((place >> COUNT_BITS) as u16 - 1, place & ((1 << COUNT_BITS) - 1))
+fn split(slot: u64) -> (u16, u64) {
+    ((slot >> COUNT_BITS) as u16 - 1, slot & ((1 << COUNT_BITS) - 1))
 }
 
 /// The longest items in descending order; of equally long ones, the earlier first. With `ALL` all items, in order of begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Longest<T, const ALL: bool = false> {
-    things: Vec<(u64, Nanos, T)>,
+    items: Vec<(u64, Nanos, T)>,
     /// The number of items, of which some are dropped.
     count: u64,
 }
 
 impl<T, const ALL: bool> Default for Longest<T, ALL> {
     fn default() -> Longest<T, ALL> {
-        Longest { things: Vec::new(), count: 0 }
+        Longest { items: Vec::new(), count: 0 }
     }
 }
 
@@ -286,43 +288,43 @@ impl<T: Ord, const ALL: bool> Longest<T, ALL> {
 
     /// Adds an item with its duration and begin.
     #[inline]
-    pub(crate) fn see(&mut self, length: u64, begin: Nanos, thing: T) {
+    pub(crate) fn see(&mut self, length: u64, begin: Nanos, item: T) {
         self.count += 1;
         if ALL {
-            self.things.push((length, begin, thing));
-        } else if self.things.last().is_none_or(|last| self.things.len() < Self::KEPT || last.0 <= length) {
-            self.insert((length, begin, thing));
+            self.items.push((length, begin, item));
+        } else if self.items.last().is_none_or(|last| self.items.len() < Self::KEPT || last.0 <= length) {
+            self.insert((length, begin, item));
         }
     }
 
-    fn insert(&mut self, thing: (u64, Nanos, T)) {
-        let at = self.things.partition_point(|other| {
-            (std::cmp::Reverse(other.0), other.1, &other.2) < (std::cmp::Reverse(thing.0), thing.1, &thing.2)
+    fn insert(&mut self, item: (u64, Nanos, T)) {
+        let at = self.items.partition_point(|other| {
+            (std::cmp::Reverse(other.0), other.1, &other.2) < (std::cmp::Reverse(item.0), item.1, &item.2)
         });
-        self.things.insert(at, thing);
-        self.things.truncate(Self::KEPT);
+        self.items.insert(at, item);
+        self.items.truncate(Self::KEPT);
     }
 
     /// Returns the items with their durations and begins.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Nanos, T)> {
-        let mut things: Vec<_> = self.things.iter().collect();
+        let mut items: Vec<_> = self.items.iter().collect();
         if ALL {
-            things.sort_by_key(|(length, begin, thing)| (*begin, *length, thing));
+            items.sort_by_key(|(length, begin, item)| (*begin, *length, item));
         }
-        things.into_iter()
+        items.into_iter()
     }
 
     /// Returns a figure of a summary that says how many items there were, if some were dropped.
     pub(crate) fn note(&self) -> Option<(&'static str, Value)> {
-        let text =
-            || format!("the {} longest of {}; the view `interval` has all", self.things.len(), self.count);
-        (self.count > self.things.len() as u64).then(|| ("note", text().into()))
+        let (kept, count) = (self.items.len(), self.count);
+        let text = format!("the {kept} longest of {count}; the view `interval` has all");
+        (count > kept as u64).then(|| ("note", text.into()))
     }
 
     /// Maps each item.
     pub(crate) fn map(self, mut to: impl FnMut(T) -> T) -> Longest<T, ALL> {
-        let things = self.things.into_iter().map(|(length, begin, thing)| (length, begin, to(thing)));
-        Longest { things: things.collect(), count: self.count }
+        let items = self.items.into_iter().map(|(length, begin, item)| (length, begin, to(item)));
+        Longest { items: items.collect(), count: self.count }
     }
 }
 
@@ -330,8 +332,8 @@ impl<T: Ord, const ALL: bool> Add for Longest<T, ALL> {
     fn add(&mut self, later: Longest<T, ALL>) {
         self.count = self.count.saturating_add(later.count);
         match ALL {
-            true => self.things.extend(later.things),
-            false => later.things.into_iter().for_each(|thing| self.insert(thing)),
+            true => self.items.extend(later.items),
+            false => later.items.into_iter().for_each(|item| self.insert(item)),
         }
     }
 }
@@ -377,8 +379,8 @@ mod tests {
             lengths.iter().for_each(|&length| durations.see_times(length, times));
             prop_assert_eq!(durations.count, lengths.len() as u64 * times);
             for (from, count) in durations.doubling() {
-                let inside = |length: &&u64| **length >= from && (**length >> 1) < from.max(1) && (from > 0 || **length == 0);
-                prop_assert_eq!(lengths.iter().filter(inside).count() as u64 * times, count);
+                let inside = lengths.iter().filter(|&&length| length >= from && (length >> 1) < from.max(1) && (from > 0 || length == 0));
+                prop_assert_eq!(inside.count() as u64 * times, count);
             }
         }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The transfer from one run of instructions to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Edge {
+pub(crate) enum FlowEdge {
     /// Unknown: the chunk begins here.
     Unknown,
     /// By fall-through, or a direct jump.
@@ -46,7 +46,7 @@ pub(crate) enum Edge {
     GapInterrupt,
     /// By the return from an interrupt, an exception or a system call after a gap.
     GapReturn,
-    /// As [`Edge::GapInterrupt`], after a return from another one: it is of untraced code, which may be entered again.
+    /// As [`FlowEdge::GapInterrupt`], after a return from another one: it is of untraced code, which may be entered again.
     GapReentry,
 }
 
@@ -55,53 +55,53 @@ pub(crate) enum Edge {
 pub(crate) enum Prevented {
     /// Unknown: the chunk begins with the interrupt.
     Unknown,
-    /// [`Edge::Enter`].
+    /// [`FlowEdge::Enter`].
     Enter,
-    /// [`Edge::InterruptReturn`].
+    /// [`FlowEdge::InterruptReturn`].
     InterruptReturn,
-    /// [`Edge::Call`] with its return address.
+    /// [`FlowEdge::Call`] with its return address.
     Call(u64),
-    /// [`Edge::Return`].
+    /// [`FlowEdge::Return`].
     Return,
     /// Any other.
     Other,
 }
 
-impl Edge {
+impl FlowEdge {
     /// Returns the edge from an event to the next run, if the event is a transfer.
     #[inline]
-    pub(crate) fn of(seen: &FlowEvent<'_>) -> Edge {
+    pub(crate) fn of(seen: &FlowEvent<'_>) -> FlowEdge {
         match *seen {
-            FlowEvent::Call { return_address } => Edge::Call { return_address },
-            FlowEvent::Return => Edge::Return,
-            FlowEvent::IndirectJump => Edge::Indirect,
-            FlowEvent::Enter => Edge::Enter,
-            FlowEvent::Interrupt { from } => Edge::Interrupt { from, before: Prevented::Unknown },
-            FlowEvent::InterruptReturn => Edge::InterruptReturn,
-            FlowEvent::Gap => Edge::Gap,
-            _ => Edge::Unknown,
+            FlowEvent::Call { return_address } => FlowEdge::Call { return_address },
+            FlowEvent::Return => FlowEdge::Return,
+            FlowEvent::IndirectJump => FlowEdge::Indirect,
+            FlowEvent::Enter => FlowEdge::Enter,
+            FlowEvent::Interrupt { from } => FlowEdge::Interrupt { from, before: Prevented::Unknown },
+            FlowEvent::InterruptReturn => FlowEdge::InterruptReturn,
+            FlowEvent::Gap => FlowEdge::Gap,
+            _ => FlowEdge::Unknown,
         }
     }
 
     /// The edge after a run.
-    pub(crate) fn after(run: &Run) -> Edge {
-        Edge::over(run.transfer, run.end)
+    pub(crate) fn after(run: &Run) -> FlowEdge {
+        FlowEdge::over(run.transfer, run.end)
     }
 
     /// The edge after a function run.
     #[inline(always)]
-    pub(crate) fn after_function_run(function_run: &FunctionRun) -> Edge {
-        Edge::over(function_run.transfer, function_run.end)
+    pub(crate) fn after_function_run(function_run: &FunctionRun) -> FlowEdge {
+        FlowEdge::over(function_run.transfer, function_run.end)
     }
 
     /// Returns the edge after an instruction; `end` is the return address if it is a call.
     #[inline(always)]
-    fn over(transfer: Transfer, end: u64) -> Edge {
+    fn over(transfer: Transfer, end: u64) -> FlowEdge {
         match transfer {
-            Transfer::None | Transfer::PushOnly => Edge::Flow,
-            Transfer::Call => Edge::Call { return_address: end },
-            Transfer::Return => Edge::Return,
-            Transfer::IndirectJump => Edge::Indirect,
+            Transfer::None | Transfer::PushOnly => FlowEdge::Flow,
+            Transfer::Call => FlowEdge::Call { return_address: end },
+            Transfer::Return => FlowEdge::Return,
+            Transfer::IndirectJump => FlowEdge::Indirect,
         }
     }
 
@@ -109,43 +109,45 @@ impl Edge {
     #[inline(always)]
     pub(crate) fn branch(self) -> Option<(Transfer, u64)> {
         match self {
-            Edge::Flow => Some((Transfer::None, 0)),
-            Edge::Call { return_address } => Some((Transfer::Call, return_address)),
-            Edge::Return => Some((Transfer::Return, 0)),
-            Edge::Indirect => Some((Transfer::IndirectJump, 0)),
+            FlowEdge::Flow => Some((Transfer::None, 0)),
+            FlowEdge::Call { return_address } => Some((Transfer::Call, return_address)),
+            FlowEdge::Return => Some((Transfer::Return, 0)),
+            FlowEdge::Indirect => Some((Transfer::IndirectJump, 0)),
             _ => None,
         }
     }
 
     /// Combines this edge with a following one. This is associative, so that an edge may be cut anywhere.
-    pub(crate) fn then(self, next: Edge) -> Edge {
+    pub(crate) fn then(self, next: FlowEdge) -> FlowEdge {
         match (self, next) {
-            (before, Edge::Unknown) => before,
+            (before, FlowEdge::Unknown) => before,
             // Returning to traced code does not restore the frames that a gap lost.
-            (gap, Edge::InterruptReturn) if gap.is_gap() => Edge::GapReturn,
-            (Edge::GapReturn | Edge::GapReentry, Edge::Enter) => Edge::GapReentry,
-            (gap, Edge::Enter) if gap.is_gap() => Edge::Gap,
-            (gap, Edge::Interrupt { before: Prevented::InterruptReturn, .. }) if gap.is_gap() => {
-                Edge::GapReentry
+            (gap, FlowEdge::InterruptReturn) if gap.is_gap() => FlowEdge::GapReturn,
+            (FlowEdge::GapReturn | FlowEdge::GapReentry, FlowEdge::Enter) => FlowEdge::GapReentry,
+            (gap, FlowEdge::Enter) if gap.is_gap() => FlowEdge::Gap,
+            (gap, FlowEdge::Interrupt { before: Prevented::InterruptReturn, .. }) if gap.is_gap() => {
+                FlowEdge::GapReentry
             }
             (
-                Edge::GapReturn | Edge::GapReentry,
-                Edge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. },
-            ) => Edge::GapReentry,
-            (gap, Edge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. }) if gap.is_gap() => {
-                Edge::GapInterrupt
+                FlowEdge::GapReturn | FlowEdge::GapReentry,
+                FlowEdge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. },
+            ) => FlowEdge::GapReentry,
+            (gap, FlowEdge::Interrupt { before: Prevented::Unknown | Prevented::Enter, .. })
+                if gap.is_gap() =>
+            {
+                FlowEdge::GapInterrupt
             }
             // The kernel returned to user space, which is not traced, and was entered again.
             (
-                Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. },
-                Edge::Enter,
-            ) => Edge::Interrupt { from: 0, before: Prevented::InterruptReturn },
+                FlowEdge::InterruptReturn | FlowEdge::Interrupt { before: Prevented::InterruptReturn, .. },
+                FlowEdge::Enter,
+            ) => FlowEdge::Interrupt { from: 0, before: Prevented::InterruptReturn },
             (
-                Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. },
-                Edge::Interrupt { from, before: Prevented::Enter },
-            ) => Edge::Interrupt { from, before: Prevented::InterruptReturn },
-            (edge, Edge::Interrupt { from, before: Prevented::Unknown }) => {
-                Edge::Interrupt { from, before: edge.prevented() }
+                FlowEdge::InterruptReturn | FlowEdge::Interrupt { before: Prevented::InterruptReturn, .. },
+                FlowEdge::Interrupt { from, before: Prevented::Enter },
+            ) => FlowEdge::Interrupt { from, before: Prevented::InterruptReturn },
+            (edge, FlowEdge::Interrupt { from, before: Prevented::Unknown }) => {
+                FlowEdge::Interrupt { from, before: edge.prevented() }
             }
             (_, next) => next,
         }
@@ -154,12 +156,12 @@ impl Edge {
     /// Returns the form of this edge within an interrupt that prevents its arrival.
     fn prevented(self) -> Prevented {
         match self {
-            Edge::Unknown => Prevented::Unknown,
-            Edge::Enter => Prevented::Enter,
-            Edge::InterruptReturn => Prevented::InterruptReturn,
-            Edge::Call { return_address } => Prevented::Call(return_address),
-            Edge::Return => Prevented::Return,
-            Edge::Interrupt { before, .. } => before,
+            FlowEdge::Unknown => Prevented::Unknown,
+            FlowEdge::Enter => Prevented::Enter,
+            FlowEdge::InterruptReturn => Prevented::InterruptReturn,
+            FlowEdge::Call { return_address } => Prevented::Call(return_address),
+            FlowEdge::Return => Prevented::Return,
+            FlowEdge::Interrupt { before, .. } => before,
             _ => Prevented::Other,
         }
     }
@@ -167,19 +169,21 @@ impl Edge {
     /// Whether flow is missing, or not selected, directly before the arrival: nothing below its frame is known.
     #[inline]
     pub(crate) fn is_gap(self) -> bool {
-        matches!(self, Edge::Gap | Edge::GapInterrupt | Edge::GapReturn | Edge::GapReentry)
+        matches!(self, FlowEdge::Gap | FlowEdge::GapInterrupt | FlowEdge::GapReturn | FlowEdge::GapReentry)
     }
 
     /// Whether an interrupt, an exception or a system call begins with the arrival.
     pub(crate) fn begins_interrupt(self) -> bool {
-        matches!(self, Edge::GapInterrupt | Edge::GapReentry | Edge::Interrupt { .. })
+        matches!(self, FlowEdge::GapInterrupt | FlowEdge::GapReentry | FlowEdge::Interrupt { .. })
     }
 
     /// Whether control comes from outside the function's code: only frames of jumps and interrupts end regularly.
     pub(crate) fn enters(self) -> bool {
         matches!(
             self,
-            Edge::Enter | Edge::InterruptReturn | Edge::Interrupt { before: Prevented::InterruptReturn, .. }
+            FlowEdge::Enter
+                | FlowEdge::InterruptReturn
+                | FlowEdge::Interrupt { before: Prevented::InterruptReturn, .. }
         )
     }
 }
@@ -189,12 +193,12 @@ mod tests {
     use super::*;
 
     /// All edges that events make between two runs, from some edges on.
-    fn edges(from: &[Edge]) -> Vec<Edge> {
+    fn edges(from: &[FlowEdge]) -> Vec<FlowEdge> {
         let events = [
-            Edge::Enter,
-            Edge::Interrupt { from: 9, before: Prevented::Unknown },
-            Edge::InterruptReturn,
-            Edge::Gap,
+            FlowEdge::Enter,
+            FlowEdge::Interrupt { from: 9, before: Prevented::Unknown },
+            FlowEdge::InterruptReturn,
+            FlowEdge::Gap,
         ];
         let mut all = from.to_vec();
         let mut begin = 0;
@@ -212,9 +216,9 @@ mod tests {
     #[test]
     fn edges_may_be_cut_anywhere() {
         // Only a run ends in a branch.
-        let ends =
-            [Edge::Unknown, Edge::Flow, Edge::Indirect, Edge::Call { return_address: 7 }, Edge::Return];
-        let between = edges(&[Edge::Unknown]);
+        let call = FlowEdge::Call { return_address: 7 };
+        let ends = [FlowEdge::Unknown, FlowEdge::Flow, FlowEdge::Indirect, call, FlowEdge::Return];
+        let between = edges(&[FlowEdge::Unknown]);
         for before in edges(&ends) {
             for &one in &between {
                 for &other in &between {

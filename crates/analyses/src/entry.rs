@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a frame was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Entry {
+pub enum FrameEntry {
     /// It was already running at the begin of the trace, or after a gap.
     Root,
     /// By a near call.
@@ -19,19 +19,21 @@ pub enum Entry {
     InterruptedReturn,
 }
 
-impl Entry {
+impl FrameEntry {
     /// Returns the name in tables: `start`, `call`, `jump` or `interrupt`.
     pub fn name(self) -> &'static str {
         match self {
-            Entry::Root => "start",
-            Entry::Call => "call",
-            Entry::Tail => "jump",
-            Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn => "interrupt",
+            FrameEntry::Root => "start",
+            FrameEntry::Call => "call",
+            FrameEntry::Tail => "jump",
+            FrameEntry::Interrupt | FrameEntry::InterruptedCall | FrameEntry::InterruptedReturn => {
+                "interrupt"
+            }
         }
     }
 
     /// Whether an interrupt, an exception or a system call entered it.
     pub fn is_interrupt(self) -> bool {
-        matches!(self, Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn)
+        matches!(self, FrameEntry::Interrupt | FrameEntry::InterruptedCall | FrameEntry::InterruptedReturn)
     }
 }

@@ -59,7 +59,7 @@ mod system_calls;
 mod thread_states;
 
 pub use clock::Time;
-pub use stack::Entry as FrameEntry;
+pub use stack::FrameEntry;
 
 use hodo_model::{FlowLoop, Report};
 

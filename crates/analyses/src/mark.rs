@@ -16,13 +16,13 @@ const PENDING: u64 = u64::MAX - 1;
 /// A position between two instructions of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
-    /// Number of instructions of the thread, or of the part, before it.
+    /// Number of instructions of the thread, or of the partial, before it.
     pub(crate) before: u64,
     /// In nanoseconds.
     time: u64,
     /// Core cycles since the beginning of its segment.
     cycles: u64,
-    /// Number of segments of the thread, or of the part, before its own.
+    /// Number of segments of the thread, or of the partial, before its own.
     segment: u32,
 }
 
@@ -38,7 +38,7 @@ impl Mark {
         counted.then(|| later.cycles.saturating_sub(self.cycles))
     }
 
-    /// Shifts the mark by the instructions and segments before its part.
+    /// Shifts the mark by the instructions and segments before its partial.
     pub(crate) fn after(self, instructions: u64, segments: u32) -> Mark {
         Mark {
             before: self.before.saturating_add(instructions),
@@ -50,26 +50,26 @@ impl Mark {
 
 /// The clock of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum ReadingOf {
     Time,
     Cycles,
 }
 
 /// The difference between two readings of a clock, spread evenly over the instructions executed between them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    of: Of,
+pub(crate) struct ReadingDelta {
+    of: ReadingOf,
     /// The earlier reading, the instructions before it, and the share of each instruction; `None` if unknown.
     since: Option<(u64, u64, Shares)>,
 }
 
-impl Reading {
+impl ReadingDelta {
     /// Sets the value of a mark that waits for it.
     #[inline]
     pub(crate) fn stamp(&self, mark: &mut Mark) {
         let value = match self.of {
-            Of::Time => &mut mark.time,
-            Of::Cycles => &mut mark.cycles,
+            ReadingOf::Time => &mut mark.time,
+            ReadingOf::Cycles => &mut mark.cycles,
         };
         if *value == PENDING {
             *value = self.since.map_or(UNKNOWN, |(since, before, shares)| {
@@ -81,30 +81,30 @@ impl Reading {
     /// Returns whether a mark waits for it.
     #[inline]
     pub(crate) fn is_awaited(&self, mark: &Mark) -> bool {
-        PENDING == if self.of == Of::Time { mark.time } else { mark.cycles }
+        PENDING == if self.of == ReadingOf::Time { mark.time } else { mark.cycles }
     }
 
     /// Returns its clock.
-    pub(crate) fn of(&self) -> Of {
+    pub(crate) fn of(&self) -> ReadingOf {
         self.of
     }
 }
 
 /// A clock of a segment: its last reading, and the number of instructions before that.
-type Last = (Option<u64>, u64);
+type LastReading = (Option<u64>, u64);
 
-/// The clocks of a part of a thread, and its progress.
+/// The clocks of some chunks of a thread, and its progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Clocks {
     /// Number of instructions so far.
     pub(crate) instructions: u64,
     /// Number of segments that ended.
     pub(crate) segments: u32,
-    // Parts are serialised only between segments, where no clock is known.
+    // Partials are serialised only between segments, where no clock is known.
     #[serde(skip)]
-    time: Last,
+    time: LastReading,
     #[serde(skip)]
-    cycles: Last,
+    cycles: LastReading,
 }
 
 impl Clocks {
@@ -114,19 +114,19 @@ impl Clocks {
         Mark { before: self.instructions, time: PENDING, cycles: PENDING, segment: self.segments }
     }
 
-    /// Folds an event, and passes each new reading to `tell`, for all marks that wait for it.
+    /// Folds an event, and passes each new reading to `emit`, which stamps the marks that wait for it.
     #[inline]
-    pub(crate) fn fold(&mut self, seen: &FlowEvent<'_>, mut emit: impl FnMut(&Reading)) {
+    pub(crate) fn fold(&mut self, seen: &FlowEvent<'_>, mut emit: impl FnMut(&ReadingDelta)) {
         match *seen {
             FlowEvent::Begin(time) => {
                 self.time = (time.map(|time| time.0), self.instructions);
                 self.cycles = (Some(0), self.instructions);
             }
             FlowEvent::Time(now) => emit(&self.time(now)),
-            FlowEvent::Cycles(count) => emit(&self.read(Of::Cycles, Some(count))),
+            FlowEvent::Cycles(count) => emit(&self.read(ReadingOf::Cycles, Some(count))),
             FlowEvent::End => {
-                emit(&self.read(Of::Time, None));
-                emit(&self.read(Of::Cycles, None));
+                emit(&self.read(ReadingOf::Time, None));
+                emit(&self.read(ReadingOf::Cycles, None));
                 self.segments = self.segments.saturating_add(1);
             }
             _ => {}
@@ -135,20 +135,21 @@ impl Clocks {
 
     /// Returns the reading of a timestamp.
     #[inline]
-    pub(crate) fn time(&mut self, now: Nanos) -> Reading {
-        self.read(Of::Time, Some(now.0))
+    pub(crate) fn time(&mut self, now: Nanos) -> ReadingDelta {
+        self.read(ReadingOf::Time, Some(now.0))
     }
 
     #[inline]
-    fn read(&mut self, of: Of, now: Option<u64>) -> Reading {
-        let last = if of == Of::Time { &mut self.time } else { &mut self.cycles };
+    fn read(&mut self, of: ReadingOf, now: Option<u64>) -> ReadingDelta {
+        let last = if of == ReadingOf::Time { &mut self.time } else { &mut self.cycles };
         let (since, before) = mem::replace(last, (now, self.instructions));
         let ran = self.instructions.saturating_sub(before).max(1);
-        let shares = |(since, now): (u64, u64)| (since, before, Shares::new(now.saturating_sub(since), ran));
-        Reading { of, since: since.zip(now).map(shares) }
+        let since = since.zip(now);
+        let since = since.map(|(since, now)| (since, before, Shares::new(now.saturating_sub(since), ran)));
+        ReadingDelta { of, since }
     }
 
-    /// Adds the progress of the next part.
+    /// Adds the progress of the next partial.
     pub(crate) fn add(&mut self, later: &Clocks) {
         self.instructions = self.instructions.saturating_add(later.instructions);
         self.segments = self.segments.saturating_add(later.segments);

@@ -10,13 +10,13 @@ use hodo_model::{Run, Transfer};
 
 use crate::{
     clock::Time,
-    contexts::{ContextId, Notes, States},
-    stack::Frame,
+    contexts::{ContextId, Notes, PathStates},
+    stack::StackFrame,
 };
 
 /// The costs that each execution of a path adds to one context.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct PathCost {
     pub(crate) context: ContextId,
     pub(crate) entries: u32,
     pub(crate) instructions: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Part {
 
 /// A path and its executions.
 #[derive(Clone, Debug)]
-struct Path {
+struct MemoizedPath {
     count: u64,
     /// The time per instruction, summed over all executions.
     each: Time,
@@ -32,13 +32,13 @@ struct Path {
     calls: u32,
     /// The state after it.
     to: u32,
-    /// End index of its parts; they begin where those of the previous path end.
-    parts_end: u32,
+    /// End index of its costs; they begin where those of the previous path end.
+    costs_end: u32,
 }
 
 /// The costs that all executions of a path add to one context.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sum {
+pub(crate) struct PathSum {
     pub(crate) context: ContextId,
     pub(crate) entries: u64,
     pub(crate) instructions: u64,
@@ -47,87 +47,87 @@ pub(crate) struct Sum {
 
 /// The learned paths.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoizedPaths {
-    pub(crate) states: States,
-    paths: Vec<Path>,
-    parts: Vec<Part>,
+pub(crate) struct PathCosts {
+    pub(crate) states: PathStates,
+    paths: Vec<MemoizedPath>,
+    costs: Vec<PathCost>,
     /// Paths executed since their sums were last taken.
     counted: Vec<u32>,
 }
 
 /// Gathers what a path adds.
-struct Gatherer<'p> {
-    parts: &'p mut Vec<Part>,
-    /// Where the path's parts begin.
+struct CostGatherer<'p> {
+    costs: &'p mut Vec<PathCost>,
+    /// Where the path's costs begin.
     start: usize,
     instructions: u32,
     calls: u32,
 }
 
-impl Gatherer<'_> {
-    fn part(&mut self, context: ContextId) -> &mut Part {
-        part_of(self.parts, self.start, context)
+impl CostGatherer<'_> {
+    fn cost(&mut self, context: ContextId) -> &mut PathCost {
+        cost_of(self.costs, self.start, context)
     }
 }
 
-/// Returns the part of a context among those from `start` on, which are of one path.
-fn part_of(parts: &mut Vec<Part>, start: usize, context: ContextId) -> &mut Part {
-    let found = parts[start..].iter().rposition(|part| part.context == context);
-    let index = found.map_or(parts.len(), |index| start + index);
+/// Returns the cost of a context among those from `start` on, which are of one path.
+fn cost_of(costs: &mut Vec<PathCost>, start: usize, context: ContextId) -> &mut PathCost {
+    let found = costs[start..].iter().rposition(|cost| cost.context == context);
+    let index = found.map_or(costs.len(), |index| start + index);
     if found.is_none() {
-        parts.push(Part { context, entries: 0, instructions: 0 });
+        costs.push(PathCost { context, entries: 0, instructions: 0 });
     }
-    &mut parts[index]
+    &mut costs[index]
 }
 
-impl Notes for Gatherer<'_> {
-    fn enter(&mut self, context: ContextId, _: &Frame<ContextId>) {
-        self.part(context).entries += 1;
+impl Notes for CostGatherer<'_> {
+    fn enter(&mut self, context: ContextId, _: &StackFrame<ContextId>) {
+        self.cost(context).entries += 1;
     }
 
     fn leave(&mut self) {}
 
     fn ran(&mut self, context: ContextId, run: &Run) {
         let instructions = run.instructions as u32;
-        self.part(context).instructions += instructions;
+        self.cost(context).instructions += instructions;
         self.instructions += instructions;
         self.calls += u32::from(run.transfer == Transfer::Call);
     }
 }
 
-impl MemoizedPaths {
+impl PathCosts {
     /// Memoizes the effect of runs in a state: returns the number of the path, and the state after it; `None` if they
     /// reach below the oldest frame.
     pub(crate) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        let start = self.parts.len();
-        let mut gatherer = Gatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };
+        let start = self.costs.len();
+        let mut gatherer = CostGatherer { costs: &mut self.costs, start, instructions: 0, calls: 0 };
         let found = self.states.follow(state, runs, &mut gatherer);
-        let Gatherer { instructions, calls, .. } = gatherer;
+        let CostGatherer { instructions, calls, .. } = gatherer;
         let Some(to) = found else {
-            self.parts.truncate(start);
+            self.costs.truncate(start);
             return None;
         };
         Some((self.push(instructions, calls, to), to))
     }
 
-    /// Memoizes a path that is two others, of which the second begins in the state after the first.
+    /// Memoizes a path that consists of two others: the second begins in the state after the first.
     pub(crate) fn join(&mut self, first: u32, second: u32) -> u32 {
-        let start = self.parts.len();
-        self.parts.extend_from_within(self.range(first));
+        let start = self.costs.len();
+        self.costs.extend_from_within(self.range(first));
         for index in self.range(second) {
-            let Part { context, entries, instructions } = self.parts[index];
-            let part = part_of(&mut self.parts, start, context);
-            part.entries += entries;
-            part.instructions += instructions;
+            let PathCost { context, entries, instructions } = self.costs[index];
+            let cost = cost_of(&mut self.costs, start, context);
+            cost.entries += entries;
+            cost.instructions += instructions;
         }
         let [first, second] = [first, second].map(|path| &self.paths[path as usize]);
         self.push(first.instructions + second.instructions, first.calls + second.calls, second.to)
     }
 
-    /// Adds a path whose parts are the newest; returns its number.
+    /// Adds a path whose costs are the newest; returns its number.
     fn push(&mut self, instructions: u32, calls: u32, to: u32) -> u32 {
-        let parts_end = self.parts.len() as u32;
-        self.paths.push(Path { count: 0, each: Time::default(), instructions, calls, to, parts_end });
+        let costs_end = self.costs.len() as u32;
+        self.paths.push(MemoizedPath { count: 0, each: Time::default(), instructions, calls, to, costs_end });
         self.paths.len() as u32 - 1
     }
 
@@ -149,13 +149,14 @@ impl MemoizedPaths {
     }
 
     /// Returns the costs of a path per execution.
-    pub(crate) fn parts(&self, path: u32) -> &[Part] {
-        &self.parts[self.range(path)]
+    pub(crate) fn costs(&self, path: u32) -> &[PathCost] {
+        &self.costs[self.range(path)]
     }
 
     fn range(&self, path: u32) -> Range<usize> {
-        let end = |path: u32| self.paths[path as usize].parts_end as usize;
-        path.checked_sub(1).map_or(0, end)..end(path)
+        let path = path as usize;
+        let begin = if path == 0 { 0 } else { self.paths[path - 1].costs_end };
+        begin as usize..self.paths[path].costs_end as usize
     }
 
     /// Counts an execution of a path with this time per instruction. Returns the instructions of the path.
@@ -170,15 +171,16 @@ impl MemoizedPaths {
         path.instructions.into()
     }
 
-    /// Passes the costs that paths added since the last `take` to `to`, and returns their number of calls.
-    pub(crate) fn take(&mut self, mut add: impl FnMut(&States, Sum)) -> u64 {
+    /// Passes the costs that paths added since the last `take` to `add`, and returns their number of calls.
+    pub(crate) fn take(&mut self, mut add: impl FnMut(&PathStates, PathSum)) -> u64 {
         let mut all_calls = 0;
         for path in mem::take(&mut self.counted) {
-            let Path { count, each, calls, .. } = self.paths[path as usize];
-            for &Part { context, entries, instructions } in &self.parts[self.range(path)] {
+            let MemoizedPath { count, each, calls, .. } = self.paths[path as usize];
+            for &PathCost { context, entries, instructions } in &self.costs[self.range(path)] {
                 let (entries, instructions) = (u64::from(entries), u64::from(instructions));
                 let time = each.times(instructions);
-                let sum = Sum { context, entries: entries * count, instructions: instructions * count, time };
+                let sum =
+                    PathSum { context, entries: entries * count, instructions: instructions * count, time };
                 add(&self.states, sum);
             }
             all_calls += u64::from(calls) * count;

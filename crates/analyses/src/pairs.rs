@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// A key's alternating begins and ends: an end belongs to the last begin before it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Pair<B, E> {
+struct Alternation<B, E> {
     /// Whether the state before the next event is known.
     touched: bool,
     /// The first end event, if the state before it was unknown.
@@ -16,9 +16,9 @@ struct Pair<B, E> {
     open: Option<B>,
 }
 
-impl<B, E> Default for Pair<B, E> {
-    fn default() -> Pair<B, E> {
-        Pair { touched: false, first: None, open: None }
+impl<B, E> Default for Alternation<B, E> {
+    fn default() -> Alternation<B, E> {
+        Alternation { touched: false, first: None, open: None }
     }
 }
 
@@ -29,7 +29,7 @@ impl<B, E> Default for Pair<B, E> {
     deserialize = "B: DeserializeOwned, E: DeserializeOwned, K: DeserializeOwned + Hash + Eq"
 ))]
 pub(crate) struct Pairs<B, E, K = u64> {
-    pairs: FxHashMap<K, Pair<B, E>>,
+    pairs: FxHashMap<K, Alternation<B, E>>,
     /// Whether the trace begins here. If so, only keys with an open begin are kept.
     from_start: bool,
     /// Ends without a begin.
@@ -116,7 +116,8 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
 
     /// Returns the numbers of ends without a begin, and of begins without an end, in the whole trace.
     pub(crate) fn left(&self) -> (u64, u64) {
-        let count = |is: fn(&Pair<B, E>) -> bool| self.pairs.values().filter(|pair| is(pair)).count() as u64;
+        let count =
+            |is: fn(&Alternation<B, E>) -> bool| self.pairs.values().filter(|pair| is(pair)).count() as u64;
         (
             self.unmatched + count(|pair| pair.first.is_some()),
             self.unfinished + count(|pair| pair.open.is_some()),
@@ -128,13 +129,13 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "B: DeserializeOwned, E: DeserializeOwned"))]
 pub(crate) struct Requests<B, E> {
-    places: FxHashMap<u64, Place<B, E>>,
+    places: FxHashMap<u64, PendingRequest<B, E>>,
     /// Begins without a request.
     unmatched: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Place<B, E> {
+struct PendingRequest<B, E> {
     /// The first begin, and the first request before it in this chunk.
     first: Option<(Option<B>, E)>,
     /// The first request since.
@@ -151,14 +152,14 @@ impl<B, E> Requests<B, E> {
     /// Adds a request.
     #[inline]
     pub(crate) fn ask(&mut self, key: u64, request: B) {
-        let place = self.places.entry(key).or_insert(Place { first: None, open: None });
+        let place = self.places.entry(key).or_insert(PendingRequest { first: None, open: None });
         place.open.get_or_insert(request);
     }
 
     /// Adds a begin of the service; returns it with the first request, if that is known.
     #[inline]
     pub(crate) fn begin(&mut self, key: u64, begin: E) -> Option<(B, E)> {
-        let place = self.places.entry(key).or_insert(Place { first: None, open: None });
+        let place = self.places.entry(key).or_insert(PendingRequest { first: None, open: None });
         let request = place.open.take();
         if place.first.is_none() {
             place.first = Some((request, begin));

@@ -71,30 +71,30 @@ fn is_wanted(thread: Thread, cpu: u32, of: &FinishContext<'_>) -> bool {
 
 /// What a row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum RowsOf {
     Threads,
     Processes,
 }
 
-impl Of {
+impl RowsOf {
     /// Returns the thread, or its process's main thread if rows are processes. A thread of an unknown process counts as
     /// a process.
     pub(crate) fn of(self, threads: &Threads, thread: Thread) -> Thread {
-        let pid = threads.pid(thread).filter(|_| self == Of::Processes);
+        let pid = threads.pid(thread).filter(|_| self == RowsOf::Processes);
         pid.map_or(thread, |pid| Thread::new(pid.into(), 0))
     }
 
     pub(crate) fn columns(self) -> Vec<Column> {
-        let tid = (self == Of::Threads).then_some(Column::integer("tid", Unit::None));
-        let pid = Column { secondary: self == Of::Threads, ..Column::integer("pid", Unit::None) };
+        let tid = (self == RowsOf::Threads).then_some(Column::integer("tid", Unit::None));
+        let pid = Column { secondary: self == RowsOf::Threads, ..Column::integer("pid", Unit::None) };
         [Column::name("comm")].into_iter().chain(tid).chain([pid]).collect()
     }
 
     pub(crate) fn cells(self, threads: &Threads, thread: Thread) -> Vec<Value> {
         let [comm, tid, pid] = threads.cells(thread);
         match self {
-            Of::Threads => vec![comm, tid, pid],
-            Of::Processes => vec![comm, if pid == Value::Null { tid } else { pid }],
+            RowsOf::Threads => vec![comm, tid, pid],
+            RowsOf::Processes => vec![comm, if pid == Value::Null { tid } else { pid }],
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) enum Register {
 
 /// The content of a register.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Content<S> {
+pub(crate) struct RegisterContent<S> {
     /// Its place at the begin of the chunk; `None` if it was created in the chunk.
     pub(crate) from: Option<Register>,
     /// Its changes since then.
@@ -32,10 +32,10 @@ pub(crate) struct Content<S> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "S: DeserializeOwned"))]
 pub(crate) struct Registers<S> {
-    cpus: Cpus<Content<S>>,
-    threads: FxHashMap<Thread, Content<S>>,
+    cpus: Cpus<RegisterContent<S>>,
+    threads: FxHashMap<Thread, RegisterContent<S>>,
     /// Overwritten contents, which exist only if events are missing.
-    overwritten: Vec<Content<S>>,
+    overwritten: Vec<RegisterContent<S>>,
 }
 
 impl<S> Default for Registers<S> {
@@ -47,15 +47,14 @@ impl<S> Default for Registers<S> {
 impl<S: Default> Registers<S> {
     /// The state on a CPU.
     #[inline]
-    pub(crate) fn running(&mut self, cpu: u32) -> &mut Content<S> {
-        let unknown = || Content { from: Some(Register::Cpu(cpu)), since: S::default() };
-        self.cpus.get_or(cpu, unknown)
+    pub(crate) fn running(&mut self, cpu: u32) -> &mut RegisterContent<S> {
+        self.cpus.get_or(cpu, || RegisterContent { from: Some(Register::Cpu(cpu)), since: S::default() })
     }
 
     /// Moves contents for a context switch. `is_empty` recognizes a content without changes.
     pub(crate) fn switch(&mut self, cpu: u32, prev: Thread, next: Thread, is_empty: impl Fn(&S) -> bool) {
-        let unknown = |thread| Content { from: Some(Register::Thread(thread)), since: S::default() };
-        let nothing = || Content { from: None, since: S::default() };
+        let unknown = |thread| RegisterContent { from: Some(Register::Thread(thread)), since: S::default() };
+        let nothing = || RegisterContent { from: None, since: S::default() };
         let left = std::mem::replace(self.running(cpu), nothing());
         let waiting = self.threads.insert(prev, left).unwrap_or_else(|| unknown(prev));
         if waiting.from.is_some() || !is_empty(&waiting.since) {
@@ -70,14 +69,14 @@ impl<S: Default> Registers<S> {
     pub(crate) fn add(
         &mut self,
         later: Registers<S>,
-        mut join: impl FnMut(&mut Content<S>, S),
+        mut join: impl FnMut(&mut RegisterContent<S>, S),
         mut end: impl FnMut(S),
     ) {
         let Registers { cpus, threads, overwritten } = later;
         let mut before = std::mem::take(self);
-        let mut place = |content: Content<S>| {
+        let mut place = |content: RegisterContent<S>| {
             let mut joined = match content.from {
-                None => Content { from: None, since: S::default() },
+                None => RegisterContent { from: None, since: S::default() },
                 Some(register) => before.take(register),
             };
             match content.from {
@@ -91,7 +90,7 @@ impl<S: Default> Registers<S> {
             self.cpus.get_or(cpu, || placed);
         }
         self.threads = threads.into_iter().map(|(thread, content)| (thread, place(content))).collect();
-        let overwritten: Vec<Content<S>> = overwritten.into_iter().map(&mut place).collect();
+        let overwritten: Vec<RegisterContent<S>> = overwritten.into_iter().map(&mut place).collect();
         // What the later chunk did not touch stays.
         for (cpu, content) in before.cpus.into_all() {
             self.cpus.get_or(cpu, || content);
@@ -109,12 +108,12 @@ impl<S: Default> Registers<S> {
     }
 
     /// Takes the content of a register, to move it to another.
-    fn take(&mut self, register: Register) -> Content<S> {
+    fn take(&mut self, register: Register) -> RegisterContent<S> {
         let taken = match register {
             Register::Cpu(cpu) => self.cpus.remove(cpu),
             Register::Thread(thread) => self.threads.remove(&thread),
         };
-        taken.unwrap_or(Content { from: Some(register), since: S::default() })
+        taken.unwrap_or(RegisterContent { from: Some(register), since: S::default() })
     }
 
     /// All contents.

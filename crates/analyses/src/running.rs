@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 
 /// The running threads, by trace and CPU.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Running(FxHashMap<(u32, u32), u32>);
+pub(crate) struct RunningThreads(FxHashMap<(u32, u32), u32>);
 
-impl Running {
+impl RunningThreads {
     /// Sees the next event. Returns the thread that it contains, if that one was not known to run on its CPU.
     #[inline]
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) -> Option<u32> {

@@ -5,29 +5,29 @@ use std::num::NonZero;
 use hodo_model::{Arrival, FunctionId, Place, Transfer};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::edge::{Edge, Prevented};
-pub use crate::entry::Entry;
+pub(crate) use crate::edge::{FlowEdge, Prevented};
+pub use crate::entry::FrameEntry;
 use crate::spare_stack::SpareCapacityStack;
 
-/// The return address of a call. It is never 0, so a frame takes 16 bytes and not 24.
-pub(crate) type Back = NonZero<u64>;
+/// The return address of a call, if known. It is never 0, so a frame takes 16 bytes and not 24.
+pub(crate) type ReturnAddress = Option<NonZero<u64>>;
 
 /// One frame, with a note of the caller, generic over the identifier of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Frame<T, F = FunctionId> {
+pub(crate) struct StackFrame<T, F = FunctionId> {
     pub(crate) function: F,
-    pub(crate) entry: Entry,
+    pub(crate) entry: FrameEntry,
     /// For frames that a call made: its return address. For those of interrupts: the address at which execution
-    /// continues after it, if known. For [`Entry::InterruptedCall`]: the return address of the interrupted call.
-    pub(crate) return_address: Option<Back>,
+    /// continues after it, if known. For [`FrameEntry::InterruptedCall`]: the return address of the interrupted call.
+    pub(crate) return_address: ReturnAddress,
     pub(crate) note: T,
 }
 
-impl<T, F> Frame<T, F> {
+impl<T, F> StackFrame<T, F> {
     /// A frame with an unknown entry.
     #[inline]
-    pub(crate) const fn root(function: F, note: T) -> Frame<T, F> {
-        Frame { function, entry: Entry::Root, return_address: None, note }
+    pub(crate) const fn root(function: F, note: T) -> StackFrame<T, F> {
+        StackFrame { function, entry: FrameEntry::Root, return_address: None, note }
     }
 
     /// Returns whether its call returns to this address.
@@ -39,36 +39,39 @@ impl<T, F> Frame<T, F> {
 
 /// The place at which execution arrives; an [`Arrival`], generic over the identifier of functions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At<F> {
+pub(crate) struct ArrivedAt<F> {
     pub(crate) address: u64,
     pub(crate) function: F,
     pub(crate) place: Place,
 }
 
-impl At<FunctionId> {
+impl ArrivedAt<FunctionId> {
     /// Converts the place at which control arrives.
     #[inline]
-    pub(crate) fn of(&Arrival { address, function, place }: &Arrival) -> At<FunctionId> {
-        At { address, function, place }
+    pub(crate) fn of(&Arrival { address, function, place }: &Arrival) -> ArrivedAt<FunctionId> {
+        ArrivedAt { address, function, place }
     }
 }
+
+/// The known frames of a stack, the newest last.
+pub(crate) type KnownFrames<T, F = FunctionId> = SpareCapacityStack<StackFrame<T, F>>;
 
 /// Observes frames.
 pub(crate) trait Watch<T, F = FunctionId> {
     /// Called when a frame is entered from another; returns the new frame's note.
-    fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, back: Option<Back>) -> T;
+    fn enter(&mut self, from: &StackFrame<T, F>, function: F, entry: FrameEntry, back: ReturnAddress) -> T;
 
     /// Called when a frame is left; the newest first.
-    fn leave(&mut self, frame: &Frame<T, F>);
+    fn leave(&mut self, frame: &StackFrame<T, F>);
 
     /// Called when a return that an interrupt prevented arrives, before the frames it leaves.
     fn arrives_late(&mut self) {}
 }
 
 /// The next operation on the stack.
-enum Step {
+enum StackOp {
     Stay,
-    Push(Entry, Option<Back>),
+    Push(FrameEntry, ReturnAddress),
     Jump,
     /// A return to a pushed address.
     JumpByReturn,
@@ -81,39 +84,41 @@ enum Step {
 }
 
 /// Returns the stack operation for an arrival over an edge, as far as the top of the stack determines it.
-fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: bool) -> Step {
+fn step<F: PartialEq>(edge: FlowEdge, arrival: &ArrivedAt<F>, top: F, top_is_interrupt: bool) -> StackOp {
     let same = arrival.function == top;
     match edge {
-        Edge::Unknown | Edge::Flow if same => Step::Stay,
-        Edge::Unknown | Edge::Flow => Step::Jump,
-        Edge::Indirect if same => Step::Stay,
+        FlowEdge::Unknown | FlowEdge::Flow if same => StackOp::Stay,
+        FlowEdge::Unknown | FlowEdge::Flow => StackOp::Jump,
+        FlowEdge::Indirect if same => StackOp::Stay,
         // longjmp and exceptions land in the middle of a function that waits on the stack.
-        Edge::Indirect if arrival.place == Place::Middle => Step::UnwindTo,
-        Edge::Indirect => Step::Jump,
-        Edge::Call { return_address } => Step::Push(Entry::Call, Back::new(return_address)),
+        FlowEdge::Indirect if arrival.place == Place::Middle => StackOp::UnwindTo,
+        FlowEdge::Indirect => StackOp::Jump,
+        FlowEdge::Call { return_address } => StackOp::Push(FrameEntry::Call, NonZero::new(return_address)),
         // A handler returns to a trampoline that did not call it.
-        Edge::Return if top_is_interrupt => Step::Jump,
+        FlowEdge::Return if top_is_interrupt => StackOp::Jump,
         // A return to a first instruction is a jump: the address was pushed.
-        Edge::Return if arrival.place == Place::Entry => Step::JumpByReturn,
-        Edge::JumpBelow => Step::Jump,
-        Edge::PushedReturnBelow => Step::JumpByReturn,
-        Edge::Return | Edge::ReturnBelow => Step::ReturnTo(arrival.address),
-        Edge::UnwindBelow => Step::UnwindTo,
-        Edge::Enter if same => Step::Stay,
-        Edge::Enter if arrival.place == Place::Middle => Step::UnwindTo,
-        Edge::Enter => Step::Push(Entry::Interrupt, None),
-        Edge::Interrupt { before: Prevented::Call(return_address), .. } => {
-            Step::Push(Entry::InterruptedCall, Back::new(return_address))
+        FlowEdge::Return if arrival.place == Place::Entry => StackOp::JumpByReturn,
+        FlowEdge::JumpBelow => StackOp::Jump,
+        FlowEdge::PushedReturnBelow => StackOp::JumpByReturn,
+        FlowEdge::Return | FlowEdge::ReturnBelow => StackOp::ReturnTo(arrival.address),
+        FlowEdge::UnwindBelow => StackOp::UnwindTo,
+        FlowEdge::Enter if same => StackOp::Stay,
+        FlowEdge::Enter if arrival.place == Place::Middle => StackOp::UnwindTo,
+        FlowEdge::Enter => StackOp::Push(FrameEntry::Interrupt, None),
+        FlowEdge::Interrupt { before: Prevented::Call(return_address), .. } => {
+            StackOp::Push(FrameEntry::InterruptedCall, NonZero::new(return_address))
         }
-        Edge::Interrupt { from, before: Prevented::Return } => {
-            Step::Push(Entry::InterruptedReturn, Back::new(from))
+        FlowEdge::Interrupt { from, before: Prevented::Return } => {
+            StackOp::Push(FrameEntry::InterruptedReturn, NonZero::new(from))
         }
-        Edge::Interrupt { from, before: Prevented::InterruptReturn } => Step::NextInterrupt(from),
-        Edge::Interrupt { from, .. } => Step::Push(Entry::Interrupt, Back::new(from)),
+        FlowEdge::Interrupt { from, before: Prevented::InterruptReturn } => StackOp::NextInterrupt(from),
+        FlowEdge::Interrupt { from, .. } => StackOp::Push(FrameEntry::Interrupt, NonZero::new(from)),
         // The kernel serializes a processor with an IRET to the next instruction.
-        Edge::InterruptReturn if same && arrival.place == Place::Middle => Step::Stay,
-        Edge::InterruptReturn | Edge::InterruptReturnBelow => Step::EndInterrupt,
-        Edge::Gap | Edge::GapInterrupt | Edge::GapReturn | Edge::GapReentry => Step::Forget,
+        FlowEdge::InterruptReturn if same && arrival.place == Place::Middle => StackOp::Stay,
+        FlowEdge::InterruptReturn | FlowEdge::InterruptReturnBelow => StackOp::EndInterrupt,
+        FlowEdge::Gap | FlowEdge::GapInterrupt | FlowEdge::GapReturn | FlowEdge::GapReentry => {
+            StackOp::Forget
+        }
     }
 }
 
@@ -133,12 +138,12 @@ pub(crate) enum Below {
 /// is then empty, and the caller starts a new one.
 #[inline(always)]
 pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
-    edge: Edge,
-    arrival: &At<F>,
-) -> Result<(), Edge> {
+    edge: FlowEdge,
+    arrival: &ArrivedAt<F>,
+) -> Result<(), FlowEdge> {
     let anything = stack[stack.len() - 1];
     let (frames, depth) = stack.reserve(1, anything);
     let mut top = Top { frames, depth };
@@ -154,46 +159,46 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
 /// Slow path of [`arrive`], for rarer edges.
 #[inline(never)]
 fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
-    edge: Edge,
-    arrival: &At<F>,
-) -> Result<(), Edge> {
+    edge: FlowEdge,
+    arrival: &ArrivedAt<F>,
+) -> Result<(), FlowEdge> {
     let known = stack.len() > 1;
     let top = stack[stack.len() - 1].function;
     let interrupt = stack[physical_frame(stack)].entry.is_interrupt();
     let function = arrival.function;
     let (keep, edge_below) = match step(edge, arrival, top, interrupt) {
-        Step::Stay => return Ok(()),
-        Step::Push(entry, return_address) => {
+        StackOp::Stay => return Ok(()),
+        StackOp::Push(entry, return_address) => {
             enter(stack, watch, function, entry, return_address);
             return Ok(());
         }
-        Step::Jump => return jump(stack, watch, below, function),
-        Step::JumpByReturn => return jump_by_return(stack, watch, below, function),
-        Step::ReturnTo(address) => {
-            (stack.iter().rposition(|frame| frame.returns_to(address)), Edge::ReturnBelow)
+        StackOp::Jump => return jump(stack, watch, below, function),
+        StackOp::JumpByReturn => return jump_by_return(stack, watch, below, function),
+        StackOp::ReturnTo(address) => {
+            (stack.iter().rposition(|frame| frame.returns_to(address)), FlowEdge::ReturnBelow)
         }
-        Step::UnwindTo => (unwound(stack, function), Edge::UnwindBelow),
-        Step::EndInterrupt => return end_interrupt(stack, watch, below, arrival),
-        Step::NextInterrupt(from) => {
+        StackOp::UnwindTo => (unwound(stack, function), FlowEdge::UnwindBelow),
+        StackOp::EndInterrupt => return end_interrupt(stack, watch, below, arrival),
+        StackOp::NextInterrupt(from) => {
             let interrupt = newest_interrupt(stack);
             let before = interrupt.map(|index| (stack[index].entry, stack[index].return_address));
             cut(stack, watch, interrupt.unwrap_or(0));
             let (entry, address) = match before {
                 None => return Err(edge),
                 // What the interrupt before prevented has still not arrived.
-                Some((Entry::InterruptedCall, address)) => (Entry::InterruptedCall, address),
-                Some((Entry::InterruptedReturn, address)) if address == Back::new(from) => {
-                    (Entry::InterruptedReturn, address)
+                Some((FrameEntry::InterruptedCall, address)) => (FrameEntry::InterruptedCall, address),
+                Some((FrameEntry::InterruptedReturn, address)) if address == NonZero::new(from) => {
+                    (FrameEntry::InterruptedReturn, address)
                 }
-                Some(_) => (Entry::Interrupt, Back::new(from)),
+                Some(_) => (FrameEntry::Interrupt, NonZero::new(from)),
             };
             enter(stack, watch, function, entry, address);
             return Ok(());
         }
-        Step::Forget => (None, edge),
+        StackOp::Forget => (None, edge),
     };
     cut(stack, watch, keep.unwrap_or(0));
     match stack.last() {
@@ -206,12 +211,12 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
 }
 
 /// Returns the number of frames up to the newest one of a function.
-fn unwound<T, F: PartialEq>(stack: &[Frame<T, F>], function: F) -> Option<usize> {
+fn unwound<T, F: PartialEq>(stack: &[StackFrame<T, F>], function: F) -> Option<usize> {
     stack.iter().rposition(|frame| frame.function == function).map(|index| index + 1)
 }
 
 /// Returns the index of the newest frame of an interrupt. The oldest frame is none, as its entry is unknown.
-fn newest_interrupt<T, F>(stack: &[Frame<T, F>]) -> Option<usize> {
+fn newest_interrupt<T, F>(stack: &[StackFrame<T, F>]) -> Option<usize> {
     stack.iter().rposition(|frame| frame.entry.is_interrupt()).filter(|&index| index > 0)
 }
 
@@ -220,23 +225,23 @@ fn newest_interrupt<T, F>(stack: &[Frame<T, F>]) -> Option<usize> {
 /// The newest interrupt decides the outcome. If it lies below the known frames, they all end, and the interrupt is
 /// searched in the frames below.
 fn end_interrupt<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
-    arrival: &At<F>,
-) -> Result<(), Edge> {
+    arrival: &ArrivedAt<F>,
+) -> Result<(), FlowEdge> {
     let Some(index) = newest_interrupt(stack) else {
         cut(stack, watch, 0);
-        return Err(Edge::InterruptReturnBelow);
+        return Err(FlowEdge::InterruptReturnBelow);
     };
-    let Frame { entry, return_address, .. } = stack[index];
+    let StackFrame { entry, return_address, .. } = stack[index];
     let continues = stack[index].returns_to(arrival.address);
     cut(stack, watch, index);
     let (function, same) = (arrival.function, stack[index - 1].function == arrival.function);
     match entry {
-        Entry::InterruptedReturn if continues => {
+        FrameEntry::InterruptedReturn if continues => {
             watch.arrives_late();
-            return arrive(stack, watch, below, Edge::Return, arrival);
+            return arrive(stack, watch, below, FlowEdge::Return, arrival);
         }
         _ if arrival.place == Place::Middle && same => {}
         // The end of a signal handler.
@@ -244,36 +249,30 @@ fn end_interrupt<T: Copy, F: Copy + PartialEq>(
             Some(length) => cut(stack, watch, length),
             None => {
                 cut(stack, watch, 0);
-                return Err(Edge::UnwindBelow);
+                return Err(FlowEdge::UnwindBelow);
             }
         },
-        Entry::InterruptedCall => enter(stack, watch, function, Entry::Call, return_address),
+        FrameEntry::InterruptedCall => enter(stack, watch, function, FrameEntry::Call, return_address),
         _ if continues && same => {}
         _ if continues => return jump(stack, watch, below, function),
         // A signal handler: the kernel returns to it, and not to where it was entered.
-        _ => enter(stack, watch, function, Entry::Interrupt, return_address),
+        _ => enter(stack, watch, function, FrameEntry::Interrupt, return_address),
     }
     Ok(())
 }
 
 /// The newest frames of a stack with space for one more.
 pub(crate) struct Top<'s, T, F> {
-    pub(crate) frames: &'s mut [Frame<T, F>],
+    pub(crate) frames: &'s mut [StackFrame<T, F>],
     /// The number of frames.
     pub(crate) depth: usize,
 }
 
 impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
     #[inline(always)]
-    fn enter(
-        &mut self,
-        watch: &mut impl Watch<T, F>,
-        function: F,
-        entry: Entry,
-        return_address: Option<Back>,
-    ) {
-        let note = watch.enter(&self.frames[self.depth - 1], function, entry, return_address);
-        self.frames[self.depth] = Frame { function, entry, return_address, note };
+    fn enter(&mut self, watch: &mut impl Watch<T, F>, function: F, entry: FrameEntry, back: ReturnAddress) {
+        let note = watch.enter(&self.frames[self.depth - 1], function, entry, back);
+        self.frames[self.depth] = StackFrame { function, entry, return_address: back, note };
         self.depth += 1;
     }
 
@@ -292,7 +291,7 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
                 self.leave(watch);
                 true
             }
-            [.., caller, callee, Frame { entry: Entry::Tail, .. }]
+            [.., caller, callee, StackFrame { entry: FrameEntry::Tail, .. }]
                 if callee.returns_to(address) && caller.function == function =>
             {
                 self.leave(watch);
@@ -315,11 +314,11 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
     stack: &mut Top<'_, T, F>,
     watch: &mut impl Watch<T, F>,
     (transfer, end): (Transfer, u64),
-    arrival: &At<F>,
+    arrival: &ArrivedAt<F>,
 ) -> bool {
-    let &At { address, function, place } = arrival;
+    let &ArrivedAt { address, function, place } = arrival;
     if transfer == Transfer::Call {
-        stack.enter(watch, function, Entry::Call, Back::new(end));
+        stack.enter(watch, function, FrameEntry::Call, NonZero::new(end));
         return true;
     }
     if transfer == Transfer::Return {
@@ -333,26 +332,23 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
     if transfer == Transfer::IndirectJump && place != Place::Entry {
         return false;
     }
-    let jumped = top.entry == Entry::Tail;
+    let jumped = top.entry == FrameEntry::Tail;
     let called = match &stack.frames[..stack.depth - usize::from(jumped)] {
-        [.., _, callee] if callee.entry == Entry::Call => callee.function,
+        [.., _, callee] if callee.entry == FrameEntry::Call => callee.function,
         _ => return false,
     };
     if jumped {
         stack.leave(watch);
     }
     if called != function {
-        stack.enter(watch, function, Entry::Tail, None);
+        stack.enter(watch, function, FrameEntry::Tail, None);
     }
     true
 }
 
 /// Leaves the newest frame.
 #[inline(always)]
-fn leave<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
-    watch: &mut impl Watch<T, F>,
-) {
+fn leave<T: Copy, F: Copy + PartialEq>(stack: &mut KnownFrames<T, F>, watch: &mut impl Watch<T, F>) {
     if let Some(frame) = stack.last() {
         watch.leave(frame);
     }
@@ -361,19 +357,19 @@ fn leave<T: Copy, F: Copy + PartialEq>(
 
 #[inline(always)]
 fn enter<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     function: F,
-    entry: Entry,
-    return_address: Option<Back>,
+    entry: FrameEntry,
+    return_address: ReturnAddress,
 ) {
     let note = watch.enter(&stack[stack.len() - 1], function, entry, return_address);
-    stack.push(Frame { function, entry, return_address, note });
+    stack.push(StackFrame { function, entry, return_address, note });
 }
 
 /// Leaves all frames except the oldest `length`.
 pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     length: usize,
 ) {
@@ -384,32 +380,34 @@ pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
 
 /// Returns whether a deserialized stack is valid: no two frames entered by jumps are adjacent, so a called frame is at
 /// most one below.
-pub(crate) fn is_sound<T, F>(stack: &[Frame<T, F>]) -> bool {
-    stack.array_windows().all(|[below, above]| below.entry != Entry::Tail || above.entry != Entry::Tail)
+pub(crate) fn is_sound<T, F>(stack: &[StackFrame<T, F>]) -> bool {
+    stack
+        .array_windows()
+        .all(|[below, above]| below.entry != FrameEntry::Tail || above.entry != FrameEntry::Tail)
 }
 
 /// Returns the index of the newest frame that was not entered by a jump.
-fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
-    stack.iter().rposition(|frame| frame.entry != Entry::Tail).unwrap_or(0)
+fn physical_frame<T, F>(stack: &[StackFrame<T, F>]) -> usize {
+    stack.iter().rposition(|frame| frame.entry != FrameEntry::Tail).unwrap_or(0)
 }
 
 /// Enters a function by a jump. It replaces the frame of an earlier jump, so a machine frame appears as at most two:
 /// the called function, and the one that replaced it.
 fn jump<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     function: F,
-) -> Result<(), Edge> {
+) -> Result<(), FlowEdge> {
     let physical = physical_frame(stack);
     // A root may itself have been entered by a jump, and only the frames below it decide that.
-    if stack[physical].entry == Entry::Root && below == Below::Unknown {
+    if stack[physical].entry == FrameEntry::Root && below == Below::Unknown {
         cut(stack, watch, 0);
-        return Err(Edge::JumpBelow);
+        return Err(FlowEdge::JumpBelow);
     }
     cut(stack, watch, physical + 1);
     if stack[physical].function != function {
-        enter(stack, watch, function, Entry::Tail, None);
+        enter(stack, watch, function, FrameEntry::Tail, None);
     }
     Ok(())
 }
@@ -419,18 +417,18 @@ fn jump<T: Copy, F: Copy + PartialEq>(
 /// A retpoline calls an instruction of its own and replaces the return address of that call; Linux fills the processor's
 /// return stack by such calls and discards their addresses. So frames that a function called in itself end too.
 fn jump_by_return<T: Copy, F: Copy + PartialEq>(
-    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    stack: &mut KnownFrames<T, F>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     function: F,
-) -> Result<(), Edge> {
+) -> Result<(), FlowEdge> {
     let mut physical = physical_frame(stack);
     while let [.., caller, called] = &stack[..=physical]
-        && called.entry == Entry::Call
+        && called.entry == FrameEntry::Call
         && called.function == caller.function
     {
         cut(stack, watch, physical);
         physical = physical_frame(stack);
     }
-    jump(stack, watch, below, function).map_err(|_| Edge::PushedReturnBelow)
+    jump(stack, watch, below, function).map_err(|_| FlowEdge::PushedReturnBelow)
 }

@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     durations::{Add, Durations, Longest},
     per_thread_sums::PerThreadSums,
-    registers::{Content, Registers},
+    registers::{RegisterContent, Registers},
     settling::SettlingRows,
 };
 
-/// The events that [`Calls`] needs.
+/// The events that [`CallsPartial`] needs.
 pub(crate) const INTEREST: [(Kind, &[usize]); 4] = [
     (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
     (Kind::SyscallEntry, &[]),
@@ -37,19 +37,19 @@ pub(crate) fn is_error(result: i64) -> bool {
 }
 
 /// The kept arguments of a call: none, or all of them as text.
-pub trait Arguments:
+pub trait KeptArguments:
     Clone + Debug + Default + Ord + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// Returns the arguments of a call from its entry event.
     fn of(event: &KernelEvent<'_>) -> Self;
 }
 
-impl Arguments for () {
+impl KeptArguments for () {
     #[inline]
     fn of(_: &KernelEvent<'_>) {}
 }
 
-impl Arguments for Box<str> {
+impl KeptArguments for Box<str> {
     fn of(event: &KernelEvent<'_>) -> Box<str> {
         String::from_utf8_lossy(event.text(field::entry::ALL).unwrap_or_default()).into()
     }
@@ -57,22 +57,22 @@ impl Arguments for Box<str> {
 
 /// A call in progress.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Entry<A> {
+pub struct OpenSystemCall<A> {
     name: u32,
     time: Nanos,
     arguments: A,
 }
 
-impl<A: Arguments> Entry<A> {
+impl<A: KeptArguments> OpenSystemCall<A> {
     #[inline]
-    fn of(event: &KernelEvent<'_>) -> Entry<A> {
-        Entry { name: event.name, time: event.time, arguments: A::of(event) }
+    fn of(event: &KernelEvent<'_>) -> OpenSystemCall<A> {
+        OpenSystemCall { name: event.name, time: event.time, arguments: A::of(event) }
     }
 }
 
 /// The end of a call.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Exit {
+pub struct SystemCallExit {
     name: u32,
     time: Nanos,
     result: i64,
@@ -80,32 +80,34 @@ pub struct Exit {
     cpu: u32,
 }
 
-impl Exit {
+impl SystemCallExit {
     #[inline]
-    fn of(event: &KernelEvent<'_>, time: Nanos, result: i64) -> Exit {
-        Exit { name: event.name, time, result, thread: event.thread, cpu: event.cpu }
+    fn of(event: &KernelEvent<'_>, time: Nanos, result: i64) -> SystemCallExit {
+        SystemCallExit { name: event.name, time, result, thread: event.thread, cpu: event.cpu }
     }
 }
 
 /// The system call events of a thread in a chunk.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct StateDelta<A> {
+struct SystemCallDelta<A> {
     /// Whether any call began or ended in the chunk.
     touched: bool,
     /// The first exit, if the state before it is unknown. Boxed, because few threads have one and every context switch
     /// moves the whole struct.
-    first: Option<Box<Exit>>,
+    first: Option<Box<SystemCallExit>>,
     /// The call in progress.
-    open: Option<Entry<A>>,
+    open: Option<OpenSystemCall<A>>,
 }
 
 /// The accumulated data of complete calls.
-pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait SummedCalls:
+    Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// The type of a call's arguments, kept until it ends.
-    type Arguments: Arguments;
+    type Arguments: KeptArguments;
 
     /// Adds a call.
-    fn see(&mut self, length: u64, entry: Entry<Self::Arguments>, exit: Exit);
+    fn see(&mut self, length: u64, entry: OpenSystemCall<Self::Arguments>, exit: SystemCallExit);
 
     /// Adds the sums of the next task; `threads` are the threads that run at its begin.
     fn add(&mut self, later: Self, threads: &Threads);
@@ -120,11 +122,11 @@ pub trait OfCalls:
 }
 
 /// By thread, CPU and name.
-impl<V: OfCalls> Sums for PerThreadSums<u32, V> {
+impl<V: OfCalls> SummedCalls for PerThreadSums<u32, V> {
     type Arguments = ();
 
     #[inline]
-    fn see(&mut self, length: u64, _: Entry<()>, exit: Exit) {
+    fn see(&mut self, length: u64, _: OpenSystemCall<()>, exit: SystemCallExit) {
         self.of(exit.thread, exit.cpu, exit.name).see(length, exit.result);
     }
 
@@ -134,11 +136,11 @@ impl<V: OfCalls> Sums for PerThreadSums<u32, V> {
 }
 
 /// Sums by name for all threads, which suffice if no threads are selected.
-impl Sums for Vec<OfName> {
+impl SummedCalls for Vec<OfName> {
     type Arguments = ();
 
     #[inline]
-    fn see(&mut self, length: u64, _: Entry<()>, exit: Exit) {
+    fn see(&mut self, length: u64, _: OpenSystemCall<()>, exit: SystemCallExit) {
         let index = exit.name as usize;
         if index >= self.len() {
             self.resize_with(index + 1, OfName::default);
@@ -162,10 +164,10 @@ pub struct WithLongest {
     pub(crate) longest: Longest<LongCall>,
 }
 
-impl Sums for WithLongest {
+impl SummedCalls for WithLongest {
     type Arguments = Box<str>;
 
-    fn see(&mut self, length: u64, entry: Entry<Box<str>>, exit: Exit) {
+    fn see(&mut self, length: u64, entry: OpenSystemCall<Box<str>>, exit: SystemCallExit) {
         self.calls.of(exit.thread, exit.cpu, exit.name).see(length, exit.result);
         let call = (exit.cpu, exit.thread, exit.name, exit.result, entry.arguments);
         self.longest.see(length, entry.time, call);
@@ -173,9 +175,9 @@ impl Sums for WithLongest {
 
     fn add(&mut self, later: WithLongest, threads: &Threads) {
         self.calls.add(later.calls, threads);
-        let known =
-            |(cpu, thread, name, result, arguments)| (cpu, threads.known(thread), name, result, arguments);
-        self.longest.add(later.longest.map(known));
+        self.longest.add(later.longest.map(|(cpu, thread, name, result, arguments)| {
+            (cpu, threads.known(thread), name, result, arguments)
+        }));
     }
 }
 
@@ -183,17 +185,18 @@ impl Sums for WithLongest {
 pub(crate) type EachCall = (u64, Nanos, u32, Thread, u32);
 
 /// Each call.
-impl Sums for Vec<EachCall> {
+impl SummedCalls for Vec<EachCall> {
     type Arguments = ();
 
     #[inline]
-    fn see(&mut self, length: u64, entry: Entry<()>, exit: Exit) {
+    fn see(&mut self, length: u64, entry: OpenSystemCall<()>, exit: SystemCallExit) {
         self.push((length, entry.time, exit.cpu, exit.thread, exit.name));
     }
 
     fn add(&mut self, later: Self, threads: &Threads) {
-        let known = |(length, begin, cpu, thread, name)| (length, begin, cpu, threads.known(thread), name);
-        self.extend(later.into_iter().map(known));
+        for (length, begin, cpu, thread, name) in later {
+            self.push((length, begin, cpu, threads.known(thread), name));
+        }
     }
 }
 
@@ -215,12 +218,12 @@ impl EndedCall {
 }
 
 /// Each call, when it ends.
-impl Sums for SettlingRows<EndedCall> {
+impl SummedCalls for SettlingRows<EndedCall> {
     type Arguments = ();
 
     #[inline]
-    fn see(&mut self, _: u64, entry: Entry<()>, exit: Exit) {
-        let Exit { name, time, result, thread, cpu } = exit;
+    fn see(&mut self, _: u64, entry: OpenSystemCall<()>, exit: SystemCallExit) {
+        let SystemCallExit { name, time, result, thread, cpu } = exit;
         // A damaged trace may end a call before its begin; rows must not end before what was emitted already.
         self.see(time.max(entry.time), EndedCall { cpu, thread, begin: entry.time, name, result });
     }
@@ -242,7 +245,7 @@ pub struct FutexCall {
 }
 
 /// The address and the operation of a `futex` call; none of other calls.
-impl Arguments for Option<(u64, i64)> {
+impl KeptArguments for Option<(u64, i64)> {
     #[inline]
     fn of(event: &KernelEvent<'_>) -> Self {
         Some((event.integer(field::entry::LOCK)? as u64, event.integer(field::entry::COMMAND)?))
@@ -262,11 +265,11 @@ fn waits(operation: i64) -> Option<bool> {
 }
 
 /// Waits that succeeded, and calls that woke a thread.
-impl Sums for Vec<FutexCall> {
+impl SummedCalls for Vec<FutexCall> {
     type Arguments = Option<(u64, i64)>;
 
     #[inline]
-    fn see(&mut self, _: u64, entry: Entry<Self::Arguments>, exit: Exit) {
+    fn see(&mut self, _: u64, entry: OpenSystemCall<Self::Arguments>, exit: SystemCallExit) {
         let Some((address, operation)) = entry.arguments else { return };
         let Some(waits) = waits(operation) else { return };
         // UNLOCK_PI returns 0 when it has handed the lock over, the others how many threads they woke.
@@ -324,28 +327,33 @@ impl Add for OfName {
 
 /// The data of complete calls, and the number of incomplete ones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Totals<S> {
+struct CallTotals<S> {
     calls: S,
     unmatched: u64,
     unfinished: u64,
 }
 
-impl<S: Sums> Totals<S> {
+impl<S: SummedCalls> CallTotals<S> {
     #[inline]
-    fn complete(&mut self, entry: Entry<S::Arguments>, exit: Exit) {
+    fn complete(&mut self, entry: OpenSystemCall<S::Arguments>, exit: SystemCallExit) {
         self.calls.see(exit.time.0.saturating_sub(entry.time.0), entry, exit);
     }
 
     /// Adds the beginning of a call.
     #[inline]
-    fn enter(&mut self, course: &mut StateDelta<S::Arguments>, entry: Entry<S::Arguments>) {
+    fn enter(&mut self, course: &mut SystemCallDelta<S::Arguments>, entry: OpenSystemCall<S::Arguments>) {
         self.unfinished += u64::from(course.open.replace(entry).is_some());
         course.touched = true;
     }
 
     /// Adds a whole call.
     #[inline]
-    fn whole(&mut self, course: &mut StateDelta<S::Arguments>, entry: Entry<S::Arguments>, exit: Exit) {
+    fn whole(
+        &mut self,
+        course: &mut SystemCallDelta<S::Arguments>,
+        entry: OpenSystemCall<S::Arguments>,
+        exit: SystemCallExit,
+    ) {
         self.unfinished += u64::from(course.open.take().is_some());
         course.touched = true;
         self.complete(entry, exit);
@@ -353,7 +361,7 @@ impl<S: Sums> Totals<S> {
 
     /// Adds the end of a call.
     #[inline]
-    fn exit(&mut self, content: &mut Content<StateDelta<S::Arguments>>, exit: Exit) {
+    fn exit(&mut self, content: &mut RegisterContent<SystemCallDelta<S::Arguments>>, exit: SystemCallExit) {
         let course = &mut content.since;
         match course.open.take() {
             Some(entry) if entry.name == exit.name => self.complete(entry, exit),
@@ -368,7 +376,11 @@ impl<S: Sums> Totals<S> {
     }
 
     /// Adds later changes to a content.
-    fn join(&mut self, content: &mut Content<StateDelta<S::Arguments>>, later: StateDelta<S::Arguments>) {
+    fn join(
+        &mut self,
+        content: &mut RegisterContent<SystemCallDelta<S::Arguments>>,
+        later: SystemCallDelta<S::Arguments>,
+    ) {
         match later.first {
             Some(exit) => self.exit(content, *exit),
             None if later.touched => self.unfinished += u64::from(content.since.open.take().is_some()),
@@ -379,13 +391,13 @@ impl<S: Sums> Totals<S> {
     }
 
     /// Ends the trace.
-    fn end(&mut self, course: &StateDelta<S::Arguments>) {
+    fn end(&mut self, course: &SystemCallDelta<S::Arguments>) {
         self.unmatched += u64::from(course.first.is_some());
         self.unfinished += u64::from(course.open.is_some());
     }
 
     /// Adds the later of two neighbours; `threads` are the threads that run where it begins.
-    fn add(&mut self, later: Totals<S>, threads: &Threads) {
+    fn add(&mut self, later: CallTotals<S>, threads: &Threads) {
         self.calls.add(later.calls, threads);
         self.unmatched += later.unmatched;
         self.unfinished += later.unfinished;
@@ -395,34 +407,35 @@ impl<S: Sums> Totals<S> {
 /// The calls after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(bound = "")]
-pub struct Calls<S: Sums = PerThreadSums<u32, OfName>> {
-    registers: Registers<StateDelta<S::Arguments>>,
-    totals: Totals<S>,
+pub struct CallsPartial<S: SummedCalls = PerThreadSums<u32, OfName>> {
+    registers: Registers<SystemCallDelta<S::Arguments>>,
+    totals: CallTotals<S>,
 }
 
-impl<S: Sums> EventPartial for Calls<S> {
+impl<S: SummedCalls> EventPartial for CallsPartial<S> {
     fn interest() -> Interest<'static> {
         Interest::events(&INTEREST)
     }
 
-    fn begin(_: &Start<'_>) -> Calls<S> {
-        Calls::default()
+    fn begin(_: &Start<'_>) -> CallsPartial<S> {
+        CallsPartial::default()
     }
 
     #[inline]
     fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
             Kind::SyscallEntry => {
-                self.totals.enter(&mut self.registers.running(event.cpu).since, Entry::of(event));
+                self.totals.enter(&mut self.registers.running(event.cpu).since, OpenSystemCall::of(event));
             }
             Kind::SyscallExit => {
                 let result = event.integer(field::exit::RET).unwrap_or(0);
-                self.totals.exit(self.registers.running(event.cpu), Exit::of(event, event.time, result));
+                self.totals
+                    .exit(self.registers.running(event.cpu), SystemCallExit::of(event, event.time, result));
             }
             Kind::Syscall => {
                 let Some((end, result)) = event.ended() else { return };
                 let course = &mut self.registers.running(event.cpu).since;
-                self.totals.whole(course, Entry::of(event), Exit::of(event, end, result));
+                self.totals.whole(course, OpenSystemCall::of(event), SystemCallExit::of(event, end, result));
             }
             _ => {
                 if let Some((prev, next)) = event.switch() {
@@ -432,19 +445,21 @@ impl<S: Sums> EventPartial for Calls<S> {
         }
     }
 
-    fn add(&mut self, later: Calls<S>, threads: &Threads) {
+    fn add(&mut self, later: CallsPartial<S>, threads: &Threads) {
         self.totals.add(later.totals, threads);
         let sums = RefCell::new(&mut self.totals);
-        let join = |content: &mut Content<StateDelta<S::Arguments>>, later: StateDelta<S::Arguments>| {
-            let first =
-                later.first.map(|exit| Box::new(Exit { thread: threads.known(exit.thread), ..*exit }));
-            sums.borrow_mut().join(content, StateDelta { first, ..later });
+        let join = |content: &mut RegisterContent<SystemCallDelta<S::Arguments>>,
+                    later: SystemCallDelta<S::Arguments>| {
+            let first = later
+                .first
+                .map(|exit| Box::new(SystemCallExit { thread: threads.known(exit.thread), ..*exit }));
+            sums.borrow_mut().join(content, SystemCallDelta { first, ..later });
         };
         self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));
     }
 }
 
-impl<S: Sums> Calls<S> {
+impl<S: SummedCalls> CallsPartial<S> {
     /// The complete calls.
     pub(crate) fn complete(&self) -> &S {
         &self.totals.calls
@@ -458,13 +473,13 @@ impl<S: Sums> Calls<S> {
     /// Returns the numbers of unmatched and unfinished calls of all threads.
     pub(crate) fn left(&self) -> (u64, u64) {
         let (unmatched, unfinished) = (self.totals.unmatched, self.totals.unfinished);
-        let mut left = Totals::<S> { unmatched, unfinished, ..Totals::default() };
+        let mut left = CallTotals::<S> { unmatched, unfinished, ..CallTotals::default() };
         self.registers.contents().for_each(|course| left.end(course));
         (left.unmatched, left.unfinished)
     }
 }
 
-impl<V: OfCalls> Calls<PerThreadSums<u32, V>> {
+impl<V: OfCalls> CallsPartial<PerThreadSums<u32, V>> {
     /// Returns the selected calls of the whole trace by thread and name; a combination may occur several times.
     pub(crate) fn wanted<'s>(
         &'s self,

@@ -33,13 +33,13 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    deferred_ops::{DeferredOps, Machine},
-    running::Running,
+    deferred_ops::{DeferredOps, StateMachine},
+    running::RunningThreads,
 };
 
 /// The kind of a wait, according to the kernel's `prev_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Wait {
+pub enum WaitKind {
     /// A signal ends the wait.
     Interruptible,
     /// Only the awaited event ends the wait, not a signal.
@@ -50,34 +50,34 @@ pub enum Wait {
     Stopped,
 }
 
-impl Wait {
+impl WaitKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Wait::Interruptible => "interruptible",
-            Wait::Uninterruptible => "uninterruptible",
-            Wait::Idle => "idle",
-            Wait::Stopped => "stopped",
+            WaitKind::Interruptible => "interruptible",
+            WaitKind::Uninterruptible => "uninterruptible",
+            WaitKind::Idle => "idle",
+            WaitKind::Stopped => "stopped",
         }
     }
 }
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum State {
+pub enum Activity {
     /// On this CPU.
     Running(u32),
     /// It waits for this CPU.
     Runnable(u32),
     /// The thread waits for something other than a CPU, in the system call with this name.
-    Blocked(Wait, Option<u32>),
+    Blocked(WaitKind, Option<u32>),
 }
 
-impl State {
+impl Activity {
     /// Returns the CPU on which a thread in this state runs, or for which it waits.
     pub(crate) fn cpu(self) -> Option<u32> {
         match self {
-            State::Running(cpu) | State::Runnable(cpu) => Some(cpu),
-            State::Blocked(..) => None,
+            Activity::Running(cpu) | Activity::Runnable(cpu) => Some(cpu),
+            Activity::Blocked(..) => None,
         }
     }
 
@@ -88,44 +88,44 @@ impl State {
     }
 }
 
-impl Hash for State {
+impl Hash for Activity {
     // States are looked up at each change, and a single number identifies one.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let (kind, number) = match *self {
-            State::Running(cpu) => (0, cpu),
-            State::Runnable(cpu) => (1, cpu),
-            State::Blocked(wait, call) => (2 + wait as u64, call.map_or(0, |call| call.wrapping_add(1))),
+            Activity::Running(cpu) => (0, cpu),
+            Activity::Runnable(cpu) => (1, cpu),
+            Activity::Blocked(wait, call) => (2 + wait as u64, call.map_or(0, |call| call.wrapping_add(1))),
         };
         hasher.write_u64(kind << 32 | u64::from(number));
     }
 }
 
 /// What follows when a thread leaves its CPU.
-enum After {
-    State(State),
+enum AfterSwitch {
+    State(Activity),
     Ended,
     Unknown,
 }
 
-impl After {
+impl AfterSwitch {
     /// By the `prev_state` of the switch on a CPU; the thread is in this system call.
-    fn of(state: PrevState, cpu: u32, call: Option<u32>) -> After {
+    fn of(state: PrevState, cpu: u32, call: Option<u32>) -> AfterSwitch {
         let wait = match state {
-            PrevState::Runnable => return After::State(State::Runnable(cpu)),
-            PrevState::Ended => return After::Ended,
-            PrevState::Unknown => return After::Unknown,
-            PrevState::Interruptible => Wait::Interruptible,
-            PrevState::Uninterruptible => Wait::Uninterruptible,
-            PrevState::Idle => Wait::Idle,
-            PrevState::Stopped => Wait::Stopped,
+            PrevState::Runnable => return AfterSwitch::State(Activity::Runnable(cpu)),
+            PrevState::Ended => return AfterSwitch::Ended,
+            PrevState::Unknown => return AfterSwitch::Unknown,
+            PrevState::Interruptible => WaitKind::Interruptible,
+            PrevState::Uninterruptible => WaitKind::Uninterruptible,
+            PrevState::Idle => WaitKind::Idle,
+            PrevState::Stopped => WaitKind::Stopped,
         };
-        After::State(State::Blocked(wait, call))
+        AfterSwitch::State(Activity::Blocked(wait, call))
     }
 }
 
 /// An operation on the states of threads.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) enum Step {
+pub(crate) enum ThreadStep {
     /// A switch on a CPU.
     Switch {
         time: Nanos,
@@ -207,9 +207,9 @@ pub(crate) const REPORTING: [Kind; 2] = [Kind::SyscallEntry, Kind::Syscall];
 
 /// Receives changes.
 pub trait Observer: Default + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// Called when the state of a thread changes. `before` is the state that ends and its begin; [`State::Running`] is
+    /// Called when the state of a thread changes. `before` is the state that ends and its begin; [`Activity::Running`] is
     /// reported by [`Observer::ran`] instead.
-    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
+    fn change(&mut self, tid: u32, before: Option<(Nanos, Activity)>, now: Option<Activity>, time: Nanos);
 
     /// Called when a thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
     fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
@@ -223,7 +223,7 @@ pub trait Observer: Default + Send + Sync + Serialize + DeserializeOwned + 'stat
     }
 
     /// Called when a thread's state, which began at a time, has ended at an unknown one: its length is unknown too.
-    fn lose(&mut self, before: (Nanos, State), time: Nanos) {
+    fn lose(&mut self, before: (Nanos, Activity), time: Nanos) {
         let _ = (before, time);
     }
 
@@ -235,8 +235,8 @@ pub trait Observer: Default + Send + Sync + Serialize + DeserializeOwned + 'stat
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Task {
-    state: Option<(Nanos, State)>,
+struct FollowedThread {
+    state: Option<(Nanos, Activity)>,
     call: Option<u32>,
     /// The time of the first event that named it.
     born: Option<Nanos>,
@@ -249,14 +249,14 @@ struct Task {
 /// The state of each thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ThreadStateMachine<O> {
-    tasks: FxHashMap<u32, Task>,
-    cpus: Cpus<OnCpu>,
+    tasks: FxHashMap<u32, FollowedThread>,
+    cpus: Cpus<RunningOnCpu>,
     pub(crate) observer: O,
 }
 
 /// The state of a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct OnCpu {
+struct RunningOnCpu {
     /// The next thread of the last switch, and its time.
     now: Option<(u32, Nanos)>,
     /// Who runs: the next thread of the last switch, or the thread of an event since then.
@@ -265,10 +265,10 @@ struct OnCpu {
     call: OpenCall,
 }
 
-impl Task {
-    fn to(&mut self, tid: u32, state: Option<State>, time: Nanos, observer: &mut impl Observer) {
+impl FollowedThread {
+    fn to(&mut self, tid: u32, state: Option<Activity>, time: Nanos, observer: &mut impl Observer) {
         let before = std::mem::replace(&mut self.state, state.map(|state| (time, state)));
-        let before = before.filter(|(_, state)| !matches!(state, State::Running(_)));
+        let before = before.filter(|(_, state)| !matches!(state, Activity::Running(_)));
         observer.change(tid, before, state, time);
         let born = *self.born.get_or_insert(time);
         if state.is_none() {
@@ -277,7 +277,7 @@ impl Task {
         }
     }
 
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<Activity> {
         self.state.map(|(_, state)| state)
     }
 
@@ -293,7 +293,7 @@ impl Task {
     fn is_older(&mut self, cpu: u32, time: Nanos) -> Option<Nanos> {
         let first = self.born.filter(|_| !self.is_older);
         let taken_back =
-            self.state.filter(|&(since, state)| state == State::Runnable(cpu) && first == Some(since));
+            self.state.filter(|&(since, state)| state == Activity::Runnable(cpu) && first == Some(since));
         if taken_back.is_some() {
             self.state = None;
         }
@@ -312,7 +312,7 @@ impl<O: Observer> ThreadStateMachine<O> {
         for (cpu, (tid, since)) in running.into_iter().filter(|(_, (tid, _))| *tid != 0) {
             self.observer.ran(tid, cpu, Some(since), time);
         }
-        let mut tasks: Vec<(u32, Task)> = self.tasks.into_iter().collect();
+        let mut tasks: Vec<(u32, FollowedThread)> = self.tasks.into_iter().collect();
         tasks.sort_unstable_by_key(|(tid, _)| *tid);
         tasks.into_iter().for_each(|(tid, mut task)| task.to(tid, None, time, &mut self.observer));
         self.observer
@@ -320,13 +320,13 @@ impl<O: Observer> ThreadStateMachine<O> {
 
     /// A switch is missing, so a thread does not run on a CPU any more.
     fn lose_on(&mut self, cpu: u32, tid: u32, time: Nanos) {
-        let task = self.tasks.get_mut(&tid).filter(|task| task.state() == Some(State::Running(cpu)));
+        let task = self.tasks.get_mut(&tid).filter(|task| task.state() == Some(Activity::Running(cpu)));
         task.into_iter().for_each(|task| task.lose(time, &mut self.observer));
     }
 
     /// A thread runs on a CPU.
     fn runs(&mut self, time: Nanos, cpu: u32, tid: u32) {
-        let on = self.cpus.get_or(cpu, OnCpu::default);
+        let on = self.cpus.get_or(cpu, RunningOnCpu::default);
         let other = on.runs.replace(tid);
         if other == Some(tid) || on.now.is_none() {
             return;
@@ -340,7 +340,7 @@ impl<O: Observer> ThreadStateMachine<O> {
         if tid != 0 {
             let task = self.tasks.entry(tid).or_default();
             task.lose(time, &mut self.observer);
-            task.to(tid, Some(State::Running(cpu)), time, &mut self.observer);
+            task.to(tid, Some(Activity::Running(cpu)), time, &mut self.observer);
         }
     }
 
@@ -373,17 +373,17 @@ impl<O: Observer> ThreadStateMachine<O> {
         if let Some(since) = since {
             self.observer.ran(tid, cpu, since, time);
             // It already runs on another CPU: keep that state.
-            if matches!(task.state(), Some(State::Running(on)) if on != cpu) {
+            if matches!(task.state(), Some(Activity::Running(on)) if on != cpu) {
                 return;
             }
         }
-        if task.state() != Some(State::Running(cpu)) {
+        if task.state() != Some(Activity::Running(cpu)) {
             task.lose(time, &mut self.observer);
         }
-        match After::of(state, cpu, task.call) {
-            After::State(state) => task.to(tid, Some(state), time, &mut self.observer),
-            After::Ended => task.to(tid, None, time, &mut self.observer),
-            After::Unknown => {
+        match AfterSwitch::of(state, cpu, task.call) {
+            AfterSwitch::State(state) => task.to(tid, Some(state), time, &mut self.observer),
+            AfterSwitch::Ended => task.to(tid, None, time, &mut self.observer),
+            AfterSwitch::Unknown => {
                 task.born.get_or_insert(time);
                 task.state = None;
             }
@@ -391,11 +391,11 @@ impl<O: Observer> ThreadStateMachine<O> {
     }
 }
 
-impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
-    fn apply(&mut self, step: Step) {
+impl<O: Observer> StateMachine<ThreadStep> for ThreadStateMachine<O> {
+    fn apply(&mut self, step: ThreadStep) {
         match step {
-            Step::Switch { time, cpu, prev, next, state, call } => {
-                let on = self.cpus.get_or(cpu, OnCpu::default);
+            ThreadStep::Switch { time, cpu, prev, next, state, call } => {
+                let on = self.cpus.get_or(cpu, RunningOnCpu::default);
                 let before = on.now.replace((next, time));
                 let other = on.runs.replace(next).filter(|&tid| tid != prev);
                 let call = call.or(mem::take(&mut on.call));
@@ -413,24 +413,24 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
                 if next != 0 {
                     let task = self.tasks.entry(next).or_default();
                     task.switched.get_or_insert(time);
-                    task.to(next, Some(State::Running(cpu)), time, &mut self.observer);
+                    task.to(next, Some(Activity::Running(cpu)), time, &mut self.observer);
                 }
             }
-            Step::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
-            Step::Wakeup { time, tid, cpu } => {
+            ThreadStep::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
+            ThreadStep::Wakeup { time, tid, cpu } => {
                 let task = self.tasks.entry(tid).or_default();
-                if !matches!(task.state(), Some(State::Running(_) | State::Runnable(_))) {
-                    task.to(tid, Some(State::Runnable(cpu)), time, &mut self.observer);
+                if !matches!(task.state(), Some(Activity::Running(_) | Activity::Runnable(_))) {
+                    task.to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
                 }
             }
-            Step::Migrate { time, tid, cpu } => {
-                let task = self.tasks.get_mut(&tid);
-                let waits = |task: &&mut Task| matches!(task.state(), Some(State::Runnable(on)) if on != cpu);
-                if let Some(task) = task.filter(waits) {
-                    task.to(tid, Some(State::Runnable(cpu)), time, &mut self.observer);
+            ThreadStep::Migrate { time, tid, cpu } => {
+                if let Some(task) = self.tasks.get_mut(&tid)
+                    && matches!(task.state(), Some(Activity::Runnable(on)) if on != cpu)
+                {
+                    task.to(tid, Some(Activity::Runnable(cpu)), time, &mut self.observer);
                 }
             }
-            Step::SetOpenCall { cpu, call } => self.cpus.get_or(cpu, OnCpu::default).call = call,
+            ThreadStep::SetOpenCall { cpu, call } => self.cpus.get_or(cpu, RunningOnCpu::default).call = call,
         }
     }
 }
@@ -438,22 +438,22 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
 /// The contribution of a chunk to the machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "O: Serialize", deserialize = "O: DeserializeOwned"))]
-pub struct StateDelta<O> {
-    steps: DeferredOps<ThreadStateMachine<O>, Step>,
+pub struct ThreadStatesDelta<O> {
+    steps: DeferredOps<ThreadStateMachine<O>, ThreadStep>,
     /// The known open calls of the threads on CPUs.
     calls: Cpus<OpenCall>,
     #[serde(skip)]
-    running: Running,
+    running: RunningThreads,
 }
 
-impl<O: Observer> EventPartial for StateDelta<O> {
+impl<O: Observer> EventPartial for ThreadStatesDelta<O> {
     fn interest() -> Interest<'static> {
         Interest::events(&INTEREST).with_reporting(&REPORTING)
     }
 
-    fn begin(start: &Start<'_>) -> StateDelta<O> {
+    fn begin(start: &Start<'_>) -> ThreadStatesDelta<O> {
         let steps = DeferredOps::new(start.is_first);
-        StateDelta { steps, calls: Cpus::default(), running: Running::default() }
+        ThreadStatesDelta { steps, calls: Cpus::default(), running: RunningThreads::default() }
     }
 
     fn see(&mut self, event: &KernelEvent<'_>) {
@@ -464,7 +464,7 @@ impl<O: Observer> EventPartial for StateDelta<O> {
         let runs = if event.kind == Kind::SyscallExit { None } else { self.running.see(event) };
         if let Some(tid) = runs {
             self.keep_call(cpu);
-            self.steps.see(Step::Runs { time, cpu, tid });
+            self.steps.see(ThreadStep::Runs { time, cpu, tid });
         }
         match event.kind {
             Kind::SyscallEntry => *self.calls.get_or(cpu, OpenCall::default) = OpenCall::Named(event.name),
@@ -474,26 +474,26 @@ impl<O: Observer> EventPartial for StateDelta<O> {
                 let Some((prev, next)) = tids else { return };
                 let state = event.prev_state();
                 let call = self.calls.remove(cpu).unwrap_or_default();
-                self.steps.see(Step::Switch { time, cpu, prev, next, state, call });
+                self.steps.see(ThreadStep::Switch { time, cpu, prev, next, state, call });
             }
             Kind::SchedWakeup => {
                 if let Some(tid) = tid(field::wakeup::TID).filter(|&tid| tid != 0) {
-                    self.steps.see(Step::Wakeup { time, tid, cpu: on(field::wakeup::TARGET_CPU) });
+                    self.steps.see(ThreadStep::Wakeup { time, tid, cpu: on(field::wakeup::TARGET_CPU) });
                 }
             }
             Kind::SchedMigrate => {
                 if let Some(tid) = tid(field::migrate::TID).filter(|&tid| tid != 0) {
-                    self.steps.see(Step::Migrate { time, tid, cpu: on(field::migrate::DEST_CPU) });
+                    self.steps.see(ThreadStep::Migrate { time, tid, cpu: on(field::migrate::DEST_CPU) });
                 }
             }
             _ => {}
         }
     }
 
-    fn add(&mut self, later: StateDelta<O>, _: &Threads) {
+    fn add(&mut self, later: ThreadStatesDelta<O>, _: &Threads) {
         // An open call is known here and matters at the next switch, which is an operation of the later task.
         for (cpu, call) in mem::take(&mut self.calls).into_all() {
-            self.steps.see(Step::SetOpenCall { cpu, call });
+            self.steps.see(ThreadStep::SetOpenCall { cpu, call });
         }
         self.steps.add(later.steps);
         self.calls = later.calls;
@@ -501,11 +501,11 @@ impl<O: Observer> EventPartial for StateDelta<O> {
     }
 }
 
-impl<O: Observer> StateDelta<O> {
+impl<O: Observer> ThreadStatesDelta<O> {
     /// Adds the open system call of the thread on a CPU as an operation, if it is known.
     fn keep_call(&mut self, cpu: u32) {
         if let Some(call) = self.calls.remove(cpu) {
-            self.steps.see(Step::SetOpenCall { cpu, call });
+            self.steps.see(ThreadStep::SetOpenCall { cpu, call });
         }
     }
 

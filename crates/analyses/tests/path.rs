@@ -102,13 +102,13 @@ fn table_with(
 /// The pieces of a path: begin, duration, thread, cause, detail.
 fn path(events: &[Event<'_>], tid: u32) -> Vec<String> {
     let table = table(&CRITICAL_PATH, events, "piece", tid);
-    let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
+    let index = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
     let text = |value: &Value| match value {
         Value::Integer(number) => number.to_string(),
         Value::Text(text) => text.clone(),
         _ => String::new(),
     };
-    let cells = ["begin_ns", "duration_ns", "tid", "cause", "detail"].map(place);
+    let cells = ["begin_ns", "duration_ns", "tid", "cause", "detail"].map(index);
     let line = |row: Vec<Value>| cells.map(|cell| text(&row[cell])).join(" ").trim_end().to_owned();
     table.rows().into_iter().map(line).collect()
 }
@@ -322,12 +322,12 @@ fn tasks_run_from_switch_to_switch() {
         // 1 came last, but 2 leaves: a switch is missing.
         event!(50, 0, TaskSwitch, [(0, 2), (1, 0)]),
     ];
-    let rows = table(&tasks::Intervals, &events, "interval", 0).rows();
+    let rows = table(&tasks::TaskIntervals, &events, "interval", 0).rows();
     let cells: Vec<[Value; 3]> =
         rows.iter().map(|row| [row[0].clone(), row[1].clone(), row[3].clone()]).collect();
     let expected = [(10u64, 10u64, "1".into()), (20, 5, "2".into()), (40, 10, Value::Null)];
     assert_eq!(cells, expected.map(|(begin, length, task)| [begin.into(), length.into(), task]));
-    let sums = table(&tasks::Sums, &events, "task", 0);
+    let sums = table(&tasks::TaskSums, &events, "task", 0);
     assert_eq!((sums.figure("runs"), sums.figure("total_ns")), (Some(&3u64.into()), Some(&25u64.into())));
     let totals: Vec<[Value; 2]> = sums.rows().iter().map(|row| [row[1].clone(), row[8].clone()]).collect();
     assert_eq!(totals, [[10u64.into(), Value::Null], [10u64.into(), "1".into()], [5u64.into(), "2".into()]]);

@@ -1,7 +1,7 @@
 //! Survives the loss of mapped pages: a file that shrinks while it is read, or a disk that fails.
 //!
 //! ```text
-//! access beyond the end ──SIGBUS──► a map of ours? ──► pages of zeros from there to its end, and the place is kept
+//! access beyond the end ──SIGBUS──► a map of ours? ──► pages of zeros from there to its end; the offset is kept
 //!                                        └─no──► the handler that was there before
 //! ```
 
@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-/// A place from which on a mapped file could not be read.
+/// A file that could not be read from some offset on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// The file; empty for a pipe.
@@ -46,7 +46,7 @@ static TAKING: Mutex<()> = Mutex::new(());
 /// The handler that was there before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Guards a map until it is dropped. A guard whose map was hit stays taken, so that the place remains known.
+/// Guards a map until it is dropped. A guard whose map was hit stays taken, so that the offset remains known.
 #[derive(Debug)]
 pub(crate) struct Guarded(&'static Guard);
 
@@ -75,7 +75,7 @@ impl Guarded {
         Guarded(guard)
     }
 
-    /// Returns the place from which on the map could not be read.
+    /// Returns from where on the map could not be read.
     pub(crate) fn unreadable(&self) -> Option<Unreadable> {
         self.0.hit()
     }
@@ -99,7 +99,7 @@ impl Guard {
     }
 }
 
-/// Returns the places of all maps of this process that could not be read, also of those that were dropped since.
+/// Returns where maps of this process could not be read, also maps that were dropped since.
 pub fn unreadable() -> Vec<Unreadable> {
     let mut all: Vec<Unreadable> = guards().filter_map(Guard::hit).collect();
     all.reverse();

@@ -51,7 +51,7 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
             message!("source {file} not found; {help}");
         }
         if annotation.code.is_empty() {
-            message!("{} never ran in what was looked at", annotation.function);
+            message!("{} was not executed in the selected trace", annotation.function);
         }
         let code = input::exit_code(&command.input, losses.is_empty());
         input::report_losses(losses);
@@ -112,8 +112,8 @@ fn candidates(name: &str, prefixes: &[(String, String)], folders: &[PathBuf]) ->
 }
 
 fn read(path: &Path) -> Option<String> {
-    let there = fs::metadata(path).ok()?;
-    let readable = there.is_file() && there.len() <= LARGEST_SOURCE;
+    let metadata = fs::metadata(path).ok()?;
+    let readable = metadata.is_file() && metadata.len() <= LARGEST_SOURCE;
     let bytes = readable.then(|| fs::read(path).ok()).flatten()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -169,12 +169,12 @@ fn text(
             if let Some(line) = line.map(|index| &annotation.lines[index]) {
                 let source = sources.line(line).unwrap_or("");
                 let file = line.file.rsplit_once('/').map_or(line.file.as_str(), |(_, file)| file);
-                let place = format!("{file}:{}", line.line);
+                let location = format!("{file}:{}", line.line);
                 let width = if counted.is_some() { 54 } else { 41 };
                 let ipc = line.ipc.map_or(String::new(), |ipc| format!("IPC {ipc:.2}"));
                 writeln!(
                     out,
-                    "{bold}{:>12} {ipc:>13} {place:>width$} {source}{bold:#}",
+                    "{bold}{:>12} {ipc:>13} {location:>width$} {source}{bold:#}",
                     line.executions,
                     width = width - 14
                 )?;

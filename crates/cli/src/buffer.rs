@@ -171,7 +171,7 @@ impl Raw {
         let only_host = !self.host_code.is_empty() || !self.host_elf.is_empty();
         if of_both && of_guest && only_host {
             return Err(Failure::usage(
-                "--code and --elf are the host's or the guest's, whichever has no code of its own; here both have",
+                "--code and --elf describe the host or the guest, whichever has no options of its own; here both have",
             ));
         }
         if of_host && of_guest {

@@ -16,8 +16,8 @@ pub(crate) fn tables(store: &Store) -> Vec<(String, String, u64)> {
     store.tables().map(about).collect()
 }
 
-/// Returns the first records of a table that have an instant in a span, in order of their begin: the key of the lane,
-/// times, the value, further columns. A link's other lane is in columns that begin with `to_`.
+/// Returns the first records of a table that have an instant in a span, in order of their begin. The columns: the key
+/// of the lane, times, the value, further ones. A link's other lane is in columns that begin with `to_`.
 ///
 /// # Errors
 /// The span is empty, or the store is damaged or replaced.

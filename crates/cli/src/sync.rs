@@ -272,8 +272,8 @@ fn clocks(command: &Sync, outcome: &SyncOutcome) -> Table {
         Column::integer("steps", Unit::Count),
         Column::integer("contradictions", Unit::Count),
     ];
-    let row = |(place, names): (usize, &Vec<String>)| -> Vec<Value> {
-        let (clock, widths) = (&outcome.timeline.report().clocks[place], outcome.half_widths[place]);
+    let row = |(index, names): (usize, &Vec<String>)| -> Vec<Value> {
+        let (clock, widths) = (&outcome.timeline.report().clocks[index], outcome.half_widths[index]);
         // The timeline's clock does not move against itself.
         let apart = clock.hops != Some(0);
         let sides = match (clock.hops, clock.bounded) {

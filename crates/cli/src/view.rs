@@ -41,7 +41,7 @@ pub fn run(command: &View) -> Result<ExitCode, Failure> {
         return write(opened, file, command);
     }
     let ready = |address: &str| {
-        // Whoever reads the address from a pipe needs it now.
+        // A program that reads the address from a pipe needs it now.
         let printed = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
         if let Err(failure) = written(printed) {
             message!("{failure}");
@@ -157,7 +157,7 @@ impl Opened {
         );
         let outcome = streamed.map_err(|refusal| Refused(refusal.to_string()))?;
         let [rest] = <[Table; 1]>::try_from(outcome.tables)
-            .map_err(|tables| Refused(format!("expected one table, and these are {}", tables.len())))?;
+            .map_err(|tables| Refused(format!("expected one table, got {}", tables.len())))?;
         rest.batches().iter().for_each(add);
         let table = builder.finish(rest.summary).with_loss(rest.loss);
         Ok(Some(Rows { table, left_out }))

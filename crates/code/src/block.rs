@@ -68,13 +68,13 @@ pub struct CompactBlock {
     pub function: u32,
     /// Number of instructions.
     pub instructions: u16,
-    /// The information that a walk needs to leave the block.
-    pub pass: EdgeKind,
+    /// What a walk needs to leave the block.
+    pub edge: EdgeKind,
     /// The place in its function at which the block begins.
     pub(crate) place: Place,
 }
 
-/// The information that a walk needs to leave a block.
+/// What a walk needs to leave a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
     /// Nothing; no call is pushed.
@@ -123,8 +123,8 @@ impl CompactBlock {
     }
 
     /// Creates the compact form of a block of a function, without successors.
-    pub(crate) fn over(block: &Block, is_lasting: bool, function: u32) -> CompactBlock {
-        let pass = match block.terminator {
+    pub(crate) fn of(block: &Block, is_lasting: bool, function: u32) -> CompactBlock {
+        let edge = match block.terminator {
             _ if !is_lasting => EdgeKind::Other,
             Terminator::None | Terminator::Jump => EdgeKind::Free,
             Terminator::Call if block.is_call() => EdgeKind::Call,
@@ -137,7 +137,7 @@ impl CompactBlock {
             Terminator::Far => EdgeKind::Other,
         };
         let (instructions, place) = (block.instructions as u16, block.label.place);
-        CompactBlock { next: [NOT_SEEN; 2], function, instructions, pass, place }
+        CompactBlock { next: [NOT_SEEN; 2], function, instructions, edge, place }
     }
 }
 
@@ -189,8 +189,8 @@ impl Provenance {
 /// Returns the linear address that a direct near branch goes to.
 ///
 /// In 16-bit code the instruction pointer wraps at 64 KB, but Intel PT gives linear addresses, to which the base of CS is
-/// added (SDM, "IP Packets"). A linear address above 64 KB has a base, which is a displacement's beginning: only below
-/// that, where the base may be zero, does the address wrap.
+/// added (SDM, "IP Packets"). The base is not known here. A linear address above 64 KB implies one, so the displacement is
+/// added to it; below, the base is taken for zero, and the address wraps.
 pub fn branch_target(instruction: &Instruction) -> u64 {
     let (target, next) = (instruction.near_branch_target(), instruction.next_ip());
     let has_base = instruction.code_size() == CodeSize::Code16 && next > u64::from(u16::MAX);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_fit_lines_of_the_cache() {
+    fn blocks_fit_lines_of_the_cache() {
         assert_eq!((size_of::<Block>(), size_of::<CompactBlock>()), (48, 16));
     }
 }

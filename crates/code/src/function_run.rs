@@ -75,7 +75,7 @@ impl FunctionRun {
     }
 }
 
-/// A run without its code.
+/// Instructions of one function that ran one after the other, without their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Its first instruction.
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_says_where_in_its_function_it_begins() {
+    fn a_function_run_says_where_in_its_function_it_begins() {
         let largest = FunctionRun::FUNCTIONS - 1;
         for (function, place) in [(0, Place::Entry), (largest, Place::Middle), (7, Place::Unknown)] {
             let begins = FunctionRun::begins(function, place);

@@ -138,7 +138,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         while bits != NO_OUTCOMES {
             let compact = &self.compact_blocks[id.0 as usize];
             let next = compact.next[(bits >> 63) as usize];
-            if compact.pass != EdgeKind::Branch || compact.function != function || next == NOT_SEEN {
+            if compact.edge != EdgeKind::Branch || compact.function != function || next == NOT_SEEN {
                 break;
             }
             instructions += u32::from(compact.instructions);
@@ -312,14 +312,14 @@ impl<'a, L: Labels> Graph<'a, L> {
             *lowest = *asked;
         }
         self.bytes.push(|to| self.reader.append_bytes(code, block.start..block.end, to));
-        self.compact_blocks.push(CompactBlock::over(&block, provenance.is_lasting(), number));
+        self.compact_blocks.push(CompactBlock::of(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);
         self.provenances.push(provenance);
         if let Some(before) = self.remember(address, id) {
             let versions = self.versions.entry(address).or_insert_with(|| vec![before]);
-            let place = versions.partition_point(|&id| self.provenances[id.0 as usize].valid.start <= start);
-            versions.insert(place, id);
+            let index = versions.partition_point(|&id| self.provenances[id.0 as usize].valid.start <= start);
+            versions.insert(index, id);
         }
         Ok(id)
     }

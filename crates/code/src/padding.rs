@@ -96,9 +96,9 @@ mod tests {
         }
         let mut graph = Graph::new(&space, &Functions, Bits::B64);
         let id = graph.at(0x1000, 0).unwrap();
-        let is_remembered = graph.compact(id).pass != EdgeKind::Free;
+        let is_remembered = graph.compact(id).edge != EdgeKind::Free;
         assert_eq!(graph.block(id).pushes_return(), is_remembered);
-        (graph.block(id).transfer(), graph.compact(id).pass)
+        (graph.block(id).transfer(), graph.compact(id).edge)
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub const DEPTH: usize = 64;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct ReturnStack {
-    /// Native code of each [return target](ReturnTarget); 0 if the slot is empty.
+    /// Offset of the native code of each [return target](ReturnTarget); 0 if the slot is empty.
     pub(crate) codes: [u32; DEPTH],
     pub(crate) addresses: [u64; DEPTH],
     pub(crate) blocks: [BlockId; DEPTH],
@@ -56,11 +56,11 @@ impl Default for ReturnStack {
 impl ReturnStack {
     /// Pushes a call.
     #[inline]
-    pub fn push(&mut self, back: Back, landing: ReturnTarget) {
+    pub fn push(&mut self, back: Back, target: ReturnTarget) {
         let top = (self.top as usize + 1) % DEPTH;
         self.top = top as u32;
-        let is_known = landing.generation == self.generation;
-        self.codes[top] = if is_known { landing.code } else { ReturnTarget::UNKNOWN.code };
+        let is_known = target.generation == self.generation;
+        self.codes[top] = if is_known { target.code } else { ReturnTarget::UNKNOWN.code };
         self.addresses[top] = back.address;
         self.blocks[top] = back.block.unwrap_or(NOT_SEEN);
     }
@@ -82,9 +82,9 @@ impl ReturnStack {
         self.at((self.top as usize + 1) % DEPTH)
     }
 
-    fn at(&self, place: usize) -> Back {
-        let block = Some(self.blocks[place]).filter(|&block| block != NOT_SEEN);
-        Back { address: self.addresses[place], block }
+    fn at(&self, index: usize) -> Back {
+        let block = Some(self.blocks[index]).filter(|&block| block != NOT_SEEN);
+        Back { address: self.addresses[index], block }
     }
 
     /// Returns whether the stack is empty.
@@ -95,7 +95,7 @@ impl ReturnStack {
     /// Returns the return addresses, the oldest call first.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         let oldest_first = (1..=DEPTH).map(|above| (self.top as usize + above) % DEPTH);
-        oldest_first.filter(|&place| self.codes[place] != 0).map(|place| self.addresses[place])
+        oldest_first.filter(|&index| self.codes[index] != 0).map(|index| self.addresses[index])
     }
 
     /// Removes all calls.

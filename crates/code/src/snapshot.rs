@@ -82,7 +82,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// Reads instructions in sequence, most of them from the same piece of memory.
+/// Reads instructions in sequence, most of them from the same piece.
 #[derive(Default)]
 pub(crate) struct Reader<'a> {
     piece: Option<CodeBytes<'a>>,
@@ -141,8 +141,8 @@ impl<'a> Reader<'a> {
     #[inline]
     fn read_within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Origin, Range<u64>)> {
         let holds = |piece: &CodeBytes<'_>| {
-            let place = address.wrapping_sub(piece.start);
-            place < piece.content.bytes.len() as u64 && piece.valid.contains(&code.at)
+            let offset = address.wrapping_sub(piece.start);
+            offset < piece.content.bytes.len() as u64 && piece.valid.contains(&code.at)
         };
         if !self.piece.as_ref().is_some_and(holds) {
             let (content, valid) = code.space.at(address, code.at)?;
@@ -150,16 +150,16 @@ impl<'a> Reader<'a> {
             self.piece = Some(CodeBytes { start: address, content, valid, decoder });
         }
         let CodeBytes { start, content, valid, decoder } = self.piece.as_mut()?;
-        let place = address - *start;
-        if content.bytes.len() - (place as usize) < LONGEST_INSTRUCTION {
+        let offset = address - *start;
+        if content.bytes.len() - (offset as usize) < LONGEST_INSTRUCTION {
             return None;
         }
         if decoder.ip() != address {
-            decoder.set_position(place as usize).ok()?;
+            decoder.set_position(offset as usize).ok()?;
             decoder.set_ip(address);
         }
         decoder.decode_out(&mut self.instruction);
-        let origin = Origin { offset: content.origin.offset.wrapping_add(place), ..content.origin };
+        let origin = Origin { offset: content.origin.offset.wrapping_add(offset), ..content.origin };
         (!self.instruction.is_invalid()).then(|| (origin, valid.clone()))
     }
 }

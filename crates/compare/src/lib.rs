@@ -21,5 +21,5 @@ mod union;
 
 pub use identity::without_clone;
 pub use latency::{Latencies, latencies};
-pub use profile::{Comparison, Growth, Inlined, Options, Rows, Unit, paths};
+pub use profile::{Comparison, Divisor, Growth, Inlined, Options, Rows, paths};
 pub use sides::Sides;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hodo_model::{
-    Column, Shape, Summary, Table, Unit as Counted, Value,
+    Column, Shape, Summary, Table, Unit, Value,
     table::{Cell, cells},
 };
 
@@ -28,7 +28,7 @@ pub enum Rows {
 
 /// What a side's amounts are divided by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum Divisor {
     /// The number of recordings.
     Recording,
     /// The number of executions of the function or system call with this name.
@@ -41,7 +41,7 @@ pub struct Options {
     /// The kind of rows.
     pub rows: Rows,
     /// What each side's amounts are divided by.
-    pub unit: Unit,
+    pub divisor: Divisor,
 }
 
 /// Instructions executed inline in other functions, by the name of the inlined function.
@@ -119,7 +119,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Returns whether it is a growth of the sides, not of single recordings: without groups, always.
+    /// Returns whether the growth is unlikely to be chance. Without groups, it counts as significant.
     pub fn is_significant(&self) -> bool {
         self.p.is_none_or(|p| p < SIGNIFICANT)
     }
@@ -299,10 +299,12 @@ impl Comparison {
     }
 
     fn of_unit(&self) -> String {
-        match &self.options.unit {
-            Unit::Recording if self.weights.a.len() + self.weights.b.len() > 2 => " a recording".to_owned(),
-            Unit::Recording => String::new(),
-            Unit::Execution(name) => format!(" an execution of {name}"),
+        match &self.options.divisor {
+            Divisor::Recording if self.weights.a.len() + self.weights.b.len() > 2 => {
+                " a recording".to_owned()
+            }
+            Divisor::Recording => String::new(),
+            Divisor::Execution(name) => format!(" an execution of {name}"),
         }
     }
 
@@ -336,7 +338,7 @@ impl Comparison {
         let test = self.test(&self.totals);
         let weight = |weights: &[u64]| weights.iter().sum::<u64>();
         let mut summary: Summary = vec![("verdict", self.verdict().into())];
-        if let Unit::Execution(name) = &self.options.unit {
+        if let Divisor::Execution(name) = &self.options.divisor {
             summary.extend([
                 ("per", name.as_str().into()),
                 ("a_executions", weight(&self.weights.a).into()),
@@ -359,7 +361,7 @@ impl Comparison {
                 ("low_time_ns", interval.map(|(low, _)| low).into()),
                 ("high_time_ns", interval.map(|(_, high)| high).into()),
                 ("p_value", p.into()),
-                ("test", "Mann–Whitney U; p adjusted of rows is by Benjamini and Hochberg".into()),
+                ("test", "Mann–Whitney U; p_adjusted of rows: Benjamini and Hochberg".into()),
             ]);
         }
         summary.into_iter().chain(self.notes().iter().map(|note| ("note", note.as_str().into()))).collect()
@@ -383,9 +385,9 @@ impl Comparison {
 
     /// Returns the call paths of both sides as one tree, depth first: amounts of each path without its callees.
     pub fn tree(&self) -> Table {
-        let amount = |name| Column::real(name, Counted::Instructions);
+        let amount = |name| Column::real(name, Unit::Instructions);
         let columns = vec![
-            Column::integer("depth", Counted::None),
+            Column::integer("depth", Unit::None),
             Column::name("function"),
             Column::name("module").secondary(),
             amount("a_self_instructions"),
@@ -419,24 +421,24 @@ impl Comparison {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let instructions = |name| Column::real(name, Counted::Instructions);
-        let time = |name| Column::real(name, Counted::Nanoseconds);
+        let instructions = |name| Column::real(name, Unit::Instructions);
+        let time = |name| Column::real(name, Unit::Nanoseconds);
         let mut columns = vec![
             instructions("delta_instructions"),
-            Column::real("growth", Counted::Share),
+            Column::real("growth", Unit::Share),
             instructions("a_instructions").secondary(),
             instructions("b_instructions").secondary(),
-            Column::real("delta_calls", Counted::Count),
-            Column::real("a_calls", Counted::Count).secondary(),
-            Column::real("b_calls", Counted::Count).secondary(),
+            Column::real("delta_calls", Unit::Count),
+            Column::real("a_calls", Unit::Count).secondary(),
+            Column::real("b_calls", Unit::Count).secondary(),
             time("delta_time_ns"),
         ];
         if self.are_groups() {
             columns.extend([
                 time("low_time_ns").secondary(),
                 time("high_time_ns").secondary(),
-                Column::real("p_value", Counted::None).secondary(),
-                Column::real("p_adjusted", Counted::None),
+                Column::real("p_value", Unit::None).secondary(),
+                Column::real("p_adjusted", Unit::None),
             ]);
         }
         columns.push(Column::name("change"));

@@ -103,8 +103,8 @@ pub fn benjamini_hochberg(values: &[Option<f64>]) -> Vec<Option<f64>> {
         values.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?))).collect();
     tests.sort_by(|x, y| x.1.total_cmp(&y.1));
     let (count, mut adjusted, mut least) = (tests.len() as f64, vec![None; values.len()], 1.0f64);
-    for (place, (index, value)) in tests.into_iter().enumerate().rev() {
-        least = least.min(value * count / (place + 1) as f64);
+    for (lesser, (index, value)) in tests.into_iter().enumerate().rev() {
+        least = least.min(value * count / (lesser + 1) as f64);
         adjusted[index] = Some(least);
     }
     adjusted

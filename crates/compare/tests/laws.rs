@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hodo_compare::{Comparison, Options, Rows, Sides, Unit, latencies, paths};
-use hodo_model::{Column, Shape, Table, Unit as Counted, Value};
+use hodo_compare::{Comparison, Divisor, Options, Rows, Sides, latencies, paths};
+use hodo_model::{Column, Shape, Table, Unit, Value};
 use proptest::prelude::*;
 
 /// A row of call paths: levels above a child of the previous row, function, name of its clone, and costs.
@@ -19,10 +19,10 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 /// Makes the table of rows; `name` returns the name of a function and its clone.
 fn table(rows: &[Row], name: impl Fn(u8, u8) -> String, module: &str) -> Table {
     let columns = vec![
-        Column::integer("self_instructions", Counted::Instructions),
-        Column::integer("self_time_ns", Counted::Nanoseconds),
-        Column::integer("entries", Counted::Count),
-        Column::integer("depth", Counted::None),
+        Column::integer("self_instructions", Unit::Instructions),
+        Column::integer("self_time_ns", Unit::Nanoseconds),
+        Column::integer("entries", Unit::Count),
+        Column::integer("depth", Unit::None),
         Column::name("function"),
         Column::name("module"),
     ];
@@ -49,7 +49,7 @@ fn group() -> impl Strategy<Value = (Vec<Table>, Vec<u64>)> {
 }
 
 fn compare(a: &(Vec<Table>, Vec<u64>), b: &(Vec<Table>, Vec<u64>), rows: Rows) -> Comparison {
-    let options = Options { rows, unit: Unit::Execution("f".to_owned()) };
+    let options = Options { rows, divisor: Divisor::Execution("f".to_owned()) };
     paths(Sides::new(&a.0, &b.0), Sides::new(a.1.clone(), b.1.clone()), options)
 }
 
@@ -165,10 +165,10 @@ proptest! {
     fn latencies_differ_from_none_of_themselves(rows in prop::collection::vec((0u8..3, 1u64..9, 0u64..99), 0..6)) {
         let columns = vec![
             Column::name("call"),
-            Column::integer("tid", Counted::None),
-            Column::integer("count", Counted::Count),
-            Column::integer("total_ns", Counted::Nanoseconds),
-            Column::integer("p50_ns", Counted::Nanoseconds),
+            Column::integer("tid", Unit::None),
+            Column::integer("count", Unit::Count),
+            Column::integer("total_ns", Unit::Nanoseconds),
+            Column::integer("p50_ns", Unit::Nanoseconds),
         ];
         let row = |&(call, count, p50): &(u8, u64, u64)| {
             vec![format!("c{call}").into(), 7u64.into(), count.into(), (count * p50).into(), p50.into()]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hodo_bytes::Map;
-use hodo_formats::{Input, Part, Unpacked};
+use hodo_formats::{Input, OtherFile, Unpacked};
 use hodo_model::{Cause, Loss};
 
 /// Opened files. Files are only added, so borrows of their bytes stay valid.
@@ -57,12 +57,12 @@ impl Files {
             numbers.extend(number.and_then(|number| number.parse::<u32>().ok()));
         }
         numbers.sort_unstable();
-        let mut parts = Vec::new();
+        let mut others = Vec::new();
         for number in numbers {
             let name = format!("{FIRST_OF_FOLDER}.{number}");
-            parts.push(Part { bytes: self.bytes(&path.join(&name))?, name });
+            others.push(OtherFile { bytes: self.bytes(&path.join(&name))?, name });
         }
-        Ok(Input { parts, ..Input::file(self.bytes(&first)?, &self.unpacked) })
+        Ok(Input { others, ..Input::file(self.bytes(&first)?, &self.unpacked) })
     }
 
     /// Returns the bytes of a file, or of standard input if the path is `-`. Maps the file on first use.

@@ -63,7 +63,7 @@ pub struct Options {
     pub pids: Vec<u32>,
     /// Names of threads to select, while they have them; all if empty.
     pub comms: Vec<String>,
-    /// Leave out what the recorder made a recorded machine do.
+    /// Whether to leave out what a recorded machine does for the recorder.
     pub without_recorder: bool,
     /// Clock frequency in Hz for CTF traces that describe no clock.
     pub clock_frequency: Option<u64>,

@@ -110,7 +110,7 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
         delivery.parts.pop_front().map(|part| (part, consume))
     }
 
-    /// Puts the consumer back after it consumed a part; `go_on` if it wants more.
+    /// Puts the consumer back after it consumed a part; `keep_going` if it wants more.
     fn consumed(&mut self, consume: C, keep_going: bool) {
         self.consume = Some(consume);
         self.stopped |= !keep_going;

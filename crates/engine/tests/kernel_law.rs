@@ -8,11 +8,11 @@ use std::{
 };
 
 use hodo_analyses::{
-    cpu::{CpuUse, OverTime},
+    cpu::{CpuOverTime, CpuUse},
     critical_path::CRITICAL_PATH,
     io,
     queue::Queue,
-    states::{Intervals, States},
+    states::{StateIntervals, States},
 };
 use hodo_engine::{
     Chunks, Files, Input, Needs, Options, Reading, RunnableAnalysis, Traces,
@@ -247,16 +247,16 @@ fn tables_of_one_trace_agree() {
             analyse(&traces, &[analysis], &selection, &reading, |_| true).swap_remove(0)
         };
         let by_cpu = table(&CpuUse, "cpu");
-        let (states, intervals) = (table(&States, "thread"), table(&Intervals, "interval"));
+        let (states, intervals) = (table(&States, "thread"), table(&StateIntervals, "interval"));
         let none = Selection::default();
-        let agreed = sums::agreement(&by_cpu, &states, &table(&OverTime, "time"), &intervals, &none);
+        let agreed = sums::agreement(&by_cpu, &states, &table(&CpuOverTime, "time"), &intervals, &none);
         agreed.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         busy += by_cpu.rows().len();
         let waits = sums::same_waits(&table(&Queue, "cpu"), &table(&Queue, "time"), &states, &intervals);
         waits.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         let lives = sums::whole_lives(&states, &intervals);
         whole += lives.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
-        let io = sums::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
+        let io = sums::same_io(&table(&io::FileUsers, "thread"), &table(&io::Files, "file"));
         io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         let path = sums::are_seamless(&table(&CRITICAL_PATH, "piece"));
         path.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));

@@ -28,8 +28,8 @@ impl BranchProfiles {
     pub fn add(&mut self, batch: &RecordBatch) -> bool {
         let schema = batch.schema();
         let names = ["kind", "executions", "from", "to", "module", "to_module"];
-        let places: Vec<usize> = names.iter().filter_map(|name| schema.index_of(name).ok()).collect();
-        let &[kind, executions, from, to, module, to_module] = &places[..] else { return false };
+        let indices: Vec<usize> = names.iter().filter_map(|name| schema.index_of(name).ok()).collect();
+        let &[kind, executions, from, to, module, to_module] = &indices[..] else { return false };
         let columns = cells(batch);
         for row in 0..batch.num_rows() {
             let number = |column: usize| match columns[column].cell(row) {
@@ -64,7 +64,7 @@ impl BranchProfiles {
         self.0.get_mut(module).expect("it was added")
     }
 
-    /// Returns the names of the modules, that with most executed code first.
+    /// Returns the names of the modules, the one with most executed code first.
     pub fn names(&self) -> Vec<&str> {
         let weight =
             |profile: &BranchProfile| profile.runs.values().fold(0, |sum: u64, &n| sum.saturating_add(n));

@@ -144,16 +144,16 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Told(Arc<Mutex<Vec<String>>>);
+    struct Emitted(Arc<Mutex<Vec<String>>>);
 
-    impl Told {
+    impl Emitted {
         fn emit(&self, line: String) -> io::Result<()> {
             self.0.lock().unwrap().push(line);
             Ok(())
         }
     }
 
-    impl Timeline for Told {
+    impl Timeline for Emitted {
         fn begin_track(&mut self, _: &Track) -> io::Result<()> {
             Ok(())
         }
@@ -175,8 +175,8 @@ mod tests {
         }
     }
 
-    fn calls(shortest: u64) -> (Told, Calls<'static>) {
-        let reported = Told::default();
+    fn calls(shortest: u64) -> (Emitted, Calls<'static>) {
+        let reported = Emitted::default();
         let mut calls = Calls::new(Box::new(reported.clone()), shortest).unwrap();
         calls.begin_track(&Track::Named(String::new())).unwrap();
         (reported, calls)

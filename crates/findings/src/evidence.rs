@@ -55,8 +55,8 @@ impl<'a> Row<'a> {
     }
 
     fn cell(&self, column: &str) -> Option<&Value> {
-        let place = self.table.columns().iter().position(|known| known.name == column)?;
-        self.cells.get(place)
+        let index = self.table.columns().iter().position(|known| known.name == column)?;
+        self.cells.get(index)
     }
 
     /// Returns an integer; 0 if it is unknown or the column is missing.

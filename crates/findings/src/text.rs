@@ -22,8 +22,8 @@ pub(crate) fn percent(share: f64) -> String {
 pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

@@ -14,8 +14,8 @@ fn made(
 ) -> Table {
     let mut summary: Summary = figures.iter().map(|&(name, figure)| (name, figure.into())).collect();
     summary.extend([("begin_ns", 0u64.into()), ("end_ns", SECOND.into())]);
-    let kind = |place: usize| rows.first().is_some_and(|row| matches!(row[place], Value::Text(_)));
-    let column = |(place, &name): (usize, &&'static str)| match kind(place) {
+    let kind = |index: usize| rows.first().is_some_and(|row| matches!(row[index], Value::Text(_)));
+    let column = |(index, &name): (usize, &&'static str)| match kind(index) {
         true => Column::name(name),
         false => Column::integer(name, Unit::None),
     };

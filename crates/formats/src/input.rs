@@ -10,14 +10,14 @@ pub struct Input<'a> {
     /// The bytes of the file, or of the folder's first file.
     pub bytes: &'a [u8],
     /// The folder's other files.
-    pub parts: Vec<Part<'a>>,
+    pub others: Vec<OtherFile<'a>>,
     /// The store for unpacked bytes.
     pub unpacked: &'a Unpacked,
 }
 
 /// Another file of a folder.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
+pub struct OtherFile<'a> {
     /// The file's name in the folder.
     pub name: String,
     /// Its bytes.
@@ -27,7 +27,7 @@ pub struct Part<'a> {
 impl<'a> Input<'a> {
     /// A recording that is one file.
     pub fn file(bytes: &'a [u8], unpacked: &'a Unpacked) -> Input<'a> {
-        Input { bytes, parts: Vec::new(), unpacked }
+        Input { bytes, others: Vec::new(), unpacked }
     }
 }
 

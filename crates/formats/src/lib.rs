@@ -42,7 +42,7 @@ pub mod raw;
 pub mod recording;
 
 pub use clock_identity::{ClockIdentity, ClockKind, TscScale};
-pub use input::{Input, Part, Unpacked};
+pub use input::{Input, OtherFile, Unpacked};
 
 use error::{Error, ErrorKind};
 use recording::Recording;

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_model_is_taken_with_tolerance() {
+    fn an_unlisted_model_has_the_assumed_errata() {
         assert_eq!(Errata::known(cpu(18, 1)), None);
         assert!(Errata::of(Some(cpu(18, 1))).has(Bdm70));
         assert!(!Errata::of(None).has(Skz84));

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The law: the table is the same as that of a single task, however the trace is split into tasks and the merges are
-//! grouped. So `merge` is associative, and folding a whole equals merging its parts.
+//! grouped. So `merge` is associative, and folding a whole equals merging the partials of its tasks.
 
 use hodo_clock::Nanos;
 use serde::{Serialize, de::DeserializeOwned};
@@ -86,7 +86,7 @@ impl<'a> Interest<'a> {
         Interest { counts, ..Interest::NOTHING }
     }
 
-    /// Stops tracking threads.
+    /// Leaves out the thread that ran at each event.
     pub const fn without_threads(self) -> Interest<'a> {
         Interest { threads: false, ..self }
     }
@@ -250,8 +250,8 @@ pub trait Analysis: Send + Sync + 'static {
     }
 
     /// Moves rows that no later item can change out of the partial, in table order. The partial covers the trace from
-    /// its beginning to the end of the [span](FinishContext::span). [`Analysis::finish`] then returns a table of the remaining rows, which follow the
-    /// moved ones; its summary covers all rows.
+    /// its beginning to the end of the [span](FinishContext::span). [`Analysis::finish`] then returns a table of the
+    /// remaining rows, which follow the moved ones; its summary covers all rows.
     fn settle(&self, _partial: &mut Self::Partial, _of: &FinishContext<'_>, _rows: &mut TableBuilder) {}
 
     /// Whether a deserialized partial is consistent: every reference in it resolves. Inconsistent partials are
@@ -265,7 +265,7 @@ pub trait Analysis: Send + Sync + 'static {
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table;
 }
 
-/// What an analysis of events keeps of them, where several analyses keep the same.
+/// The partial of an analysis of events, which several analyses may have in common.
 pub trait EventPartial: Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Returns the events that change it.
     fn interest() -> Interest<'static>;
@@ -346,8 +346,8 @@ pub fn only<P>(partials: Vec<P>) -> P {
     partial
 }
 
-/// An analysis of control flow. Its methods are fast paths, which an analysis may have: items that are cheaper than
-/// [`Item::Flow`], with the same result.
+/// An analysis of control flow. Its methods are optional fast paths: they take batches that are cheaper to fold than
+/// their [`Item::Flow`]s, with the same result.
 pub trait FastFlow: Analysis {
     /// The memoized paths of a thread, kept from one task to the next; `()` without fast paths.
     type Memory: Default;

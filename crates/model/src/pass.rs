@@ -267,16 +267,16 @@ impl<'a> Pass<'a> {
     /// Groups the partials by base, with their analyses' indices. The base comes last in its family, and the largest
     /// families come first.
     fn families(&self, partials: Vec<AnyPartial>) -> Vec<Vec<(usize, AnyPartial)>> {
-        let base = |place: usize| {
-            let state = self.analyses[place].interest().base?.partial();
+        let base = |index: usize| {
+            let state = self.analyses[index].interest().base?.partial();
             self.analyses.iter().position(|analysis| analysis.partial() == state)
         };
         let mut families: BTreeMap<usize, Vec<(usize, AnyPartial)>> = BTreeMap::new();
-        for (place, partial) in partials.into_iter().enumerate() {
-            families.entry(base(place).unwrap_or(place)).or_default().push((place, partial));
+        for (index, partial) in partials.into_iter().enumerate() {
+            families.entry(base(index).unwrap_or(index)).or_default().push((index, partial));
         }
         let last = |(base, mut family): (usize, Vec<(usize, AnyPartial)>)| {
-            family.sort_by_key(|&(place, _)| place == base);
+            family.sort_by_key(|&(index, _)| index == base);
             family
         };
         let mut families: Vec<_> = families.into_iter().map(last).collect();
@@ -292,12 +292,12 @@ impl<'a> Pass<'a> {
         of: &FinishContext<'_>,
     ) -> Vec<(usize, Table)> {
         let base = family.pop();
-        let finish = |(place, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
+        let finish = |(index, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
             let table = |analysis: &&dyn AnyAnalysis| {
-                let selection = selections[place];
+                let selection = selections[index];
                 analysis.finish(vec![partial], &FinishContext { base, selection, ..of.clone() })
             };
-            Some((place, self.analyses[..self.asked].get(place).map(table)?))
+            Some((index, self.analyses[..self.asked].get(index).map(table)?))
         };
         let resting = family.into_iter().map(|state| finish(state, base.as_ref().map(|(_, base)| base)));
         let mut tables: Vec<_> = resting.collect();
@@ -317,8 +317,8 @@ impl<'a> Pass<'a> {
     /// # Errors
     /// The index of the first analysis whose partial is invalid.
     pub fn unpack(&self, packed: Packed) -> Result<States, usize> {
-        let bytes = |place: usize| packed.partials.get(place).map_or(&[][..], Vec::as_slice);
-        let one = |(place, analysis): (usize, &&dyn AnyAnalysis)| analysis.unpack(bytes(place)).ok_or(place);
+        let bytes = |index: usize| packed.partials.get(index).map_or(&[][..], Vec::as_slice);
+        let one = |(index, analysis): (usize, &&dyn AnyAnalysis)| analysis.unpack(bytes(index)).ok_or(index);
         let partials = self.analyses.iter().enumerate().map(one).collect::<Result<_, _>>()?;
         Ok(States { threads: packed.threads, wakeups: packed.wakeups, partials })
     }

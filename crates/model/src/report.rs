@@ -229,8 +229,8 @@ impl<L: FlowLoop> Made<L> {
 
 /// A loop over control flow: the engine's, or that of a test.
 ///
-/// Reports are generic over it because the loop contains the decoder, is compiled for each analysis of control flow, and belongs to the
-/// engine, which the analyses must not know.
+/// Reports are generic over it because the loop contains the decoder, is compiled for each analysis of control flow, and
+/// belongs to the engine, which the analyses must not know.
 pub trait FlowLoop: 'static {
     /// An analysis together with the loop that is compiled for it.
     type Analysis: ?Sized;

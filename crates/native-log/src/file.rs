@@ -35,7 +35,7 @@ pub const MAGIC: &[u8; 8] = b"HODONAT\x02";
 const BLOCK: u32 = 0x4b43_4c42;
 /// The length of a block's header.
 const HEADER: usize = 80;
-/// One of so many bytes shows whether packed bytes are worth compressing.
+/// The first of this many equal parts shows whether packed bytes are worth compressing.
 const SAMPLE: usize = 8;
 /// The largest content that a block may have.
 const LARGEST: u32 = 1 << 24;
@@ -118,10 +118,10 @@ pub struct BlockHeader {
     pub thread: u64,
 }
 
-/// Damage of a file, with its place.
+/// Damage of a file, with its offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// Not such a file, or another version.
+    /// Not a native recording, or one of another version.
     #[error("not a native recording of this version: it begins with {0:02x?}")]
     Magic(Vec<u8>),
     /// The file ends within a block.
@@ -204,7 +204,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A header for content of a kind that belongs to no stream.
+/// The header of a block that belongs to no stream.
 pub fn empty(kind: BlockKind) -> BlockHeader {
     BlockHeader {
         kind,
@@ -329,7 +329,7 @@ impl<'a> Block<'a> {
     /// The block is damaged.
     pub fn content(&self) -> Result<Vec<u8>, FileError> {
         let damaged = || FileError::Damaged(self.at);
-        let bytes = self.unpressed()?;
+        let bytes = self.decompressed()?;
         if !self.header.codec.packed {
             return Ok(bytes);
         }
@@ -343,7 +343,7 @@ impl<'a> Block<'a> {
     /// # Errors
     /// The block is damaged.
     pub fn words(&self) -> Result<Vec<u32>, FileError> {
-        let bytes = self.unpressed()?;
+        let bytes = self.decompressed()?;
         if self.header.codec.packed {
             let mut words = vec![0; self.header.length as usize / 4];
             let unpacked = pack::unpack(&bytes, &mut words, &mut vec![0; WORK]);
@@ -355,7 +355,7 @@ impl<'a> Block<'a> {
             .collect())
     }
 
-    fn unpressed(&self) -> Result<Vec<u8>, FileError> {
+    fn decompressed(&self) -> Result<Vec<u8>, FileError> {
         let damaged = |_| FileError::Damaged(self.at);
         let bytes = &self.whole[HEADER..];
         if crc32fast::hash(bytes) != self.header.checksum {

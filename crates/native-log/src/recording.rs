@@ -56,7 +56,7 @@ pub struct Thread<'a> {
     pub process: u64,
     /// The thread in the system.
     pub thread: u64,
-    /// The parts of its log, in order.
+    /// The chunks of its log, in order.
     pub blocks: Vec<Block<'a>>,
     /// What was lost at its end: one of [`hodo_native_runtime::wire::note`].
     pub losses: Vec<u32>,
@@ -69,13 +69,13 @@ impl<'a> Recording<'a> {
     /// The file is of another kind, or a table is damaged.
     pub fn read(file: &'a [u8]) -> Result<Recording<'a>, FileError> {
         let (blocks, damage) = blocks(file)?;
-        let mut parts: FxHashMap<u64, Vec<&Block<'a>>> = FxHashMap::default();
+        let mut table_blocks: FxHashMap<u64, Vec<&Block<'a>>> = FxHashMap::default();
         let mut threads: FxHashMap<u64, Thread<'a>> = FxHashMap::default();
         let (mut clocks, mut facts, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
         for block in &blocks {
             let header = &block.header;
             match header.kind {
-                BlockKind::Table => parts.entry(header.key).or_default().push(block),
+                BlockKind::Table => table_blocks.entry(header.key).or_default().push(block),
                 BlockKind::Log | BlockKind::Loss => {
                     let thread = threads.entry(header.key).or_insert_with(|| Thread {
                         key: header.key,
@@ -109,17 +109,17 @@ impl<'a> Recording<'a> {
             }
         }
         let mut tables = FxHashMap::default();
-        let mut keys: Vec<u64> = parts.keys().copied().collect();
+        let mut keys: Vec<u64> = table_blocks.keys().copied().collect();
         // A process is numbered after its parent.
         keys.sort_unstable();
         for key in keys {
-            let table = Table::read(&mut parts.remove(&key).unwrap_or_default(), &tables)?;
+            let table = Table::read(&mut table_blocks.remove(&key).unwrap_or_default(), &tables)?;
             tables.insert(key, Arc::new(table));
         }
         let mut threads: Vec<Thread<'a>> = threads.into_values().collect();
         threads.sort_unstable_by_key(|thread| thread.key);
         for thread in &mut threads {
-            // A snapshot may contain the begin of a part that was finished later.
+            // A snapshot may contain the begin of a chunk that was finished later.
             thread
                 .blocks
                 .sort_by_key(|block| (block.header.sequence, std::cmp::Reverse(block.header.length)));

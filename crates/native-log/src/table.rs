@@ -162,7 +162,7 @@ pub struct Table {
     pub(crate) selected: bool,
     /// Exits below this number are the parent's.
     inherited: u32,
-    /// The number of processes that it is a copy of, one of the other.
+    /// The length of the chain of copies that leads to this process.
     depth: u32,
 }
 
@@ -317,8 +317,8 @@ impl Table {
             not_taken: (self.not_taken.len() as u32, 0),
             since: 0,
         };
-        // For each instruction: its span, its number within it, its address, its end, and the digest up to it.
-        let mut places = Vec::with_capacity(instructions as usize);
+        // The ends of instructions: for each, its span, its number within it, its address, its end, and the digest up to it.
+        let mut ends = Vec::with_capacity(instructions as usize);
         let mut digest = Digest::default();
         let mut span = Span { start: pc, end: pc, last: pc, count: 0, kind: exit::NONE, target: 0 };
         let mut index = 0;
@@ -330,7 +330,7 @@ impl Table {
             span.last = span.end;
             span.end += u64::from(length);
             span.count += 1;
-            places.push((index, span.count as u16, span.last, span.end, digest));
+            ends.push((index, span.count as u16, span.last, span.end, digest));
             if kind != 0 {
                 let target = words.long()?;
                 self.spans.push(Span { kind, target, ..span });
@@ -343,7 +343,7 @@ impl Table {
         for offset in 0..exits {
             let (packed, target) = (words.long()?, words.long()?);
             let ran = (packed >> 48) as u16;
-            let (span, in_span, last, end, digest) = *places.get(usize::from(ran).checked_sub(1)?)?;
+            let (span, in_span, last, end, digest) = *ends.get(usize::from(ran).checked_sub(1)?)?;
             let kind = (packed >> 40) as u8;
             if kind == exit::TAKEN {
                 self.not_taken.push(ran);
@@ -365,7 +365,7 @@ impl Table {
         self.traces += usize::from((sizes >> 32) as u32 & flag::TRACE != 0);
         if sizes as u32 != 0 && (sizes >> 32) as u32 & flag::GENERATED != 0 {
             block.since = tsc;
-            self.generated(tsc, &block, &places.iter().map(|place| place.2).collect::<Vec<_>>(), words)?;
+            self.generated(tsc, &block, &ends.iter().map(|end| end.2).collect::<Vec<_>>(), words)?;
         }
         self.blocks.push(block);
         Some(())
@@ -510,7 +510,7 @@ impl Table {
             left -= ran;
             if left == 0 {
                 let whole = ran == span.count && span.kind != 0;
-                let stands = if whole { span.target } else { at };
+                let continues = if whole { span.target } else { at };
                 let first = block.spans as usize;
                 let cut = if whole {
                     *span
@@ -521,7 +521,7 @@ impl Table {
                 let not_taken = home.not_taken(home.entry(exit)?.block, count as u16);
                 let instructions = count.into();
                 let path = Path { spans, last: cut, instructions, since: block.since, not_taken };
-                return Some(((count != 0).then_some(path), digest, stands));
+                return Some(((count != 0).then_some(path), digest, continues));
             }
         }
         None

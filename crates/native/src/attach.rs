@@ -86,14 +86,14 @@ fn enter(
         r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
         r.r14, r.r15,
     ];
-    for (place, value) in thread.registers.iter().zip(general) {
-        place.store(value, Relaxed);
+    for (slot, value) in thread.registers.iter().zip(general) {
+        slot.store(value, Relaxed);
     }
     thread.flags.store(registers.eflags, Relaxed);
     thread.pc.store(registers.rip, Relaxed);
     thread.mask.store(stopped.mask, Relaxed);
-    for (place, value) in thread.sequences.iter().zip(tracee.sequences()) {
-        place.store(value, Relaxed);
+    for (slot, value) in thread.sequences.iter().zip(tracee.sequences()) {
+        slot.store(value, Relaxed);
     }
     thread.first.store(first.into(), Relaxed);
     thread.done.store(0, Release);

@@ -37,11 +37,11 @@ pub(crate) enum End {
 /// Writes what the arena contains.
 pub(crate) struct Drain<W> {
     writer: Sink<W>,
-    /// Recorded processes, with descriptors that tell their end.
+    /// Recorded processes, with descriptors that become readable when they end.
     processes: FxHashMap<u32, Option<OwnedFd>>,
     /// The next position in each stream.
     next: FxHashMap<u64, u64>,
-    /// Threads that were killed: how many.
+    /// Number of killed threads.
     pub(crate) killed: u64,
     /// How many threads' logs ended.
     pub(crate) threads: u64,
@@ -253,7 +253,7 @@ impl<W: Write> Drain<W> {
         Ok(())
     }
 
-    /// Writes what is kept so far, with the logs of threads that go on as they are now.
+    /// Writes what is kept so far, and the current logs of running threads.
     pub(crate) fn snapshot(&mut self, arena: &Arena) -> io::Result<()> {
         if !self.writer.keeps() {
             return Ok(());
@@ -272,7 +272,7 @@ impl<W: Write> Drain<W> {
             }
             let block = unfinished(slot, BlockKind::Log);
             let rest = arena.rest(index);
-            // The thread goes on meanwhile: what it gave away is in a chunk.
+            // The thread goes on meanwhile: what it handed over is in a chunk.
             if !rest.is_empty() && slot.sequence.get() == block.sequence {
                 self.writer.write(BlockHeader { length: rest.len() as u32, ..block }, &rest)?;
             }
@@ -297,7 +297,7 @@ impl<W: Write> Drain<W> {
     }
 }
 
-/// The header of a slot's unfinished part.
+/// The header of a slot's unfinished block.
 fn unfinished(slot: &Context, kind: BlockKind) -> BlockHeader {
     BlockHeader {
         key: slot.key.get(),

@@ -71,7 +71,7 @@ pub(crate) fn inject(tracee: Tracee, descriptor: i32) -> Result<(), Refusal> {
     let old = tracee.peek(registers.rip)?;
     // int3; syscall; int3
     tracee.poke(registers.rip, old & !0xffff_ffff | 0xcc05_0fcc)?;
-    // Until the kernel has left execve, it sets the result's register itself.
+    // The kernel sets rax itself until it has left execve.
     run_to_trap(tracee)?;
     let call = libc::user_regs_struct { rip: registers.rip + 1, orig_rax: u64::MAX, ..registers };
     let mapped = map(tracee, &call, image, descriptor);
@@ -160,7 +160,7 @@ fn run_to_trap(tracee: Tracee) -> Result<(), Refusal> {
     loop {
         match tracee.wait() {
             Event::Signal(libc::SIGTRAP) => break,
-            // It comes again when the program runs.
+            // It is sent again after the trap.
             Event::Signal(signal) => {
                 waiting.push(signal);
                 tracee.go_on(0)?;

@@ -97,7 +97,7 @@ struct State<'a> {
     mask: u64,
 }
 
-/// The state of a stopped thread, if it is where that is known.
+/// The state of a stopped thread; `None` if the thread is at a point of the runtime where that is not complete.
 fn state<'a>(arena: &'a Arena, process: u32, task: i32, stopped: &Stopped) -> Option<State<'a>> {
     let slot = threads(arena, process).find(|slot| slot.thread.get() == task as u32)?;
     let found = &stopped.registers;
@@ -140,16 +140,16 @@ fn program_registers(slot: &Context, found: &user_regs_struct) -> user_regs_stru
 
 fn set(registers: &mut user_regs_struct, [number, value]: [u64; 2]) {
     let r = registers;
-    let places = [
+    let fields = [
         &mut r.rax, &mut r.rcx, &mut r.rdx, &mut r.rbx, &mut r.rsp, &mut r.rbp, &mut r.rsi, &mut r.rdi,
         &mut r.r8, &mut r.r9, &mut r.r10, &mut r.r11, &mut r.r12, &mut r.r13, &mut r.r14, &mut r.r15,
     ];
-    if let Some(place) = places.into_iter().nth(number as usize) {
-        *place = value;
+    if let Some(field) = fields.into_iter().nth(number as usize) {
+        *field = value;
     }
 }
 
-/// Gives the process its handlers and the threads their state, and removes the runtime's memory.
+/// Restores the process's handlers and the states of its threads, and removes the runtime's memory.
 fn restore(halted: &Halted, states: &[State<'_>]) -> Result<(), Refusal> {
     let (tracee, stopped) = halted.first().ok_or(Refusal::NoProgram)?;
     let caller = Caller::new(halted.process, tracee, &stopped)?;

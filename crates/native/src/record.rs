@@ -57,8 +57,8 @@ pub struct Options {
     pub ring: Option<u64>,
     /// With `ring`: what is kept is written when a function takes too long, each time, instead of at the end.
     pub conditions: Vec<Condition>,
-    /// The time-stamp counter is written after so many exits of superblocks, from 16 to 32,768; 0: only at system calls and at
-    /// the end of each part of a log.
+    /// Exits of superblocks between two time-stamp counters in a log, from 16 to 32,768; 0: only at system calls and at
+    /// the end of each chunk.
     pub time_every: u32,
     /// How long to record; then the programs run their own code again.
     pub duration: Option<Duration>,

@@ -15,7 +15,7 @@ use crate::{
     record,
 };
 
-/// Programs are stepped so far at most.
+/// The most instructions of a program that are stepped.
 const MOST: usize = 90_000;
 
 /// Digests of the addresses that a program ran: entry n is of the first n.

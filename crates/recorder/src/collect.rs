@@ -232,8 +232,8 @@ fn with_code(
     let mut missing = 0u64;
     let with_code = notes.into_iter().filter_map(|note| {
         let NoteKind::Code { offset, length, .. } = note.kind else { return Some((note, None)) };
-        let place = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
-        let bytes = place.and_then(|(offset, length)| bytes.get(offset..)?.get(..length));
+        let range = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
+        let bytes = range.and_then(|(offset, length)| bytes.get(offset..)?.get(..length));
         missing += u64::from(bytes.is_none());
         Some((note, Some(bytes?.to_vec())))
     });

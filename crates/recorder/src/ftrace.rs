@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{Engine, Error, Outcome, Request, supervise};
 
-/// The mount point of tracefs on systems of the last ten years.
+/// The mount point of tracefs, since Linux 4.1.
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// The prefix of our instances' names; the process id follows.
 const PREFIX: &str = "hodo-";

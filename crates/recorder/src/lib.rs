@@ -123,9 +123,9 @@ pub struct Request {
     pub nested: bool,
     /// Machine: software traces that are recorded inside it, beside its Intel PT.
     pub with: Vec<Tracer>,
-    /// Machine: the systems or events of these, such as `sched` or `sched:sched_switch`; empty for the default.
+    /// Machine: the systems or events of these tracers, such as `sched` or `sched:sched_switch`; empty for the default.
     pub with_events: Vec<String>,
-    /// A board: what it is.
+    /// Board: its settings.
     pub board: BoardSettings,
     /// Path of the recording, which is complete or absent.
     pub output: PathBuf,

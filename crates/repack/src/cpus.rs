@@ -4,7 +4,7 @@ use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_formats::perf::layout::{feature, intel_pt_info, misc, record};
 
 use crate::{
-    Kept, Recorded,
+    RawRecord, Recorded,
     segments::{Segment, segments},
     words,
 };
@@ -34,7 +34,7 @@ pub fn per_cpu(recorded: &Recorded) -> Recorded {
     attrs[0].1 = (0..u64::from(cpus)).map(|cpu| FIRST_ID + cpu).collect();
     let mut made = Recorded { attrs, records: Vec::new(), features: recorded.features.clone() };
     made.features.remove(&feature::EVENT_DESC);
-    let mut timed: Vec<Kept> = Vec::new();
+    let mut timed: Vec<RawRecord> = Vec::new();
     for kept in &recorded.records {
         match kept.kind {
             record::AUXTRACE_INFO => made.records.push(info(kept)),
@@ -47,7 +47,7 @@ pub fn per_cpu(recorded: &Recorded) -> Recorded {
     timed.extend(slices.iter().flat_map(switches));
     timed.sort_by_key(|kept| kept.word_from_end(TIME));
     made.records.extend(timed);
-    made.records.push(Kept::new(record::FINISHED_ROUND, 0, Vec::new()));
+    made.records.push(RawRecord::new(record::FINISHED_ROUND, 0, Vec::new()));
     (0..cpus).for_each(|cpu| made.records.extend(trace(&slices, cpu)));
     made
 }
@@ -89,7 +89,7 @@ fn exit(recorded: &Recorded, tid: u32, clock: PerfClock) -> u64 {
     clock.ticks(Nanos(of_thread.expect("each thread ends").word_from_end(TIME))).0
 }
 
-fn info(kept: &Kept) -> Kept {
+fn info(kept: &RawRecord) -> RawRecord {
     let mut info = kept.clone();
     let mut set = |word: usize, value: u64| {
         info.body[8 + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
@@ -99,13 +99,13 @@ fn info(kept: &Kept) -> Kept {
     info
 }
 
-fn id_index(cpus: u32) -> Kept {
+fn id_index(cpus: u32) -> RawRecord {
     let entry = |cpu| [FIRST_ID + cpu, cpu, cpu, u32::MAX.into()];
     let entries: Vec<u64> = (0..u64::from(cpus)).flat_map(entry).collect();
-    Kept::new(record::ID_INDEX, 0, [words(&[cpus.into()]), words(&entries)].concat())
+    RawRecord::new(record::ID_INDEX, 0, [words(&[cpus.into()]), words(&entries)].concat())
 }
 
-fn on_cpu(kept: &Kept, cpu: u32) -> Kept {
+fn on_cpu(kept: &RawRecord, cpu: u32) -> RawRecord {
     let mut moved = kept.clone();
     if kept.kind < record::USER_START {
         moved.set_word_from_end(CPU, cpu.into());
@@ -115,7 +115,7 @@ fn on_cpu(kept: &Kept, cpu: u32) -> Kept {
 }
 
 /// ITRACE_START, where and when the thread's first slice begins.
-fn start(kept: &Kept, slices: &[TimeSlice]) -> Kept {
+fn start(kept: &RawRecord, slices: &[TimeSlice]) -> RawRecord {
     let tid = (kept.word_from_end(THREAD) >> 32) as u32;
     let first = slices.iter().find(|slice| slice.thread.1 == tid).expect("a traced thread");
     let mut moved = on_cpu(kept, first.cpu);
@@ -124,8 +124,8 @@ fn start(kept: &Kept, slices: &[TimeSlice]) -> Kept {
 }
 
 /// SWITCH records in and out.
-fn switches(slice: &TimeSlice) -> [Kept; 2] {
-    let record = |misc, time: Nanos| Kept::new(record::SWITCH, misc, trailer(slice, time));
+fn switches(slice: &TimeSlice) -> [RawRecord; 2] {
+    let record = |misc, time: Nanos| RawRecord::new(record::SWITCH, misc, trailer(slice, time));
     [record(misc::SWITCH_OUT, slice.to), record(0, slice.from)]
 }
 
@@ -136,18 +136,18 @@ fn trailer(slice: &TimeSlice, time: Nanos) -> Vec<u8> {
 }
 
 /// AUX and AUXTRACE records of a CPU.
-fn trace(slices: &[TimeSlice], cpu: u32) -> Vec<Kept> {
+fn trace(slices: &[TimeSlice], cpu: u32) -> Vec<RawRecord> {
     let mut records = Vec::new();
     let mut bytes = Vec::new();
     for slice in slices.iter().filter(|slice| slice.cpu == cpu) {
         let own = words(&[bytes.len() as u64, slice.segment.bytes.len() as u64, 0]);
-        records.push(Kept::new(record::AUX, 0, [own, trailer(slice, slice.to)].concat()));
+        records.push(RawRecord::new(record::AUX, 0, [own, trailer(slice, slice.to)].concat()));
         bytes.extend(&slice.segment.bytes);
     }
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let first = slices.iter().find(|slice| slice.cpu == cpu).map_or(0, |slice| slice.segment.since);
     let who = [cpu, u32::MAX, cpu, 0].map(u32::to_le_bytes).concat();
     let body = [words(&[bytes.len() as u64, 0, first]), who].concat();
-    records.push(Kept { behind: bytes, ..Kept::new(record::AUXTRACE, 0, body) });
+    records.push(RawRecord { behind: bytes, ..RawRecord::new(record::AUXTRACE, 0, body) });
     records
 }

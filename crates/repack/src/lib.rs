@@ -22,7 +22,7 @@ use hodo_formats::perf::layout::{FILE_HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, SECT
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 pub use cpus::per_cpu;
-pub use recorded::{Kept, Recorded};
+pub use recorded::{RawRecord, Recorded};
 pub use samples::in_samples;
 
 /// Bytes of records per compressed record.
@@ -35,7 +35,7 @@ pub fn file(recorded: &Recorded) -> Vec<u8> {
     let attr_size = attrs[0].0.len() as u64 + SECTION_SIZE;
     let attrs_at = FILE_HEADER_SIZE + ids.len() as u64;
     let data_at = attrs_at + attr_size * attrs.len() as u64;
-    let data: Vec<u8> = records.iter().flat_map(Kept::bytes).collect();
+    let data: Vec<u8> = records.iter().flat_map(RawRecord::bytes).collect();
     let mut features = features.clone();
     if features.contains_key(&feature::AUXTRACE) {
         features.insert(feature::AUXTRACE, index(records, data_at));
@@ -73,7 +73,7 @@ pub fn file(recorded: &Recorded) -> Vec<u8> {
 }
 
 /// The positions of the AUXTRACE records, in the format of the index.
-fn index(records: &[Kept], data_at: u64) -> Vec<u8> {
+fn index(records: &[RawRecord], data_at: u64) -> Vec<u8> {
     let mut at = data_at;
     let mut entries = Vec::new();
     for kept in records {
@@ -89,15 +89,15 @@ fn index(records: &[Kept], data_at: u64) -> Vec<u8> {
 pub fn pipe(recorded: &Recorded) -> Vec<u8> {
     let mut out = [&MAGIC[..], &PIPE_HEADER_SIZE.to_le_bytes()].concat();
     for (attr, ids) in &recorded.attrs {
-        out.extend(Kept::new(record::HEADER_ATTR, 0, [&attr[..], &words(ids)].concat()).bytes());
+        out.extend(RawRecord::new(record::HEADER_ATTR, 0, [&attr[..], &words(ids)].concat()).bytes());
     }
     for (bit, section) in recorded.features.iter().filter(|(bit, _)| ![feature::AUXTRACE].contains(bit)) {
         let body = [&words(&[u64::from(*bit)])[..], section].concat();
         if body.len() < usize::from(u16::MAX) - 8 {
-            out.extend(Kept::new(record::HEADER_FEATURE, 0, body).bytes());
+            out.extend(RawRecord::new(record::HEADER_FEATURE, 0, body).bytes());
         }
     }
-    out.extend(recorded.records.iter().flat_map(Kept::bytes));
+    out.extend(recorded.records.iter().flat_map(RawRecord::bytes));
     out
 }
 
@@ -139,10 +139,10 @@ pub fn compressed(recorded: &Recorded) -> Vec<u8> {
     file(&packed)
 }
 
-fn pack(waiting: &mut Vec<u8>, records: &mut Vec<Kept>) {
+fn pack(waiting: &mut Vec<u8>, records: &mut Vec<RawRecord>) {
     for bytes in waiting.chunks(PACKED_TOGETHER) {
         let body = compress_to_vec(bytes, CompressionLevel::Fastest);
-        records.push(Kept::new(record::COMPRESSED, 0, body));
+        records.push(RawRecord::new(record::COMPRESSED, 0, body));
     }
     waiting.clear();
 }

@@ -19,14 +19,14 @@ pub struct Recorded {
     /// Each event's `perf_event_attr` and ids.
     pub attrs: Vec<(Vec<u8>, Vec<u64>)>,
     /// All records.
-    pub records: Vec<Kept>,
+    pub records: Vec<RawRecord>,
     /// Feature sections by their bits.
     pub features: BTreeMap<u8, Vec<u8>>,
 }
 
 /// A record.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct RawRecord {
     /// Its type.
     pub kind: u32,
     /// Its header's `misc` bits.
@@ -37,13 +37,13 @@ pub struct Kept {
     pub behind: Vec<u8>,
 }
 
-impl Kept {
+impl RawRecord {
     /// A record with no bytes after it.
-    pub fn new(kind: u32, misc: u16, mut body: Vec<u8>) -> Kept {
+    pub fn new(kind: u32, misc: u16, mut body: Vec<u8>) -> RawRecord {
         if kind != record::COMPRESSED {
             body.resize(body.len().next_multiple_of(8), 0);
         }
-        Kept { kind, misc, body, behind: Vec::new() }
+        RawRecord { kind, misc, body, behind: Vec::new() }
     }
 
     /// The bytes in a file.
@@ -79,7 +79,7 @@ impl Recorded {
         let records = file.records().map(|record| {
             let record = record.expect("a whole record");
             let (body, behind) = (record.body.to_vec(), record.behind.to_vec());
-            Kept { kind: record.kind, misc: record.misc, body, behind }
+            RawRecord { kind: record.kind, misc: record.misc, body, behind }
         });
         let bits = &bytes[FEATURES_OFFSET..FEATURES_OFFSET + 32];
         let present = (0..=u8::MAX).filter(|bit| bits[usize::from(bit / 8)] >> (bit % 8) & 1 == 1);
@@ -113,9 +113,9 @@ impl Recorded {
     /// The process of each thread, by thread id, according to ITRACE_START records.
     pub(crate) fn processes(&self) -> BTreeMap<u32, u32> {
         let starts = self.records.iter().filter(|kept| kept.kind == record::ITRACE_START);
-        let half = |kept: &Kept, at: usize| {
+        let word = |kept: &RawRecord, at: usize| {
             u32::from_le_bytes(kept.body[at..at + 4].try_into().expect("four bytes"))
         };
-        starts.map(|kept| (half(kept, 4), half(kept, 0))).collect()
+        starts.map(|kept| (word(kept, 4), word(kept, 0))).collect()
     }
 }

@@ -4,7 +4,7 @@
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_formats::perf::layout::{feature, record, sample};
 
-use crate::{Kept, Recorded, segments::segments, words};
+use crate::{RawRecord, Recorded, segments::segments, words};
 
 /// Bytes of trace per sample.
 const IN_SAMPLE: usize = 6000;
@@ -28,21 +28,21 @@ pub fn in_samples(recorded: &Recorded) -> Recorded {
     made.features.remove(&feature::EVENT_DESC);
     made.features.remove(&feature::AUXTRACE);
     let entries: Vec<(u64, u32)> = sampling.into_iter().zip(traces.keys().copied()).collect();
-    let mut samples: Vec<(u64, Kept)> = Vec::new();
+    let mut samples: Vec<(u64, RawRecord)> = Vec::new();
     let processes = recorded.processes();
     for &(id, tid) in &entries {
         samples.extend(of_thread(&traces[&tid], (processes[&tid], tid), id, recorded.clock()));
     }
     samples.sort_by_key(|&(time, _)| time);
-    for kept in &recorded.records {
-        match kept.kind {
+    for raw in &recorded.records {
+        match raw.kind {
             // perf reads the trace from samples when it meets AUXTRACE_INFO, and needs the ids before.
-            record::ID_INDEX => made.records.insert(0, id_index(kept, &entries)),
+            record::ID_INDEX => made.records.insert(0, id_index(raw, &entries)),
             record::AUX | record::AUXTRACE => {}
-            _ => made.records.push(kept.clone()),
+            _ => made.records.push(raw.clone()),
         }
     }
-    made.records.extend(samples.into_iter().map(|(_, kept)| kept));
+    made.records.extend(samples.into_iter().map(|(_, raw)| raw));
     made
 }
 
@@ -58,18 +58,18 @@ fn sampling_attr(traced: &[u8]) -> Vec<u8> {
 }
 
 /// The index with more entries: id, position in the list, no CPU, thread.
-fn id_index(kept: &Kept, entries: &[(u64, u32)]) -> Kept {
-    let mut body = kept.body.clone();
+fn id_index(raw: &RawRecord, entries: &[(u64, u32)]) -> RawRecord {
+    let mut body = raw.body.clone();
     let count = u64::from_le_bytes(body[..8].try_into().expect("eight bytes")) + entries.len() as u64;
     body[..8].copy_from_slice(&count.to_le_bytes());
     for (index, &(id, tid)) in entries.iter().enumerate() {
         body.extend(words(&[id, index as u64, u32::MAX.into(), tid.into()]));
     }
-    Kept::new(record::ID_INDEX, 0, body)
+    RawRecord::new(record::ID_INDEX, 0, body)
 }
 
 /// The samples of a thread, each with its time: the time of the last PSB before it.
-fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64, clock: PerfClock) -> Vec<(u64, Kept)> {
+fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64, clock: PerfClock) -> Vec<(u64, RawRecord)> {
     let starts: Vec<Nanos> = segments(trace).iter().map(|segment| clock.nanos(Tsc(segment.since))).collect();
     let psbs =
         |bytes: &[u8]| bytes.windows(16).filter(|window| *window == hodo_intel_pt::packet::PSB).count();
@@ -80,7 +80,7 @@ fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64, clock: PerfClock) ->
         let thread = u64::from(tid) << 32 | u64::from(pid);
         let mut body = words(&[id, 0, thread, time, 0, aux.len().next_multiple_of(8) as u64]);
         body.extend(aux);
-        (time, Kept::new(record::SAMPLE, 2, body))
+        (time, RawRecord::new(record::SAMPLE, 2, body))
     };
     ends.enumerate().map(sample).collect()
 }

@@ -26,13 +26,13 @@ pub(crate) fn segments(trace: &[u8]) -> Vec<Segment> {
         from += psb + 16;
     }
     let ends = starts.iter().skip(1).copied().chain([trace.len()]);
-    let parts: Vec<Status> =
+    let segments: Vec<Status> =
         starts.iter().zip(ends).map(|(&start, end)| status(&trace[start..end])).collect();
-    let next = parts.iter().skip(1).map(|next| next.ip).chain([None]);
-    parts.iter().zip(next).map(|(part, next)| part.segment(next)).collect()
+    let next = segments.iter().skip(1).map(|next| next.ip).chain([None]);
+    segments.iter().zip(next).map(|(segment, next)| segment.closed(next)).collect()
 }
 
-/// A part of the trace, and the content of its PSB+.
+/// A segment of the trace: the content of its PSB+, and the packets after it.
 struct Status<'a> {
     since: u64,
     /// The IP if tracing is enabled.
@@ -42,13 +42,13 @@ struct Status<'a> {
     rest: &'a [u8],
 }
 
-fn status(part: &[u8]) -> Status<'_> {
-    let mut packets = Decoder::new(part, 0);
+fn status(segment: &[u8]) -> Status<'_> {
+    let mut packets = Decoder::new(segment, 0);
     let mut found = Status { since: 0, ip: None, status: Vec::new(), rest: &[] };
     loop {
         let start = packets.position();
         let packet = packets.next_packet().expect("a packet").expect("PSB+ has an end");
-        let bytes = &part[start..packets.position()];
+        let bytes = &segment[start..packets.position()];
         match packet {
             Packet::Fup(_) => {
                 let mut ip = [0; 8];
@@ -64,15 +64,15 @@ fn status(part: &[u8]) -> Status<'_> {
         }
         found.status.extend(bytes);
         if matches!(packet, Packet::PsbEnd) {
-            found.rest = &part[packets.position()..];
+            found.rest = &segment[packets.position()..];
             return found;
         }
     }
 }
 
 impl Status<'_> {
-    /// The segment, if tracing continues after it at `next`, or is disabled there.
-    fn segment(&self, next: Option<u64>) -> Segment {
+    /// The segment with packets that enable tracing and disable it at `next`, where the next one continues.
+    fn closed(&self, next: Option<u64>) -> Segment {
         let at = |kind: u8, ip: u64| [&[kind][..], &ip.to_le_bytes()].concat();
         let on = self.ip.map(|ip| at(TIP_PGE, ip)).unwrap_or_default();
         let off = next.map(|ip| [&at(FUP, ip)[..], &[DISABLED]].concat()).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use hodo_analyses::profile::{Functions, Profile, Report};
+use hodo_analyses::profile::{Functions, Profile, ProfileReport};
 use hodo_engine::{Chunks, FileSearchPaths, Files, Input, KernelFiles, Options, Reading, Trace, profile};
 use hodo_model::Every;
 use hodo_script::{Format, flow};
@@ -27,13 +27,13 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     let chunks = Chunks::Bytes(chunk_size);
     let reading = Reading { memo, ..Reading::new(threads, chunks) };
     let mut reported = String::new();
-    for report in [Report::Functions, Report::Tree] {
+    for report in [ProfileReport::Functions, ProfileReport::Tree] {
         let analysis = Profile { report, every };
         reported += &format!("{:?}\n", profile(&trace, &analysis, reading, |_| true));
     }
     let functions = profile(&trace, &Functions, reading, |_| true);
     if every.is_none() {
-        let tree = Profile { report: Report::Functions, every };
+        let tree = Profile { report: ProfileReport::Functions, every };
         assert_eq!(functions, profile(&trace, &tree, reading, |_| true));
     }
     reported += &format!("{functions:?}\n");

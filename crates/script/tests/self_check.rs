@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use hodo_analyses::profile::{Functions, Profile, Report};
+use hodo_analyses::profile::{Functions, Profile, ProfileReport};
 use hodo_clock::{Nanos, Tsc};
 use hodo_engine::{Chunks, Files, Input, Options, Reading, Trace, Window, profile};
 use hodo_formats::{
@@ -94,7 +94,7 @@ fn losses(places: Vec<Checkpoint>, chunk_size: u64, memo: bool, window: Window<T
     let reading = Reading { window, memo, ..Reading::new(2, Chunks::Bytes(chunk_size)) };
     let details =
         |losses: &[Loss]| losses.iter().map(|loss| format!("{} × {}", loss.count, loss.detail)).collect();
-    let tree = Profile { report: Report::Tree, every: None };
+    let tree = Profile { report: ProfileReport::Tree, every: None };
     let functions = profile(&trace, &Functions, reading, |_| true);
     let tree = profile(&trace, &tree, reading, |_| true);
     let text = Format::Text;

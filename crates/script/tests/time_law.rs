@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use hodo_analyses::{
-    blocks::{Blocks, Report as BlockReport},
-    profile::{Functions, Profile, Report},
+    blocks::{Blocks, BlocksReport as BlockReport},
+    profile::{Functions, Profile, ProfileReport},
 };
 use hodo_clock::{Nanos, Tsc};
 use hodo_engine::{
@@ -124,8 +124,8 @@ fn by_function(symbols: &[String], inlined: bool) -> BTreeMap<String, u64> {
 
 /// Sums a column by function.
 fn sums(table: &Table, column: &str) -> BTreeMap<String, u64> {
-    let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
-    let (function, column) = (place("function"), place(column));
+    let index = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
+    let (function, column) = (index("function"), index(column));
     let mut sums = BTreeMap::new();
     for row in &table.rows() {
         let (Value::Text(function), Value::Integer(count)) = (&row[function], &row[column]) else { panic!() };
@@ -161,9 +161,9 @@ fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> 
         let functions = table(trace, &Functions, reading);
         assert_eq!(sums(&functions, "self_instructions"), expected);
         let every = None;
-        let of_tree = table(trace, &Profile { report: Report::Functions, every }, reading);
+        let of_tree = table(trace, &Profile { report: ProfileReport::Functions, every }, reading);
         assert_eq!(of_tree, functions);
-        let tree = table(trace, &Profile { report: Report::Tree, every }, reading);
+        let tree = table(trace, &Profile { report: ProfileReport::Tree, every }, reading);
         assert_eq!(sums(&tree, "self_instructions"), expected);
         listed.len()
     })
@@ -193,7 +193,7 @@ fn everything(trace: &Trace<'_>, reading: Reading<'_>) -> Vec<String> {
     for every in [None, Some(Every::Nanoseconds(100)), Some(Every::Instructions(70))] {
         let numbers = matches!(every, Some(Every::Instructions(_))).then_some(&numbers);
         let reading = Reading { numbers, ..reading };
-        for report in [Report::Tree, Report::Functions] {
+        for report in [ProfileReport::Tree, ProfileReport::Functions] {
             reported.push(format!("{:?}", table(trace, &Profile { report, every }, reading)));
         }
     }

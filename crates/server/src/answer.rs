@@ -43,7 +43,7 @@ pub(crate) enum Work {
 pub(crate) struct Question<'q> {
     pub(crate) session: &'q Session,
     pub(crate) query: &'q Query,
-    /// Set when nobody waits for the answer any more.
+    /// Set when the answer is no longer awaited.
     pub(crate) stop: &'q Arc<AtomicBool>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) enum Failure {
     Refused(String),
     /// It can't be answered yet.
     NotYet(String),
-    /// Nobody waits for the answer.
+    /// The answer is no longer awaited.
     Stopped,
     /// The system or a file fails.
     Failed(String),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::Refused;
 
-/// Set when nobody waits for an answer any more.
+/// Set when the answer is no longer awaited.
 pub type Stop = Arc<AtomicBool>;
 
 /// A recording of control flow.
@@ -56,7 +56,7 @@ pub struct Pair {
 /// An execution.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// Its place among all executions, from 1.
+    /// Its number among all executions, from 1.
     pub nth: u64,
     /// `PID/TID`.
     pub thread: Arc<str>,
@@ -106,14 +106,14 @@ pub struct Differences {
 /// What the server shows of control flow. Methods that return `None` were stopped.
 ///
 /// # Errors
-/// All refuse what the inputs don't have.
+/// All return [`Refused`] for what the inputs don't have.
 pub trait FlowInputs {
     /// The recordings of control flow among the inputs.
     fn recordings(&self) -> Vec<Recording>;
 
     /// Call paths, as `hodo report paths` makes them.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
-    fn paths(&self, part: &FlowSelection, stop: &Stop) -> Result<Option<Table>, Refused>;
+    fn paths(&self, selection: &FlowSelection, stop: &Stop) -> Result<Option<Table>, Refused>;
 
     /// The named pairs of markers that [`Measured::Pair`] may name.
     fn pairs(&self) -> Vec<Pair>;
@@ -122,7 +122,7 @@ pub trait FlowInputs {
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
     fn latency(
         &self,
-        part: &FlowSelection,
+        selection: &FlowSelection,
         measured: &Measured,
         stop: &Stop,
     ) -> Result<Option<Latency>, Refused>;
@@ -131,7 +131,7 @@ pub trait FlowInputs {
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
     fn trees(
         &self,
-        part: &FlowSelection,
+        selection: &FlowSelection,
         measured: &Measured,
         nth: u64,
         stop: &Stop,
@@ -147,5 +147,10 @@ pub trait FlowInputs {
 
     /// A function's code with its counts and sources, as `hodo annotate --format json` writes it.
     #[allow(clippy::missing_errors_doc, reason = "the trait's documentation says it")]
-    fn annotate(&self, part: &FlowSelection, function: &str, stop: &Stop) -> Result<Option<Value>, Refused>;
+    fn annotate(
+        &self,
+        selection: &FlowSelection,
+        function: &str,
+        stop: &Stop,
+    ) -> Result<Option<Value>, Refused>;
 }

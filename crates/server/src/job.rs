@@ -1,4 +1,4 @@
-//! Work for the page: only so much at once, on threads of its own, stopped when nobody waits for it.
+//! Work for the page: a limited number of jobs at once, on their own threads, stopped when their answer is no longer awaited.
 
 use std::sync::{
     Arc,
@@ -51,7 +51,7 @@ impl Slots {
         let stop = Arc::new(AtomicBool::new(false));
         let guard = StopOnDrop(Arc::clone(&stop));
         let done = task::spawn_blocking(move || {
-            // The slot is free when the work has ended, not when nobody waits for it.
+            // The slot is free when the work has ended, not when its answer is no longer awaited.
             let _slot = slot;
             work(&stop)
         });

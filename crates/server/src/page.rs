@@ -10,7 +10,7 @@ pub(crate) fn served(nonce: &str) -> String {
     PAGE.replace("<script", &format!("<script nonce=\"{nonce}\""))
 }
 
-/// Returns what comes before and after the answers of a page without a server. It may ask nobody for anything.
+/// Returns what comes before and after the answers of a page without a server. It may not load anything.
 pub(crate) fn around_answers() -> (String, &'static str) {
     const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src \
                           'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">";

@@ -34,13 +34,13 @@ pub(crate) struct Layout {
 impl Layout {
     pub(crate) fn new(mut columns: Vec<Column>) -> Layout {
         let is_time = |column: &Column| matches!(column.kind, Type::Integer | Type::Signed);
-        let place = |columns: &[Column], name: &str| {
+        let index = |columns: &[Column], name: &str| {
             columns.iter().position(|column| column.name == name && is_time(column))
         };
-        let begin = BEGINS.iter().find_map(|name| place(&columns, name));
-        let mut end = begin.and_then(|_| place(&columns, END));
+        let begin = BEGINS.iter().find_map(|name| index(&columns, name));
+        let mut end = begin.and_then(|_| index(&columns, END));
         let is_free = columns.iter().all(|column| column.name != END);
-        let duration = begin.and_then(|_| place(&columns, DURATION)).filter(|_| is_free);
+        let duration = begin.and_then(|_| index(&columns, DURATION)).filter(|_| is_free);
         if duration.is_some() {
             end = Some(columns.len());
             columns.push(Column::signed(END, Unit::Nanoseconds));

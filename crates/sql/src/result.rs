@@ -116,8 +116,8 @@ pub(crate) fn run(
     while limit.is_none_or(|limit| (count as u64) < limit) {
         let Some(row) = rows.next()? else { break };
         count += 1;
-        for (place, growing) in growing.iter_mut().enumerate() {
-            growing.push(row.get_ref(place)?);
+        for (index, growing) in growing.iter_mut().enumerate() {
+            growing.push(row.get_ref(index)?);
         }
     }
     Ok(table(&columns, &growing, count))

@@ -66,10 +66,10 @@ impl Shared {
 
     /// Notes that the statement reads a column.
     pub(crate) fn note_read(&self, name: &str) {
-        let place = self.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name));
-        let computed = self.layout().filter(|layout| place.is_some_and(|place| layout.is_computed(place)));
-        let parts = computed.map_or([place, None], |layout| [layout.begin, layout.duration]);
-        for read in parts.into_iter().flatten().filter_map(|place| self.read.get(place)) {
+        let index = self.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name));
+        let computed = self.layout().filter(|layout| index.is_some_and(|index| layout.is_computed(index)));
+        let parts = computed.map_or([index, None], |layout| [layout.begin, layout.duration]);
+        for read in parts.into_iter().flatten().filter_map(|index| self.read.get(index)) {
             read.store(true, Relaxed);
         }
     }
@@ -167,8 +167,8 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
             }
         });
         let layout = layout.as_ref().map_err(|error| Error::ModuleError(error.clone()))?;
-        let columns = layout.columns.iter().enumerate().map(|(place, column)| {
-            let hidden = if layout.is_computed(place) { " HIDDEN" } else { "" };
+        let columns = layout.columns.iter().enumerate().map(|(index, column)| {
+            let hidden = if layout.is_computed(index) { " HIDDEN" } else { "" };
             format!("{} {}{hidden}", quoted(column.name), declared(column.kind))
         });
         let schema = format!("CREATE TABLE x({})", columns.collect::<Vec<_>>().join(", "));
@@ -183,7 +183,7 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
         // Constraints for the arguments, in their order: begin from, begin to, end from, then keys by column.
         let mut chosen: [Option<usize>; 3] = [None; 3];
         let mut keys: BTreeMap<usize, usize> = BTreeMap::new();
-        for (place, constraint) in info.constraints().enumerate() {
+        for (index, constraint) in info.constraints().enumerate() {
             let Ok(column) = usize::try_from(constraint.column()) else { continue };
             if !constraint.is_usable() || column >= columns.len() {
                 continue;
@@ -193,40 +193,40 @@ unsafe impl<'vtab> VTab<'vtab> for VirtualTable {
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
                     if is_key(&columns[column])
                         && !layout.is_computed(column)
-                        && info.collation(place)? == "BINARY" =>
+                        && info.collation(index)? == "BINARY" =>
                 {
-                    keys.insert(column, place);
+                    keys.insert(column, index);
                 }
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT
                 | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GE => match () {
-                    () if begin => chosen[0] = Some(place),
-                    () if end => chosen[2] = Some(place),
+                    () if begin => chosen[0] = Some(index),
+                    () if end => chosen[2] = Some(index),
                     () => {}
                 },
                 IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LT
                 | IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_LE
                     if begin =>
                 {
-                    chosen[1] = Some(place);
+                    chosen[1] = Some(index);
                 }
                 _ => {}
             }
         }
         let (mut bits, mut count) = (0, 0);
-        for (place, bit) in chosen.into_iter().zip([BEGIN_FROM, BEGIN_TO, END_FROM]) {
-            if let Some(place) = place {
+        for (index, bit) in chosen.into_iter().zip([BEGIN_FROM, BEGIN_TO, END_FROM]) {
+            if let Some(index) = index {
                 count += 1;
                 bits |= bit;
-                info.constraint_usage(place).set_argv_index(count);
+                info.constraint_usage(index).set_argv_index(count);
             }
         }
-        for &place in keys.values() {
+        for &index in keys.values() {
             count += 1;
-            info.constraint_usage(place).set_argv_index(count);
+            info.constraint_usage(index).set_argv_index(count);
         }
         info.set_idx_num(bits);
         info.set_idx_str(&keys.keys().map(usize::to_string).collect::<Vec<_>>().join(","));
-        let found = self.expected(chosen.map(|place| place.is_some()), keys.len());
+        let found = self.expected(chosen.map(|index| index.is_some()), keys.len());
         info.set_estimated_cost(found + 10.0);
         info.set_estimated_rows(found as i64 + 1);
         Ok(true)
@@ -386,17 +386,17 @@ unsafe impl<'vtab> VTab<'vtab> for Series {
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let mut places: [Option<usize>; ARGUMENTS.len()] = [None; ARGUMENTS.len()];
         let mut waits = false;
-        for (place, constraint) in info.constraints().enumerate() {
+        for (index, constraint) in info.constraints().enumerate() {
             let argument = usize::try_from(constraint.column() - 1).ok();
             let Some(argument) = argument.filter(|&argument| argument < ARGUMENTS.len()) else { continue };
             waits |= !constraint.is_usable();
             if constraint.is_usable()
                 && constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
             {
-                places[argument] = Some(place);
+                places[argument] = Some(index);
             }
         }
-        let count = places.iter().take_while(|place| place.is_some()).count();
+        let count = places.iter().take_while(|index| index.is_some()).count();
         // An argument may come from another table of the join.
         if waits {
             return Ok(false);
@@ -405,8 +405,8 @@ unsafe impl<'vtab> VTab<'vtab> for Series {
             let what = "generate_series needs a start and a stop: generate_series(start, stop, step)";
             return Err(Error::ModuleError(what.to_owned()));
         }
-        for (number, place) in (1..).zip(places.into_iter().flatten()) {
-            let mut usage = info.constraint_usage(place);
+        for (number, index) in (1..).zip(places.into_iter().flatten()) {
+            let mut usage = info.constraint_usage(index);
             usage.set_argv_index(number);
             usage.set_omit(true);
         }

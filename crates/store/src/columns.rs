@@ -4,8 +4,8 @@
 /// Appends an encoded column.
 pub(crate) fn encode(values: &[u64], out: &mut Vec<u8>) {
     let least = values.iter().copied().min().unwrap_or(0);
-    let most = values.iter().fold(0, |bits, value| bits | (value - least));
-    let width = 8 - most.leading_zeros() as usize / 8;
+    let bits = values.iter().fold(0, |bits, value| bits | (value - least));
+    let width = 8 - bits.leading_zeros() as usize / 8;
     out.extend(least.to_le_bytes());
     out.push(width as u8);
     for plane in 0..width {

@@ -112,8 +112,8 @@ fn number(place: usize) -> Result<u32, Refused> {
 /// Returns the new number of each old number, given the old numbers in their new order.
 fn renumbered(order: &[usize]) -> Vec<u32> {
     let mut new = vec![0; order.len()];
-    for (place, &old) in order.iter().enumerate() {
-        new[old] = place as u32;
+    for (index, &old) in order.iter().enumerate() {
+        new[old] = index as u32;
     }
     new
 }

@@ -156,13 +156,13 @@ impl Numbers<'_> {
                 row.bits = self.cell(kind, row.bits)?;
             }
         }
-        for (place, field) in self.schema.columns.iter().enumerate() {
+        for (index, field) in self.schema.columns.iter().enumerate() {
             if !matches!(field.kind, Kind::Name | Kind::Lane) {
                 continue;
             }
             for row in &rows.rows {
-                if row.nulls & (2 << place) == 0 {
-                    let cell = &mut rows.cells[row.at as usize * rows.width + place];
+                if row.nulls & (2 << index) == 0 {
+                    let cell = &mut rows.cells[row.at as usize * rows.width + index];
                     *cell = self.cell(field.kind, *cell)?;
                 }
             }

@@ -27,7 +27,7 @@ pub(crate) struct Mix {
     pub(crate) rows: u64,
     /// Their weight: nanoseconds, or their number for records without duration.
     pub(crate) weight: u64,
-    /// Greatest weight of any one value beyond the one in `values`.
+    /// By how much the weight of any one value may exceed the one in `values`.
     pub(crate) missing: u64,
     /// Weights of values, sorted by value.
     pub(crate) values: Vec<(Option<u64>, u64)>,
@@ -51,8 +51,8 @@ impl Mix {
             return;
         }
         match self.values.binary_search_by_key(&value, |(value, _)| *value) {
-            Ok(place) => self.values[place].1 = self.values[place].1.saturating_add(weight),
-            Err(place) => self.values.insert(place, (value, weight)),
+            Ok(index) => self.values[index].1 = self.values[index].1.saturating_add(weight),
+            Err(index) => self.values.insert(index, (value, weight)),
         }
     }
 
@@ -288,8 +288,8 @@ pub(crate) fn decode_summaries(
     let raw = lz4_flex::block::decompress(bytes, zone.raw as usize).ok()?;
     let (mut input, entries, values) = (&raw[..], zone.entries as usize, zone.values as usize);
     let mut columns: [Vec<u64>; 11] = Default::default();
-    for (place, column) in columns.iter_mut().enumerate() {
-        decode(&mut input, if place < 8 { entries } else { values }, column)?;
+    for (index, column) in columns.iter_mut().enumerate() {
+        decode(&mut input, if index < 8 { entries } else { values }, column)?;
     }
     let [bins, lanes, rows, weights, missing, counts, least, most, nulls, bits, each] = columns;
     let (mut summaries, mut lane, mut at) = (Vec::new(), 0, 0usize);
@@ -300,7 +300,7 @@ pub(crate) fn decode_summaries(
         if !wants(bins[entry], number) {
             continue;
         }
-        let value = |place| ((nulls[place] == 0).then_some(bits[place]), each[place]);
+        let value = |index| ((nulls[index] == 0).then_some(bits[index]), each[index]);
         let mix = Mix {
             rows: rows[entry],
             weight: weights[entry],

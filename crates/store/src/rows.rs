@@ -98,15 +98,15 @@ impl Rows {
     /// Sorts by group, then as records are ordered. `keys` is memory for reuse.
     pub(crate) fn sort_by_group(&mut self, keys: &mut Vec<SortKey>) {
         keys.clear();
-        keys.extend(self.rows.iter().zip(0..).map(|(row, place)| SortKey {
+        keys.extend(self.rows.iter().zip(0..).map(|(row, index)| SortKey {
             first: (u64::from(row.group) << 32) | u64::from(row.lane),
             begin: row.begin,
-            place,
+            index,
         }));
         // Sorting these is faster than sorting rows: they are smaller, and compared without branches.
         keys.sort_unstable_by_key(SortKey::order);
         let (rows, cells, width) = (&self.rows, &self.cells, self.width);
-        let row = |key: &SortKey| &rows[key.place as usize];
+        let row = |key: &SortKey| &rows[key.index as usize];
         let rest = |key: &SortKey| {
             let row = row(key);
             let cells = &cells[row.at as usize * width..][..width];
@@ -121,13 +121,13 @@ impl Rows {
     }
 }
 
-/// What decides the order of most rows, and the row.
+/// The fields that decide the order of most rows, and the index of the row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SortKey {
     /// Group and lane.
     first: u64,
     begin: u64,
-    place: u32,
+    index: u32,
 }
 
 impl SortKey {

@@ -263,9 +263,9 @@ impl Feed {
         self.check(Kind::Lane, Some(lane.into()))?;
         self.check(self.schema.value.kind, value)?;
         let mut nulls = u32::from(value.is_none());
-        for (place, cell) in cells.iter().enumerate() {
-            self.check(self.schema.columns[place].kind, *cell)?;
-            nulls |= u32::from(cell.is_none()) << (place + 1);
+        for (index, cell) in cells.iter().enumerate() {
+            self.check(self.schema.columns[index].kind, *cell)?;
+            nulls |= u32::from(cell.is_none()) << (index + 1);
         }
         let row =
             CommonFields { begin, end, bits: value.unwrap_or(0), lane, nulls, ..CommonFields::default() };

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_said_and_ends_the_file() {
+    fn damage_is_reported_and_ends_the_file() {
         let bytes = sample();
         for length in 0..bytes.len() {
             let Ok(dump) = JitDump::parse(&bytes[..length]) else { continue };

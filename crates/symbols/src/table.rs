@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_address_has_the_owner_that_a_look_at_each_gives(
+        fn every_address_has_the_owner_that_a_linear_search_finds(
             areas in areas(),
             named in extents(Names::new(9).push([b"name", b""])),
             unwind in extents(Name::default()),

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Pairs that others imply are counted and discarded, so memory grows with the envelope: with messages of similar
-//! delay, one pair per `√(delay · spacing / drift bound)` is kept. A window with so many contradictions that a clock
-//! may have stepped is kept whole until the step search at the end.
+//! delay, one pair per `√(delay · spacing / drift bound)` is kept. A window in which contradictions suggest a step of a
+//! clock is kept whole until the step search at the end.
 
 use crate::{
     bounds::{Bound, envelope, thinned},
@@ -32,8 +32,8 @@ const MOST_LISTED: usize = 1 << 20;
 /// A pair is late if its delay exceeds this multiple of the 90th percentile.
 const LATE: i64 = 64;
 
-/// Smaller backward jumps, in order of the other clock, are reordered messages and not steps: 0.1 ms, in sixteenths of a
-/// nanosecond.
+/// Smaller backward jumps, in order of the other clock, are reordered messages and not steps: 0.1 ms, in sixteenths of
+/// a nanosecond.
 const REORDERED: i128 = 1_600_000;
 
 /// A message on an edge: readings of both clocks, and its direction.
@@ -49,8 +49,8 @@ pub(crate) struct Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) scales: [Scale; 2],
-    /// The widest drift that may explain messages, so that none is discarded which a wider bound than the one assumed explains
-    /// or needs.
+    /// The widest drift that may be assumed later. A message is discarded only if others imply it, or contradict it, at
+    /// this drift too.
     pub(crate) widest: Slope,
     /// Reduced messages, followed by those that arrived since the last block.
     pub(crate) messages: Vec<Message>,
@@ -205,9 +205,9 @@ impl Edge {
     }
 }
 
-/// Returns whether a window splits into two parts that are each consistent.
+/// Returns whether a window splits into a beginning and an end that are each consistent.
 fn may_step(window: &[Bound]) -> bool {
-    // A smaller part may consist of wrong pairs only.
+    // A shorter one may consist of wrong pairs only.
     const LEAST: usize = 4;
     let prefix = (LEAST..window.len()).rev().find(|&end| consistent(&window[..end]));
     prefix.is_some_and(|end| end + LEAST <= window.len() && consistent(&window[end..]))
@@ -226,10 +226,10 @@ pub(crate) fn without(bounds: &[Bound], gone: &[usize], rest: &mut Vec<Bound>) {
 /// Returns the indices of bounds whose messages took far longer than others: they lie far from the envelope of their
 /// own side.
 pub(crate) fn late(bounds: &[Bound], slope: Slope) -> Vec<usize> {
-    let places: Vec<i64> = bounds.iter().map(|bound| bound.x).collect();
+    let times: Vec<i64> = bounds.iter().map(|bound| bound.x).collect();
     let mut late = Vec::new();
     for upper in [false, true] {
-        let Some(best) = envelope(bounds, &places, slope, upper) else { continue };
+        let Some(best) = envelope(bounds, &times, slope, upper) else { continue };
         let excess = |index: usize| bounds[index].value.abs_diff(best[index]) as i64;
         let of_side: Vec<usize> = (0..bounds.len()).filter(|&index| bounds[index].upper == upper).collect();
         let mut sorted: Vec<i64> = of_side.iter().map(|&index| excess(index)).collect();

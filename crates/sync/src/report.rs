@@ -96,8 +96,8 @@ impl EdgeReport {
         self.dropped_pairs.iter().filter(|pair| pair.cause == DropCause::Contradicts).count() as u64
     }
 
-    /// Returns whether so many messages contradict the others, whatever clocks do, that intervals would not hold the truth:
-    /// more than a tenth. Such a timeline is refused.
+    /// Returns whether more than a tenth of the messages contradict the others, whatever clocks do: intervals would not hold
+    /// the truth. Such a timeline is refused.
     pub fn is_refuted(&self) -> bool {
         self.contradicting() * CONTRADICTING > self.pairs
     }

@@ -40,7 +40,7 @@ impl Stamp {
 /// Half the widths of intervals over a span of time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfWidths {
-    /// In half of the time, it is at most this.
+    /// For half of the time, half the width is at most this.
     pub median_ns: u64,
     /// The widest.
     pub max_ns: u64,
@@ -72,7 +72,7 @@ impl Instant {
         }
     }
 
-    /// Replaces the estimate, and widens the interval to hold it.
+    /// Rereadings the estimate, and widens the interval to hold it.
     fn with_estimate(self, estimate: i128) -> Instant {
         Instant {
             low: self.low.map(|low| low.min(estimate)),
@@ -221,23 +221,23 @@ impl Timeline {
     /// If the graph has no such clock.
     pub fn knots(&self, clock: ClockId, first: u64, last: u64) -> Vec<(u64, Stamp)> {
         let line = &self.clocks[clock.0 as usize];
-        let mut places = vec![first, last];
+        let mut readings = vec![first, last];
         let mut add = |ticks: u64| {
             let around = [ticks.saturating_sub(1), ticks, ticks.saturating_add(1)];
-            places.extend(around.into_iter().filter(|ticks| (first..=last).contains(ticks)));
+            readings.extend(around.into_iter().filter(|ticks| (first..=last).contains(ticks)));
         };
         for segment in &line.segments {
             [segment.from, segment.to, segment.begins, segment.ends].into_iter().for_each(&mut add);
             let curve = segment.curve.iter().flat_map(Curve::places);
             curve.for_each(|x| add(line.scale.ticks(segment.origin + i128::from(x))));
         }
-        places.sort_unstable();
-        places.dedup();
-        places.into_iter().map(|ticks| (ticks, line.time(ticks).stamp())).collect()
+        readings.sort_unstable();
+        readings.dedup();
+        readings.into_iter().map(|ticks| (ticks, line.time(ticks).stamp())).collect()
     }
 
-    /// Returns how wide the intervals of a clock's readings from `first` to `last` are: of an event at any time between.
-    /// `None` if one has no lower or no upper bound.
+    /// Returns half the widths of the intervals of all readings of a clock from `first` to `last`. `None` if one has no
+    /// lower or no upper bound.
     ///
     /// # Panics
     ///
@@ -293,7 +293,7 @@ pub struct Cursor<'a> {
 #[derive(Clone, Copy, Debug)]
 struct CurvePiece {
     knot: Knot,
-    /// Place of the next knot; not after `knot` if no piece is cached.
+    /// The x of the next knot; not after `knot` if no piece is cached.
     end: i64,
     /// Number of the piece on the curve.
     number: usize,

@@ -3,7 +3,7 @@
 //!
 //! A bound that is too small shows in two ways. Either no clock within it satisfies all messages. Or one does, but only
 //! if one direction took longer for a while: the bound then lies far from all messages of that direction, many in a row,
-//! though elsewhere some of so many come near it. Delays that differ alone rarely do that ([`EVIDENCE`]).
+//! though elsewhere some of a like number come near it. Delays that differ alone rarely do that ([`EVIDENCE`]).
 //!
 //! Nor is an interval ever narrower than the least delay there and back, if the truth is in it ([`GAP`]). And one clock must
 //! explain all messages of a direction by ordinary delays: where the other direction is slow, the interval has room for a
@@ -220,7 +220,7 @@ impl<'a> Tested<'a> {
 }
 
 /// Returns the width that the interval has at least at every place, if the truth is within the bounds: by the least delay
-/// there and back of neighbouring messages, less what chance adds to the least of so many, or by that of windows.
+/// there and back of neighbouring messages, less what chance adds to the least of a number of delays, or by that of windows.
 fn least_gap(bounds: &[Bound]) -> i64 {
     let slope = Slope::from_ppb(WIDEST_DRIFT_PPB);
     let mut before: [Option<&Bound>; 2] = [None; 2];
@@ -235,7 +235,7 @@ fn least_gap(bounds: &[Bound]) -> i64 {
         return 0;
     }
     gaps.sort_unstable();
-    // The sum of two exponential delays: its lower quartile, and the mean of the least of so many.
+    // The sum of two exponential delays: its lower quartile, and the mean of the least of all.
     let spread = (gaps[gaps.len() / 4] - gaps[0]) as f64 * (2.0 / gaps.len() as f64).sqrt();
     let of_neighbours = gaps[0] as f64 - 2.0 * spread;
     // Nothing is known of delays shorter than any that was measured.
@@ -379,14 +379,14 @@ fn noise(places: &[i64], values: &[i64], thinned: bool) -> Option<f64> {
 /// their range.
 fn largest_rectangle(values: &[i64]) -> (i128, usize, usize) {
     let mut best = (0, 0, 0);
-    // Ascending values, and the place from which on nothing is less.
+    // Ascending values, and the index from which on nothing is less.
     let mut open: Vec<(i64, usize)> = Vec::new();
-    for (place, &value) in values.iter().chain([&i64::MIN]).enumerate() {
-        let mut from = place;
+    for (index, &value) in values.iter().chain([&i64::MIN]).enumerate() {
+        let mut from = index;
         while let Some((height, begin)) = open.pop_if(|(height, _)| *height >= value) {
-            let weight = height as i128 * (place - begin) as i128;
-            if place - begin >= LEAST_ROW && weight > best.0 {
-                best = (weight, begin, place);
+            let weight = height as i128 * (index - begin) as i128;
+            if index - begin >= LEAST_ROW && weight > best.0 {
+                best = (weight, begin, index);
             }
             from = begin;
         }

@@ -114,8 +114,8 @@ fn greatest(
     let of_lane = |lane: &u32| {
         let mut values = vec![0.0; times.len()];
         let mut see = |time: u64, value: f64| {
-            let place = times.partition_point(|own| *own < time).min(times.len() - 1);
-            values[place] = f64::max(values[place], value);
+            let index = times.partition_point(|own| *own < time).min(times.len() - 1);
+            values[index] = f64::max(values[index], value);
         };
         let slices = found.iter().find(|slices| slices.lane == *lane).map(|slices| &slices.slices);
         match slices {

@@ -41,7 +41,7 @@ impl Mode {
     }
 }
 
-/// The control block of a guest, as far as it is needed.
+/// The needed fields of a guest's control block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Vmcb {
     /// EXITCODE: why the guest has exited.

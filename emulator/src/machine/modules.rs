@@ -1,4 +1,4 @@
-//! Modules that the guest's kernel loads while it is recorded: what their functions are called is gone when they are
+//! Modules that the guest's kernel loads while it is recorded: the names of their functions are lost when they are
 //! unloaded.
 //!
 //! Source: Linux, `kernel/module/main.c`. `do_init_module(module)` runs when the module is in place, with all of its

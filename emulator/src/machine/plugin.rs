@@ -286,7 +286,7 @@ fn begin(
     Some(Vcpu::new(start))
 }
 
-/// Ends QEMU as if it were told to: it writes what it can.
+/// Quits QEMU in the regular way: it writes what it can.
 #[cold]
 fn give_up() {
     // SAFETY: no memory is involved.

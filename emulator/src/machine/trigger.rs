@@ -79,7 +79,7 @@ pub struct Snapshot {
     pub instructions: Option<u64>,
 }
 
-/// A place in the run of a vCPU.
+/// A point in the execution of a vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) cpu: u32,

@@ -44,7 +44,7 @@ pub(crate) struct Vcpu {
     buffer: Buffer,
     ticks: extern "C" fn() -> i64,
     privilege: Privilege,
-    /// What is recorded of that; `None` for all.
+    /// The processes and addresses to which the recording is restricted; `None` for all.
     filter: Option<Filter>,
     /// Parts of files that are searched for in the address spaces of processes.
     places: Vec<&'static Places>,
@@ -97,7 +97,7 @@ pub(crate) struct Vcpu {
     now: u64,
     /// The time of the last TSC packet.
     stamped: u64,
-    patience: u32,
+    blocks_to_check: u32,
     next_psb: u64,
     pub(crate) account: Account,
     traced: Account,
@@ -179,7 +179,7 @@ impl Vcpu {
             losing: false,
             now,
             stamped: now,
-            patience: if exact { 1 } else { CLOCK_CHECK_BLOCKS },
+            blocks_to_check: if exact { 1 } else { CLOCK_CHECK_BLOCKS },
             next_psb: 0,
             account: Account::default(),
             traced: Account::default(),
@@ -216,8 +216,8 @@ impl Vcpu {
         if cr3 != self.cr3 {
             self.switch(cr3, memory);
         }
-        self.patience -= 1;
-        if self.patience == 0 {
+        self.blocks_to_check -= 1;
+        if self.blocks_to_check == 0 {
             self.look_at_clock();
         }
         let space = if pc & KERNEL != 0 { self.kernel } else { self.user };
@@ -360,7 +360,7 @@ impl Vcpu {
             Kind::Conditional if self.tracing => encoder.branch(next == taken, now, buffer),
             Kind::Call => {
                 self.counters.calls += 1;
-                // A decoder does not see calls elsewhere, and must not take them for those of later returns.
+                // A decoder does not see untraced calls, so no return may be compressed against them.
                 if self.tracing {
                     encoder.call(fall);
                 }
@@ -452,7 +452,7 @@ impl Vcpu {
         self.transfer(from, to);
     }
 
-    /// What was begun has ended before the instruction at `from`.
+    /// Retires what ran before the instruction at `from`, at which an interrupt leaves.
     fn retire_before(&mut self, from: u64) {
         let Some(block) = self.previous else { return };
         // SAFETY: as in `resolve`.
@@ -526,7 +526,7 @@ impl Vcpu {
     /// Emits the MTC packets that are due, or a TSC packet if they are too many.
     #[cold]
     fn look_at_clock(&mut self) {
-        self.patience = if self.exact { 1 } else { CLOCK_CHECK_BLOCKS };
+        self.blocks_to_check = if self.exact { 1 } else { CLOCK_CHECK_BLOCKS };
         let next = self.encoder.next_mtc();
         if next == u64::MAX && !self.exact {
             return;
@@ -570,8 +570,8 @@ impl Vcpu {
             return modules.loaded(self.registers.word(qemu::ENV_RDI), self.now, self.read);
         }
         if block.switches_stack && pc & KERNEL != 0 && self.guest.is_none() {
-            // The kernel's record of the switch, which is older, gets this time: what runs from here on is the other
-            // thread's. The block's code stays unknown, so that it comes here each time.
+            // The kernel recorded the switch earlier; it gets this time, since which the other thread runs. The
+            // block's code stays unknown, so that it comes here each time.
             self.stamp();
             return memory.changes_stack(self.index, self.now);
         }

@@ -1,4 +1,4 @@
-//! `cargo run -p lab -- deltas`: histograms of what lies between two markers, and sunbursts of call paths with and
+//! `cargo run -p lab -- deltas`: histograms of instructions and time between two markers, and sunbursts of call paths with and
 //! without a software tracer.
 //!
 //! Sharma and Dagenais, "Hardware-assisted instruction profiling and latency detection", 2016, Figures 6, 10 and 11, in
@@ -41,7 +41,7 @@ pub(super) fn docs(name: &str) -> PathBuf {
     command::root().join("docs/reproduction").join(name)
 }
 
-/// What lies between the begin and the end of an insertion in `slowpath`.
+/// Instructions and time between the begin and the end of an insertion in `slowpath`.
 fn histograms(folder: &Path) -> Outcome {
     let program = workloads::compile("slowpath.c", &[], folder)?;
     let recording = folder.join("slowpath.perf.data");
@@ -66,9 +66,9 @@ pub(super) fn draw_histograms(table: &Value, space: &str) -> Outcome {
 
 /// The logarithmic bins of a measure.
 fn bars(table: &Value, measure: &str) -> Option<Vec<Bar>> {
-    let place = |name: &str| table["columns"].as_array()?.iter().position(|column| column["name"] == name);
-    let (of, scale) = (place("measure")?, place("bins")?);
-    let (from, until, count) = (place("from")?, place("until")?, place("count")?);
+    let column = |name: &str| table["columns"].as_array()?.iter().position(|column| column["name"] == name);
+    let (of, scale) = (column("measure")?, column("bins")?);
+    let (from, until, count) = (column("from")?, column("until")?, column("count")?);
     let is_shown = |row: &&Value| row[of] == measure && row[scale] == "logarithmic";
     let bar = |row: &Value| {
         Some(Bar { from: row[from].as_u64()?, until: row[until].as_u64()?, count: row[count].as_u64()? })
@@ -94,7 +94,7 @@ fn sunburst(session: &Session, folder: &Path, name: &str, flags: &[&str]) -> Out
     let recording = folder.join(format!("{name}.perf.data"));
     let mut record = session.command(command::hodo())?;
     record.args(["record", "--engine", "emulate", "-q", "-o"]).arg(&recording).arg("--").arg(program);
-    // QEMU's user mode fails where a process with LTTng's threads exits, which is after what is drawn.
+    // QEMU's user mode fails when a process with LTTng's threads exits. What is drawn ran before that.
     record.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     let mut paths = Command::new(command::hodo());
     paths.args(["report", "paths", "-q", "--function", "main", "--format", "sunburst", "-o"]);

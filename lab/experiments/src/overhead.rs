@@ -57,7 +57,7 @@ const RUNS: usize = 15;
 /// What a cell says that needs a processor with Intel PT.
 pub(super) const HARDWARE: &str = "needs hardware";
 
-/// Prints both tables, or the one that is named; of programs, the rows of those that are named.
+/// Prints both tables, or only the named one, and of named programs only their rows.
 pub(super) fn run(arguments: &[String]) -> Outcome {
     let (which, names) = match arguments {
         [] => ([true, true], arguments),

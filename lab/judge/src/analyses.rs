@@ -28,7 +28,7 @@ use crate::{
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The analysed time span in nanoseconds: both ends are in the middle of activity.
 const ANALYSED: (u64, u64) = (2_000_000_000, 42_000_000_000);
-/// Chunk sizes: many cuts, and very few.
+/// Chunk sizes: one makes many chunks, the other very few.
 const CHUNKS: [&str; 2] = ["64K", "256M"];
 /// Percentiles are accurate to this fraction of their value.
 const PRECISION: u64 = 128;

@@ -86,11 +86,11 @@ pub(super) fn run(names: &[String]) -> Outcome {
 fn deltas(csv: &str) -> Outcome<String> {
     let mut lines = csv.lines();
     let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let place = |name: &str| {
+    let index = |name: &str| {
         columns.iter().position(|column| *column == name).ok_or_else(|| format!("no column {name}"))
     };
     let [thread, first, instructions, ended] =
-        [place("thread")?, place("first_instruction")?, place("instructions")?, place("ended")?];
+        [index("thread")?, index("first_instruction")?, index("instructions")?, index("ended")?];
     let line = |line: &str| {
         let cells: Vec<&str> = line.split(',').collect();
         let tid = cells[thread].rsplit('/').next().unwrap_or_default();

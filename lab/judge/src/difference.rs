@@ -103,9 +103,9 @@ fn line_at(lines: &[&str], time: u64) -> usize {
     let Some(&(to, end)) = stamps.get(next) else {
         return from;
     };
-    let steps: Vec<usize> = (from..to).filter(|&at| at == from || lines[at].contains(" MTC ")).collect();
+    let ticks: Vec<usize> = (from..to).filter(|&at| at == from || lines[at].contains(" MTC ")).collect();
     let share = (time - begin) as f64 / (end - begin) as f64;
-    steps[(steps.len() as f64 * share) as usize]
+    ticks[(ticks.len() as f64 * share) as usize]
 }
 
 fn maps(recording: &Path) -> Outcome<Vec<Map>> {

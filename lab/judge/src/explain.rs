@@ -6,7 +6,7 @@
 //!          └─hodo record --engine ftrace──► kernel events ─┴─► hodo explain ──► its first finding
 //! ```
 //!
-//! Recording kernel events is for root. The programs run with real-time priority and `explain` looks at their threads
+//! Recording kernel events needs root. The programs run with real-time priority and `explain` looks at their threads
 //! only: what else the machine does may well stand out.
 
 use std::{
@@ -97,7 +97,7 @@ const CASES: &[Case] = &[
 /// Names of the threads of `troubles.c`.
 const NAMES: &str = "troubles,holder,waiter";
 
-/// Judges every case, or those whose trouble is named so.
+/// Judges every case, or those with the named troubles.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -117,15 +117,15 @@ pub(super) fn run(names: &[String]) -> Outcome {
         let text = |column: usize| first.and_then(|row| row[column].as_str()).unwrap_or_default();
         let weight = first.and_then(|row| row[0].as_f64()).unwrap_or_default();
         let is_named = case.rule.unwrap_or_default() == text(1);
-        let is_told = case.says.iter().all(|words| text(2).contains(words));
-        let result = if is_named && is_told { "named" } else { "WRONG" };
+        let says_it = case.says.iter().all(|words| text(2).contains(words));
+        let result = if is_named && says_it { "named" } else { "WRONG" };
         println!(
             "{:24} {:16} {weight:>6.3}  {result}",
             case.trouble,
             if first.is_none() { "nothing" } else { text(1) }
         );
         println!("    {}", text(2));
-        if !(is_named && is_told) {
+        if !(is_named && says_it) {
             failed.push(case.trouble);
         }
     }

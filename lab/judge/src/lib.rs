@@ -88,7 +88,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
 
 /// The parsed command line.
 #[derive(Default)]
-struct Wish {
+struct Options {
     only: Vec<String>,
     configurations: Vec<String>,
     event: Option<String>,
@@ -120,8 +120,8 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, trace)) if first == "analyses" => return analyses::run(trace),
         _ => {}
     }
-    let wish = parse(arguments)?;
-    if wish.list {
+    let options = parse(arguments)?;
+    if options.list {
         list();
         return Ok(());
     }
@@ -131,7 +131,7 @@ pub fn run(arguments: &[String]) -> Outcome {
     let folder = command::target().join("judge");
     std::fs::create_dir_all(&folder)?;
     let judges = Judges { perf: perf::compile(&folder)?, libipt: libipt::compile(&folder)? };
-    let recordings = record::all(wish.jobs(), &folder)?;
+    let recordings = record::all(options.jobs(), &folder)?;
     let mut total = Total::default();
     judge_all(recordings, &judges, |verdict| total.show(verdict));
     total.end(begin.elapsed())
@@ -149,26 +149,26 @@ pub fn instructions(recording: &Path) -> Outcome<u64> {
     Ok(totals::truth(recording)?.values().map(|truth| truth.instructions).sum())
 }
 
-fn parse(arguments: &[String]) -> Outcome<Wish> {
+fn parse(arguments: &[String]) -> Outcome<Options> {
     let mut arguments = arguments.iter().map(String::as_str);
     if arguments.next() != Some("pt") {
         return Err(USAGE.into());
     }
-    let mut wish = Wish::default();
+    let mut options = Options::default();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().map(str::to_owned).ok_or(USAGE);
         match argument {
-            "--list" => wish.list = true,
-            "--all" => wish.all = true,
-            "--only" => wish.only.push(value()?),
-            "--config" => wish.configurations.push(value()?),
-            "-e" => wish.event = Some(value()?),
+            "--list" => options.list = true,
+            "--all" => options.all = true,
+            "--only" => options.only.push(value()?),
+            "--config" => options.configurations.push(value()?),
+            "-e" => options.event = Some(value()?),
             _ => return Err(USAGE.into()),
         }
     }
-    known("program", &wish.only, PROGRAMS.iter().map(|program| program.name))?;
-    known("configuration", &wish.configurations, CONFIGURATIONS.iter().map(|one| one.name))?;
-    Ok(wish)
+    known("program", &options.only, PROGRAMS.iter().map(|program| program.name))?;
+    known("configuration", &options.configurations, CONFIGURATIONS.iter().map(|one| one.name))?;
+    Ok(options)
 }
 
 fn known<'n>(kind: &str, asked: &[String], names: impl Iterator<Item = &'n str> + Clone) -> Outcome {
@@ -189,7 +189,7 @@ fn list() {
     }
 }
 
-impl Wish {
+impl Options {
     /// The recordings to make. An explicit event replaces the configuration's.
     fn jobs(&self) -> Vec<Job> {
         let asked = |names: &[String], name: &str| names.iter().any(|asked| asked == name);

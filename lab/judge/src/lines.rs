@@ -124,8 +124,8 @@ impl Counts {
         let source = workloads::source(program.source).to_string_lossy().into_owned();
         let mut ours = BTreeMap::new();
         for row in table("lines", &recording)? {
-            let place = row["line"].as_str().and_then(|place| place.rsplit_once(':'));
-            if let Some((_, line)) = place.filter(|(file, _)| *file == source) {
+            let location = row["line"].as_str().and_then(|location| location.rsplit_once(':'));
+            if let Some((_, line)) = location.filter(|(file, _)| *file == source) {
                 *ours.entry(line.parse()?).or_default() += row["executions"].as_u64().unwrap_or(0);
             }
         }

@@ -1,6 +1,6 @@
 //! `cargo judge path`: threads that wait for a known cause, recorded by ftrace on this machine's kernel. `hodo path` must
-//! name the cause, of what is not the fault of other programs; its pieces must follow each other and add up to the span; and whoever a piece is blamed on must have
-//! run all the time, by the switches alone.
+//! name the cause of each wait that other programs did not cause; its pieces must follow each other and add up to the span;
+//! and by the switches alone, the thread that a piece names as cause must have run all the time.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ struct Scenario {
     /// How the subject waits; empty if for a CPU.
     wait: &'static str,
     cause: &'static str,
-    /// The thread that the path is of meanwhile.
+    /// The thread that the path follows during the wait.
     comm: &'static str,
     /// What the detail begins with.
     detail: &'static str,
@@ -226,7 +226,7 @@ fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
     }
 }
 
-/// Whoever a piece is blamed on ran from its begin to its end.
+/// The thread that a piece names as cause ran from its begin to its end.
 fn nobody_slept(pieces: &[Value], trace: &Path) -> Outcome {
     let runs = runs(trace)?;
     for row in pieces {

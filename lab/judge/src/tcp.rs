@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::{Outcome, command, workloads};
 
-/// How long both watch, and how many bytes are answered meanwhile.
+/// How long both watch; how many bytes are answered during that time.
 const MILLISECONDS: &str = "7000";
 const COUNT: &str = "1000";
 
@@ -172,8 +172,8 @@ fn judge(tables: &Value, experiment: &Path) -> Outcome {
         |name: &str| tables.as_array().and_then(|tables| tables.iter().find(|table| table["table"] == name));
     let cell = |table: &str, row: usize, column: &str| {
         let table = of(table)?;
-        let place = table["columns"].as_array()?.iter().position(|known| known["name"] == column)?;
-        Some(table["rows"][row][place].clone())
+        let index = table["columns"].as_array()?.iter().position(|known| known["name"] == column)?;
+        Some(table["rows"][row][index].clone())
     };
     let figure = |table, row, column| cell(table, row, column).and_then(|cell| cell.as_i64()).unwrap_or(-1);
     let mut script = Command::new(command::hodo());

@@ -165,9 +165,9 @@ impl Total {
         let median = self.slow_downs.get(self.slow_downs.len() / 2).copied().unwrap_or(0.0);
         let libipt = &self.libipt;
         println!(
-            "\nlibipt has {} instructions as well. At {} returns it goes back to a call that the processor took off its \
-             stack at an earlier return, and is lost up to the next PSB: {} instructions. It does not know when code \
-             is mapped: {} instructions of threads whose code changes",
+            "\nlibipt decodes {} instructions as hodo does. At {} returns it goes back to a call that the \
+             processor took off its stack at an earlier return, and is lost up to the next PSB: {} instructions. It \
+             does not know when code is mapped: {} instructions of threads whose code changes",
             libipt.same, libipt.stale, libipt.left, libipt.changing
         );
         println!(

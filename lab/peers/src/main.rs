@@ -34,9 +34,9 @@ fn main() {
     while let Some(argument) = arguments.next() {
         if argument == "--code" {
             let argument = arguments.next().unwrap_or_else(|| fail("--code", "needs a value"));
-            let (part, address) =
+            let (source, address) =
                 argument.rsplit_once('@').unwrap_or_else(|| fail(&argument, "has no address"));
-            code.push(Code { address: number(address), bytes: load(part) });
+            code.push(Code { address: number(address), bytes: load(source) });
         } else {
             traces.push(load(&argument));
         }
@@ -64,21 +64,21 @@ fn number(text: &str) -> u64 {
 }
 
 /// The bytes of `FILE` or `FILE:OFFSET:SIZE`, mapped.
-fn load(part: &str) -> Mapped {
-    let mut fields = part.rsplitn(3, ':');
+fn load(source: &str) -> Mapped {
+    let mut fields = source.rsplitn(3, ':');
     let (size, offset, file) = match (fields.next(), fields.next(), fields.next()) {
         (Some(size), Some(offset), Some(file)) => (Some(number(size)), number(offset), file),
-        _ => (None, 0, part),
+        _ => (None, 0, source),
     };
     let map = Map::open(file.as_ref()).unwrap_or_else(|error| fail(file, &error.to_string()));
     let span = offset as usize..size.map_or(map.len(), |size| (offset + size) as usize);
     if map.get(span.clone()).is_none() {
-        fail(part, "is shorter than that");
+        fail(source, "is shorter than that");
     }
     Mapped { map, span }
 }
 
-/// A part of a file.
+/// Bytes of a file.
 struct Mapped {
     map: Map,
     span: Range<usize>,

@@ -26,7 +26,7 @@ pub fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
     };
     let program = folder.join(stem);
     let mut compile = Command::new(compiler);
-    // Libraries stand behind what needs them.
+    // The linker looks up only what it needs already: libraries come after the source.
     compile.args([optimise, "-g", "-o"]).arg(&program).arg(source(name)).args(flags).current_dir(folder);
     command::quietly(&mut compile)?;
     Ok(program)

@@ -76,7 +76,7 @@ fn waits(context: &Context, argument: usize, is_pair: bool) -> Outcome {
         None => None,
     };
     let length = if is_pair { raw::word(given + 8) } else { Some(8) };
-    // The kernel finds what is inaccessible.
+    // The kernel reports what is inaccessible.
     let (Some(mask), Some(length)) = (mask, length) else { return plain(context) };
     let own = &raw const context.waiting_mask as u64;
     context.waiting_mask.set([mask & !signal::RAISED, 0]);
@@ -201,7 +201,7 @@ fn map(arguments: [u64; 6]) -> u64 {
     result
 }
 
-/// The name of an open file.
+/// Writes the path of an open file to `name`; returns its length.
 fn name_of(file: u64, name: &mut [u8; 512]) -> usize {
     let mut path = *b"/proc/self/fd/0000000000\0";
     let mut value = file as u32;
@@ -209,7 +209,7 @@ fn name_of(file: u64, name: &mut [u8; 512]) -> usize {
         *digit = b'0' + (value % 10) as u8;
         value /= 10;
     }
-    // Leading zeros are no number there.
+    // The kernel accepts no leading zeros there.
     let zeros = path[14..23].iter().take_while(|&&digit| digit == b'0').count();
     path.copy_within(14 + zeros.., 14);
     let length = sys::call3(nr::READLINK, path.as_ptr() as u64, name.as_mut_ptr() as u64, 512);
@@ -295,7 +295,7 @@ fn remap(arguments: [u64; 6]) -> u64 {
     result
 }
 
-/// Advice may empty pages.
+/// Makes the call, and forgets the blocks of its pages, which advice may empty.
 fn advise(context: &Context, address: u64, length: u64) -> Outcome {
     let (start, end) = pages_of(address, length);
     let outcome = plain(context);

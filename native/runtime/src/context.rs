@@ -84,7 +84,7 @@ pub struct Context {
     pub address: Cell<u64>,
     /// Where the program stands while the runtime runs.
     pub pc: Cell<u64>,
-    /// Where exits that are not logged write: a word that nobody reads, or into the guard page while a signal waits.
+    /// Where exits that are not logged write: a word that is never read, or into the guard page while a signal waits.
     pub silent: Cell<u64>,
     unread: Cell<u64>,
     unused: [u64; 3],

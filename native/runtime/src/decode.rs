@@ -20,7 +20,7 @@ pub enum Flow {
     JumpIndirect,
     /// An indirect near call.
     CallIndirect,
-    /// A near return, which also pops so many bytes.
+    /// A near return, and the number of bytes that it pops after the address.
     Return(u16),
     /// `XBEGIN`: where it continues if the transaction is aborted.
     Transaction(u64),

@@ -114,7 +114,7 @@ pub struct ArenaHeader {
     pub leaving: AtomicU32,
     /// The most bytes of translated code and tables of a process.
     pub memory: AtomicU64,
-    /// The time-stamp counter is written after so many exits; 0: only at system calls and at the end of each log.
+    /// Exits between two time-stamp counters in a log; 0: only at system calls and at the end of each log.
     pub every: AtomicU32,
     /// The number of entries at [`SELECTED`]; 0: all code is recorded.
     pub selected: AtomicU32,
@@ -170,7 +170,7 @@ pub const ATTACH_ENTRY: u64 = 16;
 
 /// States of [`ArenaHeader::follow`].
 pub mod follow {
-    /// Nobody requests anything.
+    /// No request.
     pub const FREE: u32 = 0;
     /// A thread prepares a request.
     pub const TAKEN: u32 = 1;

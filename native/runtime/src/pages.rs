@@ -39,7 +39,7 @@ pub const MOST: u32 = 1 << 17;
 const READ_EXECUTE: u64 = 5;
 const WRITE: u64 = 2;
 
-/// The index of a page, which gets one.
+/// The index of a page, which is added if it is new.
 fn page(number: u64) -> Option<u32> {
     match PAGE_AT.get(number) {
         0 => {
@@ -59,7 +59,7 @@ fn existing(number: u64) -> Option<u32> {
     (PAGE_AT.get(number) as u32).checked_sub(1)
 }
 
-/// Enters a block on its pages.
+/// Adds a block to its pages.
 pub fn register(number: u32) {
     let block = BLOCKS.get(number);
     let mut last = 0;
@@ -133,7 +133,7 @@ pub fn clear_all() {
     FREE_NODE.store(0, Relaxed);
 }
 
-/// Whether few pages more can be entered.
+/// Whether few more pages can be added.
 pub fn is_full() -> bool {
     PAGE_COUNT.load(Relaxed) > MOST / 8 * 7
 }
@@ -169,20 +169,20 @@ pub fn any(start: u64, end: u64) -> bool {
     any
 }
 
-/// After the program set the protection of memory to `wanted` and the kernel to the same without writing: lets it write
-/// pages without blocks.
+/// Applies a protection that the program set, and that the kernel applied without writing: pages with blocks stay
+/// protected against writing.
 pub fn set_protection(start: u64, end: u64, wanted: u64) {
-    let mut run = start;
+    let mut begin = start;
     for number in start >> 12..end >> 12 {
         let Some(index) = existing(number).filter(|&index| PAGES.get(index).first != 0) else { continue };
-        if run < number << 12 {
-            sys::protect(run, (number << 12) - run, wanted);
+        if begin < number << 12 {
+            sys::protect(begin, (number << 12) - begin, wanted);
         }
         PAGES.set(index, Page { wanted: wanted as u32, ..PAGES.get(index) });
-        run = (number + 1) << 12;
+        begin = (number + 1) << 12;
     }
-    if run < end {
-        sys::protect(run, end - run, wanted);
+    if begin < end {
+        sys::protect(begin, end - begin, wanted);
     }
 }
 

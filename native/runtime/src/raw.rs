@@ -24,7 +24,7 @@ impl<T: Copy> Table<T> {
         Table { base, mask: u32::MAX, entry: PhantomData }
     }
 
-    /// The table that begins at an address in the heap, and has room for so many entries, a power of two.
+    /// The table at the address `base` of the heap, with `room` entries, a power of two.
     pub const fn ring(base: u64, room: u32) -> Table<T> {
         Table { base, mask: room - 1, entry: PhantomData }
     }

@@ -70,7 +70,7 @@ pub fn set_action(context: &Context, number: u32, action: Action) {
     raw::write(context.actions.get() + u64::from(number) * size_of::<Action>() as u64, action);
 }
 
-/// Tells the kernel the handler that stands for the program's.
+/// Registers the handler that stands for the program's with the kernel.
 pub fn install(number: u32, action: &Action) -> u64 {
     let own = Action {
         handler: hodo_signal as *const () as usize as u64,

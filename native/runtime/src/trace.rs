@@ -2,7 +2,7 @@
 //!
 //! The log itself says what is hot. When it is full, its last entries are counted; from the hottest blocks the path follows
 //! the exit that was taken most, as long as that was nearly always the same one. A budget bounds the number of traces: each
-//! must be paid for by so many entries of the log.
+//! costs a fixed number of entries of the log.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

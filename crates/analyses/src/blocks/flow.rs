@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_model::{End, FunctionId, Sources};
 
-use super::Block;
+use super::CountedBlock;
 use crate::clock::Time;
 
 /// Execution counts of one instruction.
@@ -14,7 +14,7 @@ pub struct InstructionCount {
     pub address: u64,
     /// Its function.
     pub function: FunctionId,
-    /// Its offset in the module, as [`Block::offset`].
+    /// Its offset in the module, as [`CountedBlock::offset`].
     pub offset: u64,
     /// Its length in bytes.
     pub length: u8,
@@ -49,15 +49,15 @@ pub struct Flow {
 
 impl Flow {
     /// Returns the flow of each module that has blocks, in order.
-    pub fn of(blocks: &[Block], sources: &dyn Sources) -> Vec<Flow> {
-        let mut modules: BTreeMap<u32, Vec<&Block>> = BTreeMap::new();
+    pub fn of(blocks: &[CountedBlock], sources: &dyn Sources) -> Vec<Flow> {
+        let mut modules: BTreeMap<u32, Vec<&CountedBlock>> = BTreeMap::new();
         for block in blocks {
             modules.entry(block.function.module).or_default().push(block);
         }
         modules.into_iter().map(|(module, blocks)| Flow::of_module(module, &blocks, sources)).collect()
     }
 
-    fn of_module(module: u32, blocks: &[&Block], sources: &dyn Sources) -> Flow {
+    fn of_module(module: u32, blocks: &[&CountedBlock], sources: &dyn Sources) -> Flow {
         let mut instructions: BTreeMap<u64, InstructionCount> = BTreeMap::new();
         let mut steps: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let mut step = |from: u64, to: u64, count: u64| {
@@ -126,8 +126,8 @@ impl Flow {
         steps: &BTreeMap<(u64, u64), u64>,
     ) -> Flow {
         let index = |address| instructions.binary_search_by_key(&address, |found| found.address).ok();
-        let known = |(&(from, to), &count): (&(u64, u64), &u64)| Some((index(from)?, index(to)?, count));
-        let mut steps: Vec<(usize, usize, u64)> = steps.iter().filter_map(known).collect();
+        let known = steps.iter().filter_map(|(&(from, to), &count)| Some((index(from)?, index(to)?, count)));
+        let mut steps: Vec<(usize, usize, u64)> = known.collect();
         let mut arrivals = vec![0u64; instructions.len()];
         steps.iter().for_each(|&(_, to, count)| arrivals[to] = arrivals[to].saturating_add(count));
         for to in 1..instructions.len() {

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use hodo_model::{Column, FunctionId, Shape, Sources, Summary, Table, Unit, Value};
 
-use super::{Block, Flow};
+use super::{CountedBlock, Flow};
 use crate::{clock::Time, columns::most_first};
 
 /// The cost of some instructions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cost {
+struct BlockCost {
     instructions: u64,
     time: Time,
 }
 
-impl Cost {
+impl BlockCost {
     fn add(&mut self, executions: u64, time: Time) {
         self.instructions = self.instructions.saturating_add(executions);
         self.time = self.time.saturating_add(time);
@@ -23,14 +23,14 @@ impl Cost {
 
 /// Returns the lines of each function, by module and function. Lines of functions inlined there belong to it. A row's
 /// address is that of its first instruction that ran.
-pub(super) fn lines(blocks: &[Block], summary: Summary, sources: &dyn Sources) -> Table {
+pub(super) fn lines(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sources) -> Table {
     type Key<'s> = (FunctionId, Option<(&'s str, u32)>);
-    let mut lines: BTreeMap<Key<'_>, (u64, Cost)> = BTreeMap::new();
+    let mut lines: BTreeMap<Key<'_>, (u64, BlockCost)> = BTreeMap::new();
     for flow in Flow::of(blocks, sources) {
         for at in &flow.instructions {
             let line = sources.line(flow.module, at.address).map(|line| (line.file, line.line));
             // Instructions are in order of address.
-            let (_, cost) = lines.entry((at.function, line)).or_insert((at.address, Cost::default()));
+            let (_, cost) = lines.entry((at.function, line)).or_insert((at.address, BlockCost::default()));
             cost.add(at.executions, at.time);
         }
     }
@@ -58,12 +58,12 @@ pub(super) fn lines(blocks: &[Block], summary: Summary, sources: &dyn Sources) -
 }
 
 /// The costs of a function that was inlined: in all, and without functions inlined into it.
-type Inlined = [Cost; 2];
+type InlinedCosts = [BlockCost; 2];
 
 /// Returns the functions that the compiler inlined into others, with what ran of them there, functions inlined into them
 /// included.
-pub(super) fn inlined(blocks: &[Block], summary: Summary, sources: &dyn Sources) -> Table {
-    let mut functions: BTreeMap<(String, String), Inlined> = BTreeMap::new();
+pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sources) -> Table {
+    let mut functions: BTreeMap<(String, String), InlinedCosts> = BTreeMap::new();
     for flow in Flow::of(blocks, sources) {
         let Some(first) = flow.instructions.first() else { continue };
         let (_, module) = sources.names(first.function);
@@ -84,7 +84,7 @@ pub(super) fn inlined(blocks: &[Block], summary: Summary, sources: &dyn Sources)
             }
         });
     }
-    let row = |(names, [all, own]): ((String, String), Inlined)| {
+    let rows = functions.into_iter().map(|(names, [all, own])| {
         let row = vec![
             Value::from(own.instructions),
             all.instructions.into(),
@@ -94,7 +94,7 @@ pub(super) fn inlined(blocks: &[Block], summary: Summary, sources: &dyn Sources)
             names.1.as_str().into(),
         ];
         (all.instructions, names, row)
-    };
+    });
     let columns = vec![
         Column::integer("self_instructions", Unit::Instructions),
         Column::integer("total_instructions", Unit::Instructions),
@@ -103,5 +103,5 @@ pub(super) fn inlined(blocks: &[Block], summary: Summary, sources: &dyn Sources)
         Column::name("function"),
         Column::name("module").secondary(),
     ];
-    Table::new("lines", Shape::Counters, summary, columns, most_first(functions.into_iter().map(row)))
+    Table::new("lines", Shape::Counters, summary, columns, most_first(rows))
 }

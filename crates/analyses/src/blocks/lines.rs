@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_model::{End, Sources};
 
-use super::{Block, Flow, InstructionCount};
+use super::{CountedBlock, Flow, InstructionCount};
 use crate::clock::Time;
 
 /// The cost of a source line.
@@ -35,18 +35,18 @@ pub struct LineCount {
 }
 
 /// Returns the executed lines by module, file and line; code without a known line is summed by function.
-pub fn by_line(blocks: &[Block], sources: &dyn Sources) -> Vec<LineCount> {
+pub fn by_line(blocks: &[CountedBlock], sources: &dyn Sources) -> Vec<LineCount> {
     let flows = Flow::of(blocks, sources);
     flows.iter().flat_map(|flow| of_flow(flow, sources)).collect()
 }
 
 /// A file and a line, or the index of a function if no line is known.
-type Key<'a> = (Option<(&'a str, u32)>, u32);
+type LineKey<'a> = (Option<(&'a str, u32)>, u32);
 
 /// Returns the executed lines of one module.
 pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
     let line = |at: &InstructionCount| sources.line(flow.module, at.address);
-    let mut lines: BTreeMap<Key<'_>, (LineCount, u64)> = BTreeMap::new();
+    let mut lines: BTreeMap<LineKey<'_>, (LineCount, u64)> = BTreeMap::new();
     for at in &flow.instructions {
         let found = line(at);
         let place = found.map(|line| (line.file, line.line));
@@ -88,14 +88,14 @@ pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
 }
 
 /// Consecutive instructions, and the lines whose statements begin among them.
-struct Piece<'a> {
+struct ExecutedLines<'a> {
     executions: u64,
     lines: Vec<(&'a str, u32)>,
 }
 
 /// The pieces of a flow, and the steps between them.
 struct Pieces<'a> {
-    pieces: Vec<Piece<'a>>,
+    pieces: Vec<ExecutedLines<'a>>,
     steps: Vec<(usize, usize, u64)>,
 }
 
@@ -120,56 +120,52 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
         into.entry(owner[to]).or_default().push((owner[from], from, to, count));
     }
     for (line, pieces_of_line) in ending {
-        let count = |&piece: &usize| {
-            let inside = into.get(&piece).into_iter().flatten();
+        let mut sum = 0u64;
+        for piece in &pieces_of_line {
+            let inside = into.get(piece).into_iter().flatten();
             let inside = inside.filter(|(from, ..)| pieces_of_line.contains(from));
             let (mut stays, mut again) = (0u64, 0u64);
             for &(_, from, to, count) in inside {
                 stays = stays.saturating_add(count);
                 again = again.saturating_add(if to <= from { count } else { 0 });
             }
-            pieces[piece].executions.saturating_sub(stays).saturating_add(again)
-        };
-        executions.insert(line, pieces_of_line.iter().map(count).fold(0, u64::saturating_add));
+            sum = sum.saturating_add(pieces[*piece].executions.saturating_sub(stays).saturating_add(again));
+        }
+        executions.insert(line, sum);
     }
     executions
 }
 
 /// Returns the owner of each piece. A piece in which no statement begins belongs to the piece before it; if there are
 /// several before it, to the piece after it.
-fn owners(pieces: &[Piece<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
+fn owners(pieces: &[ExecutedLines<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); pieces.len()];
     let mut after = before.clone();
     for &(from, to, _) in steps.iter().filter(|(from, to, _)| from != to) {
         before[to].push(from);
         after[from].push(to);
     }
-    let step = |piece: usize| match (&pieces[piece].lines[..], &before[piece][..], &after[piece][..]) {
-        ([], &[one], _) | ([], _, &[one]) => one,
-        _ => piece,
-    };
-    let owner = |piece: usize| {
-        let mut owner = piece;
+    let mut owners: Vec<usize> = (0..pieces.len()).collect();
+    for owner in &mut owners {
         // Pieces without lines may form a cycle.
         for _ in 0..pieces.len().min(64) {
-            match step(owner) {
-                next if next == owner => break,
-                next => owner = next,
+            match (&pieces[*owner].lines[..], &before[*owner][..], &after[*owner][..]) {
+                ([], &[one], _) | ([], _, &[one]) => *owner = one,
+                _ => break,
             }
         }
-        owner
-    };
-    (0..pieces.len()).map(owner).collect()
+    }
+    owners
 }
 
 impl<'a> Pieces<'a> {
     fn of(flow: &Flow, sources: &'a dyn Sources) -> Pieces<'a> {
         let begins = beginnings(flow);
         let mut piece_of = Vec::with_capacity(flow.instructions.len());
-        let mut pieces: Vec<Piece<'a>> = Vec::new();
+        let mut pieces: Vec<ExecutedLines<'a>> = Vec::new();
         for (at, begins) in flow.instructions.iter().zip(begins) {
             if begins {
-                pieces.push(Piece { executions: at.executions, lines: Vec::new() });
+                pieces.push(ExecutedLines { executions: at.executions, lines: Vec::new() });
             }
             piece_of.push(pieces.len() - 1);
             let lines = &mut pieces.last_mut().expect("the first instruction begins a piece").lines;

@@ -16,11 +16,11 @@ use hodo_model::{
 
 pub use flow::{Flow, InstructionCount};
 pub use lines::{LineCount, by_line, of_flow};
-pub use partial::{Block, Counts, Partial};
+pub use partial::{BlockCounts, CountedBlock, ExecutedBlocks};
 
 /// The kind of the table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum BlocksReport {
     /// One row per block.
     Blocks,
     /// One row per source line.
@@ -31,7 +31,7 @@ pub enum Report {
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
     /// What the rows are.
-    pub report: Report,
+    pub report: BlocksReport,
 }
 
 /// The report of lines.
@@ -45,7 +45,7 @@ pub(crate) const fn lines_report<L: FlowLoop>() -> hodo_model::Report<L> {
             takes: Takes::THREADS,
             ..Description::EMPTY
         },
-        make: |_| Made::of_flow(Blocks { report: Report::Lines }),
+        make: |_| Made::of_flow(Blocks { report: BlocksReport::Lines }),
     }
 }
 
@@ -59,48 +59,48 @@ pub(crate) const fn blocks_report<L: FlowLoop>() -> hodo_model::Report<L> {
             takes: Takes::THREADS,
             ..Description::EMPTY
         },
-        make: |_| Made::of_flow(Blocks { report: Report::Blocks }),
+        make: |_| Made::of_flow(Blocks { report: BlocksReport::Blocks }),
     }
 }
 
 impl Analysis for Blocks {
-    type Partial = Partial;
+    type Partial = ExecutedBlocks;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::unknown()
+    fn begin(&self, _: &Start<'_>) -> ExecutedBlocks {
+        ExecutedBlocks::unknown()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut ExecutedBlocks, item: Item<'_>) {
         if let Item::Flow(seen) = item {
             partial.fold(seen);
         }
     }
 
-    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, earlier: ExecutedBlocks, later: ExecutedBlocks, _: &Threads) -> ExecutedBlocks {
         earlier.merge(later)
     }
 
-    fn is_sound(&self, partial: &Partial) -> bool {
+    fn is_sound(&self, partial: &ExecutedBlocks) -> bool {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<ExecutedBlocks>, of: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
-        let whole = Partial::together(threads);
+        let whole = ExecutedBlocks::together(threads);
         match (self.report, of.selection.view.as_str()) {
-            (Report::Blocks, _) => table::blocks(&whole, count, of.sources),
-            (Report::Lines, "function") => {
+            (BlocksReport::Blocks, _) => table::blocks(&whole, count, of.sources),
+            (BlocksReport::Lines, "function") => {
                 functions::lines(&whole, table::summary(&whole, count), of.sources)
             }
-            (Report::Lines, "inlined") => {
+            (BlocksReport::Lines, "inlined") => {
                 functions::inlined(&whole, table::summary(&whole, count), of.sources)
             }
-            (Report::Lines, _) => table::lines(&whole, count, of.sources),
+            (BlocksReport::Lines, _) => table::lines(&whole, count, of.sources),
         }
     }
 }

@@ -4,11 +4,11 @@ use hodo_model::{Arrival, Code, End, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{Clock, Share, Time};
+use crate::clock::{SegmentClock, Time, TimeShare};
 
 /// A sequence of instructions, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Block {
+pub struct CountedBlock {
     /// The function; its module holds the code.
     pub function: FunctionId,
     /// The first instruction's offset in the module, as [`Code::offset`].
@@ -22,12 +22,12 @@ pub struct Block {
     /// The target of a direct branch at the end, relative to the first instruction; else the block's end.
     pub target: i64,
     /// Its counts.
-    pub counts: Counts,
+    pub counts: BlockCounts,
 }
 
 /// Execution counts of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Counts {
+pub struct BlockCounts {
     /// Number of executions.
     pub executions: u64,
     /// Number of times that the conditional branch at its end was taken.
@@ -42,8 +42,8 @@ pub struct Counts {
     pub counted: u64,
 }
 
-impl Counts {
-    fn add(&mut self, other: &Counts) {
+impl BlockCounts {
+    fn add(&mut self, other: &BlockCounts) {
         // A damaged clock may give any value, and a forged partial may contain any count.
         self.executions = self.executions.saturating_add(other.executions);
         self.taken = self.taken.saturating_add(other.taken);
@@ -54,7 +54,7 @@ impl Counts {
     }
 }
 
-impl Block {
+impl CountedBlock {
     /// Bytes from its first instruction to its end.
     pub fn size(&self) -> u64 {
         self.lengths.iter().map(|&length| u64::from(length)).sum()
@@ -67,54 +67,54 @@ impl Block {
 }
 
 /// Identifies a block: module, offset, tick, number of instructions.
-type Key = (u32, u64, u64, u32);
+type BlockKey = (u32, u64, u64, u32);
 
-fn key(block: &Block) -> Key {
+fn key(block: &CountedBlock) -> BlockKey {
     (block.function.module, block.offset, block.since, block.lengths.len() as u32)
 }
 
 /// Distinct blocks in order of first execution.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Vec<Block>", into = "Vec<Block>")]
-struct List {
-    blocks: Vec<Block>,
-    index: FxHashMap<Key, u32>,
+#[serde(from = "Vec<CountedBlock>", into = "Vec<CountedBlock>")]
+struct BlockList {
+    blocks: Vec<CountedBlock>,
+    index: FxHashMap<BlockKey, u32>,
 }
 
-impl From<Vec<Block>> for List {
-    fn from(blocks: Vec<Block>) -> List {
+impl From<Vec<CountedBlock>> for BlockList {
+    fn from(blocks: Vec<CountedBlock>) -> BlockList {
         let index = blocks.iter().zip(0..).map(|(block, index)| (key(block), index)).collect();
-        List { blocks, index }
+        BlockList { blocks, index }
     }
 }
 
-impl From<List> for Vec<Block> {
-    fn from(list: List) -> Vec<Block> {
+impl From<BlockList> for Vec<CountedBlock> {
+    fn from(list: BlockList) -> Vec<CountedBlock> {
         list.blocks
     }
 }
 
-impl List {
+impl BlockList {
     /// Returns the index of the block of this code.
     #[inline]
     fn of(&mut self, at: &Arrival, code: &Code<'_>) -> u32 {
         let key = (at.function.module, code.offset, code.since, code.lengths.len() as u32);
         match self.index.get(&key) {
             Some(&index) => index,
-            None => self.push(Block {
+            None => self.push(CountedBlock {
                 function: at.function,
                 offset: code.offset,
                 since: code.since,
                 lengths: code.lengths.to_vec(),
                 end: code.end,
                 target: code.target.wrapping_sub(at.address).cast_signed(),
-                counts: Counts::default(),
+                counts: BlockCounts::default(),
             }),
         }
     }
 
     #[cold]
-    fn push(&mut self, block: Block) -> u32 {
+    fn push(&mut self, block: CountedBlock) -> u32 {
         let index = u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks");
         self.index.insert(key(&block), index);
         self.blocks.push(block);
@@ -122,27 +122,28 @@ impl List {
     }
 
     #[inline]
-    fn counts(&mut self, index: u32) -> &mut Counts {
+    fn counts(&mut self, index: u32) -> &mut BlockCounts {
         &mut self.blocks[index as usize].counts
     }
 
     /// Adds the blocks of another list, and returns our index of each.
-    fn add(&mut self, other: &List) -> Vec<u32> {
-        let place = |block: &Block| {
+    fn add(&mut self, other: &BlockList) -> Vec<u32> {
+        let mut places = Vec::with_capacity(other.blocks.len());
+        for block in &other.blocks {
             let place = match self.index.get(&key(block)) {
                 Some(&index) => index,
-                None => self.push(Block { counts: Counts::default(), ..block.clone() }),
+                None => self.push(CountedBlock { counts: BlockCounts::default(), ..block.clone() }),
             };
             self.counts(place).add(&block.counts);
-            place
-        };
-        other.blocks.iter().map(place).collect()
+            places.push(place);
+        }
+        places
     }
 }
 
 /// A conditional branch whose outcome depends on the next address.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Branch {
+struct PendingBranch {
     block: u32,
     /// The branch target, and the address after the branch.
     target: u64,
@@ -151,7 +152,7 @@ struct Branch {
 
 /// The block that ran last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Last {
+enum LastBlock {
     /// Unknown: the chunk begins here.
     Unknown,
     /// None: flow is missing.
@@ -165,7 +166,7 @@ const UNSELECTED: u32 = u32::MAX;
 
 /// The first address of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum First {
+enum FirstAddress {
     /// It has not arrived yet.
     Unknown,
     /// It begins at this address.
@@ -174,31 +175,31 @@ enum First {
     Lost,
 }
 
-/// The blocks of one part of a thread's execution.
+/// The blocks of some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Partial {
-    list: List,
-    first: First,
-    last: Last,
-    branch: Option<Branch>,
+pub struct ExecutedBlocks {
+    list: BlockList,
+    first: FirstAddress,
+    last: LastBlock,
+    branch: Option<PendingBranch>,
     #[serde(skip)]
-    clock: Clock<u32>,
+    clock: SegmentClock<u32>,
     /// The same with core cycles.
     #[serde(skip)]
-    cycles: Clock<u32>,
+    cycles: SegmentClock<u32>,
     /// Nanoseconds that belong to the block that ran last before the chunk.
     before: u64,
 }
 
-impl Partial {
-    pub(super) fn unknown() -> Partial {
-        Partial {
-            list: List::default(),
-            first: First::Unknown,
-            last: Last::Unknown,
+impl ExecutedBlocks {
+    pub(super) fn unknown() -> ExecutedBlocks {
+        ExecutedBlocks {
+            list: BlockList::default(),
+            first: FirstAddress::Unknown,
+            last: LastBlock::Unknown,
             branch: None,
-            clock: Clock::default(),
-            cycles: Clock::default(),
+            clock: SegmentClock::default(),
+            cycles: SegmentClock::default(),
             before: 0,
         }
     }
@@ -235,7 +236,7 @@ impl Partial {
                 self.share();
                 self.clock.end();
                 // No count of this segment covers the cycles of the last instructions.
-                self.cycles = Clock::default();
+                self.cycles = SegmentClock::default();
             }
             FlowEvent::Cycles(count) => self.count_cycles(count),
             _ => self.leave(false),
@@ -250,9 +251,9 @@ impl Partial {
     /// Ends the sequence: the next instruction does not follow the last one.
     fn lose(&mut self) {
         self.branch = None;
-        self.last = Last::Nothing;
-        if self.first == First::Unknown {
-            self.first = First::Lost;
+        self.last = LastBlock::Nothing;
+        if self.first == FirstAddress::Unknown {
+            self.first = FirstAddress::Lost;
         }
     }
 
@@ -261,10 +262,11 @@ impl Partial {
         self.arrive(at.address);
         let block = self.list.of(at, code);
         self.list.counts(block).executions += 1;
-        self.last = Last::Block(block);
+        self.last = LastBlock::Block(block);
         if code.end == End::Conditional {
             let size: u64 = code.lengths.iter().map(|&length| u64::from(length)).sum();
-            self.branch = Some(Branch { block, target: code.target, next: at.address.wrapping_add(size) });
+            self.branch =
+                Some(PendingBranch { block, target: code.target, next: at.address.wrapping_add(size) });
         }
         self.clock.ran(block, code.lengths.len() as u64);
         self.cycles.ran(block, code.lengths.len() as u64);
@@ -273,8 +275,8 @@ impl Partial {
     /// Continues at an address, which determines the outcome of the branch before it.
     #[inline]
     fn arrive(&mut self, address: u64) {
-        if self.first == First::Unknown {
-            self.first = First::Address(address);
+        if self.first == FirstAddress::Unknown {
+            self.first = FirstAddress::Address(address);
         }
         if let Some(branch) = self.branch.take() {
             self.decide(branch, address);
@@ -282,7 +284,7 @@ impl Partial {
     }
 
     #[inline]
-    fn decide(&mut self, branch: Branch, address: u64) {
+    fn decide(&mut self, branch: PendingBranch, address: u64) {
         let counts = self.list.counts(branch.block);
         // After an interrupt, execution may continue at neither address.
         let (taken, not_taken) = (address == branch.target, address == branch.next);
@@ -291,31 +293,31 @@ impl Partial {
     }
 
     fn share(&mut self) {
-        let Partial { list, clock, last, before, .. } = self;
+        let ExecutedBlocks { list, clock, last, before, .. } = self;
         clock.share(0, |share| match (share, *last) {
-            (Share::Ran { owner: UNSELECTED, .. }, _) => {}
-            (Share::Ran { owner: block, time, .. }, _) => {
+            (TimeShare::Ran { owner: UNSELECTED, .. }, _) => {}
+            (TimeShare::Ran { owner: block, time, .. }, _) => {
                 let counts = list.counts(block);
                 counts.time = counts.time.saturating_add(time);
             }
-            (Share::Waited(time), Last::Block(block)) => {
+            (TimeShare::Waited(time), LastBlock::Block(block)) => {
                 let counts = list.counts(block);
                 counts.time = counts.time.saturating_add(Time::of(time.length()));
             }
-            (Share::Waited(time), Last::Unknown) => *before = before.saturating_add(time.length()),
+            (TimeShare::Waited(time), LastBlock::Unknown) => *before = before.saturating_add(time.length()),
             _ => {}
         });
     }
 
     fn count_cycles(&mut self, count: u64) {
-        let Partial { list, cycles, .. } = self;
+        let ExecutedBlocks { list, cycles, .. } = self;
         if !cycles.runs() {
             // The cycle count at which the instructions before began is unknown.
             return cycles.begin(Some(count));
         }
         if cycles.read(count) {
             cycles.share(0, |share| {
-                if let Share::Ran { owner, instructions, piece, .. } = share
+                if let TimeShare::Ran { owner, instructions, piece, .. } = share
                     && owner != UNSELECTED
                 {
                     let counts = list.counts(owner);
@@ -328,46 +330,46 @@ impl Partial {
 
     /// See [`hodo_model::Analysis::is_sound`].
     pub(super) fn is_sound(&self) -> bool {
-        let List { blocks, index } = &self.list;
-        let last = if let Last::Block(block) = self.last { Some(block) } else { None };
+        let BlockList { blocks, index } = &self.list;
+        let last = if let LastBlock::Block(block) = self.last { Some(block) } else { None };
         let mut named = last.into_iter().chain(self.branch.map(|branch| branch.block));
         index.len() == blocks.len() && named.all(|block| (block as usize) < blocks.len())
     }
 
-    /// Joins two neighbouring parts.
-    pub(super) fn merge(mut self, later: Partial) -> Partial {
+    /// Joins two neighbouring partials.
+    pub(super) fn merge(mut self, later: ExecutedBlocks) -> ExecutedBlocks {
         match (later.first, self.branch.take()) {
-            (First::Address(address), Some(branch)) => self.decide(branch, address),
-            (First::Unknown, branch) => self.branch = branch,
+            (FirstAddress::Address(address), Some(branch)) => self.decide(branch, address),
+            (FirstAddress::Unknown, branch) => self.branch = branch,
             _ => {}
         }
-        if self.first == First::Unknown {
+        if self.first == FirstAddress::Unknown {
             self.first = later.first;
         }
         match self.last {
-            Last::Unknown => self.before = self.before.saturating_add(later.before),
-            Last::Block(block) => {
+            LastBlock::Unknown => self.before = self.before.saturating_add(later.before),
+            LastBlock::Block(block) => {
                 let counts = self.list.counts(block);
                 counts.time = counts.time.saturating_add(Time::of(later.before));
             }
-            Last::Nothing => {}
+            LastBlock::Nothing => {}
         }
         let places = self.list.add(&later.list);
         let place = |block: u32| places[block as usize];
         match later.last {
-            Last::Unknown => {}
-            Last::Nothing => self.last = Last::Nothing,
-            Last::Block(block) => self.last = Last::Block(place(block)),
+            LastBlock::Unknown => {}
+            LastBlock::Nothing => self.last = LastBlock::Nothing,
+            LastBlock::Block(block) => self.last = LastBlock::Block(place(block)),
         }
         if let Some(branch) = later.branch {
-            self.branch = Some(Branch { block: place(branch.block), ..branch });
+            self.branch = Some(PendingBranch { block: place(branch.block), ..branch });
         }
         self
     }
 
     /// Returns the blocks of all threads, in order of address.
-    pub fn together(threads: Vec<Partial>) -> Vec<Block> {
-        let mut all: Vec<Block> = threads.into_iter().flat_map(|thread| thread.list.blocks).collect();
+    pub fn together(threads: Vec<ExecutedBlocks>) -> Vec<CountedBlock> {
+        let mut all: Vec<CountedBlock> = threads.into_iter().flat_map(|thread| thread.list.blocks).collect();
         // The same code may be mapped at different times.
         all.iter_mut().for_each(|block| block.since = 0);
         all.sort_unstable();
@@ -389,10 +391,10 @@ mod tests {
     use hodo_model::{AnyAnalysis, AnyPartial, Place};
 
     use super::*;
-    use crate::blocks::{Blocks, Report};
+    use crate::blocks::{Blocks, BlocksReport};
 
     /// A partial with one block that ends with a branch.
-    fn partial() -> Partial {
+    fn partial() -> ExecutedBlocks {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
         let code = Code {
             offset: 1,
@@ -403,13 +405,13 @@ mod tests {
             end: End::Conditional,
             target: 9,
         };
-        let mut partial = Partial::unknown();
+        let mut partial = ExecutedBlocks::unknown();
         partial.fold(FlowEvent::Run { at, instructions: 1, code });
         partial
     }
 
-    fn travels(partial: Partial) -> bool {
-        let analysis: &dyn AnyAnalysis = &Blocks { report: Report::Blocks };
+    fn travels(partial: ExecutedBlocks) -> bool {
+        let analysis: &dyn AnyAnalysis = &Blocks { report: BlocksReport::Blocks };
         let partial: AnyPartial = Box::new(partial);
         analysis.unpack(&analysis.pack(&partial)).is_some()
     }
@@ -417,9 +419,9 @@ mod tests {
     #[test]
     fn a_partial_that_names_what_is_not_there_is_not_sound() {
         assert!(travels(partial()));
-        let changes: [fn(&mut Partial); 3] = [
-            |partial| partial.last = Last::Block(1),
-            |partial| partial.branch = Some(Branch { block: 1, target: 0, next: 0 }),
+        let changes: [fn(&mut ExecutedBlocks); 3] = [
+            |partial| partial.last = LastBlock::Block(1),
+            |partial| partial.branch = Some(PendingBranch { block: 1, target: 0, next: 0 }),
             |partial| partial.list.blocks.push(partial.list.blocks[0].clone()),
         ];
         for (index, change) in changes.iter().enumerate() {

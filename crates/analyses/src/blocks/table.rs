@@ -4,15 +4,16 @@ use std::cmp::Reverse;
 
 use hodo_model::{Column, End, Shape, Sources, Summary, Table, Unit, Value};
 
-use super::{Block, lines};
+use super::{CountedBlock, lines};
 use crate::{clock::Time, profile::share};
 
-pub(super) fn summary(blocks: &[Block], threads: u64) -> Summary {
-    let sum =
-        |part: fn(&Block) -> u64| blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)));
+pub(super) fn summary(blocks: &[CountedBlock], threads: u64) -> Summary {
+    let sum = |part: fn(&CountedBlock) -> u64| {
+        blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)))
+    };
     let time = blocks.iter().fold(Time::default(), |sum, block| sum.saturating_add(block.counts.time));
     vec![
-        ("instructions", Value::from(sum(Block::instructions))),
+        ("instructions", Value::from(sum(CountedBlock::instructions))),
         ("threads", Value::from(threads)),
         ("time_ns", Value::from(time.nanoseconds())),
         ("blocks", Value::from(blocks.len() as u64)),
@@ -50,11 +51,11 @@ fn with_cycles(
     Table::new(name, Shape::Counters, summary, columns, rows)
 }
 
-pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
+pub(super) fn blocks(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources) -> Table {
     let all = blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.instructions()));
-    let mut order: Vec<&Block> = blocks.iter().collect();
+    let mut order: Vec<&CountedBlock> = blocks.iter().collect();
     order.sort_by_key(|&block| (Reverse(block.instructions()), block));
-    let row = |block: &&Block| {
+    let rows = order.iter().map(|block| {
         let (function, module) = sources.names(block.function);
         let branch = |count| if block.end == End::Conditional { Value::from(count) } else { Value::Null };
         vec![
@@ -69,7 +70,7 @@ pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> T
             Value::from(function),
             Value::from(module),
         ]
-    };
+    });
     let columns = vec![
         Column::real("share", Unit::Share),
         Column::integer("executions", Unit::Count),
@@ -83,10 +84,10 @@ pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> T
         Column::name("module").secondary(),
     ];
     let cycles = order.iter().map(|block| (block.counts.cycles, block.counts.counted));
-    with_cycles("blocks", summary(blocks, threads), columns, order.iter().map(row).collect(), cycles)
+    with_cycles("blocks", summary(blocks, threads), columns, rows.collect(), cycles)
 }
 
-pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
+pub(super) fn lines(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources) -> Table {
     let mut lines = lines::by_line(blocks, sources);
     let all = lines.iter().fold(0, |sum: u64, line| sum.saturating_add(line.instructions));
     lines.sort_by(|a, b| {
@@ -94,7 +95,7 @@ pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Ta
         let (a, b) = ((place(a), &a.file, &a.module), (place(b), &b.file, &b.module));
         a.cmp(&b)
     });
-    let row = |line: &lines::LineCount| {
+    let rows = lines.iter().map(|line| {
         let known = line.line > 0;
         vec![
             Value::from(share(line.instructions, all)),
@@ -105,7 +106,7 @@ pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Ta
             Value::from(line.function.as_str()),
             Value::from(line.module.as_str()),
         ]
-    };
+    });
     let columns = vec![
         Column::real("share", Unit::Share),
         Column::integer("executions", Unit::Count),
@@ -116,5 +117,5 @@ pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Ta
         Column::name("module").secondary(),
     ];
     let cycles = lines.iter().map(|line| (line.cycles, line.counted));
-    with_cycles("lines", summary(blocks, threads), columns, lines.iter().map(row).collect(), cycles)
+    with_cycles("lines", summary(blocks, threads), columns, rows.collect(), cycles)
 }

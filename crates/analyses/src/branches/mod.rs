@@ -13,13 +13,12 @@ use hodo_model::{
 };
 
 use self::partial::Site;
-pub use self::partial::{Kind, Partial};
+pub use self::partial::{BranchCounts, CountKind};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Branches;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -34,40 +33,40 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 impl Analysis for Branches {
-    type Partial = Partial;
+    type Partial = BranchCounts;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> BranchCounts {
+        BranchCounts::default()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut BranchCounts, item: Item<'_>) {
         if let Item::Flow(event) = item {
             partial.fold(&event);
         }
     }
 
-    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, earlier: BranchCounts, later: BranchCounts, _: &Threads) -> BranchCounts {
         earlier.merge(later)
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<BranchCounts>, of: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
-        let mut rows: Vec<_> = Partial::together(threads).into_iter().collect();
+        let mut rows: Vec<_> = BranchCounts::together(threads).into_iter().collect();
         rows.sort_unstable_by_key(|&(key, executions)| (Reverse(executions), key));
-        let sum = |kind: Kind| {
+        let sum = |kind: CountKind| {
             let of_kind = rows.iter().filter(|((own, ..), _)| *own == kind);
             of_kind.fold(0, |sum: u64, (_, executions)| sum.saturating_add(*executions))
         };
         let summary = vec![
             ("threads", Value::from(count)),
-            ("taken", sum(Kind::Taken).into()),
-            ("next", sum(Kind::Next).into()),
-            ("runs", sum(Kind::Run).into()),
+            ("taken", sum(CountKind::Taken).into()),
+            ("next", sum(CountKind::Next).into()),
+            ("runs", sum(CountKind::Run).into()),
         ];
         let columns = vec![
             Column::name("kind"),
@@ -80,7 +79,7 @@ impl Analysis for Branches {
             Column::name("to_module").secondary(),
             Column::text("line").secondary(),
         ];
-        let row = |((kind, from, to), executions): ((Kind, Site, Site), u64)| {
+        let rows = rows.into_iter().map(|((kind, from, to), executions)| {
             let ((function, module), (to_function, to_module)) =
                 (of.sources.names(from.function), of.sources.names(to.function));
             let at = address(from, of.sources);
@@ -97,8 +96,8 @@ impl Analysis for Branches {
                 Value::from(to_module),
                 Value::from(line),
             ]
-        };
-        Table::new("branches", Shape::Counters, summary, columns, rows.into_iter().map(row))
+        });
+        Table::new("branches", Shape::Counters, summary, columns, rows)
     }
 }
 

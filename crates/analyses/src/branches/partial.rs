@@ -1,4 +1,4 @@
-//! Counts of runs and steps in one part of a thread's execution.
+//! Counts of straight-line runs and of branches in some chunks of a thread.
 
 use hodo_model::{Arrival, Code, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a count is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Kind {
+pub enum CountKind {
     /// A branch, call or return, and its target.
     Taken,
     /// A branch that was not taken, or a call of the system, and the next instruction.
@@ -15,13 +15,13 @@ pub enum Kind {
     Run,
 }
 
-impl Kind {
+impl CountKind {
     /// The name in the table.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Taken => "taken",
-            Kind::Next => "next",
-            Kind::Run => "run",
+            CountKind::Taken => "taken",
+            CountKind::Next => "next",
+            CountKind::Run => "run",
         }
     }
 }
@@ -34,9 +34,9 @@ pub(super) struct Site {
     pub(super) function: FunctionId,
 }
 
-/// Where a part begins.
+/// Where a partial begins.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-enum First {
+enum FirstInstruction {
     /// No instruction ran yet.
     #[default]
     Unknown,
@@ -48,8 +48,8 @@ enum First {
 
 /// The instruction that ran last.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-enum Last {
-    /// It ran before the part.
+enum LastInstruction {
+    /// It ran before the partial.
     #[default]
     Unknown,
     /// This one, and the address after it.
@@ -58,19 +58,19 @@ enum Last {
     Lost,
 }
 
-/// The counts of one part of a thread's execution.
+/// The counts of some chunks of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
-    counts: FxHashMap<(Kind, Site, Site), u64>,
-    first: First,
+pub struct BranchCounts {
+    counts: FxHashMap<(CountKind, Site, Site), u64>,
+    first: FirstInstruction,
     /// Whether the thread left the traced code before the first instruction.
     left_first: bool,
-    last: Last,
+    last: LastInstruction,
     /// Whether it left the traced code after the last instruction.
     left: bool,
 }
 
-impl Partial {
+impl BranchCounts {
     #[inline]
     pub(super) fn fold(&mut self, event: &FlowEvent<'_>) {
         match event {
@@ -83,72 +83,72 @@ impl Partial {
 
     fn run(&mut self, at: &Arrival, code: &Code<'_>) {
         let site = Site { offset: code.offset, function: at.function };
-        if let First::Unknown = self.first {
-            (self.first, self.left_first) = (First::At { address: at.address, site }, self.left);
+        if let FirstInstruction::Unknown = self.first {
+            (self.first, self.left_first) = (FirstInstruction::At { address: at.address, site }, self.left);
         }
         self.arrive(at.address, site);
         let size: u64 = code.lengths.iter().map(|&length| u64::from(length)).sum();
         let before = size - code.lengths.last().map_or(0, |&length| u64::from(length));
         let last = Site { offset: site.offset.wrapping_add(before), ..site };
-        self.add((Kind::Run, site, last), 1);
-        self.last = Last::At { site: last, next: at.address.wrapping_add(size) };
+        self.add((CountKind::Run, site, last), 1);
+        self.last = LastInstruction::At { site: last, next: at.address.wrapping_add(size) };
         self.left = false;
     }
 
     /// Continues at an instruction.
     fn arrive(&mut self, address: u64, to: Site) {
-        let Last::At { site, next } = self.last else { return };
+        let LastInstruction::At { site, next } = self.last else { return };
         match address == next {
-            true => self.add((Kind::Next, site, to), 1),
+            true => self.add((CountKind::Next, site, to), 1),
             // After a system call or an interrupt, a signal handler or another program may run.
             false if self.left => {}
-            false => self.add((Kind::Taken, site, to), 1),
+            false => self.add((CountKind::Taken, site, to), 1),
         }
     }
 
     fn lose(&mut self) {
-        if matches!(self.first, First::Unknown) {
-            self.first = First::Lost;
+        if matches!(self.first, FirstInstruction::Unknown) {
+            self.first = FirstInstruction::Lost;
         }
-        (self.last, self.left) = (Last::Lost, false);
+        (self.last, self.left) = (LastInstruction::Lost, false);
     }
 
     #[inline]
-    fn add(&mut self, key: (Kind, Site, Site), executions: u64) {
+    fn add(&mut self, key: (CountKind, Site, Site), executions: u64) {
         let count = self.counts.entry(key).or_default();
         *count = count.saturating_add(executions);
     }
 
-    fn add_counts(&mut self, other: &FxHashMap<(Kind, Site, Site), u64>) {
+    fn add_counts(&mut self, other: &FxHashMap<(CountKind, Site, Site), u64>) {
         other.iter().for_each(|(key, executions)| self.add(*key, *executions));
     }
 
-    /// Joins two neighbouring parts.
-    pub(super) fn merge(mut self, later: Partial) -> Partial {
+    /// Joins two neighbouring partials.
+    pub(super) fn merge(mut self, later: BranchCounts) -> BranchCounts {
         self.add_counts(&later.counts);
         match later.first {
-            First::At { address, site } => {
+            FirstInstruction::At { address, site } => {
                 self.left |= later.left_first;
                 self.arrive(address, site);
-                if let First::Unknown = self.first {
+                if let FirstInstruction::Unknown = self.first {
                     (self.first, self.left_first) = (later.first, self.left);
                 }
                 (self.last, self.left) = (later.last, later.left);
             }
-            First::Lost => {
-                if let First::Unknown = self.first {
-                    self.first = First::Lost;
+            FirstInstruction::Lost => {
+                if let FirstInstruction::Unknown = self.first {
+                    self.first = FirstInstruction::Lost;
                 }
                 (self.last, self.left) = (later.last, later.left);
             }
-            First::Unknown => self.left |= later.left,
+            FirstInstruction::Unknown => self.left |= later.left,
         }
         self
     }
 
     /// Returns the counts of all threads.
-    pub(super) fn together(threads: Vec<Partial>) -> FxHashMap<(Kind, Site, Site), u64> {
-        let mut all = Partial::default();
+    pub(super) fn together(threads: Vec<BranchCounts>) -> FxHashMap<(CountKind, Site, Site), u64> {
+        let mut all = BranchCounts::default();
         threads.iter().for_each(|thread| all.add_counts(&thread.counts));
         all.counts
     }
@@ -192,13 +192,13 @@ mod tests {
         ]
     }
 
-    fn folded(events: &[FlowEvent<'_>]) -> Partial {
-        let mut partial = Partial::default();
+    fn folded(events: &[FlowEvent<'_>]) -> BranchCounts {
+        let mut partial = BranchCounts::default();
         events.iter().for_each(|event| partial.fold(event));
         partial
     }
 
-    fn list(partial: &Partial) -> Vec<(Kind, u64, u64, u64)> {
+    fn list(partial: &BranchCounts) -> Vec<(CountKind, u64, u64, u64)> {
         let counts = partial.counts.iter();
         let mut list: Vec<_> =
             counts.map(|((kind, from, to), count)| (*kind, from.offset, to.offset, *count)).collect();
@@ -209,11 +209,11 @@ mod tests {
     #[test]
     fn steps_are_taken_or_next_and_interruptions_are_neither() {
         let expected = [
-            (Kind::Taken, 0x16, 0x10, 1),
-            (Kind::Next, 0x12, 0x15, 2),
-            (Kind::Run, 0x10, 0x12, 3),
-            (Kind::Run, 0x15, 0x16, 2),
-            (Kind::Run, 0x90, 0x90, 1),
+            (CountKind::Taken, 0x16, 0x10, 1),
+            (CountKind::Next, 0x12, 0x15, 2),
+            (CountKind::Run, 0x10, 0x12, 3),
+            (CountKind::Run, 0x15, 0x16, 2),
+            (CountKind::Run, 0x90, 0x90, 1),
         ];
         assert_eq!(list(&folded(&events())), expected);
     }
@@ -223,8 +223,7 @@ mod tests {
         let (events, whole) = (events(), list(&folded(&events())));
         for first in 0..=events.len() {
             for second in first..=events.len() {
-                let parts = [&events[..first], &events[first..second], &events[second..]].map(folded);
-                let [a, b, c] = parts;
+                let [a, b, c] = [&events[..first], &events[first..second], &events[second..]].map(folded);
                 assert_eq!(list(&a.clone().merge(b.clone()).merge(c.clone())), whole, "{first} {second}");
                 assert_eq!(list(&a.merge(b.merge(c))), whole, "{first} {second}");
             }

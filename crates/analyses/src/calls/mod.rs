@@ -1,7 +1,7 @@
 //! The calls of a thread in order, with their times.
 //!
-//! Unlike an analysis, this is a stream. A [`Part`] gathers the calls of one chunk of a thread, beginning with an
-//! unknown stack: calls that begin and end in it are complete. [`Calls`] joins parts in order, and reports the begin
+//! Unlike an analysis, this is a stream. A [`ChunkCalls`] gathers the calls of one chunk of a thread, beginning with an
+//! unknown stack: calls that begin and end in it are complete. [`OpenCalls`] joins chunks in order, and reports the begin
 //! and the end of each call.
 
 mod paths;
@@ -12,14 +12,14 @@ use std::mem;
 use hodo_clock::Nanos;
 use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Run};
 
-pub use paths::Paths;
+pub use paths::CallPaths;
 
-use self::{paths::Step, timed::Timed};
+use self::{paths::FrameStep, timed::Timed};
 use crate::{
     clock::Shares,
-    contexts::ContextId,
-    spare_stack::SpareCapacityStack,
-    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{
+        ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive, cut,
+    },
 };
 
 /// A call that begins or ends.
@@ -32,7 +32,7 @@ pub enum Moment {
         /// The function.
         function: FunctionId,
         /// How it was entered.
-        entry: Entry,
+        entry: FrameEntry,
         /// The time; `None` if no timestamp follows.
         time: Option<Nanos>,
         /// Instructions that the thread executed before it.
@@ -55,7 +55,7 @@ pub struct Call {
     /// The function.
     pub function: FunctionId,
     /// How it was entered.
-    pub entry: Entry,
+    pub entry: FrameEntry,
     /// When it began; `None` if no timestamp follows.
     pub begin: Option<Nanos>,
     /// When it ended; `None` if no timestamp follows.
@@ -80,48 +80,48 @@ impl When {
 
 /// An open call.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct BegunCall {
     function: FunctionId,
     depth: u32,
-    entry: Entry,
+    entry: FrameEntry,
     time: When,
-    /// Instructions that the thread or the part executed before it.
+    /// Instructions that the thread or the chunk executed before it.
     before: u64,
 }
 
-impl Open {
-    /// Converts depth and instruction count from the part to the thread, given the frames and instructions before the
-    /// part.
-    fn above(self, frames: usize, instructions: u64) -> Open {
-        Open { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
+impl BegunCall {
+    /// Converts depth and instruction count from the chunk to the thread, given the frames and instructions before the
+    /// chunk.
+    fn above(self, frames: usize, instructions: u64) -> BegunCall {
+        BegunCall { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
     }
 
-    fn ended(self, end: When, until: u64) -> Ended {
-        let Open { depth, function, entry, time, before } = self;
-        Ended { time, end, before, until, function, depth, entry }
+    fn ended(self, end: When, until: u64) -> CompletedCall {
+        let BegunCall { depth, function, entry, time, before } = self;
+        CompletedCall { time, end, before, until, function, depth, entry }
     }
 
     fn begin(&self) -> Moment {
-        let Open { depth, function, entry, time, before } = *self;
+        let BegunCall { depth, function, entry, time, before } = *self;
         Moment::Begin { depth: depth as usize, function, entry, time: time.known(), before }
     }
 
     fn end(&self, end: When, at: u64) -> Moment {
-        let Open { depth, function, entry, time, before } = *self;
+        let BegunCall { depth, function, entry, time, before } = *self;
         let (depth, begin, end) = (depth as usize, time.known(), end.known());
         Moment::End { call: Call { depth, function, entry, begin, end, before, instructions: at - before } }
     }
 }
 
-/// An entry of a part's log, in order. Depths count from the frame that ran at its start, or from the oldest frame that
-/// execution has reached since; instructions count from the start of the part.
+/// An entry of a chunk's log, in order. Depths count from the frame that ran at its start, or from the oldest frame that
+/// execution has reached since; instructions count from the start of the chunk.
 #[derive(Debug)]
-enum Item {
-    Begin(Open),
+enum CallLogEntry {
+    Begin(BegunCall),
     /// A call ends.
-    End(Ended),
+    End(CompletedCall),
     /// Execution arrives at a frame below the known ones.
-    Arrive(Box<(Edge, Arrival)>, When, u64),
+    Arrive(Box<(FlowEdge, Arrival)>, When, u64),
     /// All calls end because flow is missing (`true`: a gap) or not selected.
     Forget(bool, When, u64),
 }
@@ -130,80 +130,80 @@ enum Item {
 /// fields, so that no wide load of a copy spans recent and older stores, which would stall store forwarding.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Ended {
+struct CompletedCall {
     time: When,
     end: When,
     before: u64,
     until: u64,
     function: FunctionId,
     depth: u32,
-    entry: Entry,
+    entry: FrameEntry,
 }
 
 /// The buffer of reported items, for reuse.
 #[derive(Debug, Default)]
-pub struct Spare(Vec<Item>);
+pub struct Spare(Vec<CallLogEntry>);
 
 /// An operation that waits for the timestamp that dates it.
 #[derive(Debug)]
 enum Pending {
-    Step(Step),
+    Step(FrameStep),
     Path(u32),
-    Arrive(Box<(Edge, Arrival)>),
+    Arrive(Box<(FlowEdge, Arrival)>),
     Forget { gap: bool },
 }
 
 /// Operations since the last timestamp.
 #[derive(Debug, Default)]
-struct Log {
-    /// Each operation with the number of instructions of the part before it.
+struct UntimedOperations {
+    /// Each operation with the number of instructions of the chunk before it.
     pending: Vec<(u64, Pending)>,
-    /// Number of instructions of the part so far.
+    /// Number of instructions of the chunk so far.
     instructions: u64,
 }
 
-impl Log {
+impl UntimedOperations {
     #[inline]
     fn push(&mut self, pending: Pending) {
         self.pending.push((self.instructions, pending));
     }
 }
 
-impl Watch<()> for Log {
-    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<Back>) {
-        self.push(Pending::Step(Step::Enter(function, entry)));
+impl Watch<()> for UntimedOperations {
+    fn enter(&mut self, _: &StackFrame<()>, function: FunctionId, entry: FrameEntry, _: ReturnAddress) {
+        self.push(Pending::Step(FrameStep::Enter(function, entry)));
     }
 
-    fn leave(&mut self, _: &Frame<()>) {
-        self.push(Pending::Step(Step::Leave));
+    fn leave(&mut self, _: &StackFrame<()>) {
+        self.push(Pending::Step(FrameStep::Leave));
     }
 }
 
-/// The calls in one part of a thread.
+/// The calls in one chunk of a thread.
 #[derive(Debug)]
-pub struct Part {
+pub struct ChunkCalls {
     timed: Timed,
     /// The known frames; stale while paths run. The oldest one is the frame that execution reached last.
-    stack: SpareCapacityStack<Frame<()>>,
-    edge: Edge,
+    stack: KnownFrames<()>,
+    edge: FlowEdge,
     clock: Option<Nanos>,
     /// Instructions at that time.
     at_clock: u64,
-    log: Log,
-    paths: Paths,
+    log: UntimedOperations,
+    paths: CallPaths,
 }
 
-impl Part {
-    /// Creates a part with an unknown stack. `begins`: the begins of calls are reported too.
-    pub fn unknown(begins: bool, spare: Spare) -> Part {
-        Part {
+impl ChunkCalls {
+    /// Creates a chunk with an unknown stack. `begins`: the begins of calls are reported too.
+    pub fn unknown(begins: bool, spare: Spare) -> ChunkCalls {
+        ChunkCalls {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
-            stack: SpareCapacityStack::default(),
-            edge: Edge::Unknown,
+            stack: KnownFrames::default(),
+            edge: FlowEdge::Unknown,
             clock: None,
             at_clock: 0,
-            log: Log::default(),
-            paths: Paths::default(),
+            log: UntimedOperations::default(),
+            paths: CallPaths::default(),
         }
     }
 
@@ -211,7 +211,7 @@ impl Part {
     pub fn fold(&mut self, seen: &FlowEvent<'_>) {
         match *seen {
             FlowEvent::Run { at, instructions, .. } => {
-                let edge = mem::replace(&mut self.edge, Edge::Flow);
+                let edge = mem::replace(&mut self.edge, FlowEdge::Flow);
                 self.arrive(edge, &at);
                 self.log.instructions += instructions;
             }
@@ -224,10 +224,10 @@ impl Part {
                 if !self.edge.is_gap() {
                     self.forget(false);
                 }
-                self.edge = Edge::Gap;
+                self.edge = FlowEdge::Gap;
                 self.log.instructions += instructions;
             }
-            _ => self.edge = self.edge.then(Edge::of(seen)),
+            _ => self.edge = self.edge.then(FlowEdge::of(seen)),
         }
         self.report_untimed();
     }
@@ -236,7 +236,7 @@ impl Part {
     pub fn fold_function_runs(
         &mut self,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
@@ -247,15 +247,15 @@ impl Part {
             _ => None,
         };
         if let Some(times) = times.filter(|_| !waits && !self.stack.is_empty()) {
-            self.fold_timed(functions, function_runs, times);
+            self.fold_timed(functions, runs, times);
             return self.time(until);
         }
         // Reading a value that was written in parts stalls store forwarding, so it stays out of memory.
         let mut edge = self.edge;
-        for run in FunctionRun::runs(function_runs, functions) {
+        for run in FunctionRun::runs(runs, functions) {
             self.arrive(edge, &run.at);
             self.log.instructions += run.instructions;
-            edge = Edge::after(&run);
+            edge = FlowEdge::after(&run);
         }
         self.edge = edge;
         self.report_untimed();
@@ -263,21 +263,21 @@ impl Part {
     }
 
     #[inline(always)]
-    fn arrive(&mut self, edge: Edge, at: &Arrival) {
+    fn arrive(&mut self, edge: FlowEdge, at: &Arrival) {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, &mut self.log, Below::Unknown, edge, &At::of(at)),
+            false => arrive(&mut self.stack, &mut self.log, Below::Unknown, edge, &ArrivedAt::of(at)),
         };
         if let Err(edge) = arrived {
             self.log.push(Pending::Arrive(Box::new((edge, *at))));
-            self.stack.push(Frame::root(at.function, ()));
+            self.stack.push(StackFrame::root(at.function, ()));
         }
     }
 
     fn forget(&mut self, gap: bool) {
         cut(&mut self.stack, &mut self.log, 0);
         self.log.push(Pending::Forget { gap });
-        self.edge = Edge::Gap;
+        self.edge = FlowEdge::Gap;
     }
 
     /// Moves the operations to the items without times, if the trace has no clock.
@@ -311,9 +311,11 @@ impl Part {
                 }
                 Pending::Step(step) => self.timed.step(step, before, when),
                 Pending::Arrive(arrival) => {
-                    self.timed.items.push(Item::Arrive(arrival, when(before), before));
+                    self.timed.items.push(CallLogEntry::Arrive(arrival, when(before), before));
                 }
-                Pending::Forget { gap } => self.timed.items.push(Item::Forget(gap, when(before), before)),
+                Pending::Forget { gap } => {
+                    self.timed.items.push(CallLogEntry::Forget(gap, when(before), before))
+                }
             }
         }
     }
@@ -344,33 +346,32 @@ impl Part {
     pub fn resume(&mut self, state: u32) {
         let (stack, edge) = self.paths.states.stack(state);
         self.stack.clear();
-        let known = |frame: Frame<ContextId>| {
-            let Frame { function, entry, return_address, .. } = frame;
-            Frame { function, entry, return_address, note: () }
-        };
-        self.stack.extend(stack.iter().copied().map(known));
+        for &StackFrame { function, entry, return_address, .. } in stack.iter() {
+            self.stack.push(StackFrame { function, entry, return_address, note: () });
+        }
         self.edge = edge;
     }
 
-    /// Takes the items so far if there are at least `enough`; the part continues with another buffer.
+    /// Takes the items so far if there are at least `enough`; the chunk continues with another buffer.
     #[inline]
-    pub fn take(&mut self, enough: usize, spare: impl FnOnce() -> Spare) -> Option<Part> {
+    pub fn take(&mut self, enough: usize, spare: impl FnOnce() -> Spare) -> Option<ChunkCalls> {
         if self.timed.items.len() < enough {
             return None;
         }
-        let mut part = Part::unknown(self.timed.begins, spare());
+        let mut part = ChunkCalls::unknown(self.timed.begins, spare());
         mem::swap(&mut part.timed.items, &mut self.timed.items);
         self.timed.items.reserve(enough);
         Some(part)
     }
 
     /// Exchanges the memoized paths.
-    pub fn exchange(&mut self, paths: &mut Paths) {
+    pub fn exchange(&mut self, paths: &mut CallPaths) {
         for (before, pending) in mem::take(&mut self.log.pending) {
             match pending {
                 Pending::Path(path) => {
-                    let at = |&(after, step): &_| (before + u64::from(after), Pending::Step(step));
-                    self.log.pending.extend(self.paths.steps(path).iter().map(at));
+                    for &(after, step) in self.paths.steps(path) {
+                        self.log.pending.push((before + u64::from(after), Pending::Step(step)));
+                    }
                 }
                 other => self.log.pending.push((before, other)),
             }
@@ -379,11 +380,11 @@ impl Part {
     }
 }
 
-/// The open calls of one thread, after the parts so far.
+/// The open calls of one thread, after the chunks so far.
 #[derive(Debug)]
-pub struct Calls {
-    stack: SpareCapacityStack<Frame<Open>>,
-    edge: Edge,
+pub struct OpenCalls {
+    stack: KnownFrames<BegunCall>,
+    edge: FlowEdge,
     /// Instructions so far.
     instructions: u64,
 }
@@ -397,51 +398,57 @@ struct Reporter<'t, F> {
 }
 
 impl<F: FnMut(Moment)> Reporter<'_, F> {
-    fn open(&mut self, depth: u32, function: FunctionId, entry: Entry) -> Open {
-        let open = Open { depth, function, entry, time: self.time, before: self.before };
+    fn open(&mut self, depth: u32, function: FunctionId, entry: FrameEntry) -> BegunCall {
+        let open = BegunCall { depth, function, entry, time: self.time, before: self.before };
         (self.emit)(open.begin());
         open
     }
 }
 
-impl<F: FnMut(Moment)> Watch<Open> for Reporter<'_, F> {
-    fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry, _: Option<Back>) -> Open {
+impl<F: FnMut(Moment)> Watch<BegunCall> for Reporter<'_, F> {
+    fn enter(
+        &mut self,
+        from: &StackFrame<BegunCall>,
+        function: FunctionId,
+        entry: FrameEntry,
+        _: ReturnAddress,
+    ) -> BegunCall {
         self.open(from.note.depth + 1, function, entry)
     }
 
-    fn leave(&mut self, frame: &Frame<Open>) {
+    fn leave(&mut self, frame: &StackFrame<BegunCall>) {
         (self.emit)(frame.note.end(self.time, self.before));
     }
 }
 
-impl Default for Calls {
-    fn default() -> Calls {
-        Calls { stack: SpareCapacityStack::default(), edge: Edge::Unknown, instructions: 0 }
+impl Default for OpenCalls {
+    fn default() -> OpenCalls {
+        OpenCalls { stack: KnownFrames::default(), edge: FlowEdge::Unknown, instructions: 0 }
     }
 }
 
-impl Calls {
-    /// Reports the calls of the next part, and returns its buffer.
-    pub fn follow(&mut self, mut part: Part, emit: &mut impl FnMut(Moment)) -> Spare {
+impl OpenCalls {
+    /// Reports the calls of the next chunk, and returns its buffer.
+    pub fn follow(&mut self, mut part: ChunkCalls, emit: &mut impl FnMut(Moment)) -> Spare {
         let so_far = self.instructions;
         let mut below = self.stack.len().saturating_sub(1);
         for item in part.timed.items.drain(..) {
             match item {
-                Item::Begin(open) => emit(open.above(below, so_far).begin()),
-                Item::End(Ended { time, end, before, until, function, depth, entry }) => {
-                    let open = Open { depth, function, entry, time, before };
+                CallLogEntry::Begin(open) => emit(open.above(below, so_far).begin()),
+                CallLogEntry::End(CompletedCall { time, end, before, until, function, depth, entry }) => {
+                    let open = BegunCall { depth, function, entry, time, before };
                     emit(open.above(below, so_far).end(end, so_far + until));
                 }
-                Item::Arrive(arrival, time, before) => {
+                CallLogEntry::Arrive(arrival, time, before) => {
                     let ((edge, at), before) = (*arrival, so_far + before);
                     self.arrive(edge, &at, &mut Reporter { emit: &mut *emit, time, before });
                     below = self.stack.len().saturating_sub(1);
                 }
-                Item::Forget(gap, time, before) => {
+                CallLogEntry::Forget(gap, time, before) => {
                     let before = so_far + before;
                     cut(&mut self.stack, &mut Reporter { emit: &mut *emit, time, before }, 0);
                     below = 0;
-                    self.edge = Edge::Gap;
+                    self.edge = FlowEdge::Gap;
                     if gap {
                         emit(Moment::Gap);
                     }
@@ -449,23 +456,23 @@ impl Calls {
             }
         }
         for (frame, open) in part.stack.iter().skip(1).zip(part.timed.open) {
-            let Frame { function, entry, return_address, .. } = *frame;
-            self.stack.push(Frame { function, entry, return_address, note: open.above(below, so_far) });
+            let StackFrame { function, entry, return_address, .. } = *frame;
+            self.stack.push(StackFrame { function, entry, return_address, note: open.above(below, so_far) });
         }
         self.edge = self.edge.then(part.edge);
         self.instructions += part.log.instructions;
         Spare(part.timed.items)
     }
 
-    fn arrive<F: FnMut(Moment)>(&mut self, edge: Edge, at: &Arrival, teller: &mut Reporter<'_, F>) {
-        let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
+    fn arrive<F: FnMut(Moment)>(&mut self, edge: FlowEdge, at: &Arrival, teller: &mut Reporter<'_, F>) {
+        let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
         let known = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, teller, Below::Nothing, edge, &At::of(at)),
+            false => arrive(&mut self.stack, teller, Below::Nothing, edge, &ArrivedAt::of(at)),
         };
         if known.is_err() {
-            let note = teller.open(0, at.function, Entry::Root);
-            self.stack.push(Frame::root(at.function, note));
+            let note = teller.open(0, at.function, FrameEntry::Root);
+            self.stack.push(StackFrame::root(at.function, note));
         }
     }
 

@@ -3,19 +3,19 @@
 use hodo_model::{FunctionId, Run};
 
 use crate::{
-    contexts::{ContextId, Notes, States},
-    stack::{Entry, Frame},
+    contexts::{ContextId, Notes, PathStates},
+    stack::{FrameEntry, StackFrame},
 };
 
 /// An operation on the known frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    Enter(FunctionId, Entry),
+pub(super) enum FrameStep {
+    Enter(FunctionId, FrameEntry),
     Leave,
     /// A complete call: it began `instructions` before, inside `above` others that are complete as well.
     CompleteCall {
         function: FunctionId,
-        entry: Entry,
+        entry: FrameEntry,
         instructions: u32,
         above: u32,
     },
@@ -23,24 +23,24 @@ pub(super) enum Step {
 
 /// A memoized path.
 #[derive(Clone, Copy, Debug)]
-struct Path {
+struct CallPath {
     instructions: u32,
     /// End index of its steps; they begin where those of the previous path end.
     steps_end: u32,
 }
 
-/// The memoized paths, kept from one part to the next.
+/// The memoized paths, kept from one chunk to the next.
 #[derive(Debug, Default)]
-pub struct Paths {
-    pub(super) states: States,
-    paths: Vec<Path>,
+pub struct CallPaths {
+    pub(super) states: PathStates,
+    paths: Vec<CallPath>,
     /// Each step with the number of instructions of the path before it.
-    steps: Vec<(u32, Step)>,
+    steps: Vec<(u32, FrameStep)>,
     /// The steps of the path that is being memoized.
-    memoized_paths: Vec<(u32, Step)>,
+    memoized_paths: Vec<(u32, FrameStep)>,
 }
 
-impl Paths {
+impl CallPaths {
     /// Memoizes the effect of runs in a state: returns the number of their path, and the state after it. `begins`: the
     /// begins of calls are reported.
     pub(super) fn learn(
@@ -50,11 +50,11 @@ impl Paths {
         begins: bool,
     ) -> Option<(u32, u32)> {
         self.memoized_paths.clear();
-        let mut gatherer = Gatherer { steps: &mut self.memoized_paths, instructions: 0 };
+        let mut gatherer = StepGatherer { steps: &mut self.memoized_paths, instructions: 0 };
         let to = self.states.follow(state, runs, &mut gatherer)?;
         let instructions = gatherer.instructions;
         self.keep(begins);
-        self.paths.push(Path { instructions, steps_end: self.steps.len() as u32 });
+        self.paths.push(CallPath { instructions, steps_end: self.steps.len() as u32 });
         Some((self.paths.len() as u32 - 1, to))
     }
 
@@ -66,7 +66,7 @@ impl Paths {
 
     /// Returns the steps of a path, each with the number of instructions of the path before it.
     #[inline]
-    pub(super) fn steps(&self, path: u32) -> &[(u32, Step)] {
+    pub(super) fn steps(&self, path: u32) -> &[(u32, FrameStep)] {
         let path = path as usize;
         let start = path.checked_sub(1).map_or(0, |before| self.paths[before].steps_end as usize);
         &self.steps[start..self.paths[path].steps_end as usize]
@@ -75,7 +75,7 @@ impl Paths {
     /// Adds the memoized steps to the list. A call that begins and ends among them becomes one step, unless begins are
     /// reported.
     fn keep(&mut self, begins: bool) {
-        let Paths { steps, memoized_paths, .. } = self;
+        let CallPaths { steps, memoized_paths, .. } = self;
         if begins {
             steps.append(memoized_paths);
             return;
@@ -84,7 +84,7 @@ impl Paths {
         let (mut whole, mut open) = (vec![false; memoized_paths.len()], Vec::new());
         for (index, (_, step)) in memoized_paths.iter().enumerate() {
             match step {
-                Step::Enter(..) => open.push(index),
+                FrameStep::Enter(..) => open.push(index),
                 _ => {
                     if let Some(begin) = open.pop() {
                         (whole[begin], whole[index]) = (true, true);
@@ -95,15 +95,15 @@ impl Paths {
         open.clear();
         for (index, &(at, step)) in memoized_paths.iter().enumerate() {
             match step {
-                Step::Enter(..) if whole[index] => open.push(index),
-                Step::Leave if whole[index] => {
-                    let Some((begin, Step::Enter(function, entry))) =
+                FrameStep::Enter(..) if whole[index] => open.push(index),
+                FrameStep::Leave if whole[index] => {
+                    let Some((begin, FrameStep::Enter(function, entry))) =
                         open.pop().map(|begin| memoized_paths[begin])
                     else {
                         continue;
                     };
                     let (instructions, above) = (at - begin, open.len() as u32);
-                    steps.push((at, Step::CompleteCall { function, entry, instructions, above }));
+                    steps.push((at, FrameStep::CompleteCall { function, entry, instructions, above }));
                 }
                 _ => steps.push((at, step)),
             }
@@ -113,18 +113,18 @@ impl Paths {
 }
 
 /// Gathers the steps of a path.
-struct Gatherer<'p> {
-    steps: &'p mut Vec<(u32, Step)>,
+struct StepGatherer<'p> {
+    steps: &'p mut Vec<(u32, FrameStep)>,
     instructions: u32,
 }
 
-impl Notes for Gatherer<'_> {
-    fn enter(&mut self, _: ContextId, frame: &Frame<ContextId>) {
-        self.steps.push((self.instructions, Step::Enter(frame.function, frame.entry)));
+impl Notes for StepGatherer<'_> {
+    fn enter(&mut self, _: ContextId, frame: &StackFrame<ContextId>) {
+        self.steps.push((self.instructions, FrameStep::Enter(frame.function, frame.entry)));
     }
 
     fn leave(&mut self) {
-        self.steps.push((self.instructions, Step::Leave));
+        self.steps.push((self.instructions, FrameStep::Leave));
     }
 
     fn ran(&mut self, _: ContextId, run: &Run) {

@@ -27,7 +27,7 @@ fn reported(seen: &[FlowEvent]) -> Vec<String> {
             Moment::Gap => "gap".to_owned(),
         });
     };
-    let (mut calls, mut part) = (Calls::default(), Part::unknown(true, Spare::default()));
+    let (mut calls, mut part) = (OpenCalls::default(), ChunkCalls::unknown(true, Spare::default()));
     seen.iter().for_each(|seen| part.fold(seen));
     calls.follow(part, &mut emit);
     calls.end(&mut emit);

@@ -2,10 +2,12 @@
 
 use hodo_model::{FunctionId, FunctionRun, Numbering};
 
-use super::{Item, Open, Part, When, paths::Step};
+use super::{BegunCall, CallLogEntry, ChunkCalls, When, paths::FrameStep};
 use crate::{
     clock::Shares,
-    stack::{At, Back, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly},
+    stack::{
+        ArrivedAt, Below, FlowEdge, FrameEntry, ReturnAddress, StackFrame, Top, Watch, arrive, arrive_plainly,
+    },
 };
 
 /// Items with known times, up to the last timestamp.
@@ -13,32 +15,33 @@ use crate::{
 pub(super) struct Timed {
     /// Whether the begins of calls are reported before their ends.
     pub(super) begins: bool,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<CallLogEntry>,
     /// The open calls above the oldest known frame.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<BegunCall>,
 }
 
 impl Timed {
     #[inline(always)]
-    pub(super) fn step(&mut self, step: Step, before: u64, when: impl Fn(u64) -> When) {
+    pub(super) fn step(&mut self, step: FrameStep, before: u64, when: impl Fn(u64) -> When) {
         let depth = self.open.len() as u32 + 1;
         match step {
-            Step::CompleteCall { function, entry, instructions, above } => {
+            FrameStep::CompleteCall { function, entry, instructions, above } => {
                 let begin = before - u64::from(instructions);
-                let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
-                self.items.push(Item::End(open.ended(when(before), before)));
+                let open =
+                    BegunCall { depth: depth + above, function, entry, time: when(begin), before: begin };
+                self.items.push(CallLogEntry::End(open.ended(when(before), before)));
             }
-            Step::Enter(function, entry) => {
-                let open = Open { depth, function, entry, time: when(before), before };
+            FrameStep::Enter(function, entry) => {
+                let open = BegunCall { depth, function, entry, time: when(before), before };
                 self.open.push(open);
                 if self.begins {
-                    self.items.push(Item::Begin(open));
+                    self.items.push(CallLogEntry::Begin(open));
                 }
             }
-            // The oldest frame began in an earlier part, and `Calls` ends it, which knows when.
-            Step::Leave => {
+            // The oldest frame began in an earlier chunk, and `OpenCalls`, which knows when, ends it.
+            FrameStep::Leave => {
                 if let Some(open) = self.open.pop() {
-                    self.items.push(Item::End(open.ended(when(before), before)));
+                    self.items.push(CallLogEntry::End(open.ended(when(before), before)));
                 }
             }
         }
@@ -48,7 +51,7 @@ impl Timed {
 /// Emits items whose times are known.
 struct Clocked<'t> {
     timed: &'t mut Timed,
-    /// Number of instructions of the part so far, and before the last timestamp.
+    /// Number of instructions of the chunk so far, and before the last timestamp.
     before: u64,
     at_clock: u64,
     since: When,
@@ -62,7 +65,7 @@ impl Clocked<'_> {
     }
 
     #[inline(always)]
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: FrameStep) {
         let when = self.when(self.before);
         self.timed.step(step, self.before, |_| when);
     }
@@ -70,45 +73,45 @@ impl Clocked<'_> {
 
 impl Watch<()> for Clocked<'_> {
     #[inline(always)]
-    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<Back>) {
-        self.step(Step::Enter(function, entry));
+    fn enter(&mut self, _: &StackFrame<()>, function: FunctionId, entry: FrameEntry, _: ReturnAddress) {
+        self.step(FrameStep::Enter(function, entry));
     }
 
     #[inline(always)]
-    fn leave(&mut self, _: &Frame<()>) {
-        self.step(Step::Leave);
+    fn leave(&mut self, _: &StackFrame<()>) {
+        self.step(FrameStep::Leave);
     }
 }
 
-impl Part {
+impl ChunkCalls {
     /// Folds function runs whose begin and duration are known, so that no operation waits for a timestamp.
     #[inline]
     pub(super) fn fold_timed(
         &mut self,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         (since, elapsed): (When, u64),
     ) {
-        let total = FunctionRun::instructions(function_runs);
-        let Part { timed, stack, edge: last, log, .. } = self;
+        let total = FunctionRun::instructions(runs);
+        let ChunkCalls { timed, stack, edge: last, log, .. } = self;
         let at_clock = log.instructions;
         let shares = Shares::new(elapsed, total.max(1));
         let mut clocked = Clocked { timed, before: at_clock, at_clock, since, shares };
         let anything = stack[stack.len() - 1];
         let mut folded = 0;
-        while let Some(function_run) = function_runs.get(folded) {
+        while let Some(function_run) = runs.get(folded) {
             let at = function_run.arrival(functions);
-            if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&at)) {
+            if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &ArrivedAt::of(&at)) {
                 let (before, when) = (clocked.before, clocked.when(clocked.before));
-                clocked.timed.items.push(Item::Arrive(Box::new((edge, at)), when, before));
-                stack.push(Frame::root(at.function, ()));
+                clocked.timed.items.push(CallLogEntry::Arrive(Box::new((edge, at)), when, before));
+                stack.push(StackFrame::root(at.function, ()));
             }
             // Fast path: the following runs, while they are entered by call, return or fall-through.
-            let (frames, depth) = stack.reserve(function_runs.len() - folded, anything);
+            let (frames, depth) = stack.reserve(runs.len() - folded, anything);
             let mut top = Top { frames, depth };
-            for [before, function_run] in function_runs[folded..].array_windows() {
+            for [before, function_run] in runs[folded..].array_windows() {
                 clocked.before = at_clock + u64::from(before.until);
-                let at = At::of(&function_run.arrival(functions));
+                let at = ArrivedAt::of(&function_run.arrival(functions));
                 if !arrive_plainly(&mut top, &mut clocked, (before.transfer, before.end), &at) {
                     break;
                 }
@@ -116,8 +119,8 @@ impl Part {
             }
             let depth = top.depth;
             stack.count(depth);
-            clocked.before = at_clock + u64::from(function_runs[folded].until);
-            *last = Edge::after_function_run(&function_runs[folded]);
+            clocked.before = at_clock + u64::from(runs[folded].until);
+            *last = FlowEdge::after_function_run(&runs[folded]);
             folded += 1;
         }
         log.instructions = at_clock + total;

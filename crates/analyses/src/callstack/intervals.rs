@@ -8,53 +8,53 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Function, Kept, Owner, Partial};
+use super::{CallStackSteps, EventFunction, InnermostEnd, KeptCalls, StackOwner};
 use crate::{columns::interval_columns, settling::SettlingRows};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals;
+pub struct CallStackIntervals;
 
 /// A call that ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Call {
-    owner: Owner,
+struct CallInterval {
+    owner: StackOwner,
     task: Option<String>,
     /// The number of its callers.
     depth: u64,
     begin: Nanos,
-    function: Function,
+    function: EventFunction,
 }
 
 /// Calls whose rows have not left yet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Calls(SettlingRows<Call>);
+pub struct CallIntervals(SettlingRows<CallInterval>);
 
-impl Kept for Calls {
-    fn leave(&mut self, Ended { owner, task, stack, time }: Ended<'_>) {
+impl KeptCalls for CallIntervals {
+    fn leave(&mut self, InnermostEnd { owner, task, stack, time }: InnermostEnd<'_>) {
         let Some(((function, begin), callers)) = stack.split_last() else { return };
         let (function, task) = (function.clone(), task.map(str::to_owned));
-        self.0.see(time, Call { owner, task, depth: callers.len() as u64, begin: *begin, function });
+        self.0.see(time, CallInterval { owner, task, depth: callers.len() as u64, begin: *begin, function });
     }
 }
 
 /// Adds rows by end. Returns how many.
 fn add_rows(
-    mut ended: Vec<(Nanos, Call)>,
+    mut ended: Vec<(Nanos, CallInterval)>,
     traces: &BTreeMap<u32, String>,
     of: &FinishContext<'_>,
     rows: &mut TableBuilder,
 ) -> u64 {
     ended.sort_unstable();
-    for (to, Call { owner, task, depth, begin, function }) in &ended {
-        let (Owner::Thread(key) | Owner::Task(key) | Owner::Stream(key)) = *owner;
+    for (to, CallInterval { owner, task, depth, begin, function }) in &ended {
+        let (StackOwner::Thread(key) | StackOwner::Task(key) | StackOwner::Stream(key)) = *owner;
         let thread = match (owner, task) {
-            (Owner::Thread(_), _) => match of.threads.comm(Thread::new(key.id.into(), 0)) {
+            (StackOwner::Thread(_), _) => match of.threads.comm(Thread::new(key.id.into(), 0)) {
                 Some(comm) => format!("{comm} ({})", key.id),
                 None => format!("thread {}", key.id),
             },
-            (Owner::Task(_), Some(task)) => task.clone(),
-            (Owner::Task(_), None) if key.id > 0 => format!("task {}", key.id),
+            (StackOwner::Task(_), Some(task)) => task.clone(),
+            (StackOwner::Task(_), None) if key.id > 0 => format!("task {}", key.id),
             _ => format!("stream {}", key.id),
         };
         let row: [Value; 6] = [
@@ -70,8 +70,8 @@ fn add_rows(
     ended.len() as u64
 }
 
-impl EventAnalysis for Intervals {
-    type Partial = Partial<Calls>;
+impl EventAnalysis for CallStackIntervals {
+    type Partial = CallStackSteps<CallIntervals>;
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
@@ -85,14 +85,14 @@ impl EventAnalysis for Intervals {
     }
 
     fn settle(&self, partial: &mut Self::Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
-        let Partial { steps, traces } = partial;
+        let CallStackSteps { steps, traces } = partial;
         let Some(stacks) = steps.machine() else { return };
         let ended = stacks.kept.0.settle(of.span.1);
         stacks.kept.0.settled += add_rows(ended, traces, of, rows);
     }
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        let Partial { steps, traces } = whole;
+        let CallStackSteps { steps, traces } = whole;
         let mut stacks = steps.finish();
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = stacks.kept.0.settled + add_rows(stacks.kept.0.rest(), &traces, of, &mut rows);

@@ -15,16 +15,15 @@ use hodo_model::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    critical_path::Key,
-    deferred_ops::{DeferredOps, Machine},
+    critical_path::TraceKey,
+    deferred_ops::{DeferredOps, StateMachine},
 };
 
 mod intervals;
 mod paths;
 
-pub use self::{intervals::Intervals, paths::Paths};
+pub use self::{intervals::CallStackIntervals, paths::CallStackPaths};
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -41,80 +40,82 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             ..Description::EMPTY
         },
         make: |parameters| match parameters.view() {
-            "interval" => Made::of_events(Intervals),
-            _ => Made::of_events(Paths),
+            "interval" => Made::of_events(CallStackIntervals),
+            _ => Made::of_events(CallStackPaths),
         },
     }
 }
 
 /// A function, as its event identifies it: by address or by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-enum Function {
+enum EventFunction {
     Named(String),
     Address(u64),
 }
 
-impl fmt::Display for Function {
+impl fmt::Display for EventFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Function::Named(name) => f.write_str(name),
-            Function::Address(address) => write!(f, "{address:#x}"),
+            EventFunction::Named(name) => f.write_str(name),
+            EventFunction::Address(address) => write!(f, "{address:#x}"),
         }
     }
 }
 
 /// Whose event it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-enum Owner {
+enum StackOwner {
     /// A thread that its event names.
-    Thread(Key),
+    Thread(TraceKey),
     /// A task of a board, or stream 0 of a trace without tasks.
-    Task(Key),
+    Task(TraceKey),
     /// Another stream of a trace.
-    Stream(Key),
+    Stream(TraceKey),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Step {
+enum CallStackStep {
     /// A board's kernel switches to this task, with this name.
-    Switch(Key, Option<String>),
+    Switch(TraceKey, Option<String>),
     Enter {
         time: Nanos,
-        owner: Owner,
-        function: Function,
+        owner: StackOwner,
+        function: EventFunction,
     },
     Exit {
         time: Nanos,
-        owner: Owner,
-        function: Function,
+        owner: StackOwner,
+        function: EventFunction,
     },
 }
 
 /// What is kept of calls.
-pub trait Kept: Default + fmt::Debug + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
+pub trait KeptCalls:
+    Default + fmt::Debug + Clone + Send + Sync + Serialize + DeserializeOwned + 'static
+{
     /// Adds the innermost call of a stack, which ends.
-    fn leave(&mut self, ended: Ended<'_>);
+    fn leave(&mut self, ended: InnermostEnd<'_>);
 }
 
 /// The end of the innermost call of a stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'s> {
-    owner: Owner,
+pub struct InnermostEnd<'s> {
+    owner: StackOwner,
     /// The name of the owner if that is a task whose name is known.
     task: Option<&'s str>,
     /// The functions with the times of their entry, the innermost last.
-    stack: &'s [(Function, Nanos)],
+    stack: &'s [(EventFunction, Nanos)],
     time: Nanos,
 }
 
 /// The stacks of all threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Stacks<K> {
-    owners: BTreeMap<Owner, Vec<(Function, Nanos)>>,
+    owners: BTreeMap<StackOwner, Vec<(EventFunction, Nanos)>>,
     /// The tasks that run on boards.
     running: BTreeMap<u32, u32>,
     /// Names of tasks.
-    tasks: BTreeMap<Key, String>,
+    tasks: BTreeMap<TraceKey, String>,
     unmatched: u64,
     kept: K,
 }
@@ -124,33 +125,34 @@ const DEEPEST: usize = 1 << 10;
 
 impl<K> Stacks<K> {
     /// The owner of a function's event; a task is the one that runs.
-    fn resolved(&self, owner: Owner) -> Owner {
+    fn resolved(&self, owner: StackOwner) -> StackOwner {
         match owner {
-            Owner::Task(key) => {
-                Owner::Task(Key { id: self.running.get(&key.trace).copied().unwrap_or(key.id), ..key })
-            }
+            StackOwner::Task(key) => StackOwner::Task(TraceKey {
+                id: self.running.get(&key.trace).copied().unwrap_or(key.id),
+                ..key
+            }),
             owner => owner,
         }
     }
 }
 
-impl<K: Kept> Machine<Step> for Stacks<K> {
-    fn apply(&mut self, step: Step) {
+impl<K: KeptCalls> StateMachine<CallStackStep> for Stacks<K> {
+    fn apply(&mut self, step: CallStackStep) {
         match step {
-            Step::Switch(task, name) => {
+            CallStackStep::Switch(task, name) => {
                 self.running.insert(task.trace, task.id);
                 if let Some(name) = name {
                     self.tasks.entry(task).or_insert(name);
                 }
             }
-            Step::Enter { time, owner, function } => {
+            CallStackStep::Enter { time, owner, function } => {
                 let owner = self.resolved(owner);
                 let stack = self.owners.entry(owner).or_default();
                 if stack.len() < DEEPEST {
                     stack.push((function, time));
                 }
             }
-            Step::Exit { time, owner, function } => {
+            CallStackStep::Exit { time, owner, function } => {
                 let owner = self.resolved(owner);
                 let stack = self.owners.entry(owner).or_default();
                 let Some(place) = stack.iter().rposition(|(known, _)| *known == function) else {
@@ -159,11 +161,11 @@ impl<K: Kept> Machine<Step> for Stacks<K> {
                 };
                 self.unmatched += (stack.len() - place - 1) as u64;
                 let task = match &owner {
-                    Owner::Task(key) => self.tasks.get(key).map(String::as_str),
+                    StackOwner::Task(key) => self.tasks.get(key).map(String::as_str),
                     _ => None,
                 };
                 while stack.len() > place {
-                    self.kept.leave(Ended { owner, task, stack, time });
+                    self.kept.leave(InnermostEnd { owner, task, stack, time });
                     stack.pop();
                 }
             }
@@ -174,13 +176,13 @@ impl<K: Kept> Machine<Step> for Stacks<K> {
 /// The stacks of some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "K: Serialize", deserialize = "K: DeserializeOwned"))]
-pub struct Partial<K> {
-    steps: DeferredOps<Stacks<K>, Step>,
+pub struct CallStackSteps<K> {
+    steps: DeferredOps<Stacks<K>, CallStackStep>,
     /// Names of traces.
     traces: BTreeMap<u32, String>,
 }
 
-impl<K: Kept> EventPartial for Partial<K> {
+impl<K: KeptCalls> EventPartial for CallStackSteps<K> {
     fn interest() -> Interest<'static> {
         use field::{function, task_switch};
         Interest::events(
@@ -194,8 +196,8 @@ impl<K: Kept> EventPartial for Partial<K> {
         )
     }
 
-    fn begin(start: &Start<'_>) -> Partial<K> {
-        Partial { steps: DeferredOps::new(start.is_first), traces: BTreeMap::new() }
+    fn begin(start: &Start<'_>) -> CallStackSteps<K> {
+        CallStackSteps { steps: DeferredOps::new(start.is_first), traces: BTreeMap::new() }
     }
 
     fn see(&mut self, event: &KernelEvent<'_>) {
@@ -207,28 +209,28 @@ impl<K: Kept> EventPartial for Partial<K> {
         match event.kind {
             Kind::TaskSwitch => {
                 let Some(id) = event.integer(NEXT).map(|id| id as u32) else { return };
-                self.steps.see(Step::Switch(Key { trace, id }, text(NEXT_NAME)));
+                self.steps.see(CallStackStep::Switch(TraceKey { trace, id }, text(NEXT_NAME)));
             }
             Kind::FunctionEntry | Kind::FunctionExit => {
-                let own = |id| Key { trace, id };
+                let own = |id| TraceKey { trace, id };
                 let owner = match event.reported().and_then(|thread| thread.tid()) {
-                    Some(tid) => Owner::Thread(own(tid)),
-                    None if event.cpu == 0 => Owner::Task(own(0)),
-                    None => Owner::Stream(own(event.cpu)),
+                    Some(tid) => StackOwner::Thread(own(tid)),
+                    None if event.cpu == 0 => StackOwner::Task(own(0)),
+                    None => StackOwner::Stream(own(event.cpu)),
                 };
-                let address = || event.integer(field::function::FUNCTION).map(|value| value as u64);
-                let named = text(field::function::NAME).map(Function::Named);
-                let Some(function) = named.or_else(|| address().map(Function::Address)) else { return };
+                let address = event.integer(field::function::FUNCTION).map(|value| value as u64);
+                let named = text(field::function::NAME).map(EventFunction::Named);
+                let Some(function) = named.or(address.map(EventFunction::Address)) else { return };
                 self.steps.see(match event.kind {
-                    Kind::FunctionEntry => Step::Enter { time, owner, function },
-                    _ => Step::Exit { time, owner, function },
+                    Kind::FunctionEntry => CallStackStep::Enter { time, owner, function },
+                    _ => CallStackStep::Exit { time, owner, function },
                 });
             }
             _ => {}
         }
     }
 
-    fn add(&mut self, later: Partial<K>, _: &Threads) {
+    fn add(&mut self, later: CallStackSteps<K>, _: &Threads) {
         self.steps.add(later.steps);
         later.traces.into_iter().for_each(|(trace, name)| _ = self.traces.entry(trace).or_insert(name));
     }

@@ -6,35 +6,35 @@ use hodo_clock::Nanos;
 use hodo_model::{Column, EventAnalysis, FinishContext, Shape, Table, Unit, Value, kernel::Thread};
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Function, Kept, Owner, Partial};
-use crate::critical_path::Key;
+use super::{CallStackSteps, EventFunction, InnermostEnd, KeptCalls, StackOwner};
+use crate::critical_path::TraceKey;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Paths;
+pub struct CallStackPaths;
 
 /// A call path: its calls and their time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Node {
+struct CallStackNode {
     count: u64,
     total: u64,
     /// Time in the functions that it calls.
     below: u64,
-    calls: BTreeMap<Function, Node>,
+    calls: BTreeMap<EventFunction, CallStackNode>,
 }
 
-impl Node {
-    fn at(&mut self, path: &[(Function, Nanos)]) -> &mut Node {
+impl CallStackNode {
+    fn at(&mut self, path: &[(EventFunction, Nanos)]) -> &mut CallStackNode {
         path.iter().fold(self, |node, (function, _)| node.calls.entry(function.clone()).or_default())
     }
 }
 
 /// The call paths of each thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Trees(BTreeMap<Owner, Node>);
+pub struct Trees(BTreeMap<StackOwner, CallStackNode>);
 
-impl Kept for Trees {
-    fn leave(&mut self, Ended { owner, stack, time, .. }: Ended<'_>) {
+impl KeptCalls for Trees {
+    fn leave(&mut self, InnermostEnd { owner, stack, time, .. }: InnermostEnd<'_>) {
         let Some(((_, begin), callers)) = stack.split_last() else { return };
         let length = time.0.saturating_sub(begin.0);
         let root = self.0.entry(owner).or_default();
@@ -44,11 +44,11 @@ impl Kept for Trees {
     }
 }
 
-impl EventAnalysis for Paths {
-    type Partial = Partial<Trees>;
+impl EventAnalysis for CallStackPaths {
+    type Partial = CallStackSteps<Trees>;
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        let Partial { steps, traces } = whole;
+        let CallStackSteps { steps, traces } = whole;
         let mut all = steps.finish();
         let mut open = 0;
         let mut rows = Vec::new();
@@ -59,14 +59,9 @@ impl EventAnalysis for Paths {
             rows.push(vec![0u64.into(), name.into(), Value::Null, root.below.into(), Value::Null]);
             add_rows(&root, 1, &mut rows);
         }
+        let calls = rows.iter().map(|row| if let Value::Integer(count) = row[2] { count } else { 0 });
         let summary = vec![
-            (
-                "calls",
-                rows.iter()
-                    .map(|row| if let Value::Integer(count) = row[2] { count } else { 0 })
-                    .sum::<u64>()
-                    .into(),
-            ),
+            ("calls", calls.sum::<u64>().into()),
             ("unmatched", all.unmatched.into()),
             ("unfinished", open.into()),
         ];
@@ -83,27 +78,27 @@ impl EventAnalysis for Paths {
 
 /// The name of a thread for people.
 fn name(
-    owner: Owner,
-    (traces, tasks): (&BTreeMap<u32, String>, &BTreeMap<Key, String>),
+    owner: StackOwner,
+    (traces, tasks): (&BTreeMap<u32, String>, &BTreeMap<TraceKey, String>),
     of: &FinishContext<'_>,
 ) -> String {
-    let trace = |key: Key| traces.get(&key.trace).cloned().unwrap_or_default();
+    let trace = |key: TraceKey| traces.get(&key.trace).cloned().unwrap_or_default();
     match owner {
-        Owner::Thread(key) => {
+        StackOwner::Thread(key) => {
             let comm = of.threads.comm(Thread::new(key.id.into(), 0));
             comm.map_or_else(|| format!("thread {}", key.id), |comm| format!("{comm} ({})", key.id))
         }
-        Owner::Task(key) => match tasks.get(&key) {
+        StackOwner::Task(key) => match tasks.get(&key) {
             Some(task) => format!("{task} of {}", trace(key)),
             None => trace(key),
         },
-        Owner::Stream(key) => format!("stream {} of {}", key.id, trace(key)),
+        StackOwner::Stream(key) => format!("stream {} of {}", key.id, trace(key)),
     }
 }
 
 /// Adds the paths below a node, those with the most time first.
-fn add_rows(node: &Node, depth: u64, rows: &mut Vec<Vec<Value>>) {
-    let mut calls: Vec<(&Function, &Node)> = node.calls.iter().collect();
+fn add_rows(node: &CallStackNode, depth: u64, rows: &mut Vec<Vec<Value>>) {
+    let mut calls: Vec<(&EventFunction, &CallStackNode)> = node.calls.iter().collect();
     calls.sort_by_key(|(function, call)| (std::cmp::Reverse(call.total), *function));
     for (function, call) in calls {
         let own = call.total.saturating_sub(call.below);

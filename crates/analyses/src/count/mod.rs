@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use hodo_clock::OriginNanos;
 use hodo_model::{
     Analysis, Column, CountInterest, Counts, Description, Every, FinishContext, FlowLoop, Interest, Item,
-    Made, Report, Role, Shape, Start, Table, Takes, Unit, Value, kernel::Threads, only,
+    Made, Report, Role, Shape, Start, Summary, Table, Takes, Unit, Value, kernel::Threads, only,
 };
 use serde::{Deserialize, Serialize};
 
-pub use over_time::OverTime;
+use crate::columns::TableRows;
+pub use over_time::CountOverTime;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -25,8 +25,8 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             ..Description::EMPTY
         },
         make: |parameters| match (parameters.every, parameters.view()) {
-            (Some(Every::Nanoseconds(width)), _) => Made::of_events(OverTime { width: Some(width) }),
-            (_, "time") => Made::of_events(OverTime { width: None }),
+            (Some(Every::Nanoseconds(width)), _) => Made::of_events(CountOverTime { width: Some(width) }),
+            (_, "time") => Made::of_events(CountOverTime { width: None }),
             _ => Made::of_events(Count),
         },
     }
@@ -38,18 +38,19 @@ pub struct Count;
 
 /// The numbers of lost events and packets, and the times of the first and the last event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Extent {
+struct LossesAndTimes {
     events_lost: u64,
     packets_lost: u64,
     span: Option<(OriginNanos, OriginNanos)>,
 }
 
-impl Extent {
-    fn of(counts: &Counts<'_>) -> Extent {
-        Extent { events_lost: counts.events_lost, packets_lost: counts.packets_lost, span: counts.span }
+impl LossesAndTimes {
+    fn of(counts: &Counts<'_>) -> LossesAndTimes {
+        let &Counts { events_lost, packets_lost, span, .. } = counts;
+        LossesAndTimes { events_lost, packets_lost, span }
     }
 
-    fn add(&mut self, other: Extent) {
+    fn add(&mut self, other: LossesAndTimes) {
         self.events_lost = self.events_lost.saturating_add(other.events_lost);
         self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
         self.span = match (self.span, other.span) {
@@ -59,7 +60,7 @@ impl Extent {
     }
 
     /// Returns the summary that all tables of counts have.
-    fn summary(&self, events: u64, streams: u64) -> Vec<(&'static str, Value)> {
+    fn summary(&self, events: u64, streams: u64) -> Summary {
         vec![
             ("events", events.into()),
             ("events_lost", self.events_lost.into()),
@@ -73,14 +74,14 @@ impl Extent {
 
 /// The counts of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Stream {
+struct StreamCounts {
     name: String,
     events: BTreeMap<String, u64>,
-    extent: Extent,
+    extent: LossesAndTimes,
 }
 
-impl Stream {
-    fn add(&mut self, other: Stream) {
+impl StreamCounts {
+    fn add(&mut self, other: StreamCounts) {
         self.name = other.name;
         self.extent.add(other.extent);
         other.events.into_iter().for_each(|(name, count)| *self.events.entry(name).or_default() += count);
@@ -89,30 +90,30 @@ impl Stream {
 
 /// Counts by trace and stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(BTreeMap<(u32, u32), Stream>);
+pub struct EventCounts(BTreeMap<(u32, u32), StreamCounts>);
 
 impl Analysis for Count {
-    type Partial = Partial;
+    type Partial = EventCounts;
 
     fn interest(&self) -> Interest<'_> {
         Interest::counts(CountInterest::Streams)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> EventCounts {
+        EventCounts::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut EventCounts, item: Item<'_>) {
         let Item::Counts(counts) = item else { return };
         let events = counts.events.iter().filter(|(_, count)| *count > 0);
-        let mut stream =
-            Stream { name: counts.name.to_owned(), extent: Extent::of(counts), ..Stream::default() };
+        let (name, extent) = (counts.name.to_owned(), LossesAndTimes::of(counts));
+        let mut stream = StreamCounts { name, extent, ..StreamCounts::default() };
         // Several classes may have one name.
         events.for_each(|&(name, count)| *stream.events.entry(name.to_owned()).or_default() += count);
         partial.0.entry(counts.stream).or_default().add(stream);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: EventCounts, later: EventCounts, _: &Threads) -> EventCounts {
         for (key, stream) in later.0 {
             earlier.0.entry(key).or_default().add(stream);
         }
@@ -123,9 +124,9 @@ impl Analysis for Count {
         true
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<EventCounts>, of: &FinishContext<'_>) -> Table {
         let streams = only(partials).0;
-        let mut all = Extent::default();
+        let mut all = LossesAndTimes::default();
         streams.values().for_each(|stream| all.add(stream.extent));
         let events = streams.values().flat_map(|stream| stream.events.values()).sum();
         let summary = all.summary(events, streams.len() as u64);
@@ -137,7 +138,7 @@ impl Analysis for Count {
     }
 }
 
-fn by_event<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_event<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> TableRows {
     let mut names: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, count) in streams.flat_map(|stream| &stream.events) {
         *names.entry(name).or_default() += count;
@@ -149,7 +150,7 @@ fn by_event<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec<
     (columns, rows.into_iter().map(|(name, count)| vec![name.into(), count.into()]).collect())
 }
 
-fn by_stream<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_stream<'s>(streams: impl Iterator<Item = &'s StreamCounts>) -> TableRows {
     let columns = vec![
         Column::name("stream"),
         Column::integer("count", Unit::Count),
@@ -160,8 +161,8 @@ fn by_stream<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec
         Column::signed("begin_ns", Unit::Nanoseconds).secondary(),
         Column::signed("end_ns", Unit::Nanoseconds).secondary(),
     ];
-    let row = |stream: &Stream| {
-        let Extent { events_lost, packets_lost, span } = stream.extent;
+    let rows = streams.map(|stream| {
+        let LossesAndTimes { events_lost, packets_lost, span } = stream.extent;
         let count: u64 = stream.events.values().sum();
         vec![
             stream.name.as_str().into(),
@@ -173,8 +174,8 @@ fn by_stream<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec
             time(span.map(|span| span.0)),
             time(span.map(|span| span.1)),
         ]
-    };
-    (columns, streams.map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 /// Returns a rate per second, rounded to the nearest integer.

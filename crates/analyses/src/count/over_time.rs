@@ -9,21 +9,21 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Extent, per_second, time};
+use super::{LossesAndTimes, per_second, time};
 
 /// Maximum number of rows including empty ones; with more, empty rows are omitted.
 const MOST_ROWS: i128 = 1 << 20;
 
 /// Event counts per time span.
 #[derive(Clone, Copy, Debug)]
-pub struct OverTime {
+pub struct CountOverTime {
     /// The width of spans in nanoseconds; by default it suits the trace.
     pub width: Option<u64>,
 }
 
 /// The counts of a time span: events and losses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Bin {
+struct CountBin {
     events: u64,
     events_lost: u64,
     packets_lost: u64,
@@ -31,16 +31,16 @@ struct Bin {
 
 /// Counts by span.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct CountBins {
     width: i128,
-    bins: BTreeMap<i128, Bin>,
+    bins: BTreeMap<i128, CountBin>,
     untimed: u64,
-    extent: Extent,
+    extent: LossesAndTimes,
     streams: BTreeSet<(u32, u32)>,
 }
 
-impl Partial {
-    fn add(&mut self, number: i128, bin: Bin) {
+impl CountBins {
+    fn add(&mut self, number: i128, bin: CountBin) {
         let own = self.bins.entry(number).or_default();
         own.events += bin.events;
         own.events_lost = own.events_lost.saturating_add(bin.events_lost);
@@ -48,33 +48,33 @@ impl Partial {
     }
 }
 
-impl Analysis for OverTime {
-    type Partial = Partial;
+impl Analysis for CountOverTime {
+    type Partial = CountBins;
 
     fn interest(&self) -> Interest<'_> {
         Interest::counts(CountInterest::Bins(self.width))
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> CountBins {
+        CountBins::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut CountBins, item: Item<'_>) {
         let Item::Counts(counts) = item else { return };
         let events = counts.events.iter().map(|(_, count)| count).sum();
         partial.streams.insert(counts.stream);
         partial.width = partial.width.max(counts.width);
-        partial.extent.add(Extent::of(counts));
+        partial.extent.add(LossesAndTimes::of(counts));
         match counts.bin {
             Some(bin) => {
                 let (events_lost, packets_lost) = (counts.events_lost, counts.packets_lost);
-                partial.add(bin.number, Bin { events, events_lost, packets_lost });
+                partial.add(bin.number, CountBin { events, events_lost, packets_lost });
             }
             None => partial.untimed += events,
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: CountBins, later: CountBins, _: &Threads) -> CountBins {
         later.bins.into_iter().for_each(|(number, bin)| earlier.add(number, bin));
         earlier.width = earlier.width.max(later.width);
         earlier.untimed += later.untimed;
@@ -87,15 +87,15 @@ impl Analysis for OverTime {
         true
     }
 
-    fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
-        let Partial { width, bins, untimed, extent, streams } = only(partials);
+    fn finish(&self, partials: Vec<CountBins>, _: &FinishContext<'_>) -> Table {
+        let CountBins { width, bins, untimed, extent, streams } = only(partials);
         let events: u64 = bins.values().map(|bin| bin.events).sum();
         let mut summary = extent.summary(events + untimed, streams.len() as u64);
         summary.push(("untimed", untimed.into()));
         summary.push(("width_ns", time(Some(OriginNanos(width)))));
         let ends = bins.first_key_value().zip(bins.last_key_value());
         let (first, last) = ends.map_or((0, -1), |(first, last)| (*first.0, *last.0));
-        let row = |number: i128, bin: &Bin| -> Vec<Value> {
+        let row = |number: i128, bin: &CountBin| -> Vec<Value> {
             let rate = per_second(bin.events, width);
             let begin = time(Some(OriginNanos(number.saturating_mul(width))));
             vec![begin, bin.events.into(), rate, bin.events_lost.into(), bin.packets_lost.into()]

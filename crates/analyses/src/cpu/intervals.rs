@@ -10,51 +10,54 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{columns::interval_columns, settling::SettlingRows};
+use crate::{
+    columns::{interval_columns, thread_columns},
+    settling::SettlingRows,
+};
 
-use super::time_slices::{TimeSlice, TimeSlices};
+use super::time_slices::{CpuSlice, TimeSlices};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals;
+pub struct CpuIntervals;
 
 /// CPU, thread and begin of each interval.
-type Row = (u32, Option<Thread>, Nanos);
+type SliceRow = (u32, Option<Thread>, Nanos);
 
 /// Thread slices of each CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct SlicesOfCpus {
     slices: TimeSlices,
-    rows: SettlingRows<Row>,
+    rows: SettlingRows<SliceRow>,
     /// The slices before the first switch of each CPU have left if they ended before this time.
     until: Nanos,
 }
 
-impl Partial {
-    fn ran(&mut self, slice: &TimeSlice) {
+impl SlicesOfCpus {
+    fn ran(&mut self, slice: &CpuSlice) {
         self.rows.see(slice.to, (slice.cpu, slice.thread, slice.from));
     }
 }
 
-impl Analysis for Intervals {
-    type Partial = Partial;
+impl Analysis for CpuIntervals {
+    type Partial = SlicesOfCpus;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(const { &[(Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID])] })
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> SlicesOfCpus {
+        SlicesOfCpus::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut SlicesOfCpus, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         if let Some(slice) = partial.slices.see(event) {
             partial.ran(&slice);
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: SlicesOfCpus, later: SlicesOfCpus, _: &Threads) -> SlicesOfCpus {
         earlier.rows.add(later.rows, |row| row);
         earlier.slices.add(later.slices).iter().for_each(|slice| earlier.ran(slice));
         earlier
@@ -62,27 +65,21 @@ impl Analysis for Intervals {
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
-        columns.extend([
-            Column::integer("cpu", Unit::None),
-            Column::name("comm"),
-            Column::integer("tid", Unit::None),
-            Column::integer("pid", Unit::None).secondary(),
-        ]);
+        columns.push(Column::integer("cpu", Unit::None));
+        columns.extend(thread_columns());
         Some(Heading { name: "cpu", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+    fn settle(&self, partial: &mut SlicesOfCpus, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let from = std::mem::replace(&mut partial.until, of.span.1);
-        let before = partial
-            .slices
-            .before_first(of.span.0, of.threads)
-            .filter(|slice| (from..of.span.1).contains(&slice.to));
+        let before = partial.slices.before_first(of.span.0, of.threads);
+        let before = before.filter(|slice| (from..of.span.1).contains(&slice.to));
         let mut settled = partial.rows.settle(of.span.1);
         settled.extend(before.map(|slice| (slice.to, (slice.cpu, slice.thread, slice.from))));
         partial.rows.settled += add_rows(settled, of, rows);
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<SlicesOfCpus>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let mut rest = whole.rows.rest();
         let before = whole.slices.before_first(of.span.0, of.threads).filter(|slice| slice.to >= whole.until);
@@ -95,7 +92,7 @@ impl Analysis for Intervals {
 }
 
 /// Adds the selected intervals by end. Returns how many.
-fn add_rows(intervals: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+fn add_rows(intervals: Vec<(Nanos, SliceRow)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted = Vec::new();
     for (to, (cpu, thread, from)) in intervals {
         let thread = thread.map(|thread| of.threads.settled(thread));

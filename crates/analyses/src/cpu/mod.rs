@@ -23,21 +23,20 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{most_first, share},
+    columns::{TableRows, most_first, share},
     durations::Add,
     per_thread_sums::PerThreadSums,
 };
 
-use time_slices::{Missing, TimeSlice, TimeSlices};
+use time_slices::{CpuSlice, Missing, TimeSlices};
 
-pub use intervals::Intervals;
-pub use over_time::OverTime;
+pub use intervals::CpuIntervals;
+pub use over_time::CpuOverTime;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuUse;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -56,8 +55,8 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             }),
         },
         make: |parameters| match parameters.view() {
-            "time" => Made::of_events(OverTime),
-            "interval" => Made::of_events(Intervals),
+            "time" => Made::of_events(CpuOverTime),
+            "interval" => Made::of_events(CpuIntervals),
             _ => Made::of_events(CpuUse),
         },
     }
@@ -65,7 +64,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// The running time of a thread on a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Use {
+struct ThreadUse {
     time: u64,
     /// Number of switches to it.
     switches: u64,
@@ -73,8 +72,8 @@ struct Use {
     priority: Option<(Nanos, i64)>,
 }
 
-impl Add for Use {
-    fn add(&mut self, later: Use) {
+impl Add for ThreadUse {
+    fn add(&mut self, later: ThreadUse) {
         self.time += later.time;
         self.switches += later.switches;
         // The sums of a thread on several CPUs are added in no order of time, so the times decide.
@@ -85,13 +84,13 @@ impl Add for Use {
 
 /// CPU use by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
-    used: PerThreadSums<(), Use>,
+pub struct UseByThread {
+    used: PerThreadSums<(), ThreadUse>,
     slices: TimeSlices,
 }
 
-impl Partial {
-    fn ran(&mut self, slice: &TimeSlice) {
+impl UseByThread {
+    fn ran(&mut self, slice: &CpuSlice) {
         if let Some(thread) = slice.thread {
             self.used.of(thread, slice.cpu, ()).time += slice.length();
         }
@@ -99,21 +98,21 @@ impl Partial {
 }
 
 /// The running time of the selected threads on a CPU, and its idle time.
-type OnCpu = FxHashMap<Thread, Use>;
+type UsesOfCpu = FxHashMap<Thread, ThreadUse>;
 
 impl Analysis for CpuUse {
-    type Partial = Partial;
+    type Partial = UseByThread;
 
     fn interest(&self) -> Interest<'_> {
         use field::switch::{NEXT_PRIO, NEXT_TID, PREV_TID};
         Interest::events(const { &[(Kind::SchedSwitch, &[PREV_TID, NEXT_TID, NEXT_PRIO])] })
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> UseByThread {
+        UseByThread::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut UseByThread, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let Some((_, next)) = event.switch() else { return };
         if let Some(slice) = partial.slices.see(event) {
@@ -125,18 +124,18 @@ impl Analysis for CpuUse {
         used.priority = priority.or(used.priority);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+    fn merge(&self, mut earlier: UseByThread, later: UseByThread, threads: &Threads) -> UseByThread {
         earlier.used.add(later.used, threads);
         earlier.slices.add(later.slices).iter().for_each(|slice| earlier.ran(slice));
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<UseByThread>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let FinishContext { span, threads, .. } = *of;
-        let ends: Vec<TimeSlice> = whole.slices.ends(span, threads).collect();
+        let ends: Vec<CpuSlice> = whole.slices.ends(span, threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
-        let mut cpus: BTreeMap<u32, OnCpu> = BTreeMap::new();
+        let mut cpus: BTreeMap<u32, UsesOfCpu> = BTreeMap::new();
         for (thread, cpu, (), used) in
             whole.used.settled(threads).filter(|(_, cpu, ..)| of.selection.wants_cpu(*cpu))
         {
@@ -153,17 +152,17 @@ impl Analysis for CpuUse {
 
 fn table(
     threads: &Threads,
-    cpus: BTreeMap<u32, OnCpu>,
+    cpus: BTreeMap<u32, UsesOfCpu>,
     missing: &FxHashMap<u32, Missing>,
     length: u64,
     view: &str,
 ) -> Table {
-    let busy = |on: &OnCpu| {
+    let busy = |on: &UsesOfCpu| {
         on.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
     };
     let total: u64 = cpus.values().map(busy).sum();
     let whole = length.saturating_mul(cpus.len() as u64);
-    let switches: u64 = cpus.values().flat_map(OnCpu::values).map(|used| used.switches).sum();
+    let switches: u64 = cpus.values().flat_map(UsesOfCpu::values).map(|used| used.switches).sum();
     let mut summary = vec![
         ("cpus", (cpus.len() as u64).into()),
         ("duration_ns", length.into()),
@@ -207,13 +206,8 @@ fn missing_of<'m>(cpus: impl Iterator<Item = &'m Missing>) -> [(&'static str, Va
     [("switches_missing", sum.switches.into()), ("unknown_ns", sum.time.into())]
 }
 
-fn by_thread(
-    threads: &Threads,
-    cpus: BTreeMap<u32, OnCpu>,
-    length: u64,
-    processes: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
-    let mut sums: FxHashMap<Thread, (Use, u64)> = FxHashMap::default();
+fn by_thread(threads: &Threads, cpus: BTreeMap<u32, UsesOfCpu>, length: u64, processes: bool) -> TableRows {
+    let mut sums: FxHashMap<Thread, (ThreadUse, u64)> = FxHashMap::default();
     for (thread, used) in cpus.into_values().flatten().filter(|(thread, _)| !thread.is_idle()) {
         // If the process is unknown, the thread stands for it.
         let pid = threads.pid(thread).filter(|_| processes);
@@ -231,7 +225,7 @@ fn by_thread(
         Column::signed("priority", Unit::None).secondary(),
         Column::integer("cpus", Unit::Count).secondary(),
     ];
-    let row = |(thread, (used, cpus)): (Thread, (Use, u64))| {
+    let row = |(thread, (used, cpus)): (Thread, (ThreadUse, u64))| {
         let mut row = threads.cells(thread).to_vec();
         let priority = used.priority.map(|(_, priority)| priority).into();
         row.extend([used.time.into(), share(used.time, length), used.switches.into(), priority, cpus.into()]);

@@ -9,69 +9,66 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bins::{Bins, overlap},
+    bins::{ValueBins, overlap},
     columns::share,
 };
 
 use super::{
     missing_of,
-    time_slices::{Missing, TimeSlice, TimeSlices},
+    time_slices::{CpuSlice, Missing, TimeSlices},
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct OverTime;
+pub struct CpuOverTime;
 
 /// CPU use by thread and time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct UseOverTime {
     /// The time that each thread ran on each CPU.
-    bins: Bins<(Thread, u32)>,
+    bins: ValueBins<(Thread, u32)>,
     slices: TimeSlices,
 }
 
-impl Partial {
-    fn ran(&mut self, slice: &TimeSlice) {
+impl UseOverTime {
+    fn ran(&mut self, slice: &CpuSlice) {
         if let Some(thread) = slice.thread {
             self.bins.see((thread, slice.cpu), (slice.from, slice.to), 1);
         }
     }
 }
 
-impl Analysis for OverTime {
-    type Partial = Partial;
+impl Analysis for CpuOverTime {
+    type Partial = UseOverTime;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(const { &[(Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID])] })
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> UseOverTime {
+        UseOverTime::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut UseOverTime, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         if let Some(slice) = partial.slices.see(event) {
             partial.ran(&slice);
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: UseOverTime, later: UseOverTime, _: &Threads) -> UseOverTime {
         earlier.bins.add(later.bins, |key| key);
         earlier.slices.add(later.slices).iter().for_each(|slice| earlier.ran(slice));
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<UseOverTime>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let ends: Vec<TimeSlice> = whole.slices.ends(of.span, of.threads).collect();
+        let ends: Vec<CpuSlice> = whole.slices.ends(of.span, of.threads).collect();
         ends.iter().for_each(|slice| whole.ran(slice));
-        let Partial { bins, slices } = whole;
-        let missing: Vec<Missing> = slices
-            .missing(of.span.0, of.threads)
-            .filter(|(cpu, _)| of.selection.wants_cpu(*cpu))
-            .map(|(_, own)| own)
-            .collect();
+        let UseOverTime { bins, slices } = whole;
+        let mut missing: Vec<(u32, Missing)> = slices.missing(of.span.0, of.threads).collect();
+        missing.retain(|(cpu, _)| of.selection.wants_cpu(*cpu));
         let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();
@@ -82,17 +79,16 @@ impl Analysis for OverTime {
         }
         let total: u64 = rows.values().sum();
         let mut summary = vec![("cpus", cpus.into()), ("busy_ns", total.into()), ("width_ns", width.into())];
-        summary.extend(missing_of(missing.iter()));
+        summary.extend(missing_of(missing.iter().map(|(_, own)| own)));
         let columns = vec![
             Column::integer("begin_ns", Unit::Nanoseconds),
             Column::integer("busy_ns", Unit::Nanoseconds),
             Column::real("busy_share", Unit::Share),
         ];
-        let row = |(begin, busy): (Nanos, u64)| {
+        let rows = rows.into_iter().map(|(begin, busy)| {
             let length = overlap(begin, width, of.span).saturating_mul(cpus);
             vec![begin.0.into(), busy.into(), share(busy, length)]
-        };
-        let rows = rows.into_iter().map(row);
+        });
         Table::new("cpu", Shape::Points, summary, columns, rows)
     }
 }

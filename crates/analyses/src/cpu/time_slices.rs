@@ -8,7 +8,7 @@ use hodo_model::kernel::{Cpus, KernelEvent, Thread, Threads};
 use serde::{Deserialize, Serialize};
 
 /// A thread slice: one thread on one CPU from one time to another. The thread is unknown where a switch is missing.
-pub(super) struct TimeSlice {
+pub(super) struct CpuSlice {
     pub(super) cpu: u32,
     pub(super) thread: Option<Thread>,
     pub(super) from: Nanos,
@@ -17,7 +17,7 @@ pub(super) struct TimeSlice {
 
 /// The switches of a CPU.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Switches {
+struct SwitchesOfCpu {
     /// The time of the first switch, and its previous thread.
     first: (Nanos, Thread),
     /// The time of the last switch, and its next thread.
@@ -36,17 +36,17 @@ pub(super) struct Missing {
 
 /// The switches of all CPUs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct TimeSlices(Cpus<Switches>);
+pub(super) struct TimeSlices(Cpus<SwitchesOfCpu>);
 
-impl Switches {
-    /// Adds the switches that follow, and returns the slice between the two parts.
+impl SwitchesOfCpu {
+    /// Adds the switches that follow, and returns the slice between the two partials.
     #[inline]
-    fn append(&mut self, cpu: u32, later: Switches) -> TimeSlice {
+    fn append(&mut self, cpu: u32, later: SwitchesOfCpu) -> CpuSlice {
         let ((start, next_task), (end, prev_task)) = (self.last, later.first);
         self.last = later.last;
         self.missing.add(later.missing);
         let thread = (next_task == prev_task).then_some(prev_task);
-        let slice = TimeSlice { cpu, thread, from: start, to: end };
+        let slice = CpuSlice { cpu, thread, from: start, to: end };
         if thread.is_none() {
             self.missing.add(Missing { switches: 1, time: slice.length() });
         }
@@ -61,7 +61,7 @@ impl Missing {
     }
 }
 
-impl TimeSlice {
+impl CpuSlice {
     pub(super) fn length(&self) -> u64 {
         self.to.0.saturating_sub(self.from.0)
     }
@@ -70,19 +70,19 @@ impl TimeSlice {
 impl TimeSlices {
     /// Adds a switch, and returns the slice that it ends.
     #[inline]
-    pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<TimeSlice> {
+    pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<CpuSlice> {
         let (prev, next) = event.switch()?;
         let missing = Missing::default();
-        self.append(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
+        self.append(event.cpu, SwitchesOfCpu { first: (event.time, prev), last: (event.time, next), missing })
     }
 
     /// Adds the switches of the next task, and returns the slices across the border.
-    pub(super) fn add(&mut self, later: TimeSlices) -> Vec<TimeSlice> {
+    pub(super) fn add(&mut self, later: TimeSlices) -> Vec<CpuSlice> {
         later.0.into_all().filter_map(|(cpu, later)| self.append(cpu, later)).collect()
     }
 
     #[inline]
-    fn append(&mut self, cpu: u32, later: Switches) -> Option<TimeSlice> {
+    fn append(&mut self, cpu: u32, later: SwitchesOfCpu) -> Option<CpuSlice> {
         let mut is_first = false;
         let known = self.0.get_or(cpu, || {
             is_first = true;
@@ -96,7 +96,7 @@ impl TimeSlices {
         &'s self,
         (begin, end): (Nanos, Nanos),
         threads: &'s Threads,
-    ) -> impl Iterator<Item = TimeSlice> + use<'s> {
+    ) -> impl Iterator<Item = CpuSlice> + use<'s> {
         self.before_first(begin, threads).chain(self.after_last(end))
     }
 
@@ -105,23 +105,21 @@ impl TimeSlices {
         &'s self,
         begin: Nanos,
         threads: &'s Threads,
-    ) -> impl Iterator<Item = TimeSlice> + use<'s> {
-        let of = move |(cpu, &Switches { first: (to, thread), .. }): (u32, &Switches)| {
+    ) -> impl Iterator<Item = CpuSlice> + use<'s> {
+        self.0.all().map(move |(cpu, &SwitchesOfCpu { first: (to, thread), .. })| {
             let thread = Some(thread).filter(|thread| !threads.switched_before(*thread, to));
-            TimeSlice { cpu, thread, from: begin, to }
-        };
-        self.0.all().map(of)
+            CpuSlice { cpu, thread, from: begin, to }
+        })
     }
 
     /// Returns the slices after the last switch of each CPU.
-    pub(super) fn after_last(&self, end: Nanos) -> impl Iterator<Item = TimeSlice> {
-        let of = move |(cpu, &Switches { last: (from, thread), .. }): (u32, &Switches)| TimeSlice {
+    pub(super) fn after_last(&self, end: Nanos) -> impl Iterator<Item = CpuSlice> {
+        self.0.all().map(move |(cpu, &SwitchesOfCpu { last: (from, thread), .. })| CpuSlice {
             cpu,
             thread: Some(thread),
             from,
             to: end,
-        };
-        self.0.all().map(of)
+        })
     }
 
     /// Missing switches of each CPU, in a trace that begins at this time.

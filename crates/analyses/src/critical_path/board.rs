@@ -1,20 +1,20 @@
 //! Boards: tasks of small kernels, and programs without a scheduler that trace functions and messages.
 //!
 //! A board's CPU is number 0 of its trace, and task 0 idles. A trace without `task_switch` has one thread, number 0: it
-//! runs while a function does, and waits for a message if that was sent after the thread's event before.
+//! runs while a function does, and waits for a message if that was sent after the thread's previous event.
 
 use hodo_clock::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    history::{Author, By, Errand, Key, To, Via, Why, Work},
+    history::{Author, CompletedWork, Doing, TraceKey, WaitIn, Waker, Why, WorkKind},
     machine::Histories,
 };
 
 /// An event of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Event {
+pub(crate) enum BoardEvent {
     Switch { prev: u32, next: u32 },
     Wake { task: u32 },
     Enter,
@@ -39,7 +39,7 @@ struct Board {
 pub(crate) struct Boards {
     boards: FxHashMap<u32, Board>,
     /// Messages that are not received, by id.
-    messages: FxHashMap<u64, Work>,
+    messages: FxHashMap<u64, CompletedWork>,
 }
 
 impl Boards {
@@ -55,51 +55,52 @@ impl Boards {
 }
 
 /// The only CPU of a board.
-fn cpu(trace: u32) -> Key {
-    Key { trace, id: 0 }
+fn cpu(trace: u32) -> TraceKey {
+    TraceKey { trace, id: 0 }
 }
 
 /// Applies an event.
-pub(super) fn apply(histories: &mut Histories, time: Nanos, trace: u32, event: Event) {
+pub(super) fn apply(histories: &mut Histories, time: Nanos, trace: u32, event: BoardEvent) {
     let boards = histories.boards_mut();
     let board = boards.boards.entry(trace).or_default();
-    let (before, thread) = (board.last, Key { trace, id: board.running });
-    if !matches!(event, Event::Wake { .. }) {
+    let (before, thread) = (board.last, TraceKey { trace, id: board.running });
+    if !matches!(event, BoardEvent::Wake { .. }) {
         board.last = time;
     }
     match event {
-        Event::Switch { prev, next } => switch(histories, time, trace, (prev, next)),
-        Event::Wake { task } => {
+        BoardEvent::Switch { prev, next } => switch(histories, time, trace, (prev, next)),
+        BoardEvent::Wake { task } => {
             let by = match thread.id {
-                0 => By::SomeInterrupt,
-                running => By::Thread(running),
+                0 => Waker::SomeInterrupt,
+                running => Waker::Thread(running),
             };
-            let history = histories.task_history(Key { trace, id: task });
+            let history = histories.task_history(TraceKey { trace, id: task });
             match history.last().map(|change| change.to) {
-                Some(To::Running(_) | To::Woken(..)) => return,
-                None => history.push(Nanos(0), To::Blocked(Via::Unknown)),
+                Some(Doing::Running(_) | Doing::Woken(..)) => return,
+                None => history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
                 Some(_) => {}
             }
-            history.push(time, To::Woken(0, by));
+            history.push(time, Doing::Woken(0, by));
         }
-        Event::Enter | Event::Exit if board.has_scheduler => {}
-        Event::Enter => {
+        BoardEvent::Enter | BoardEvent::Exit if board.has_scheduler => {}
+        BoardEvent::Enter => {
             board.depth += 1;
             if board.depth == 1 {
-                histories.task_history(thread).push(time, To::Running(0));
+                histories.task_history(thread).push(time, Doing::Running(0));
             }
         }
-        Event::Exit => {
+        BoardEvent::Exit => {
             board.depth = board.depth.saturating_sub(1);
             if board.depth == 0 {
-                histories.task_history(thread).push(time, To::Unknown(Why::NoScheduler));
+                histories.task_history(thread).push(time, Doing::Unknown(Why::NoScheduler));
             }
         }
-        Event::Send { id } => {
-            let work = Work { errand: Errand::Message, begin: time, author: Author::Thread(thread) };
+        BoardEvent::Send { id } => {
+            let work =
+                CompletedWork { errand: WorkKind::Message, begin: time, author: Author::Thread(thread) };
             boards.messages.insert(id, work);
         }
-        Event::Receive { id } => {
+        BoardEvent::Receive { id } => {
             if let Some(work) = boards.messages.remove(&id) {
                 receive(histories, (before, time), thread, work);
             }
@@ -117,56 +118,56 @@ fn switch(histories: &mut Histories, time: Nanos, trace: u32, (prev, next): (u32
     } else if running != prev {
         histories.occupants_mut(cpu(trace)).lose();
         if running != 0 {
-            histories.lose(Key { trace, id: running });
+            histories.lose(TraceKey { trace, id: running });
         }
     }
     let since = histories.occupants_mut(cpu(trace)).last();
     histories.occupants_mut(cpu(trace)).push(time, next);
     if prev != 0 {
-        let history = histories.task_history(Key { trace, id: prev });
+        let history = histories.task_history(TraceKey { trace, id: prev });
         if history.last().is_none() && is_first {
-            history.push(Nanos(0), To::Running(0));
+            history.push(Nanos(0), Doing::Running(0));
         }
-        if history.last().is_none_or(|change| change.to != To::Running(0)) {
+        if history.last().is_none_or(|change| change.to != Doing::Running(0)) {
             history.push_unknown(since);
         }
-        history.push(time, if next == 0 { To::Blocked(Via::Unknown) } else { To::Left(0) });
+        history.push(time, if next == 0 { Doing::Blocked(WaitIn::Unknown) } else { Doing::Left(0) });
     }
     if next != 0 {
-        let history = histories.task_history(Key { trace, id: next });
+        let history = histories.task_history(TraceKey { trace, id: next });
         match history.last().map(|change| change.to) {
-            None => history.push(Nanos(0), To::Unknown(Why::Before)),
-            Some(To::Running(_)) => history.correct(To::Unknown(Why::Lost)),
+            None => history.push(Nanos(0), Doing::Unknown(Why::Before)),
+            Some(Doing::Running(_)) => history.correct(Doing::Unknown(Why::Lost)),
             Some(_) => {}
         }
-        history.push(time, To::Running(0));
+        history.push(time, Doing::Running(0));
     }
 }
 
-/// A thread receives a message. It waited for it if the message was sent after the thread's event before.
-fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: Key, work: Work) {
+/// A thread receives a message. It waited for it if the message was sent after the thread's previous event.
+fn receive(histories: &mut Histories, (before, time): (Nanos, Nanos), thread: TraceKey, work: CompletedWork) {
     let board = &histories.boards().boards[&thread.trace];
     let (has_scheduler, depth) = (board.has_scheduler, board.depth);
     let Some(last) = histories.task_history(thread).last() else { return };
     if has_scheduler {
         // The task was started for the message, which it takes first.
-        if last.to != To::Running(0) || last.time != before || work.begin > last.time {
+        if last.to != Doing::Running(0) || last.time != before || work.begin > last.time {
             return;
         }
         let index = histories.add_work(work);
         let history = histories.task_history(thread);
         history.pop();
-        if history.last().is_some_and(|change| change.to == To::Blocked(Via::Unknown)) {
-            history.correct(To::Blocked(Via::Message));
-            history.push(last.time, To::Woken(0, By::Work(index)));
+        if history.last().is_some_and(|change| change.to == Doing::Blocked(WaitIn::Unknown)) {
+            history.correct(Doing::Blocked(WaitIn::Message));
+            history.push(last.time, Doing::Woken(0, Waker::Work(index)));
         }
-        return history.push(last.time, To::Running(0));
+        return history.push(last.time, Doing::Running(0));
     }
     if work.begin > before && last.time <= before {
         let index = histories.add_work(work);
         let history = histories.task_history(thread);
-        history.push(before, To::Blocked(Via::Message));
-        history.push(time, To::Woken(0, By::Work(index)));
-        history.push(time, if depth > 0 { To::Running(0) } else { To::Unknown(Why::NoScheduler) });
+        history.push(before, Doing::Blocked(WaitIn::Message));
+        history.push(time, Doing::Woken(0, Waker::Work(index)));
+        history.push(time, if depth > 0 { Doing::Running(0) } else { Doing::Unknown(Why::NoScheduler) });
     }
 }

@@ -9,11 +9,11 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    board::Event,
-    history::{Key, Source},
-    machine::{Histories, Inside, Step},
+    board::BoardEvent,
+    history::{InterruptSource, TraceKey},
+    machine::{Histories, HistoryStep, InsideKernel},
 };
-use crate::{deferred_ops::DeferredOps, running::Running};
+use crate::{deferred_ops::DeferredOps, running::RunningThreads};
 
 /// The events of which histories are made.
 const INTEREST: &[(Kind, &[usize])] = {
@@ -54,19 +54,19 @@ const INTEREST: &[(Kind, &[usize])] = {
 
 /// The names of what the histories number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Labels {
+pub(crate) struct HistoryLabels {
     /// By trace.
     pub(crate) traces: BTreeMap<u32, String>,
     /// Tasks of boards.
-    pub(crate) tasks: BTreeMap<Key, String>,
+    pub(crate) tasks: BTreeMap<TraceKey, String>,
     /// Interrupts, by trace and number.
-    pub(crate) interrupts: BTreeMap<Key, String>,
+    pub(crate) interrupts: BTreeMap<TraceKey, String>,
 }
 
-impl Labels {
+impl HistoryLabels {
     /// Returns the task in a field of an event, and keeps its name and that of its trace.
     pub(crate) fn task(&mut self, event: &KernelEvent<'_>, place: usize, name: usize) -> u32 {
-        let task = Key { trace: event.trace(), id: event.integer(place).unwrap_or(0) as u32 };
+        let task = TraceKey { trace: event.trace(), id: event.integer(place).unwrap_or(0) as u32 };
         self.trace(event);
         if let Some(name) = event.text(name).filter(|_| !self.tasks.contains_key(&task)) {
             self.tasks.insert(task, String::from_utf8_lossy(name).into_owned());
@@ -80,7 +80,7 @@ impl Labels {
     }
 
     /// Adds those of a later neighbour.
-    pub(crate) fn add(&mut self, later: Labels) {
+    pub(crate) fn add(&mut self, later: HistoryLabels) {
         later.traces.into_iter().for_each(|(trace, name)| _ = self.traces.entry(trace).or_insert(name));
         later.tasks.into_iter().for_each(|(task, name)| _ = self.tasks.entry(task).or_insert(name));
         for (irq, name) in later.interrupts {
@@ -92,18 +92,18 @@ impl Labels {
 /// The contribution of a chunk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delta {
-    steps: DeferredOps<Histories, Step>,
+    steps: DeferredOps<Histories, HistoryStep>,
     /// What is known of the threads on CPUs.
-    inside: BTreeMap<Key, Inside>,
+    inside: BTreeMap<TraceKey, InsideKernel>,
     #[serde(skip)]
-    running: Running,
-    labels: Labels,
+    running: RunningThreads,
+    labels: HistoryLabels,
 }
 
 /// The names that a table needs, and what everything did.
 pub(crate) struct Whole {
     pub(crate) histories: Histories,
-    pub(crate) labels: Labels,
+    pub(crate) labels: HistoryLabels,
 }
 
 impl EventPartial for Delta {
@@ -115,15 +115,15 @@ impl EventPartial for Delta {
         Delta {
             steps: DeferredOps::new(start.is_first),
             inside: BTreeMap::new(),
-            running: Running::default(),
-            labels: Labels::default(),
+            running: RunningThreads::default(),
+            labels: HistoryLabels::default(),
         }
     }
 
     fn add(&mut self, later: Delta, _: &Threads) {
         // What is known here holds until the first switch of the next task, whose operations don't repeat it.
         for (cpu, inside) in std::mem::take(&mut self.inside) {
-            self.steps.see(Step::SetOpenCall { cpu, inside });
+            self.steps.see(HistoryStep::SetOpenCall { cpu, inside });
         }
         self.steps.add(later.steps);
         self.inside = later.inside;
@@ -132,7 +132,7 @@ impl EventPartial for Delta {
     }
 
     fn see(&mut self, event: &KernelEvent<'_>) {
-        let cpu = Key { trace: event.trace(), id: event.cpu };
+        let cpu = TraceKey { trace: event.trace(), id: event.cpu };
         self.labels.trace(event);
         self.compare(event, cpu);
         match event.kind {
@@ -161,75 +161,77 @@ impl Delta {
     }
 
     /// Compares the thread that an event contains with the running one: they differ if a switch is missing.
-    fn compare(&mut self, event: &KernelEvent<'_>, cpu: Key) {
+    fn compare(&mut self, event: &KernelEvent<'_>, cpu: TraceKey) {
         let Some(tid) = self.running.see(event) else { return };
         if let Some(inside) = self.inside.remove(&cpu) {
-            self.steps.see(Step::SetOpenCall { cpu, inside });
+            self.steps.see(HistoryStep::SetOpenCall { cpu, inside });
         }
-        self.steps.see(Step::Runs { time: event.time, cpu, tid });
+        self.steps.see(HistoryStep::Runs { time: event.time, cpu, tid });
     }
 
-    fn set(&mut self, cpu: Key, call: Option<u32>) {
-        self.inside.insert(cpu, Inside { call: Some(call), fault: Some(false) });
+    fn set(&mut self, cpu: TraceKey, call: Option<u32>) {
+        self.inside.insert(cpu, InsideKernel { call: Some(call), fault: Some(false) });
     }
 
-    fn scheduler(&mut self, event: &KernelEvent<'_>, cpu: Key) {
+    fn scheduler(&mut self, event: &KernelEvent<'_>, cpu: TraceKey) {
         let time = event.time;
         let integer = |place| event.integer(place).map(|value| value as u32);
-        let thread = |tid| Key { id: tid, ..cpu };
+        let thread = |tid| TraceKey { id: tid, ..cpu };
         let step = match event.kind {
             Kind::SchedSwitch => {
                 let tids = integer(field::switch::PREV_TID).zip(integer(field::switch::NEXT_TID));
                 let Some((prev, next)) = tids else { return };
                 let state = event.prev_state();
                 let inside = self.inside.remove(&cpu).unwrap_or_default();
-                Step::Switch { time, cpu, prev, next, state, inside }
+                HistoryStep::Switch { time, cpu, prev, next, state, inside }
             }
             Kind::SchedMigrate => {
                 let tid = integer(field::migrate::TID).filter(|&tid| tid != 0);
                 let Some((tid, to)) = tid.zip(integer(field::migrate::DEST_CPU)) else { return };
-                Step::Migrate { time, thread: thread(tid), cpu: to }
+                HistoryStep::Migrate { time, thread: thread(tid), cpu: to }
             }
             Kind::SchedFork => {
                 let child = integer(field::fork::CHILD_TID).filter(|&tid| tid != 0);
                 let Some((child, parent)) = child.zip(integer(field::fork::PARENT_TID)) else { return };
-                Step::Fork { time, parent, child: thread(child) }
+                HistoryStep::Fork { time, parent, child: thread(child) }
             }
             _ => {
                 let Some(tid) = integer(field::wakeup::TID).filter(|&tid| tid != 0) else { return };
                 let target = integer(field::wakeup::TARGET_CPU).unwrap_or(event.cpu);
                 let flags = event.integer(field::wakeup::FLAGS);
-                Step::Wake { time, cpu, tid, target, flags, is_early: event.kind == Kind::SchedWaking }
+                HistoryStep::Wake { time, cpu, tid, target, flags, is_early: event.kind == Kind::SchedWaking }
             }
         };
         self.steps.see(step);
     }
 
-    fn interrupt(&mut self, event: &KernelEvent<'_>, cpu: Key) {
+    fn interrupt(&mut self, event: &KernelEvent<'_>, cpu: TraceKey) {
         use field::{block, irq, net, softirq};
         let integer = |place| event.integer(place).unwrap_or(0);
         let request = (integer(block::DEV) as u32, integer(block::SECTOR) as u64);
         let step = match event.kind {
             Kind::IrqEntry => {
                 let number = integer(irq::IRQ) as u32;
-                let key = Key { id: number, ..cpu };
+                let key = TraceKey { id: number, ..cpu };
                 if let Some(name) =
                     event.text(irq::NAME).filter(|_| !self.labels.interrupts.contains_key(&key))
                 {
                     self.labels.interrupts.insert(key, String::from_utf8_lossy(name).into_owned());
                 }
-                Step::Enter { cpu, source: Source::Irq(number) }
+                HistoryStep::Enter { cpu, source: InterruptSource::Irq(number) }
             }
-            Kind::SoftirqEntry => Step::Enter { cpu, source: Source::Softirq(integer(softirq::VEC) as u32) },
-            Kind::TimerEntry => Step::Enter { cpu, source: Source::Timer },
-            Kind::IrqExit | Kind::SoftirqExit | Kind::TimerExit => Step::Leave { cpu },
-            Kind::BlockIssue => Step::Issue { time: event.time, cpu, request },
-            Kind::BlockComplete => Step::Complete { cpu, request },
+            Kind::SoftirqEntry => {
+                HistoryStep::Enter { cpu, source: InterruptSource::Softirq(integer(softirq::VEC) as u32) }
+            }
+            Kind::TimerEntry => HistoryStep::Enter { cpu, source: InterruptSource::Timer },
+            Kind::IrqExit | Kind::SoftirqExit | Kind::TimerExit => HistoryStep::Leave { cpu },
+            Kind::BlockIssue => HistoryStep::Issue { time: event.time, cpu, request },
+            Kind::BlockComplete => HistoryStep::Complete { cpu, request },
             Kind::NetQueue | Kind::NetReceive => {
                 let Some(packet) = event.integer(net::BUFFER).map(|buffer| buffer as u64) else { return };
                 match event.kind {
-                    Kind::NetQueue => Step::Send { time: event.time, cpu, packet },
-                    _ => Step::Receive { cpu, packet },
+                    Kind::NetQueue => HistoryStep::Send { time: event.time, cpu, packet },
+                    _ => HistoryStep::Receive { cpu, packet },
                 }
             }
             _ => return,
@@ -242,18 +244,18 @@ impl Delta {
         let integer = |place| event.integer(place).unwrap_or(0);
         let mut named = |place, name| self.labels.task(event, place, name);
         let own = match event.kind {
-            Kind::TaskSwitch => Event::Switch {
+            Kind::TaskSwitch => BoardEvent::Switch {
                 prev: named(task_switch::PREV, task_switch::PREV_NAME),
                 next: named(task_switch::NEXT, task_switch::NEXT_NAME),
             },
-            Kind::TaskWake => Event::Wake { task: named(task_wake::TASK, task_wake::NAME) },
+            Kind::TaskWake => BoardEvent::Wake { task: named(task_wake::TASK, task_wake::NAME) },
             // Threads of a kernel's trace and of programs have schedulers.
             Kind::FunctionEntry | Kind::FunctionExit if event.reported().is_some() => return,
-            Kind::FunctionEntry => Event::Enter,
-            Kind::FunctionExit => Event::Exit,
-            Kind::MessageSend => Event::Send { id: integer(message::ID) as u64 },
-            _ => Event::Receive { id: integer(message::ID) as u64 },
+            Kind::FunctionEntry => BoardEvent::Enter,
+            Kind::FunctionExit => BoardEvent::Exit,
+            Kind::MessageSend => BoardEvent::Send { id: integer(message::ID) as u64 },
+            _ => BoardEvent::Receive { id: integer(message::ID) as u64 },
         };
-        self.steps.see(Step::Board(event.time, event.trace(), own));
+        self.steps.see(HistoryStep::Board(event.time, event.trace(), own));
     }
 }

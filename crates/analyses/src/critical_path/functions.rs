@@ -14,11 +14,11 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{Clock, Share, Span};
+use crate::clock::{ClockSpan, SegmentClock, TimeShare};
 
 /// A stretch of time in which a thread ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ThreadStretch {
     /// Its first nanosecond.
     pub begin: Nanos,
     /// The nanosecond after it.
@@ -30,20 +30,20 @@ pub struct Stretch {
 /// The analysis: instructions and time of each function in each stretch. No report lists it, because only another table
 /// knows the stretches.
 #[derive(Clone, Debug)]
-pub struct Executed {
-    stretches: Vec<Stretch>,
+pub struct FunctionsOfStretches {
+    stretches: Vec<ThreadStretch>,
 }
 
-impl Executed {
+impl FunctionsOfStretches {
     /// Creates the analysis for stretches that are in order and do not overlap.
-    pub fn new(stretches: Vec<Stretch>) -> Executed {
-        Executed { stretches }
+    pub fn new(stretches: Vec<ThreadStretch>) -> FunctionsOfStretches {
+        FunctionsOfStretches { stretches }
     }
 
     /// Adds what ran in a span.
-    fn add(&self, costs: &mut Costs, function: FunctionId, instructions: u64, span: Span) {
+    fn add(&self, costs: &mut Costs, function: FunctionId, instructions: u64, span: ClockSpan) {
         let first = self.stretches.partition_point(|stretch| stretch.end.0 <= span.from);
-        for (stretch, place) in self.stretches[first..].iter().zip(first as u32..) {
+        for (stretch, index) in self.stretches[first..].iter().zip(first as u32..) {
             let (from, to) = (stretch.begin.0.max(span.from), stretch.end.0.min(span.to));
             if stretch.begin.0 > span.from && stretch.begin.0 >= span.to {
                 break;
@@ -57,16 +57,16 @@ impl Executed {
                     (until(to) - until(from)) as u64
                 }
             };
-            let cost: &mut Cost = costs.entry((place, function)).or_default();
+            let cost: &mut CostOfFunction = costs.entry((index, function)).or_default();
             cost.instructions = cost.instructions.saturating_add(ran);
             cost.time = cost.time.saturating_add(to - from);
         }
     }
 
-    fn share(&self, partial: &mut Partial) {
-        let Partial { costs, clock } = partial;
+    fn share(&self, partial: &mut RanFunctions) {
+        let RanFunctions { costs, clock } = partial;
         clock.share(0, |share| {
-            if let Share::Ran { owner, instructions, piece, .. } = share {
+            if let TimeShare::Ran { owner, instructions, piece, .. } = share {
                 self.add(costs, owner, instructions, piece.span());
             }
         });
@@ -75,35 +75,35 @@ impl Executed {
 
 /// Instructions and time of a function, without the functions that it called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Cost {
+struct CostOfFunction {
     instructions: u64,
     /// In nanoseconds.
     time: u64,
 }
 
 /// By stretch and function.
-type Costs = BTreeMap<(u32, FunctionId), Cost>;
+type Costs = BTreeMap<(u32, FunctionId), CostOfFunction>;
 
 /// What a thread ran.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct RanFunctions {
     costs: Costs,
     #[serde(skip)]
-    clock: Clock<FunctionId>,
+    clock: SegmentClock<FunctionId>,
 }
 
-impl Analysis for Executed {
-    type Partial = Partial;
+impl Analysis for FunctionsOfStretches {
+    type Partial = RanFunctions;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> RanFunctions {
+        RanFunctions::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut RanFunctions, item: Item<'_>) {
         let Item::Flow(event) = item else { return };
         match event {
             FlowEvent::Run { at, instructions, .. } => partial.clock.ran(at.function, instructions),
@@ -126,7 +126,7 @@ impl Analysis for Executed {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: RanFunctions, later: RanFunctions, _: &Threads) -> RanFunctions {
         for (key, later) in later.costs {
             let cost = earlier.costs.entry(key).or_default();
             cost.instructions = cost.instructions.saturating_add(later.instructions);
@@ -140,11 +140,11 @@ impl Analysis for Executed {
     }
 
     /// Makes a table of the functions that the threads of the stretches ran, by the number of the stretch.
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let mut all = Partial::default();
+    fn finish(&self, threads: Vec<RanFunctions>, of: &FinishContext<'_>) -> Table {
+        let mut all = RanFunctions::default();
         for (mut partial, thread) in threads.into_iter().zip(of.flow_threads) {
-            partial.costs.retain(|&(place, _), _| {
-                self.stretches.get(place as usize).is_some_and(|stretch| stretch.tid == thread.tid)
+            partial.costs.retain(|&(index, _), _| {
+                self.stretches.get(index as usize).is_some_and(|stretch| stretch.tid == thread.tid)
             });
             all = self.merge(all, partial, of.threads);
         }
@@ -155,21 +155,21 @@ impl Analysis for Executed {
             Column::integer("instructions", Unit::Count),
             Column::integer("time_ns", Unit::Nanoseconds),
         ];
-        let row = |((place, function), cost): ((u32, FunctionId), Cost)| {
+        let rows = all.costs.into_iter().map(|((index, function), cost)| {
             let (name, module) = of.functions().names(function);
             vec![
-                place.into(),
+                index.into(),
                 name.as_str().into(),
                 module.as_str().into(),
                 cost.instructions.into(),
                 cost.time.into(),
             ]
-        };
-        Table::new("executed", Shape::Counters, vec![], columns, all.costs.into_iter().map(row))
+        });
+        Table::new("executed", Shape::Counters, vec![], columns, rows)
     }
 }
 
-impl FastFlow for Executed {
+impl FastFlow for FunctionsOfStretches {
     type Memory = ();
 }
 
@@ -193,14 +193,16 @@ mod tests {
 
     /// Stretch, function, instructions and time.
     fn executed(stretches: &[(u64, u64)], events: &[FlowEvent<'_>]) -> Vec<[u64; 4]> {
-        let stretch = |&(begin, end): &(u64, u64)| Stretch { begin: Nanos(begin), end: Nanos(end), tid: 1 };
-        let analysis = Executed::new(stretches.iter().map(stretch).collect());
-        let mut partial = Partial::default();
+        let stretches = stretches.iter();
+        let stretches =
+            stretches.map(|&(begin, end)| ThreadStretch { begin: Nanos(begin), end: Nanos(end), tid: 1 });
+        let analysis = FunctionsOfStretches::new(stretches.collect());
+        let mut partial = RanFunctions::default();
         events.iter().for_each(|&event| analysis.fold(&mut partial, Item::Flow(event)));
-        let row = |((place, function), cost): ((u32, FunctionId), Cost)| {
-            [place.into(), function.index.into(), cost.instructions, cost.time]
-        };
-        partial.costs.into_iter().map(row).collect()
+        let rows = partial.costs.into_iter().map(|((index, function), cost)| {
+            [index.into(), function.index.into(), cost.instructions, cost.time]
+        });
+        rows.collect()
     }
 
     #[test]

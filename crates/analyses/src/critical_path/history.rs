@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A thread or a CPU of one trace. Other traces are of other machines, with the same numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Key {
+pub(crate) struct TraceKey {
     /// Index of the trace.
     pub(crate) trace: u32,
     /// Thread id, or number of the CPU.
@@ -15,7 +15,7 @@ pub(crate) struct Key {
 
 /// Where a thread waited: in a system call, in a page fault, for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Via {
+pub(crate) enum WaitIn {
     /// In the system call with this name.
     Call(u32),
     /// In user code, in a page fault.
@@ -26,7 +26,7 @@ pub(crate) enum Via {
     Unknown,
 }
 
-/// What the trace does not tell.
+/// Why it is unknown what a thread did or waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Why {
     /// No event of the thread came yet.
@@ -37,11 +37,11 @@ pub(crate) enum Why {
     State,
     /// The thread ran again, but no wake-up was recorded.
     NoWakeup,
-    /// An interrupt woke it, and the trace does not tell which.
+    /// An interrupt woke it, and the trace does not record which.
     Interrupt,
-    /// Nobody woke it before the trace ended.
+    /// It was not woken before the trace ended.
     NotWoken,
-    /// The waker did not run, by what is known of it.
+    /// According to the trace, the waker did not run.
     Waker,
     /// Who caused the request or the packet is not known.
     Sender,
@@ -59,7 +59,7 @@ impl Why {
             Why::NoWakeup => "its wake-up is not recorded",
             Why::Interrupt => "woken by an interrupt that is not recorded",
             Why::NotWoken => "not woken before the end",
-            Why::Waker => "its waker did not run, by the trace",
+            Why::Waker => "its waker did not run, according to the trace",
             Why::Sender => "who asked for it is not recorded",
             Why::NoScheduler => "no function runs, and the trace has no scheduler",
         }
@@ -68,7 +68,7 @@ impl Why {
 
 /// The kind of interrupt that woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Source {
+pub(crate) enum InterruptSource {
     /// A device's, by number.
     Irq(u32),
     /// A soft interrupt, by vector.
@@ -79,30 +79,30 @@ pub(crate) enum Source {
 
 /// Who woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum By {
+pub(crate) enum Waker {
     /// This thread.
     Thread(u32),
     /// The thread that ran on this CPU before the first switch there.
     Cpu(u32),
     /// An interrupt.
-    Interrupt(Source),
+    Interrupt(InterruptSource),
     /// An interrupt of unknown kind: the trace records only that it happened.
     SomeInterrupt,
-    /// The completion of this [`Work`].
+    /// The completion of this [`CompletedWork`].
     Work(u32),
 }
 
 /// What a thread does from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum To {
+pub(crate) enum Doing {
     /// It runs on this CPU.
     Running(u32),
     /// It could run, and waits for this CPU.
     Ready(u32),
     /// It was woken, and waits for this CPU.
-    Woken(u32, By),
+    Woken(u32, Waker),
     /// It waits.
-    Blocked(Via),
+    Blocked(WaitIn),
     /// It left a board's CPU. The next change decides whether it was preempted or waited.
     Left(u32),
     /// It is being made by this thread.
@@ -115,25 +115,25 @@ pub(crate) enum To {
 
 /// A change of what a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Change {
+pub(crate) struct ActivityChange {
     pub(crate) time: Nanos,
-    pub(crate) to: To,
+    pub(crate) to: Doing,
 }
 
-/// Who began a [`Work`].
+/// Who began a [`CompletedWork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Author {
     /// This thread.
-    Thread(Key),
+    Thread(TraceKey),
     /// The thread that ran on this CPU before the first switch there.
-    Cpu(Key),
+    Cpu(TraceKey),
     /// An interrupt.
     Interrupt,
 }
 
-/// The kind of a [`Work`].
+/// The kind of a [`CompletedWork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Errand {
+pub(crate) enum WorkKind {
     /// A request to this block device.
     Block(u32),
     /// A network packet.
@@ -142,59 +142,61 @@ pub(crate) enum Errand {
     Message,
 }
 
-/// What somebody began and an interrupt completed: a block request, a packet, a message.
+/// Work that a thread began and an interrupt completed: a block request, a packet, a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Work {
-    pub(crate) errand: Errand,
+pub(crate) struct CompletedWork {
+    pub(crate) errand: WorkKind,
     pub(crate) begin: Nanos,
     pub(crate) author: Author,
 }
 
 /// A stretch of a thread's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct HistoryStretch {
     pub(crate) begin: Nanos,
     /// `None` if it lasts to the end of the trace.
     pub(crate) end: Option<Nanos>,
-    pub(crate) to: To,
+    pub(crate) to: Doing,
     /// What follows.
-    pub(crate) next: Option<To>,
+    pub(crate) next: Option<Doing>,
 }
 
 /// The changes of a thread, in order of time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct History(Vec<Change>);
+pub(crate) struct ThreadHistory(Vec<ActivityChange>);
 
-impl History {
-    pub(crate) fn last(&self) -> Option<Change> {
+impl ThreadHistory {
+    pub(crate) fn last(&self) -> Option<ActivityChange> {
         self.0.last().copied()
     }
 
-    pub(crate) fn first(&self) -> Option<Change> {
+    pub(crate) fn first(&self) -> Option<ActivityChange> {
         self.0.first().copied()
     }
 
-    pub(crate) fn push(&mut self, time: Nanos, to: To) {
-        self.0.push(Change { time, to });
+    pub(crate) fn push(&mut self, time: Nanos, to: Doing) {
+        self.0.push(ActivityChange { time, to });
     }
 
     /// A switch is missing, after the one at `since`: what the thread does from there on is unknown.
     pub(crate) fn push_unknown(&mut self, since: Nanos) {
         let last = self.last().map_or(Nanos(0), |change| change.time);
-        self.push(since.max(last), To::Unknown(Why::Lost));
+        self.push(since.max(last), Doing::Unknown(Why::Lost));
     }
 
     /// Replaces what the thread does since its last change.
-    pub(crate) fn correct(&mut self, to: To) {
+    pub(crate) fn correct(&mut self, to: Doing) {
         self.0.last_mut().into_iter().for_each(|change| change.to = to);
     }
 
-    /// Whoever woke it last, if it runs since then without a break, and when.
-    pub(crate) fn woken_by(&mut self) -> Option<(Nanos, &mut By)> {
+    /// When it was last woken, and by whom, if it has run without a break since.
+    pub(crate) fn woken_by(&mut self) -> Option<(Nanos, &mut Waker)> {
         match self.0.as_mut_slice() {
-            [.., Change { time, to: To::Woken(_, by) }, Change { to: To::Running(_), .. }] => {
-                Some((*time, by))
-            }
+            [
+                ..,
+                ActivityChange { time, to: Doing::Woken(_, by) },
+                ActivityChange { to: Doing::Running(_), .. },
+            ] => Some((*time, by)),
             _ => None,
         }
     }
@@ -211,39 +213,39 @@ impl History {
     /// Whether the thread may have run since the trace began: at most it was woken since, which changes nothing then.
     pub(crate) fn may_run_since_begin(&self) -> bool {
         self.len() <= 2
-            && self.last().is_none_or(|change| matches!(change.to, To::Woken(..)))
+            && self.last().is_none_or(|change| matches!(change.to, Doing::Woken(..)))
             && self.first().is_none_or(|change| change.time == Nanos(0))
     }
 
     /// What the thread does just before a time: the last stretch that began earlier.
-    pub(crate) fn before(&self, time: Nanos) -> Option<Stretch> {
+    pub(crate) fn before(&self, time: Nanos) -> Option<HistoryStretch> {
         let index = self.0.partition_point(|change| change.time < time).checked_sub(1)?;
         Some(self.stretch(index))
     }
 
-    fn stretch(&self, index: usize) -> Stretch {
-        let Change { time, to } = self.0[index];
+    fn stretch(&self, index: usize) -> HistoryStretch {
+        let ActivityChange { time, to } = self.0[index];
         let next = self.0.get(index + 1);
-        Stretch { begin: time, end: next.map(|next| next.time), to, next: next.map(|next| next.to) }
+        HistoryStretch { begin: time, end: next.map(|next| next.time), to, next: next.map(|next| next.to) }
     }
 
     /// All stretches, in order.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = HistoryStretch> {
         (0..self.0.len()).map(|index| self.stretch(index))
     }
 
     /// Whether it ran on this CPU from one time to the other.
     pub(crate) fn ran(&self, cpu: u32, begin: Nanos, end: Nanos) -> bool {
-        self.before(end).is_some_and(|stretch| stretch.to == To::Running(cpu) && stretch.begin <= begin)
+        self.before(end).is_some_and(|stretch| stretch.to == Doing::Running(cpu) && stretch.begin <= begin)
     }
 
-    /// Whether it ran at a time, be it for no time at all.
+    /// Whether it ran at a time, even if only for an instant.
     pub(crate) fn ran_at(&self, time: Nanos) -> bool {
         let last = self.0.partition_point(|change| change.time <= time);
         let around = (0..last).rev().map(|index| self.stretch(index));
         around
             .take_while(|stretch| stretch.end.is_none_or(|end| end >= time))
-            .any(|stretch| matches!(stretch.to, To::Running(_)))
+            .any(|stretch| matches!(stretch.to, Doing::Running(_)))
     }
 }
 

@@ -5,11 +5,11 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use hodo_clock::Nanos;
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
-use super::{functions::Stretch, tree};
+use super::{functions::ThreadStretch, tree};
 
 /// What a function ran in one or several stretches, without its callees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct FunctionOfStretch {
     /// `FUNCTION@MODULE`, as `hodo latency --function` takes it.
     pub(super) name: String,
     pub(super) instructions: u64,
@@ -17,15 +17,15 @@ pub(super) struct Function {
     pub(super) time: u64,
 }
 
-impl Function {
-    pub(super) fn add(&mut self, other: &Function) {
+impl FunctionOfStretch {
+    pub(super) fn add(&mut self, other: &FunctionOfStretch) {
         self.instructions = self.instructions.saturating_add(other.instructions);
         self.time = self.time.saturating_add(other.time);
     }
 }
 
 /// A row below a stretch.
-pub(super) struct Below {
+pub(super) struct RowBelow {
     /// The stable name of its kind.
     pub(super) kind: &'static str,
     pub(super) label: String,
@@ -35,41 +35,41 @@ pub(super) struct Below {
 
 /// Returns the rows below what ran for `length`: the `most` heaviest functions, the others as one row, and the time that
 /// control flow does not cover. They add up to `length`. No rows if no function is known.
-pub(super) fn below(mut functions: Vec<Function>, length: u64, most: usize) -> Vec<Below> {
+pub(super) fn below(mut functions: Vec<FunctionOfStretch>, length: u64, most: usize) -> Vec<RowBelow> {
     if functions.is_empty() || most == 0 {
         return Vec::new();
     }
     let untraced = functions.iter().fold(length, |rest, function| rest.saturating_sub(function.time));
     functions.sort_by(|one, other| {
-        let weight = |function: &Function| Reverse((function.time, function.instructions));
+        let weight = |function: &FunctionOfStretch| Reverse((function.time, function.instructions));
         weight(one).cmp(&weight(other)).then_with(|| one.name.cmp(&other.name))
     });
     let others = functions.split_off(most.min(functions.len()));
-    let one = |Function { name, instructions, time }| Below {
+    let one = |FunctionOfStretch { name, instructions, time }| RowBelow {
         kind: "function",
         label: name,
         time,
         instructions: Some(instructions),
     };
-    let mut rows: Vec<Below> = functions.into_iter().map(one).collect();
+    let mut rows: Vec<RowBelow> = functions.into_iter().map(one).collect();
     if !others.is_empty() {
-        let mut sum = Function::default();
+        let mut sum = FunctionOfStretch::default();
         others.iter().for_each(|function| sum.add(function));
         let label = match others.len() {
             1 => "1 more function".to_owned(),
             count => format!("{count} more functions"),
         };
-        rows.push(Below { kind: "functions", label, ..one(sum) });
+        rows.push(RowBelow { kind: "functions", label, ..one(sum) });
     }
     if untraced > 0 {
         let label = "not in the control flow".to_owned();
-        rows.push(Below { kind: "untraced", label, time: untraced, instructions: None });
+        rows.push(RowBelow { kind: "untraced", label, time: untraced, instructions: None });
     }
     rows
 }
 
 /// The columns of the view `stretch` that are read here.
-struct Places {
+struct StretchColumns {
     begin: usize,
     duration: usize,
     depth: usize,
@@ -80,10 +80,10 @@ struct Places {
     what: usize,
 }
 
-impl Places {
-    fn of(table: &Table) -> Option<Places> {
+impl StretchColumns {
+    fn of(table: &Table) -> Option<StretchColumns> {
         let of = |name| table.columns().iter().position(|column| column.name == name);
-        Some(Places {
+        Some(StretchColumns {
             begin: of("begin_ns")?,
             duration: of("duration_ns")?,
             depth: of("depth")?,
@@ -96,11 +96,11 @@ impl Places {
     }
 
     /// The stretch of a row, if a thread of the only host ran.
-    fn stretch(&self, row: &[Value]) -> Option<Stretch> {
+    fn stretch(&self, row: &[Value]) -> Option<ThreadStretch> {
         let ran = row[self.cause] == Value::from("running") && row[self.host] == Value::Null;
         let [begin, duration, tid] = [self.begin, self.duration, self.tid].map(|place| integer(&row[place]));
         let (begin, end) = (Nanos(begin), Nanos(begin.saturating_add(duration)));
-        ran.then_some(Stretch { begin, end, tid: u32::try_from(tid).ok()? })
+        ran.then_some(ThreadStretch { begin, end, tid: u32::try_from(tid).ok()? })
     }
 }
 
@@ -120,8 +120,8 @@ fn text(value: &Value) -> String {
 
 /// Returns the stretches of a table of the view `stretch` in which a thread ran, in order. Of several hosts there are
 /// none: which of them the control flow is of is not known.
-pub fn running(table: &Table) -> Vec<Stretch> {
-    let Some(places) = Places::of(table) else { return Vec::new() };
+pub fn running(table: &Table) -> Vec<ThreadStretch> {
+    let Some(places) = StretchColumns::of(table) else { return Vec::new() };
     table.rows().iter().filter_map(|row| places.stretch(row)).collect()
 }
 
@@ -131,17 +131,15 @@ pub fn running(table: &Table) -> Vec<Stretch> {
 /// # Panics
 /// If the table is of another view.
 pub fn with_functions(table: Table, executed: &[Table], view: &str, most: usize) -> Table {
-    let places = Places::of(&table).expect("a table of the view `stretch`");
+    let places = StretchColumns::of(&table).expect("a table of the view `stretch`");
     let rows = table.rows();
     let stretches = rows.iter().filter(|row| places.stretch(row).is_some()).count();
     let mut ran = by_stretch(stretches, executed).into_iter();
-    let pieces: Vec<(Vec<Value>, Vec<Function>)> = rows
-        .into_iter()
-        .map(|row| {
-            let functions = places.stretch(&row).and_then(|_| ran.next()).unwrap_or_default();
-            (row, functions)
-        })
-        .collect();
+    let mut pieces: Vec<(Vec<Value>, Vec<FunctionOfStretch>)> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let functions = places.stretch(&row).and_then(|_| ran.next()).unwrap_or_default();
+        pieces.push((row, functions));
+    }
     let functions = || pieces.iter().flat_map(|(_, functions)| functions);
     let instructions: u64 = functions().map(|function| function.instructions).sum();
     let (loss, mut summary) = (table.loss.clone(), table.summary.clone());
@@ -166,13 +164,15 @@ pub fn with_functions(table: Table, executed: &[Table], view: &str, most: usize)
 }
 
 /// The functions that ran in each stretch. Functions of one name and module are one here.
-fn by_stretch(stretches: usize, executed: &[Table]) -> Vec<Vec<Function>> {
-    let mut ran: Vec<BTreeMap<String, Function>> = vec![BTreeMap::new(); stretches];
+fn by_stretch(stretches: usize, executed: &[Table]) -> Vec<Vec<FunctionOfStretch>> {
+    let mut ran: Vec<BTreeMap<String, FunctionOfStretch>> = vec![BTreeMap::new(); stretches];
     for row in executed.iter().flat_map(Table::rows) {
         let [stretch, function, module, instructions, time] = &row[..] else { continue };
         let Some(functions) = ran.get_mut(integer(stretch) as usize) else { continue };
         let name = format!("{}@{}", text(function), text(module));
-        let sum = functions.entry(name.clone()).or_insert_with(|| Function { name, ..Function::default() });
+        let sum = functions
+            .entry(name.clone())
+            .or_insert_with(|| FunctionOfStretch { name, ..FunctionOfStretch::default() });
         sum.instructions = sum.instructions.saturating_add(integer(instructions));
         sum.time = sum.time.saturating_add(integer(time));
     }
@@ -189,8 +189,8 @@ fn labels(value: &Value) -> Vec<String> {
 fn by_piece(
     table: &Table,
     summary: Summary,
-    places: &Places,
-    pieces: &[(Vec<Value>, Vec<Function>)],
+    places: &StretchColumns,
+    pieces: &[(Vec<Value>, Vec<FunctionOfStretch>)],
     most: usize,
 ) -> Table {
     let mut columns = table.columns().to_vec();
@@ -202,7 +202,7 @@ fn by_piece(
         piece[places.what] = Some(ran).filter(|_| !functions.is_empty()).into();
         rows.push(piece);
         let length = integer(&row[places.duration]);
-        for Below { kind, label, time, instructions } in below(functions.clone(), length, most) {
+        for RowBelow { kind, label, time, instructions } in below(functions.clone(), length, most) {
             let mut own = vec![Value::Null; row.len()];
             own[places.duration] = time.into();
             own[places.depth] = (integer(&row[places.depth]) + 1).into();

@@ -12,29 +12,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     board::Boards,
-    history::{Author, By, Errand, History, Key, Occupants, Source, To, Via, Why, Work},
+    history::{
+        Author, CompletedWork, Doing, InterruptSource, Occupants, ThreadHistory, TraceKey, WaitIn, Waker,
+        Why, WorkKind,
+    },
 };
-use crate::deferred_ops::Machine;
+use crate::deferred_ops::StateMachine;
 
 /// What is known of the running thread of a CPU: the system call that it is in, and whether it had a page fault since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Inside {
+pub(crate) struct InsideKernel {
     /// `Some(None)` if it is in none.
     pub(crate) call: Option<Option<u32>>,
     pub(crate) fault: Option<bool>,
 }
 
-impl Inside {
+impl InsideKernel {
     /// With what was known before.
-    fn or(self, earlier: Inside) -> Inside {
-        Inside { call: self.call.or(earlier.call), fault: self.fault.or(earlier.fault) }
+    fn or(self, earlier: InsideKernel) -> InsideKernel {
+        InsideKernel { call: self.call.or(earlier.call), fault: self.fault.or(earlier.fault) }
     }
 
-    fn via(self) -> Via {
+    fn via(self) -> WaitIn {
         match self.call {
-            Some(Some(call)) => Via::Call(call),
-            Some(None) if self.fault == Some(true) => Via::Fault,
-            _ => Via::Unknown,
+            Some(Some(call)) => WaitIn::Call(call),
+            Some(None) if self.fault == Some(true) => WaitIn::Fault,
+            _ => WaitIn::Unknown,
         }
     }
 }
@@ -44,25 +47,25 @@ const IN_INTERRUPT: i64 = 0x18;
 
 /// An operation. CPUs are those of a trace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Step {
+pub(crate) enum HistoryStep {
     Switch {
         time: Nanos,
-        cpu: Key,
+        cpu: TraceKey,
         prev: u32,
         next: u32,
         state: PrevState,
-        inside: Inside,
+        inside: InsideKernel,
     },
     /// An event contains the thread that runs on a CPU.
     Runs {
         time: Nanos,
-        cpu: Key,
+        cpu: TraceKey,
         tid: u32,
     },
     /// `is_early`: `sched_waking`, after which the wake-up itself may come on another CPU.
     Wake {
         time: Nanos,
-        cpu: Key,
+        cpu: TraceKey,
         tid: u32,
         target: u32,
         flags: Option<i64>,
@@ -70,68 +73,68 @@ pub(crate) enum Step {
     },
     Migrate {
         time: Nanos,
-        thread: Key,
+        thread: TraceKey,
         cpu: u32,
     },
     Fork {
         time: Nanos,
         parent: u32,
-        child: Key,
+        child: TraceKey,
     },
     Enter {
-        cpu: Key,
-        source: Source,
+        cpu: TraceKey,
+        source: InterruptSource,
     },
     Leave {
-        cpu: Key,
+        cpu: TraceKey,
     },
     Issue {
         time: Nanos,
-        cpu: Key,
+        cpu: TraceKey,
         request: (u32, u64),
     },
     Complete {
-        cpu: Key,
+        cpu: TraceKey,
         request: (u32, u64),
     },
     Send {
         time: Nanos,
-        cpu: Key,
+        cpu: TraceKey,
         packet: u64,
     },
     Receive {
-        cpu: Key,
+        cpu: TraceKey,
         packet: u64,
     },
     /// What the running thread of a CPU does where the next chunk begins.
     SetOpenCall {
-        cpu: Key,
-        inside: Inside,
+        cpu: TraceKey,
+        inside: InsideKernel,
     },
     /// An event of a board.
-    Board(Nanos, u32, super::board::Event),
+    Board(Nanos, u32, super::board::BoardEvent),
 }
 
 /// A CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct OnCpu {
+struct CpuOccupancy {
     /// Who came last; `None` before the first switch.
     now: Option<u32>,
     /// Who ran last, also by events that contain their thread.
     seen: Option<u32>,
-    inside: Inside,
+    inside: InsideKernel,
     /// The interrupts that run, the innermost last, and what each of them completed last.
-    interrupts: Vec<(Source, Option<u32>)>,
+    interrupts: Vec<(InterruptSource, Option<u32>)>,
     occupants: Occupants,
 }
 
 /// A thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Task {
-    history: History,
-    inside: Inside,
+struct TracedThread {
+    history: ThreadHistory,
+    inside: InsideKernel,
     /// Who began to wake it, before it left its CPU.
-    waking: Option<By>,
+    waking: Option<Waker>,
 }
 
 /// Interrupts nested deeper than this are ignored: real ones nest four deep.
@@ -140,32 +143,32 @@ const DEEPEST: usize = 16;
 /// The history of everything.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Histories {
-    cpus: FxHashMap<Key, OnCpu>,
-    tasks: FxHashMap<Key, Task>,
-    works: Vec<Work>,
+    cpus: FxHashMap<TraceKey, CpuOccupancy>,
+    tasks: FxHashMap<TraceKey, TracedThread>,
+    works: Vec<CompletedWork>,
     /// Requests that are not complete, by trace, device and sector; packets that are not received, by trace.
-    requests: FxHashMap<(u32, u32, u64), Work>,
-    packets: FxHashMap<(u32, u64), Work>,
+    requests: FxHashMap<(u32, u32, u64), CompletedWork>,
+    packets: FxHashMap<(u32, u64), CompletedWork>,
     boards: Boards,
 }
 
 impl Histories {
-    pub(crate) fn history(&self, thread: Key) -> Option<&History> {
+    pub(crate) fn history(&self, thread: TraceKey) -> Option<&ThreadHistory> {
         Some(&self.tasks.get(&thread)?.history)
     }
 
     /// All threads with their histories, in order.
-    pub(crate) fn all(&self) -> Vec<(Key, &History)> {
+    pub(crate) fn all(&self) -> Vec<(TraceKey, &ThreadHistory)> {
         let mut all: Vec<_> = self.tasks.iter().map(|(key, task)| (*key, &task.history)).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
 
-    pub(crate) fn occupants(&self, cpu: Key) -> Option<&Occupants> {
+    pub(crate) fn occupants(&self, cpu: TraceKey) -> Option<&Occupants> {
         Some(&self.cpus.get(&cpu)?.occupants)
     }
 
-    pub(crate) fn work(&self, index: u32) -> Option<&Work> {
+    pub(crate) fn work(&self, index: u32) -> Option<&CompletedWork> {
         self.works.get(index as usize)
     }
 
@@ -173,39 +176,46 @@ impl Histories {
         &self.boards
     }
 
-    pub(super) fn occupants_mut(&mut self, cpu: Key) -> &mut Occupants {
+    pub(super) fn occupants_mut(&mut self, cpu: TraceKey) -> &mut Occupants {
         &mut self.cpus.entry(cpu).or_default().occupants
     }
 
     /// Forgets the history of a thread.
-    pub(super) fn forget(&mut self, thread: Key) {
+    pub(super) fn forget(&mut self, thread: TraceKey) {
         self.tasks.remove(&thread);
     }
 
-    pub(super) fn task_history(&mut self, thread: Key) -> &mut History {
+    pub(super) fn task_history(&mut self, thread: TraceKey) -> &mut ThreadHistory {
         &mut self.tasks.entry(thread).or_default().history
     }
 
-    /// Adds what somebody began; returns its index.
-    pub(super) fn add_work(&mut self, work: Work) -> u32 {
+    /// Adds work that has begun; returns its index.
+    pub(super) fn add_work(&mut self, work: CompletedWork) -> u32 {
         self.works.push(work);
         self.works.len() as u32 - 1
     }
 
     /// A thread does not do what its history says last.
-    pub(super) fn lose(&mut self, thread: Key) {
+    pub(super) fn lose(&mut self, thread: TraceKey) {
         let history = self.task_history(thread);
         match history.last() {
-            None => history.push(Nanos(0), To::Unknown(Why::Lost)),
-            Some(change) if change.to == To::Ended => {}
-            Some(_) => history.correct(To::Unknown(Why::Lost)),
+            None => history.push(Nanos(0), Doing::Unknown(Why::Lost)),
+            Some(change) if change.to == Doing::Ended => {}
+            Some(_) => history.correct(Doing::Unknown(Why::Lost)),
         }
     }
 
-    fn switch(&mut self, time: Nanos, cpu: Key, (prev, next): (u32, u32), state: PrevState, inside: Inside) {
-        let next_thread = Key { id: next, ..cpu };
+    fn switch(
+        &mut self,
+        time: Nanos,
+        cpu: TraceKey,
+        (prev, next): (u32, u32),
+        state: PrevState,
+        inside: InsideKernel,
+    ) {
+        let next_thread = TraceKey { id: next, ..cpu };
         let resumed = self.tasks.get(&next_thread).map(|task| task.inside);
-        let previous = self.tasks.get(&Key { id: prev, ..cpu }).filter(|_| prev != 0);
+        let previous = self.tasks.get(&TraceKey { id: prev, ..cpu }).filter(|_| prev != 0);
         let is_from_elsewhere = previous.is_some_and(|task| !task.history.may_run_since_begin());
         let on = self.cpus.entry(cpu).or_default();
         on.seen = Some(next);
@@ -237,8 +247,8 @@ impl Histories {
     }
 
     /// A thread runs on a CPU. If another one came there last, a switch is missing: who ran since then is unknown.
-    fn runs(&mut self, time: Nanos, cpu: Key, tid: u32) {
-        let thread = Key { id: tid, ..cpu };
+    fn runs(&mut self, time: Nanos, cpu: TraceKey, tid: u32) {
+        let thread = TraceKey { id: tid, ..cpu };
         let resumed = self.tasks.get(&thread).map(|task| task.inside);
         let on = self.cpus.entry(cpu).or_default();
         if on.seen.replace(tid) == Some(tid) {
@@ -255,7 +265,7 @@ impl Histories {
         }
         if tid != 0 {
             let history = self.task_history(thread);
-            if history.last().is_some_and(|change| !matches!(change.to, To::Running(_) | To::Ended)) {
+            if history.last().is_some_and(|change| !matches!(change.to, Doing::Running(_) | Doing::Ended)) {
                 history.push_unknown(since);
             }
             self.comes(time, cpu, thread);
@@ -263,10 +273,10 @@ impl Histories {
     }
 
     /// A switch is missing: a thread does not run on a CPU any more, since some time.
-    fn lose_on(&mut self, cpu: Key, tid: u32) {
-        let thread = Key { id: tid, ..cpu };
+    fn lose_on(&mut self, cpu: TraceKey, tid: u32) {
+        let thread = TraceKey { id: tid, ..cpu };
         let last = self.task_history(thread).last();
-        if last.is_some_and(|change| change.to == To::Running(cpu.id)) {
+        if last.is_some_and(|change| change.to == Doing::Running(cpu.id)) {
             self.lose(thread);
         }
     }
@@ -275,89 +285,92 @@ impl Histories {
     fn leaves(
         &mut self,
         (since, time): (Nanos, Nanos),
-        cpu: Key,
+        cpu: TraceKey,
         (tid, is_first): (u32, bool),
         state: PrevState,
-        inside: Inside,
+        inside: InsideKernel,
     ) {
-        let task = self.tasks.entry(Key { id: tid, ..cpu }).or_default();
+        let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
         task.inside = inside;
         let history = &mut task.history;
         // Before the first switch of a CPU, the thread ran there since the trace began: what woke it meanwhile changed
         // nothing.
         if is_first && history.may_run_since_begin() {
-            *history = History::default();
-            history.push(Nanos(0), To::Running(cpu.id));
+            *history = ThreadHistory::default();
+            history.push(Nanos(0), Doing::Running(cpu.id));
         }
-        if history.last().is_none_or(|change| change.to != To::Running(cpu.id)) {
+        if history.last().is_none_or(|change| change.to != Doing::Running(cpu.id)) {
             history.push_unknown(since);
         }
         let to = match state {
-            PrevState::Runnable => To::Ready(cpu.id),
-            PrevState::Ended => To::Ended,
-            PrevState::Unknown => To::Unknown(Why::State),
-            _ => To::Blocked(inside.via()),
+            PrevState::Runnable => Doing::Ready(cpu.id),
+            PrevState::Ended => Doing::Ended,
+            PrevState::Unknown => Doing::Unknown(Why::State),
+            _ => Doing::Blocked(inside.via()),
         };
         history.push(time, to);
     }
 
-    fn comes(&mut self, time: Nanos, cpu: Key, thread: Key) {
+    fn comes(&mut self, time: Nanos, cpu: TraceKey, thread: TraceKey) {
         let task = self.tasks.entry(thread).or_default();
         task.waking = None;
         match task.history.last().map(|change| change.to) {
-            None => task.history.push(Nanos(0), To::Unknown(Why::Before)),
+            None => task.history.push(Nanos(0), Doing::Unknown(Why::Before)),
             // It runs elsewhere: the switch from there is missing.
-            Some(To::Running(_) | To::Ended) => task.history.correct(To::Unknown(Why::Lost)),
+            Some(Doing::Running(_) | Doing::Ended) => task.history.correct(Doing::Unknown(Why::Lost)),
             Some(_) => {}
         }
-        task.history.push(time, To::Running(cpu.id));
+        task.history.push(time, Doing::Running(cpu.id));
     }
 
     /// Who wakes a thread on a CPU.
-    fn waker(&self, cpu: Key, flags: Option<i64>) -> By {
+    fn waker(&self, cpu: TraceKey, flags: Option<i64>) -> Waker {
         let on = self.cpus.get(&cpu);
         let in_interrupt = flags.map(|flags| flags & IN_INTERRUPT != 0);
         let interrupts = on.map_or(&[][..], |on| &on.interrupts);
-        let done = || interrupts.iter().rev().find_map(|(_, done)| *done);
+
         match (interrupts.last(), in_interrupt) {
-            (Some((source, _)), None | Some(true)) => done().map_or(By::Interrupt(*source), By::Work),
-            (None, Some(true)) => By::SomeInterrupt,
+            (Some((source, _)), None | Some(true)) => {
+                let done = interrupts.iter().rev().find_map(|(_, done)| *done);
+                done.map_or(Waker::Interrupt(*source), Waker::Work)
+            }
+            (None, Some(true)) => Waker::SomeInterrupt,
             (_, None | Some(false)) => match on.and_then(|on| on.now) {
-                Some(0) => By::SomeInterrupt,
-                Some(tid) => By::Thread(tid),
-                None => By::Cpu(cpu.id),
+                Some(0) => Waker::SomeInterrupt,
+                Some(tid) => Waker::Thread(tid),
+                None => Waker::Cpu(cpu.id),
             },
         }
     }
 
-    fn wakes(&mut self, time: Nanos, cpu: Key, (tid, target): (u32, u32), by: By, is_early: bool) {
-        let task = self.tasks.entry(Key { id: tid, ..cpu }).or_default();
+    fn wakes(&mut self, time: Nanos, cpu: TraceKey, (tid, target): (u32, u32), by: Waker, is_early: bool) {
+        let task = self.tasks.entry(TraceKey { id: tid, ..cpu }).or_default();
         match task.history.last().map(|change| change.to) {
             // It slept since the trace began, for it is woken.
-            None => task.history.push(Nanos(0), To::Blocked(Via::Unknown)),
-            Some(To::Running(_) | To::Ready(_)) => {
+            None => task.history.push(Nanos(0), Doing::Blocked(WaitIn::Unknown)),
+            Some(Doing::Running(_) | Doing::Ready(_)) => {
                 task.waking = Some(by).filter(|_| is_early).or(task.waking);
                 return;
             }
             // Only now the CPU is chosen on which it will run.
-            Some(To::Woken(_, by)) => return task.history.correct(To::Woken(target, by)),
+            Some(Doing::Woken(_, by)) => return task.history.correct(Doing::Woken(target, by)),
             Some(_) => {}
         }
         let by = task.waking.take().filter(|_| !is_early).unwrap_or(by);
-        task.history.push(time, To::Woken(target, by));
+        task.history.push(time, Doing::Woken(target, by));
     }
 
-    fn author(&self, cpu: Key) -> Author {
+    fn author(&self, cpu: TraceKey) -> Author {
         let on = self.cpus.get(&cpu);
         match on.map(|on| (on.interrupts.is_empty(), on.now)) {
             Some((false, _)) | Some((_, Some(0))) => Author::Interrupt,
-            Some((true, Some(tid))) => Author::Thread(Key { id: tid, ..cpu }),
+            Some((true, Some(tid))) => Author::Thread(TraceKey { id: tid, ..cpu }),
             Some((true, None)) | None => Author::Cpu(cpu),
         }
     }
 
     /// An interrupt completes something, or a thread that an interrupt woke for it.
-    fn completes(&mut self, cpu: Key, work: Option<Work>) {
+    fn completes(&mut self, cpu: TraceKey, work: Option<CompletedWork>) {
         let Some(work) = work else { return };
         let index = self.works.len() as u32;
         let Some(on) = self.cpus.get_mut(&cpu) else { return };
@@ -365,10 +378,10 @@ impl Histories {
             *done = Some(index);
         } else {
             // A thread that an interrupt woke completes it: that is what the interrupt was for.
-            let task = on.now.and_then(|tid| self.tasks.get_mut(&Key { id: tid, ..cpu }));
+            let task = on.now.and_then(|tid| self.tasks.get_mut(&TraceKey { id: tid, ..cpu }));
             match task.and_then(|task| task.history.woken_by()) {
-                Some((woken, by @ By::Interrupt(Source::Irq(_)))) if work.begin <= woken => {
-                    *by = By::Work(index);
+                Some((woken, by @ Waker::Interrupt(InterruptSource::Irq(_)))) if work.begin <= woken => {
+                    *by = Waker::Work(index);
                 }
                 _ => return,
             }
@@ -377,60 +390,64 @@ impl Histories {
     }
 }
 
-impl Machine<Step> for Histories {
-    fn apply(&mut self, step: Step) {
+impl StateMachine<HistoryStep> for Histories {
+    fn apply(&mut self, step: HistoryStep) {
         match step {
-            Step::Switch { time, cpu, prev, next, state, inside } => {
+            HistoryStep::Switch { time, cpu, prev, next, state, inside } => {
                 self.switch(time, cpu, (prev, next), state, inside);
             }
-            Step::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
-            Step::Wake { time, cpu, tid, target, flags, is_early } => {
+            HistoryStep::Runs { time, cpu, tid } => self.runs(time, cpu, tid),
+            HistoryStep::Wake { time, cpu, tid, target, flags, is_early } => {
                 let by = self.waker(cpu, flags);
                 self.wakes(time, cpu, (tid, target), by, is_early);
             }
-            Step::Migrate { time, thread, cpu } => {
+            HistoryStep::Migrate { time, thread, cpu } => {
                 let history = self.task_history(thread);
                 match history.last().map(|change| change.to) {
-                    Some(To::Woken(on, _) | To::Ready(on)) if on != cpu => history.push(time, To::Ready(cpu)),
+                    Some(Doing::Woken(on, _) | Doing::Ready(on)) if on != cpu => {
+                        history.push(time, Doing::Ready(cpu))
+                    }
                     _ => {}
                 }
             }
-            Step::Fork { time, parent, child } => {
+            HistoryStep::Fork { time, parent, child } => {
                 let task = self.tasks.entry(child).or_default();
-                *task = Task { history: std::mem::take(&mut task.history), ..Task::default() };
-                task.history.push(time, To::Born(parent));
+                *task =
+                    TracedThread { history: std::mem::take(&mut task.history), ..TracedThread::default() };
+                task.history.push(time, Doing::Born(parent));
             }
-            Step::Enter { cpu, source } => {
+            HistoryStep::Enter { cpu, source } => {
                 let interrupts = &mut self.cpus.entry(cpu).or_default().interrupts;
                 if interrupts.len() < DEEPEST {
                     interrupts.push((source, None));
                 }
             }
-            Step::Leave { cpu } => {
+            HistoryStep::Leave { cpu } => {
                 self.cpus.entry(cpu).or_default().interrupts.pop();
             }
-            Step::Issue { time, cpu, request: (device, sector) } => {
-                let work = Work { errand: Errand::Block(device), begin: time, author: self.author(cpu) };
+            HistoryStep::Issue { time, cpu, request: (device, sector) } => {
+                let work =
+                    CompletedWork { errand: WorkKind::Block(device), begin: time, author: self.author(cpu) };
                 // A busy device returns a request, and a kernel worker issues it again: its author stays.
                 self.requests.entry((cpu.trace, device, sector)).or_insert(work);
             }
-            Step::Complete { cpu, request: (device, sector) } => {
+            HistoryStep::Complete { cpu, request: (device, sector) } => {
                 let work = self.requests.remove(&(cpu.trace, device, sector));
                 self.completes(cpu, work);
             }
-            Step::Send { time, cpu, packet } => {
-                let work = Work { errand: Errand::Packet, begin: time, author: self.author(cpu) };
+            HistoryStep::Send { time, cpu, packet } => {
+                let work = CompletedWork { errand: WorkKind::Packet, begin: time, author: self.author(cpu) };
                 self.packets.insert((cpu.trace, packet), work);
             }
-            Step::Receive { cpu, packet } => {
+            HistoryStep::Receive { cpu, packet } => {
                 let work = self.packets.remove(&(cpu.trace, packet));
                 self.completes(cpu, work);
             }
-            Step::SetOpenCall { cpu, inside } => {
+            HistoryStep::SetOpenCall { cpu, inside } => {
                 let on = self.cpus.entry(cpu).or_default();
                 on.inside = inside.or(on.inside);
             }
-            Step::Board(time, trace, event) => super::board::apply(self, time, trace, event),
+            HistoryStep::Board(time, trace, event) => super::board::apply(self, time, trace, event),
         }
     }
 }

@@ -18,12 +18,12 @@ mod walk;
 use hodo_model::{Description, EventAnalysis, FinishContext, FlowLoop, Made, Report, Role, Table, Takes};
 
 pub use delta::Delta;
-pub(crate) use delta::{Labels, Whole};
-pub use functions::{Executed, Partial, Stretch};
-pub(crate) use history::{Key, Via};
+pub(crate) use delta::{HistoryLabels, Whole};
+pub use functions::{FunctionsOfStretches, RanFunctions, ThreadStretch};
+pub(crate) use history::{TraceKey, WaitIn};
 pub use joined::{running, with_functions};
-pub(crate) use table::Naming;
-pub(crate) use walk::{Awaited, Wait, waits};
+pub(crate) use table::PathNames;
+pub(crate) use walk::{PathWait, WaitEndedBy, waits};
 
 /// An analysis of what all threads and tasks of boards did. The reports of it differ in their tables only.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,6 @@ pub struct OfHistories {
 /// The analysis of the report.
 pub const CRITICAL_PATH: OfHistories = OfHistories::new(path_table);
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -66,7 +65,7 @@ impl EventAnalysis for OfHistories {
 
 /// Returns the table of the path of the chosen thread.
 fn path_table(whole: &Whole, of: &FinishContext<'_>) -> Table {
-    let naming = Naming { labels: &whole.labels, of };
+    let naming = PathNames { labels: &whole.labels, of };
     let subject = subject::choose(&whole.histories, &naming);
     let pieces = subject.as_ref().map_or_else(Vec::new, |subject| {
         walk::walk(&whole.histories, subject.thread, subject.from, subject.to)

@@ -3,15 +3,15 @@
 use hodo_clock::Nanos;
 
 use super::{
-    history::{History, Key, To},
+    history::{Doing, ThreadHistory, TraceKey},
     machine::Histories,
-    table::Naming,
+    table::PathNames,
 };
 
 /// A thread and the span of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
-    pub(super) thread: Key,
+    pub(super) thread: TraceKey,
     pub(super) from: Nanos,
     pub(super) to: Nanos,
     /// How many threads were chosen; the path is of the first.
@@ -22,21 +22,19 @@ pub(super) struct Subject {
 type Rank = (u8, u64);
 
 /// Picks the best of the threads that the user chose. `None` if there are none.
-pub(super) fn choose(histories: &Histories, naming: &Naming<'_, '_>) -> Option<Subject> {
+pub(super) fn choose(histories: &Histories, naming: &PathNames<'_, '_>) -> Option<Subject> {
     let selection = naming.of.selection;
-    let is_chosen = |(thread, _): &(Key, &History)| naming.is_wanted(*thread);
-    let chosen: Vec<_> = histories.all().into_iter().filter(is_chosen).collect();
+    let mut chosen = histories.all();
+    chosen.retain(|(thread, _)| naming.is_wanted(*thread));
     let count = chosen.len() as u64;
-    let is_main = |thread: Key| {
-        let boards = histories.boards();
-        boards.contains(thread.trace) && !boards.has_scheduler(thread.trace)
-    };
+    let boards = histories.boards();
     let rated = chosen.into_iter().map(|(thread, history)| {
         let (from, to, is_whole) = life(history, naming.of.span);
-        let rank: Rank = match () {
-            () if is_main(thread) => (2, to.0.saturating_sub(from.0)),
-            () if is_whole => (1, to.0.saturating_sub(from.0)),
-            () => (0, running(history, naming.of.span)),
+        let is_main = boards.contains(thread.trace) && !boards.has_scheduler(thread.trace);
+        let rank: Rank = match (is_main, is_whole) {
+            (true, _) => (2, to.0.saturating_sub(from.0)),
+            (false, true) => (1, to.0.saturating_sub(from.0)),
+            (false, false) => (0, running(history, naming.of.span)),
         };
         (rank, thread, from, to)
     });
@@ -50,17 +48,17 @@ pub(super) fn choose(histories: &Histories, naming: &Naming<'_, '_>) -> Option<S
 }
 
 /// When a thread began and ended, and whether it did both in the trace.
-fn life(history: &History, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos, bool) {
+fn life(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> (Nanos, Nanos, bool) {
     let first = history.first().map_or(begin, |change| change.time).max(begin);
-    let was_born = matches!(history.first().map(|change| change.to), Some(To::Born(_)));
+    let was_born = matches!(history.first().map(|change| change.to), Some(Doing::Born(_)));
     match history.last() {
-        Some(change) if change.to == To::Ended => (first, change.time.max(first), was_born),
+        Some(change) if change.to == Doing::Ended => (first, change.time.max(first), was_born),
         _ => (first, end.max(first), false),
     }
 }
 
 /// How long a thread ran.
-fn running(history: &History, (begin, end): (Nanos, Nanos)) -> u64 {
-    let runs = history.stretches().filter(|stretch| matches!(stretch.to, To::Running(_)));
+fn running(history: &ThreadHistory, (begin, end): (Nanos, Nanos)) -> u64 {
+    let runs = history.stretches().filter(|stretch| matches!(stretch.to, Doing::Running(_)));
     runs.map(|stretch| stretch.end.unwrap_or(end).0.saturating_sub(stretch.begin.max(begin).0)).sum()
 }

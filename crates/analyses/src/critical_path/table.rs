@@ -6,18 +6,18 @@ use hodo_clock::Nanos;
 use hodo_model::{Column, FinishContext, Shape, Table, Type, Unit, Value, kernel::Thread};
 
 use super::{
-    delta::Labels,
-    history::{Key, Source, Via, Why},
+    delta::HistoryLabels,
+    history::{InterruptSource, TraceKey, WaitIn, Why},
     subject::Subject,
     tree,
-    walk::{Awaited, Cause, Piece},
+    walk::{PathStretch, StretchCause, WaitEndedBy},
 };
 use crate::columns::{most_first, share};
 
 /// Names of threads, devices and calls.
 #[derive(Clone, Copy)]
-pub(crate) struct Naming<'l, 'c> {
-    pub(crate) labels: &'l Labels,
+pub(crate) struct PathNames<'l, 'c> {
+    pub(crate) labels: &'l HistoryLabels,
     pub(crate) of: &'l FinishContext<'c>,
 }
 
@@ -59,9 +59,9 @@ const CLASSES: [(&str, &[&str]); 4] = [
     ),
 ];
 
-impl Naming<'_, '_> {
+impl PathNames<'_, '_> {
     /// The name of a thread.
-    pub(crate) fn comm(&self, thread: Key) -> Option<&str> {
+    pub(crate) fn comm(&self, thread: TraceKey) -> Option<&str> {
         if thread.id == 0 && !self.labels.tasks.contains_key(&thread) {
             return self.labels.traces.get(&thread.trace).map(String::as_str);
         }
@@ -70,13 +70,13 @@ impl Naming<'_, '_> {
     }
 
     /// The name of a thread's trace, if there are several.
-    pub(crate) fn host(&self, thread: Key) -> Option<&str> {
+    pub(crate) fn host(&self, thread: TraceKey) -> Option<&str> {
         let several = self.labels.traces.len() > 1;
         self.labels.traces.get(&thread.trace).filter(|_| several).map(String::as_str)
     }
 
     /// Its name for people: `sobel of slave-1`, `bash (1234)`.
-    pub(crate) fn name(&self, thread: Key) -> String {
+    pub(crate) fn name(&self, thread: TraceKey) -> String {
         let comm = self.comm(thread);
         match (comm, self.host(thread)) {
             (Some(comm), Some(host)) if comm == host => comm.to_owned(),
@@ -88,7 +88,7 @@ impl Naming<'_, '_> {
     }
 
     /// Whether the user chose a thread. Tasks of boards may be named with their trace: `slave-1/sobel`.
-    pub(crate) fn is_wanted(&self, thread: Key) -> bool {
+    pub(crate) fn is_wanted(&self, thread: TraceKey) -> bool {
         let selection = self.of.selection;
         let named = |wanted: &String| match (self.comm(thread), self.labels.traces.get(&thread.trace)) {
             (Some(comm), _) if comm == wanted => true,
@@ -104,37 +104,38 @@ impl Naming<'_, '_> {
     }
 
     /// The system call of a wait.
-    pub(crate) fn call(&self, via: Via) -> Option<&str> {
+    pub(crate) fn call(&self, via: WaitIn) -> Option<&str> {
         match via {
-            Via::Call(name) => self.of.names.get(name as usize).map(String::as_str),
+            WaitIn::Call(name) => self.of.names.get(name as usize).map(String::as_str),
             _ => None,
         }
     }
 
     /// What a thread waits for, by where it waits.
-    pub(crate) fn wait(&self, via: Via) -> &str {
-        let is = |call: &str, pattern: &&str| match pattern.strip_suffix('*') {
-            Some(prefix) => call.starts_with(prefix),
-            None => call == *pattern,
-        };
+    pub(crate) fn wait(&self, via: WaitIn) -> &str {
         match via {
-            Via::Fault => "page fault",
-            Via::Message => "message",
-            Via::Unknown => "other",
-            Via::Call(_) => {
+            WaitIn::Fault => "page fault",
+            WaitIn::Message => "message",
+            WaitIn::Unknown => "other",
+            WaitIn::Call(_) => {
                 let call = self.call(via).unwrap_or_default();
-                let known = CLASSES.iter().find(|(_, calls)| calls.iter().any(|pattern| is(call, pattern)));
+                let known = CLASSES.iter().find(|(_, patterns)| {
+                    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                        Some(prefix) => call.starts_with(prefix),
+                        None => call == *pattern,
+                    })
+                });
                 known.map_or("other", |(class, _)| class)
             }
         }
     }
 
     /// Who ended a wait, or ran instead, for people.
-    pub(crate) fn awaited(&self, trace: u32, awaited: Awaited) -> String {
+    pub(crate) fn awaited(&self, trace: u32, awaited: WaitEndedBy) -> String {
         match awaited {
-            Awaited::Thread(thread) => self.name(thread),
-            Awaited::Cause(Cause::Cpu(thread)) if thread.id != 0 => self.name(thread),
-            Awaited::Cause(cause) => match self.detail(trace, cause) {
+            WaitEndedBy::Thread(thread) => self.name(thread),
+            WaitEndedBy::Cause(StretchCause::Cpu(thread)) if thread.id != 0 => self.name(thread),
+            WaitEndedBy::Cause(cause) => match self.detail(trace, cause) {
                 Some(detail) => format!("{}: {detail}", cause.name()),
                 None => cause.name().to_owned(),
             },
@@ -142,54 +143,54 @@ impl Naming<'_, '_> {
     }
 
     /// More about a cause: who ran instead, which device, why it is unknown.
-    pub(crate) fn detail(&self, trace: u32, cause: Cause) -> Option<String> {
+    pub(crate) fn detail(&self, trace: u32, cause: StretchCause) -> Option<String> {
         match cause {
-            Cause::Cpu(thread) if thread.id == 0 => Some("idle".to_owned()),
-            Cause::Cpu(thread) => Some(self.name(thread)),
+            StretchCause::Cpu(thread) if thread.id == 0 => Some("idle".to_owned()),
+            StretchCause::Cpu(thread) => Some(self.name(thread)),
             // `MKDEV` of the kernel, as events have it.
-            Cause::Block(device) => Some(format!("{}:{}", device >> 20, device & 0xf_ffff)),
-            Cause::Interrupt(Source::Irq(number)) => {
-                let name = self.labels.interrupts.get(&Key { trace, id: number });
+            StretchCause::Block(device) => Some(format!("{}:{}", device >> 20, device & 0xf_ffff)),
+            StretchCause::Interrupt(InterruptSource::Irq(number)) => {
+                let name = self.labels.interrupts.get(&TraceKey { trace, id: number });
                 Some(name.map_or_else(|| format!("irq {number}"), |name| format!("irq {number} {name}")))
             }
-            Cause::Interrupt(Source::Softirq(vector)) => {
+            StretchCause::Interrupt(InterruptSource::Softirq(vector)) => {
                 let name = SOFTIRQS.get(vector as usize).copied();
                 Some(name.map_or_else(|| format!("softirq {vector}"), |name| format!("softirq {name}")))
             }
-            Cause::Unknown(why) => Some(Why::name(why).to_owned()),
+            StretchCause::Unknown(why) => Some(Why::name(why).to_owned()),
             _ => None,
         }
     }
 }
 
-impl Cause {
+impl StretchCause {
     /// The stable name.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Cause::Running => "running",
-            Cause::Cpu(_) => "cpu",
-            Cause::Block(_) => "block",
-            Cause::Network => "network",
-            Cause::Message => "message",
-            Cause::Timer | Cause::Interrupt(Source::Timer) => "timer",
-            Cause::Interrupt(_) => "interrupt",
-            Cause::Unknown(_) => "unknown",
+            StretchCause::Running => "running",
+            StretchCause::Cpu(_) => "cpu",
+            StretchCause::Block(_) => "block",
+            StretchCause::Network => "network",
+            StretchCause::Message => "message",
+            StretchCause::Timer | StretchCause::Interrupt(InterruptSource::Timer) => "timer",
+            StretchCause::Interrupt(_) => "interrupt",
+            StretchCause::Unknown(_) => "unknown",
         }
     }
 }
 
-impl Piece {
+impl PathStretch {
     fn length(&self) -> u64 {
         self.end.0.saturating_sub(self.begin.0)
     }
 
     /// How the subject waits, if the piece is not its own.
-    fn via(&self) -> Option<Via> {
+    fn via(&self) -> Option<WaitIn> {
         self.waits.first().map(|(_, via)| *via)
     }
 }
 
-fn who(naming: &Naming<'_, '_>, thread: Key) -> [Value; 3] {
+fn who(naming: &PathNames<'_, '_>, thread: TraceKey) -> [Value; 3] {
     [naming.comm(thread).into(), u64::from(thread.id).into(), naming.host(thread).into()]
 }
 
@@ -198,9 +199,10 @@ fn who_columns() -> [Column; 3] {
 }
 
 /// The table of the chosen view.
-pub(super) fn table(naming: &Naming<'_, '_>, subject: Option<&Subject>, pieces: &[Piece]) -> Table {
-    let sum =
-        |is: fn(&Piece) -> bool| -> u64 { pieces.iter().filter(|piece| is(piece)).map(Piece::length).sum() };
+pub(super) fn table(naming: &PathNames<'_, '_>, subject: Option<&Subject>, pieces: &[PathStretch]) -> Table {
+    let sum = |is: fn(&PathStretch) -> bool| -> u64 {
+        pieces.iter().filter(|piece| is(piece)).map(PathStretch::length).sum()
+    };
     let span = subject.map_or((Nanos(0), Nanos(0)), |subject| (subject.from, subject.to));
     let summary = vec![
         ("thread", subject.map(|subject| naming.name(subject.thread)).into()),
@@ -208,8 +210,8 @@ pub(super) fn table(naming: &Naming<'_, '_>, subject: Option<&Subject>, pieces: 
         ("path_begin_ns", span.0.0.into()),
         ("span_ns", span.1.0.saturating_sub(span.0.0).into()),
         ("total_ns", sum(|_| true).into()),
-        ("own_ns", sum(|piece| piece.waits.is_empty() && piece.cause == Cause::Running).into()),
-        ("unknown_ns", sum(|piece| matches!(piece.cause, Cause::Unknown(_))).into()),
+        ("own_ns", sum(|piece| piece.waits.is_empty() && piece.cause == StretchCause::Running).into()),
+        ("unknown_ns", sum(|piece| matches!(piece.cause, StretchCause::Unknown(_))).into()),
         ("pieces", (pieces.len() as u64).into()),
     ];
     match naming.of.selection.view.as_str() {
@@ -224,25 +226,25 @@ pub(super) fn table(naming: &Naming<'_, '_>, subject: Option<&Subject>, pieces: 
 }
 
 /// What a piece is, from the subject's wait to the thread that was waited for in the end.
-fn labels(naming: &Naming<'_, '_>, piece: &Piece) -> Vec<String> {
-    let named = |thread: Key, is_first: bool, what: String| match is_first {
+fn labels(naming: &PathNames<'_, '_>, piece: &PathStretch) -> Vec<String> {
+    let named = |thread: TraceKey, is_first: bool, what: String| match is_first {
         true => what,
         false => format!("{} {what}", naming.name(thread)),
     };
-    let wait = |(index, &(thread, via)): (usize, &(Key, Via))| {
+    let mut labels = Vec::with_capacity(piece.waits.len() + 1);
+    for (index, &(thread, via)) in piece.waits.iter().enumerate() {
         let what = match (naming.wait(via), naming.call(via)) {
             ("other", None) => "waits".to_owned(),
             ("other", Some(call)) => format!("waits in {call}"),
             (wait, None) => format!("waits: {wait}"),
             (wait, Some(call)) => format!("waits: {wait} ({call})"),
         };
-        named(thread, index == 0, what)
-    };
-    let mut labels: Vec<String> = piece.waits.iter().enumerate().map(wait).collect();
+        labels.push(named(thread, index == 0, what));
+    }
     let what = match (piece.cause, naming.detail(piece.thread.trace, piece.cause)) {
-        (Cause::Running, _) => "runs".to_owned(),
-        (Cause::Cpu(thread), _) if thread.id == 0 => "waits for an idle CPU".to_owned(),
-        (Cause::Cpu(_), Some(other)) => format!("waits for the CPU of {other}"),
+        (StretchCause::Running, _) => "runs".to_owned(),
+        (StretchCause::Cpu(thread), _) if thread.id == 0 => "waits for an idle CPU".to_owned(),
+        (StretchCause::Cpu(_), Some(other)) => format!("waits for the CPU of {other}"),
         (cause, None) => cause.name().to_owned(),
         (cause, Some(detail)) => format!("{}: {detail}", cause.name()),
     };
@@ -253,9 +255,9 @@ fn labels(naming: &Naming<'_, '_>, piece: &Piece) -> Vec<String> {
 
 /// Lists the pieces in order, `with_labels` with the rows of the tree that lead to each.
 fn by_piece(
-    naming: &Naming<'_, '_>,
+    naming: &PathNames<'_, '_>,
     summary: hodo_model::Summary,
-    pieces: &[Piece],
+    pieces: &[PathStretch],
     with_labels: bool,
 ) -> Table {
     let mut columns = vec![
@@ -266,7 +268,7 @@ fn by_piece(
     columns.extend(who_columns());
     columns.extend([Column::name("cause"), Column::name("detail"), Column::name("through")]);
     columns.extend(with_labels.then(|| Column::list("what", &Type::Text, Unit::None)));
-    let row = |piece: &Piece| {
+    let rows = pieces.iter().map(|piece| {
         let depth = piece.waits.len() as u64;
         let mut row = vec![piece.begin.0.into(), piece.length().into(), depth.into()];
         row.extend(who(naming, piece.thread));
@@ -279,16 +281,16 @@ fn by_piece(
         row.push(Some(through).filter(|text| !text.is_empty()).into());
         row.extend(with_labels.then(|| labels(naming, piece).into()));
         row
-    };
-    Table::new("critical-path", Shape::Intervals, summary, columns, pieces.iter().map(row))
+    });
+    Table::new("critical-path", Shape::Intervals, summary, columns, rows)
 }
 
 /// What pieces are summed by: how the subject waits, the cause, the thread.
-type Group = (Option<Via>, Cause, Key);
+type PathGroup = (Option<WaitIn>, StretchCause, TraceKey);
 
-fn by_cause(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Piece]) -> Table {
-    let all: u64 = pieces.iter().map(Piece::length).sum();
-    let mut groups: BTreeMap<Group, (u64, u64, u64)> = BTreeMap::new();
+fn by_cause(naming: &PathNames<'_, '_>, summary: hodo_model::Summary, pieces: &[PathStretch]) -> Table {
+    let all: u64 = pieces.iter().map(PathStretch::length).sum();
+    let mut groups: BTreeMap<PathGroup, (u64, u64, u64)> = BTreeMap::new();
     for piece in pieces {
         let (count, total, longest) = groups.entry((piece.via(), piece.cause, piece.thread)).or_default();
         (*count, *total, *longest) = (*count + 1, *total + piece.length(), (*longest).max(piece.length()));
@@ -302,7 +304,7 @@ fn by_cause(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Pie
         Column::integer("max_ns", Unit::Nanoseconds).secondary(),
         Column::real("share", Unit::Share),
     ]);
-    let row = |((via, cause, thread), (count, total, longest)): (Group, (u64, u64, u64))| {
+    let rows = most_first(groups.into_iter().map(|((via, cause, thread), (count, total, longest))| {
         let wait = via.map(|via| naming.wait(via));
         let call = via.and_then(|via| naming.call(via));
         let mut row = vec![wait.into(), call.into(), cause.name().into()];
@@ -310,7 +312,6 @@ fn by_cause(naming: &Naming<'_, '_>, summary: hodo_model::Summary, pieces: &[Pie
         row.push(naming.detail(thread.trace, cause).into());
         row.extend([count.into(), total.into(), longest.into(), share(total, all)]);
         (total, (via, cause, thread), row)
-    };
-    let rows = most_first(groups.into_iter().map(row));
+    }));
     Table::new("critical-path", Shape::Counters, summary, columns, rows)
 }

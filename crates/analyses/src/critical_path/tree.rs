@@ -4,20 +4,20 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
-use super::joined::{Below, Function, below};
+use super::joined::{FunctionOfStretch, RowBelow, below};
 use crate::columns::share;
 
 #[derive(Default)]
-struct Branch {
+struct PathBranch {
     count: u64,
     total: u64,
     /// The functions that ran, and in how many pieces, by name.
-    functions: BTreeMap<String, (u64, Function)>,
-    below: BTreeMap<String, Branch>,
+    functions: BTreeMap<String, (u64, FunctionOfStretch)>,
+    below: BTreeMap<String, PathBranch>,
 }
 
-impl Branch {
-    fn add(&mut self, labels: &[String], length: u64, functions: &[Function]) {
+impl PathBranch {
+    fn add(&mut self, labels: &[String], length: u64, functions: &[FunctionOfStretch]) {
         (self.count, self.total) = (self.count + 1, self.total + length);
         if let [label, rest @ ..] = labels {
             return self.below.entry(label.clone()).or_default().add(rest, length, functions);
@@ -42,8 +42,9 @@ impl Branch {
     }
 
     fn function_rows(&self, all: u64, depth: u64, most: Option<usize>, rows: &mut Vec<Vec<Value>>) {
-        let functions = self.functions.iter().map(|(name, (_, sum))| Function { name: name.clone(), ..*sum });
-        for Below { label, time, instructions, .. } in
+        let functions =
+            self.functions.iter().map(|(name, (_, sum))| FunctionOfStretch { name: name.clone(), ..*sum });
+        for RowBelow { label, time, instructions, .. } in
             below(functions.collect(), self.total, most.unwrap_or(0))
         {
             let count = self.functions.get(&label).map(|(count, _)| *count);
@@ -71,10 +72,10 @@ fn row(
 /// list below what ran; `None` if there is no control flow.
 pub(super) fn table<'f>(
     summary: Summary,
-    leaves: impl Iterator<Item = (Vec<String>, u64, &'f [Function])>,
+    leaves: impl Iterator<Item = (Vec<String>, u64, &'f [FunctionOfStretch])>,
     most: Option<usize>,
 ) -> Table {
-    let mut root = Branch::default();
+    let mut root = PathBranch::default();
     leaves.for_each(|(labels, length, functions)| root.add(&labels, length, functions));
     let mut columns = vec![
         Column::real("share", Unit::Share),

@@ -19,17 +19,19 @@
 use hodo_clock::Nanos;
 
 use super::{
-    history::{Author, By, Errand, History, Key, Source, Stretch, To, Via, Why, Work},
+    history::{
+        Author, CompletedWork, Doing, InterruptSource, ThreadHistory, TraceKey, WaitIn, Waker, Why, WorkKind,
+    },
     machine::Histories,
 };
 
 /// What a stretch of the path was spent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Cause {
+pub(crate) enum StretchCause {
     /// The thread ran.
     Running,
     /// The thread could run, and this thread ran on the CPU instead; thread 0 idles.
-    Cpu(Key),
+    Cpu(TraceKey),
     /// A request to this device.
     Block(u32),
     /// A packet in the network.
@@ -39,53 +41,53 @@ pub(crate) enum Cause {
     /// A timer.
     Timer,
     /// Another interrupt.
-    Interrupt(Source),
+    Interrupt(InterruptSource),
     /// Unknown.
     Unknown(Why),
 }
 
 /// A stretch of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct PathStretch {
     pub(crate) begin: Nanos,
     pub(crate) end: Nanos,
     /// The thread that the path is of.
-    pub(crate) thread: Key,
-    pub(crate) cause: Cause,
+    pub(crate) thread: TraceKey,
+    pub(crate) cause: StretchCause,
     /// How the subject waits for this thread, and each thread between for the next; empty for the subject itself.
-    pub(crate) waits: Vec<(Key, Via)>,
+    pub(crate) waits: Vec<(TraceKey, WaitIn)>,
 }
 
 /// A thread that the path is of, down to a time; then it is of the thread that waited for it.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    thread: Key,
+    thread: TraceKey,
     floor: Nanos,
     /// When the path came here.
     since: Nanos,
     /// How the thread below waits.
-    via: Via,
+    via: WaitIn,
 }
 
-struct Walk<'h> {
+struct PathWalk<'h> {
     histories: &'h Histories,
     levels: Vec<Level>,
     /// Everything after it is done.
     now: Nanos,
-    pieces: Vec<Piece>,
+    pieces: Vec<PathStretch>,
 }
 
 /// Threads that wait for each other at one moment, which real traces do not have, are not followed deeper than this.
 const DEEPEST: usize = 1 << 12;
 
 /// The pieces of a thread's path, in order of time.
-pub(crate) fn walk(histories: &Histories, subject: Key, from: Nanos, to: Nanos) -> Vec<Piece> {
+pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Nanos) -> Vec<PathStretch> {
     // A wait that lasts longer leads to who ends it, later.
-    let waits = |stretch: &Stretch| matches!(stretch.to, To::Blocked(_) | To::Left(_));
-    let last = histories.history(subject).and_then(|history| history.before(to)).filter(waits);
-    let end = last.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
-    let level = Level { thread: subject, floor: from, since: end, via: Via::Unknown };
-    let mut walk = Walk { histories, levels: vec![level], now: end, pieces: Vec::new() };
+    let last = histories.history(subject).and_then(|history| history.before(to));
+    let wait = last.filter(|stretch| matches!(stretch.to, Doing::Blocked(_) | Doing::Left(_)));
+    let end = wait.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
+    let level = Level { thread: subject, floor: from, since: end, via: WaitIn::Unknown };
+    let mut walk = PathWalk { histories, levels: vec![level], now: end, pieces: Vec::new() };
     while let Some(&level) = walk.levels.last() {
         if walk.now <= level.floor {
             walk.levels.pop();
@@ -99,101 +101,106 @@ pub(crate) fn walk(histories: &Histories, subject: Key, from: Nanos, to: Nanos) 
     walk.pieces
 }
 
-impl Walk<'_> {
+impl PathWalk<'_> {
     /// Adds the piece from `begin` to now.
-    fn piece(&mut self, begin: Nanos, cause: Cause) {
+    fn piece(&mut self, begin: Nanos, cause: StretchCause) {
         let begin = begin.max(self.levels.last().map_or(begin, |level| level.floor));
         if begin >= self.now {
             return;
         }
-        let thread = self.levels.last().map_or_else(Key::default, |level| level.thread);
+        let thread = self.levels.last().map_or_else(TraceKey::default, |level| level.thread);
         let waits = self.levels.windows(2).map(|pair| (pair[0].thread, pair[1].via)).collect();
-        self.pieces.push(Piece { begin, end: self.now, thread, cause, waits });
+        self.pieces.push(PathStretch { begin, end: self.now, thread, cause, waits });
         self.now = begin;
     }
 
     fn step(&mut self, level: Level) {
         let history = self.histories.history(level.thread);
         let Some(stretch) = history.and_then(|history| history.before(self.now)) else {
-            return self.piece(level.floor, Cause::Unknown(Why::Before));
+            return self.piece(level.floor, StretchCause::Unknown(Why::Before));
         };
         let is_over = stretch.end == Some(self.now);
         let begin = stretch.begin.max(level.floor);
         match (stretch.to, stretch.next) {
-            (To::Running(_), _) => self.piece(begin, Cause::Running),
-            (To::Ready(cpu) | To::Woken(cpu, _), _) => self.waits_for_cpu(begin, level.thread, cpu),
-            (To::Left(cpu), Some(To::Running(_))) => self.waits_for_cpu(begin, level.thread, cpu),
-            (To::Blocked(via), Some(To::Woken(_, by))) if is_over => self.resolve(begin, by, via),
-            (To::Left(_), Some(To::Woken(_, by))) if is_over => self.resolve(begin, by, Via::Unknown),
-            (To::Born(parent), _) => {
-                let parent = Key { id: parent, ..level.thread };
-                self.enter(level.floor, parent, Via::Unknown);
+            (Doing::Running(_), _) => self.piece(begin, StretchCause::Running),
+            (Doing::Ready(cpu) | Doing::Woken(cpu, _), _) => self.waits_for_cpu(begin, level.thread, cpu),
+            (Doing::Left(cpu), Some(Doing::Running(_))) => self.waits_for_cpu(begin, level.thread, cpu),
+            (Doing::Blocked(via), Some(Doing::Woken(_, by))) if is_over => self.resolve(begin, by, via),
+            (Doing::Left(_), Some(Doing::Woken(_, by))) if is_over => {
+                self.resolve(begin, by, WaitIn::Unknown)
             }
-            (To::Unknown(why), _) => self.piece(begin, Cause::Unknown(why)),
-            (To::Ended, _) => self.piece(begin, Cause::Unknown(Why::Lost)),
-            (To::Blocked(_) | To::Left(_), Some(next)) if is_over => {
-                let lost = matches!(next, To::Unknown(_) | To::Ended);
-                self.piece(begin, Cause::Unknown(if lost { Why::Lost } else { Why::NoWakeup }));
+            (Doing::Born(parent), _) => {
+                let parent = TraceKey { id: parent, ..level.thread };
+                self.enter(level.floor, parent, WaitIn::Unknown);
             }
-            (To::Blocked(_) | To::Left(_), _) => self.piece(begin, Cause::Unknown(Why::NotWoken)),
+            (Doing::Unknown(why), _) => self.piece(begin, StretchCause::Unknown(why)),
+            (Doing::Ended, _) => self.piece(begin, StretchCause::Unknown(Why::Lost)),
+            (Doing::Blocked(_) | Doing::Left(_), Some(next)) if is_over => {
+                let lost = matches!(next, Doing::Unknown(_) | Doing::Ended);
+                self.piece(begin, StretchCause::Unknown(if lost { Why::Lost } else { Why::NoWakeup }));
+            }
+            (Doing::Blocked(_) | Doing::Left(_), _) => {
+                self.piece(begin, StretchCause::Unknown(Why::NotWoken))
+            }
         }
     }
 
     /// The thread waits for a CPU from `begin` to now: one piece for each thread that ran there.
-    fn waits_for_cpu(&mut self, begin: Nanos, thread: Key, cpu: u32) {
-        let cpu = Key { id: cpu, ..thread };
+    fn waits_for_cpu(&mut self, begin: Nanos, thread: TraceKey, cpu: u32) {
+        let cpu = TraceKey { id: cpu, ..thread };
         let Some(occupants) = self.histories.occupants(cpu) else {
-            return self.piece(begin, Cause::Unknown(Why::Lost));
+            return self.piece(begin, StretchCause::Unknown(Why::Lost));
         };
         while self.now > begin {
             let (since, tid) = occupants.before(self.now);
             let since = since.max(begin);
-            let occupant = tid.map(|id| Key { id, ..cpu });
-            let ran = |key: Key| {
-                let history = self.histories.history(key);
-                key.id == 0 || history.is_some_and(|history| history.ran(cpu.id, since, self.now))
+            let occupant = tid.map(|id| TraceKey { id, ..cpu }).filter(|key| *key != thread);
+            let history = occupant.and_then(|key| self.histories.history(key));
+            let cause = match occupant {
+                Some(key) if key.id == 0 => StretchCause::Cpu(key),
+                Some(key) if history.is_some_and(|history| history.ran(cpu.id, since, self.now)) => {
+                    StretchCause::Cpu(key)
+                }
+                _ => StretchCause::Unknown(Why::Lost),
             };
-            match occupant.filter(|&key| key != thread && ran(key)) {
-                Some(key) => self.piece(since, Cause::Cpu(key)),
-                None => self.piece(since, Cause::Unknown(Why::Lost)),
-            }
+            self.piece(since, cause);
         }
     }
 
     /// The thread waits from `begin` to now, when it is woken.
-    fn resolve(&mut self, begin: Nanos, by: By, via: Via) {
+    fn resolve(&mut self, begin: Nanos, by: Waker, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
-        let key = |id| Key { id, ..level.thread };
+        let key = |id| TraceKey { id, ..level.thread };
         match by {
-            By::Thread(tid) => self.enter(begin, key(tid), via),
-            By::Cpu(cpu) => match self.histories.occupants(key(cpu)).and_then(|cpu| cpu.first()) {
-                Some(0) | None => self.piece(begin, Cause::Unknown(Why::Interrupt)),
+            Waker::Thread(tid) => self.enter(begin, key(tid), via),
+            Waker::Cpu(cpu) => match self.histories.occupants(key(cpu)).and_then(|cpu| cpu.first()) {
+                Some(0) | None => self.piece(begin, StretchCause::Unknown(Why::Interrupt)),
                 Some(tid) => self.enter(begin, key(tid), via),
             },
-            By::Interrupt(Source::Timer) => self.device(begin, Cause::Timer, via),
-            By::Interrupt(source) => self.device(begin, Cause::Interrupt(source), via),
-            By::SomeInterrupt => self.device(begin, Cause::Unknown(Why::Interrupt), via),
-            By::Work(index) => match self.histories.work(index).copied() {
+            Waker::Interrupt(InterruptSource::Timer) => self.device(begin, StretchCause::Timer, via),
+            Waker::Interrupt(source) => self.device(begin, StretchCause::Interrupt(source), via),
+            Waker::SomeInterrupt => self.device(begin, StretchCause::Unknown(Why::Interrupt), via),
+            Waker::Work(index) => match self.histories.work(index).copied() {
                 Some(work) => self.work(begin, work, via),
-                None => self.piece(begin, Cause::Unknown(Why::Lost)),
+                None => self.piece(begin, StretchCause::Unknown(Why::Lost)),
             },
         }
     }
 
-    /// No thread is waited for: the piece is one deeper than the thread, to tell how it waits.
-    fn device(&mut self, begin: Nanos, cause: Cause, via: Via) {
+    /// No thread is waited for: the piece is one level below the thread, to show how it waits.
+    fn device(&mut self, begin: Nanos, cause: StretchCause, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
         self.levels.push(Level { via, floor: begin, since: self.now, ..level });
         self.piece(begin, cause);
         self.levels.pop();
     }
 
-    /// Something that somebody began: until then, the path is of that thread.
-    fn work(&mut self, begin: Nanos, work: Work, via: Via) {
+    /// The thread waits for work; before that began, the path follows the thread that began it.
+    fn work(&mut self, begin: Nanos, work: CompletedWork, via: WaitIn) {
         let cause = match work.errand {
-            Errand::Block(device) => Cause::Block(device),
-            Errand::Packet => Cause::Network,
-            Errand::Message => Cause::Message,
+            WorkKind::Block(device) => StretchCause::Block(device),
+            WorkKind::Packet => StretchCause::Network,
+            WorkKind::Message => StretchCause::Message,
         };
         self.device(work.begin.clamp(begin, self.now), cause, via);
         if self.now <= begin {
@@ -203,24 +210,24 @@ impl Walk<'_> {
             Author::Thread(key) => Some(key),
             Author::Cpu(cpu) => {
                 let tid = self.histories.occupants(cpu).and_then(|cpu| cpu.first());
-                tid.filter(|&tid| tid != 0).map(|id| Key { id, ..cpu })
+                tid.filter(|&tid| tid != 0).map(|id| TraceKey { id, ..cpu })
             }
             Author::Interrupt => None,
         };
         match author {
             Some(author) => self.enter(begin, author, via),
-            None => self.device(begin, Cause::Unknown(Why::Sender), via),
+            None => self.device(begin, StretchCause::Unknown(Why::Sender), via),
         }
     }
 
     /// The path goes on with another thread, down to `floor`.
-    fn enter(&mut self, floor: Nanos, thread: Key, via: Via) {
+    fn enter(&mut self, floor: Nanos, thread: TraceKey, via: WaitIn) {
         let ran = self.histories.history(thread).is_some_and(|history| history.ran_at(self.now));
         let is_known = self.levels.iter().rev().take_while(|level| level.since == self.now);
         let returns = is_known.clone().any(|level| level.thread == thread);
         let last = self.levels[self.levels.len() - 1].thread;
         if !ran || returns || thread == last || self.levels.len() >= DEEPEST {
-            return self.device(floor, Cause::Unknown(Why::Waker), via);
+            return self.device(floor, StretchCause::Unknown(Why::Waker), via);
         }
         self.levels.push(Level { thread, floor, since: self.now, via });
     }
@@ -228,28 +235,28 @@ impl Walk<'_> {
 
 /// Who ended a wait, or who ran instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Awaited {
-    Thread(Key),
-    Cause(Cause),
+pub(crate) enum WaitEndedBy {
+    Thread(TraceKey),
+    Cause(StretchCause),
 }
 
 /// A wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
+pub(crate) struct PathWait {
     pub(crate) begin: Nanos,
     pub(crate) end: Nanos,
     /// Where it waits; `None` if for a CPU.
-    pub(crate) what: Option<Via>,
-    pub(crate) awaited: Awaited,
+    pub(crate) what: Option<WaitIn>,
+    pub(crate) awaited: WaitEndedBy,
 }
 
 /// The waits of a thread in a span, latest first in each stretch.
 pub(crate) fn waits(
     histories: &Histories,
-    thread: Key,
-    history: &History,
+    thread: TraceKey,
+    history: &ThreadHistory,
     (first, last): (Nanos, Nanos),
-) -> Vec<Wait> {
+) -> Vec<PathWait> {
     let mut waits = Vec::new();
     for stretch in history.stretches() {
         let (begin, end) = (stretch.begin.max(first), stretch.end.unwrap_or(last));
@@ -257,24 +264,24 @@ pub(crate) fn waits(
             continue;
         }
         let what = match (stretch.to, stretch.next) {
-            (To::Ready(_) | To::Woken(..), _) | (To::Left(_), Some(To::Running(_))) => None,
-            (To::Left(_), _) => Some(Via::Unknown),
-            (To::Blocked(via), _) => Some(via),
+            (Doing::Ready(_) | Doing::Woken(..), _) | (Doing::Left(_), Some(Doing::Running(_))) => None,
+            (Doing::Left(_), _) => Some(WaitIn::Unknown),
+            (Doing::Blocked(via), _) => Some(via),
             _ => continue,
         };
-        let level = Level { thread, floor: begin, since: end, via: Via::Unknown };
-        let mut walk = Walk { histories, levels: vec![level], now: end, pieces: Vec::new() };
+        let level = Level { thread, floor: begin, since: end, via: WaitIn::Unknown };
+        let mut walk = PathWalk { histories, levels: vec![level], now: end, pieces: Vec::new() };
         walk.step(level);
-        let entered = walk.levels.get(1).map(|level| Awaited::Thread(level.thread));
+        let entered = walk.levels.get(1).map(|level| WaitEndedBy::Thread(level.thread));
         match (what, walk.pieces.first(), entered) {
             (None, ..) => waits.extend(walk.pieces.iter().map(|piece| {
-                let awaited = Awaited::Cause(piece.cause);
-                Wait { begin: piece.begin, end: piece.end, what, awaited }
+                let awaited = WaitEndedBy::Cause(piece.cause);
+                PathWait { begin: piece.begin, end: piece.end, what, awaited }
             })),
             (_, Some(piece), _) => {
-                waits.push(Wait { begin, end, what, awaited: Awaited::Cause(piece.cause) })
+                waits.push(PathWait { begin, end, what, awaited: WaitEndedBy::Cause(piece.cause) })
             }
-            (_, None, entered) => waits.extend(entered.map(|awaited| Wait { begin, end, what, awaited })),
+            (_, None, entered) => waits.extend(entered.map(|awaited| PathWait { begin, end, what, awaited })),
         }
     }
     waits

@@ -13,17 +13,16 @@ use std::collections::BTreeMap;
 
 use hodo_model::{
     Analysis, Column, Description, FastFlow, FinishContext, FlowEvent, FlowInterest, FlowLoop, Interest,
-    Item, Made, Report, Shape, Start, Summary, Table, Takes, Unit, Value, Virtual, kernel::Threads,
+    Item, Made, Report, Shape, Start, Summary, Table, Takes, Unit, Virtual, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first, share},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, share},
     durations::Durations,
-    mark::{Clocks, Mark, Of, Reading},
+    mark::{Clocks, Mark, ReadingDelta, ReadingOf},
 };
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -43,23 +42,23 @@ pub struct Guests;
 
 /// What happens at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum What {
+enum GuestChange {
     Change(Virtual),
     /// Control flow is missing here.
     Gap,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Step {
+struct GuestStep {
     mark: Mark,
-    what: What,
+    what: GuestChange,
 }
 
-/// The changes in a part of a thread.
+/// The changes in some chunks of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct GuestsPartial {
     clocks: Clocks,
-    steps: Vec<Step>,
+    steps: Vec<GuestStep>,
     /// The last reported machine, guest or host.
     machine: Option<Virtual>,
     /// The last reported VMCS.
@@ -69,22 +68,22 @@ pub struct Partial {
     reported: [usize; 2],
 }
 
-impl Partial {
+impl GuestsPartial {
     /// Adds a step, unless it repeats what is known: each synchronisation point of the trace repeats the state.
-    fn step(&mut self, what: What, mark: Mark) {
+    fn step(&mut self, what: GuestChange, mark: Mark) {
         let known = match what {
-            What::Change(Virtual::Guest | Virtual::Host) => &mut self.machine,
-            What::Change(Virtual::Vmcs(_)) => &mut self.vmcs,
-            _ => return self.steps.push(Step { mark, what }),
+            GuestChange::Change(Virtual::Guest | Virtual::Host) => &mut self.machine,
+            GuestChange::Change(Virtual::Vmcs(_)) => &mut self.vmcs,
+            _ => return self.steps.push(GuestStep { mark, what }),
         };
-        let What::Change(change) = what else { return };
+        let GuestChange::Change(change) = what else { return };
         if known.replace(change) != Some(change) {
-            self.steps.push(Step { mark, what });
+            self.steps.push(GuestStep { mark, what });
         }
     }
 
-    fn stamp(&mut self, reading: &Reading) {
-        let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
+    fn stamp(&mut self, reading: &ReadingDelta) {
+        let reported = &mut self.reported[usize::from(reading.of() == ReadingOf::Cycles)];
         self.steps[*reported..].iter_mut().for_each(|step| reading.stamp(&mut step.mark));
         *reported = self.steps.len();
     }
@@ -96,22 +95,22 @@ impl Partial {
         // The trace begins inside of it.
         stay.is_complete = false;
         let (mut vmcs, mut reason) = (None, None);
-        for &Step { mark, what } in &self.steps {
+        for &GuestStep { mark, what } in &self.steps {
             // VMCS and reason of a change may follow it.
             let has_just_begun = mark.before == stay.begin.before;
             match what {
-                What::Gap => stay.is_complete = false,
-                What::Change(Virtual::Vmcs(address)) => {
+                GuestChange::Gap => stay.is_complete = false,
+                GuestChange::Change(Virtual::Vmcs(address)) => {
                     vmcs = Some(address);
                     if stay.machine == Some(Virtual::Guest) && has_just_begun {
                         stay.vmcs = vmcs;
                     }
                 }
-                What::Change(Virtual::Exit { reason: why }) => match stay.machine {
+                GuestChange::Change(Virtual::Exit { reason: why }) => match stay.machine {
                     Some(Virtual::Host) if has_just_begun => stay.reason = Some(why),
                     _ => reason = Some(why),
                 },
-                What::Change(machine) => {
+                GuestChange::Change(machine) => {
                     let mut next = Stay::new(Some(machine), mark);
                     match machine {
                         Virtual::Guest => next.vmcs = vmcs,
@@ -160,27 +159,27 @@ impl Stay {
 }
 
 impl Analysis for Guests {
-    type Partial = Partial;
+    type Partial = GuestsPartial;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> GuestsPartial {
+        GuestsPartial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut GuestsPartial, item: Item<'_>) {
         let Item::Flow(seen) = item else { return };
         let mark = partial.clocks.mark();
         match seen {
             FlowEvent::Run { instructions, .. } => partial.clocks.instructions += instructions,
             FlowEvent::Skip { instructions } => {
-                partial.step(What::Gap, mark);
+                partial.step(GuestChange::Gap, mark);
                 partial.clocks.instructions += instructions;
             }
-            FlowEvent::Gap => partial.step(What::Gap, mark),
-            FlowEvent::Virtual(change) => partial.step(What::Change(change), mark),
+            FlowEvent::Gap => partial.step(GuestChange::Gap, mark),
+            FlowEvent::Virtual(change) => partial.step(GuestChange::Change(change), mark),
             seen => {
                 let mut clocks = std::mem::take(&mut partial.clocks);
                 clocks.fold(&seen, |reading| partial.stamp(reading));
@@ -189,9 +188,9 @@ impl Analysis for Guests {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: GuestsPartial, later: GuestsPartial, _: &Threads) -> GuestsPartial {
         let Clocks { instructions, segments, .. } = earlier.clocks;
-        for Step { mark, what } in later.steps {
+        for GuestStep { mark, what } in later.steps {
             earlier.step(what, mark.after(instructions, segments));
         }
         earlier.clocks.add(&later.clocks);
@@ -199,12 +198,12 @@ impl Analysis for Guests {
         earlier
     }
 
-    fn is_sound(&self, partial: &Partial) -> bool {
+    fn is_sound(&self, partial: &GuestsPartial) -> bool {
         partial.steps.is_sorted_by_key(|step| step.mark.before)
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let threads: Vec<Vec<Stay>> = threads.iter().map(Partial::stays).collect();
+    fn finish(&self, threads: Vec<GuestsPartial>, of: &FinishContext<'_>) -> Table {
+        let threads: Vec<Vec<Stay>> = threads.iter().map(GuestsPartial::stays).collect();
         let summary = summary(&threads);
         let (shape, (columns, rows)) = match of.selection.view.as_str() {
             "reason" => (Shape::Counters, by_reason(&threads)),
@@ -236,31 +235,28 @@ fn summary(threads: &[Vec<Stay>]) -> Summary {
         stays.fold(0, |sum, stay| sum.saturating_add(stay.instructions()))
     };
     let count = |to| threads.iter().map(|stays| changes(stays, to).count() as u64).sum::<u64>();
-    let is_cut = |stay: &&Stay| stay.machine == Some(Virtual::Guest) && !stay.is_complete;
-    let guest_time = threads.iter().flatten().filter(|stay| stay.machine == Some(Virtual::Guest));
+    let guest = threads.iter().flatten().filter(|stay| stay.machine == Some(Virtual::Guest));
     vec![
         ("entries", count(Virtual::Guest).into()),
         ("exits", count(Virtual::Host).into()),
-        ("incomplete", (threads.iter().flatten().filter(is_cut).count() as u64).into()),
+        ("incomplete", (guest.clone().filter(|stay| !stay.is_complete).count() as u64).into()),
         ("guest_instructions", instructions(Some(Virtual::Guest)).into()),
         ("host_instructions", instructions(Some(Virtual::Host)).into()),
         ("unknown_instructions", instructions(None).into()),
-        ("guest_time_ns", guest_time.filter_map(Stay::time).fold(0, u64::saturating_add).into()),
+        ("guest_time_ns", guest.filter_map(Stay::time).fold(0, u64::saturating_add).into()),
         ("threads", (threads.len() as u64).into()),
     ]
 }
 
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
-
 /// The instructions and complete stays of a machine.
 #[derive(Default)]
-struct Sums {
+struct GuestSums {
     instructions: u64,
     time: Durations,
 }
 
-fn by_machine(threads: &[Vec<Stay>]) -> Rows {
-    let mut machines: BTreeMap<(&str, Option<u64>), Sums> = BTreeMap::new();
+fn by_machine(threads: &[Vec<Stay>]) -> TableRows {
+    let mut machines: BTreeMap<(&str, Option<u64>), GuestSums> = BTreeMap::new();
     let mut all = 0u64;
     for stay in threads.iter().flatten() {
         let name = match stay.machine {
@@ -282,7 +278,7 @@ fn by_machine(threads: &[Vec<Stay>]) -> Rows {
         Column::integer("stays", Unit::Count),
     ];
     columns.extend(duration_columns());
-    let rows = machines.into_iter().map(|(key, Sums { instructions, time })| {
+    let rows = machines.into_iter().map(|(key, GuestSums { instructions, time })| {
         let (name, vmcs) = key;
         let mut row = vec![share(instructions, all), instructions.into(), name.into(), vmcs.into()];
         row.push(time.count.into());
@@ -298,8 +294,8 @@ fn name(reason: Option<u64>) -> String {
 }
 
 /// By the reason of VM exits: how long the host ran until the next VM entry.
-fn by_reason(threads: &[Vec<Stay>]) -> Rows {
-    let mut reasons: BTreeMap<String, (u64, Sums)> = BTreeMap::new();
+fn by_reason(threads: &[Vec<Stay>]) -> TableRows {
+    let mut reasons: BTreeMap<String, (u64, GuestSums)> = BTreeMap::new();
     for stay in threads.iter().flat_map(|stays| changes(stays, Virtual::Host)) {
         let (exits, sums) = reasons.entry(name(stay.reason)).or_default();
         *exits += 1;
@@ -313,7 +309,7 @@ fn by_reason(threads: &[Vec<Stay>]) -> Rows {
         Column::integer("count", Unit::Count),
     ];
     columns.extend(duration_columns());
-    let rows = reasons.into_iter().map(|(name, (exits, Sums { instructions, time }))| {
+    let rows = reasons.into_iter().map(|(name, (exits, GuestSums { instructions, time }))| {
         let mut row = vec![name.as_str().into(), exits.into(), instructions.into(), time.count.into()];
         row.extend(duration_cells(&time));
         (exits, name, row)
@@ -322,7 +318,7 @@ fn by_reason(threads: &[Vec<Stay>]) -> Rows {
 }
 
 /// The stays in guests, in order of begin, each with the reason of its end.
-fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> Rows {
+fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend(["pid", "tid"].map(|name| Column::integer(name, Unit::None)));
     columns.extend([

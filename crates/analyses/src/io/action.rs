@@ -53,7 +53,7 @@ pub(super) const CLOSE_ON_EXEC: i64 = 0o2_000_000;
 
 /// A system call by name, with the positions of its arguments, for tracers that record arguments without names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(super) struct FileCall {
     pub(super) action: Action,
     /// The arguments with the first and the second descriptor.
     descriptors: (usize, usize),
@@ -62,18 +62,18 @@ pub(super) struct Call {
     closes: i64,
 }
 
-impl Call {
+impl FileCall {
     /// Returns the call with this name, if it concerns descriptors.
-    pub(super) fn of(name: &str) -> Option<Call> {
-        let call = |action, flags, closes| Call { action, descriptors: (0, 1), flags, closes };
+    pub(super) fn of(name: &str) -> Option<FileCall> {
+        let call = |action, flags, closes| FileCall { action, descriptors: (0, 1), flags, closes };
         let plain = |action| call(action, None, 0);
         let make = |label, flags| call(Action::Make(label), Some(flags), CLOSE_ON_EXEC);
         Some(match name {
             "sync" | "msync" => plain(Action::SyncOther),
             "open" => call(Action::Open, Some(1), CLOSE_ON_EXEC),
             "openat" => call(Action::Open, Some(2), CLOSE_ON_EXEC),
-            "sendfile" | "sendfile64" => Call { descriptors: (1, 0), ..plain(Action::Copy) },
-            "splice" | "copy_file_range" => Call { descriptors: (0, 2), ..plain(Action::Copy) },
+            "sendfile" | "sendfile64" => FileCall { descriptors: (1, 0), ..plain(Action::Copy) },
+            "splice" | "copy_file_range" => FileCall { descriptors: (0, 2), ..plain(Action::Copy) },
             "dup" => plain(Action::Duplicate),
             "dup2" => plain(Action::DuplicateTo),
             "dup3" => call(Action::DuplicateTo, Some(2), CLOSE_ON_EXEC),
@@ -108,14 +108,13 @@ impl Call {
     }
 
     /// Decodes the entry of a call.
-    pub(super) fn entry(self, event: &KernelEvent<'_>) -> Entry {
-        let numbered = |place: usize| event.integer(entry::ARGUMENTS + place);
-        let either = |named, place| event.integer(named).or_else(|| numbered(place));
+    pub(super) fn entry(self, event: &KernelEvent<'_>) -> OpenFileCall {
+        let either = |named, index| event.integer(named).or_else(|| event.integer(entry::ARGUMENTS + index));
         // A descriptor is an int, whatever the upper 32 bits contain.
         let has_descriptor = self.action != Action::SyncOther;
-        let descriptor = |named, place| either(named, place).filter(|_| has_descriptor).map(|fd| fd as i32);
-        let flags = self.flags.and_then(|place| either(entry::FLAGS, place)).unwrap_or(0);
-        Entry {
+        let descriptor = |named, index| either(named, index).filter(|_| has_descriptor).map(|fd| fd as i32);
+        let flags = self.flags.and_then(|index| either(entry::FLAGS, index)).unwrap_or(0);
+        OpenFileCall {
             time: event.time,
             call: event.name,
             action: self.action,
@@ -135,7 +134,7 @@ impl Call {
 
 /// A call in progress.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct OpenFileCall {
     pub(super) time: Nanos,
     /// Index of its name.
     pub(super) call: u32,
@@ -151,7 +150,7 @@ pub(super) struct Entry {
 
 /// The end of a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Exit {
+pub(super) struct FileCallExit {
     pub(super) time: Nanos,
     pub(super) call: u32,
     pub(super) result: i64,
@@ -161,10 +160,10 @@ pub(super) struct Exit {
     pub(super) thread: Option<Thread>,
 }
 
-impl Exit {
-    pub(super) fn new(event: &KernelEvent<'_>) -> Exit {
-        let made = [exit::FD, exit::OTHER_FD].map(|place| event.integer(place).map(|fd| fd as i32));
+impl FileCallExit {
+    pub(super) fn new(event: &KernelEvent<'_>) -> FileCallExit {
+        let made = [exit::FD, exit::OTHER_FD].map(|field| event.integer(field).map(|fd| fd as i32));
         let result = event.integer(exit::RET).unwrap_or(0);
-        Exit { time: event.time, call: event.name, result, made, thread: event.reported() }
+        FileCallExit { time: event.time, call: event.name, result, made, thread: event.reported() }
     }
 }

@@ -16,25 +16,25 @@ use crate::{
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Cache;
+pub struct PageCache;
 
 /// An upper bound of the kernel's page allocation orders; higher values are invalid.
 const MOST_ORDER: i64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Pages {
+struct CachedPages {
     added: u64,
     deleted: u64,
 }
 
-add_fields!(Pages { added, deleted });
+add_fields!(CachedPages { added, deleted });
 
 /// Page counts by device and inode.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(PerThreadSums<(u32, u64), Pages>);
+pub struct CacheChanges(PerThreadSums<(u32, u64), CachedPages>);
 
-impl Analysis for Cache {
-    type Partial = Partial;
+impl Analysis for PageCache {
+    type Partial = CacheChanges;
 
     fn interest(&self) -> Interest<'_> {
         use field::cache::{DEV, INODE, ORDER};
@@ -43,11 +43,11 @@ impl Analysis for Cache {
         )
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> CacheChanges {
+        CacheChanges::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut CacheChanges, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         if !matches!(event.kind, Kind::CacheAdd | Kind::CacheDelete) {
             return;
@@ -57,12 +57,12 @@ impl Analysis for Cache {
         let number = |place| event.integer(place).unwrap_or(0) as u64;
         let file = (number(field::cache::DEV) as u32, number(field::cache::INODE));
         partial.0.of(event.thread, event.cpu, file).add(match event.kind {
-            Kind::CacheAdd => Pages { added: pages, deleted: 0 },
-            _ => Pages { added: 0, deleted: pages },
+            Kind::CacheAdd => CachedPages { added: pages, deleted: 0 },
+            _ => CachedPages { added: 0, deleted: pages },
         });
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+    fn merge(&self, mut earlier: CacheChanges, later: CacheChanges, threads: &Threads) -> CacheChanges {
         earlier.0.add(later.0, threads);
         earlier
     }
@@ -71,11 +71,11 @@ impl Analysis for Cache {
         true
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<CacheChanges>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let mut files: FxHashMap<(u32, u64), Pages> = FxHashMap::default();
+        let mut files: FxHashMap<(u32, u64), CachedPages> = FxHashMap::default();
         add_all(&mut files, whole.0.wanted(of).map(|(_, _, file, pages)| (*file, *pages)));
-        let mut all = Pages::default();
+        let mut all = CachedPages::default();
         files.values().for_each(|pages| all.add(*pages));
         let summary = vec![("pages_added", all.added.into()), ("pages_deleted", all.deleted.into())];
         let columns = vec![
@@ -84,12 +84,11 @@ impl Analysis for Cache {
             Column::integer("pages_added", Unit::Count),
             Column::integer("pages_deleted", Unit::Count),
         ];
-        let row = |((device, inode), pages): ((u32, u64), Pages)| {
+        let rows = most_first(files.into_iter().map(|((device, inode), pages)| {
             let row: Vec<Value> =
                 vec![super::numbers(device).into(), inode.into(), pages.added.into(), pages.deleted.into()];
             (pages.added + pages.deleted, (device, inode), row)
-        };
-        let rows = most_first(files.into_iter().map(row));
+        }));
         Table::new("io", Shape::Counters, summary, columns, rows)
     }
 }

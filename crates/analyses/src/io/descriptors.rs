@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Operation,
-    action::{Action, CLOSE_ON_EXEC, Entry, Exit, LABELS},
+    action::{Action, CLOSE_ON_EXEC, FileCallExit, LABELS, OpenFileCall},
 };
 use crate::{
-    deferred_ops::Machine,
+    deferred_ops::StateMachine,
     durations::{Add, add_fields},
     system_calls::is_error,
 };
 
 /// Operations on tables and files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Step {
+pub(super) enum FileStep {
     Enter {
         cpu: u32,
-        entry: Entry,
+        entry: OpenFileCall,
     },
     /// The thread on a CPU is not in a call that concerns files.
     Idle {
@@ -32,13 +32,13 @@ pub(super) enum Step {
     },
     Exit {
         cpu: u32,
-        exit: Exit,
+        exit: FileCallExit,
     },
     /// A whole call: no switch lies between its entry and its exit.
     Call {
         cpu: u32,
-        entry: Entry,
-        exit: Exit,
+        entry: OpenFileCall,
+        exit: FileCallExit,
     },
     /// A switch. `is_idle`: the previous thread is not in a call that concerns files.
     Switch {
@@ -73,23 +73,23 @@ pub(super) enum Step {
 }
 
 /// A file's index in the list of names; index 0 stands for files without a name.
-pub(super) type File = u32;
+pub(super) type FileId = u32;
 /// The file whose name is unknown.
-pub(super) const UNKNOWN: File = 0;
+pub(super) const UNKNOWN: FileId = 0;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Slot {
-    file: File,
+struct OpenDescriptor {
+    file: FileId,
     /// Whether exec closes it.
     closes: bool,
 }
 
 /// The key of a use: thread, CPU, descriptor, file.
-pub(super) type User = (Thread, u32, Option<i32>, File);
+pub(super) type FileUseKey = (Thread, u32, Option<i32>, FileId);
 
 /// The uses of a file.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Use {
+pub(super) struct FileUse {
     pub(super) read: u64,
     pub(super) written: u64,
     pub(super) operations: u64,
@@ -100,44 +100,44 @@ pub(super) struct Use {
     pub(super) time: u64,
 }
 
-add_fields!(Use { operations, shared, opens, errors, time } wrapping { read, written });
+add_fields!(FileUse { operations, shared, opens, errors, time } wrapping { read, written });
 
 /// The tables of descriptors, and the uses of files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Descriptors {
     running: FxHashMap<u32, Thread>,
     /// Open calls, on CPUs and of threads that do not run.
-    on_cpus: FxHashMap<u32, Entry>,
-    of_threads: FxHashMap<Thread, Entry>,
+    on_cpus: FxHashMap<u32, OpenFileCall>,
+    of_threads: FxHashMap<Thread, OpenFileCall>,
     processes: FxHashMap<Thread, u32>,
-    tables: FxHashMap<u32, FxHashMap<i32, Slot>>,
+    tables: FxHashMap<u32, FxHashMap<i32, OpenDescriptor>>,
     /// Processes by the address of their table in the state dump.
     addresses: FxHashMap<u64, Vec<u32>>,
-    files: FxHashMap<Box<str>, File>,
-    pub(super) uses: FxHashMap<User, Use>,
+    files: FxHashMap<Box<str>, FileId>,
+    pub(super) uses: FxHashMap<FileUseKey, FileUse>,
 }
 
-impl Machine<Step> for Descriptors {
-    fn apply(&mut self, step: Step) {
+impl StateMachine<FileStep> for Descriptors {
+    fn apply(&mut self, step: FileStep) {
         match step {
-            Step::Enter { cpu, entry } => drop(self.on_cpus.insert(cpu, entry)),
-            Step::Exit { cpu, exit } => {
+            FileStep::Enter { cpu, entry } => drop(self.on_cpus.insert(cpu, entry)),
+            FileStep::Exit { cpu, exit } => {
                 if let Some(entry) = self.on_cpus.remove(&cpu) {
                     self.complete(cpu, entry, &exit);
                 }
             }
-            Step::Call { cpu, entry, exit } => {
+            FileStep::Call { cpu, entry, exit } => {
                 self.on_cpus.remove(&cpu);
                 self.complete(cpu, entry, &exit);
             }
-            Step::Idle { cpu } => drop(self.on_cpus.remove(&cpu)),
-            Step::Switch { cpu, is_idle, prev, next } => {
+            FileStep::Idle { cpu } => drop(self.on_cpus.remove(&cpu)),
+            FileStep::Switch { cpu, is_idle, prev, next } => {
                 if is_idle {
                     self.on_cpus.remove(&cpu);
                 }
                 self.switch(cpu, prev, next);
             }
-            Step::Belongs { tid, pid, table } => {
+            FileStep::Belongs { tid, pid, table } => {
                 self.processes.insert(Thread::new(tid, 0), pid);
                 // Kernel threads have no table.
                 if let Some(address) = table.filter(|&address| address != 0) {
@@ -147,14 +147,14 @@ impl Machine<Step> for Descriptors {
                     }
                 }
             }
-            Step::Fork { parent, child } => {
+            FileStep::Fork { parent, child } => {
                 let table = self.tables.get(&parent).cloned().unwrap_or_default();
                 self.tables.insert(child, table);
                 self.processes.insert(Thread::new(child.into(), 0), child);
             }
-            Step::Begins { tid } => drop(self.processes.remove(&Thread::new(tid, 0))),
-            Step::Dumped { table, pid, fd, file, flags } => {
-                let slot = Slot { file: self.file(&file), closes: flags & CLOSE_ON_EXEC != 0 };
+            FileStep::Begins { tid } => drop(self.processes.remove(&Thread::new(tid, 0))),
+            FileStep::Dumped { table, pid, fd, file, flags } => {
+                let slot = OpenDescriptor { file: self.file(&file), closes: flags & CLOSE_ON_EXEC != 0 };
                 let at = table.and_then(|table| self.addresses.get(&table)).cloned().unwrap_or_default();
                 for pid in at.into_iter().chain(pid) {
                     self.tables.entry(pid).or_default().insert(fd, slot);
@@ -174,11 +174,11 @@ const FD_CLOEXEC: i64 = 1;
 const EBADF: i64 = 9;
 
 impl Descriptors {
-    fn file(&mut self, name: &str) -> File {
+    fn file(&mut self, name: &str) -> FileId {
         if let Some(&known) = self.files.get(name) {
             return known;
         }
-        let new = self.files.len() as File + 1;
+        let new = self.files.len() as FileId + 1;
         self.files.insert(name.into(), new);
         new
     }
@@ -203,14 +203,14 @@ impl Descriptors {
     }
 
     /// Applies a call that has ended.
-    fn complete(&mut self, cpu: u32, entry: Entry, exit: &Exit) {
+    fn complete(&mut self, cpu: u32, entry: OpenFileCall, exit: &FileCallExit) {
         if entry.call != exit.call {
             return;
         }
         let thread = exit.thread.or(self.running.get(&cpu).copied()).unwrap_or(Thread::before(cpu));
         let process = self.processes.get(&thread).copied();
         let failed = is_error(exit.result);
-        let mut used = Use { operations: 1, errors: failed.into(), ..Use::default() };
+        let mut used = FileUse { operations: 1, errors: failed.into(), ..FileUse::default() };
         used.time = exit.time.0.saturating_sub(entry.time.0);
         let bytes = if failed { 0 } else { exit.result as u64 };
         let name = |descriptors: &Descriptors, fd: Option<i32>| {
@@ -228,7 +228,8 @@ impl Descriptors {
                 self.used((thread, cpu, entry.fd, name(self, entry.fd)), used);
             }
             Action::Copy => {
-                let (from, to) = (Use { read: bytes, ..used }, Use { written: bytes, shared: 1, ..used });
+                let (from, to) =
+                    (FileUse { read: bytes, ..used }, FileUse { written: bytes, shared: 1, ..used });
                 self.used((thread, cpu, entry.fd, name(self, entry.fd)), from);
                 self.used((thread, cpu, entry.other, name(self, entry.other)), to);
             }
@@ -236,8 +237,8 @@ impl Descriptors {
             Action::Open => {
                 let file = entry.file.as_deref().map_or(UNKNOWN, |name| self.file(name));
                 let fd = (!failed).then_some(exit.result as i32);
-                self.used((thread, cpu, fd, file), Use { opens: (!failed).into(), ..used });
-                self.set(process, fd, Some(Slot { file, closes: entry.closes }));
+                self.used((thread, cpu, fd, file), FileUse { opens: (!failed).into(), ..used });
+                self.set(process, fd, Some(OpenDescriptor { file, closes: entry.closes }));
             }
             Action::Close => {
                 self.used((thread, cpu, entry.fd, name(self, entry.fd)), used);
@@ -250,11 +251,11 @@ impl Descriptors {
         }
     }
 
-    fn used(&mut self, user: User, used: Use) {
+    fn used(&mut self, user: FileUseKey, used: FileUse) {
         self.uses.entry(user).or_default().add(used);
     }
 
-    fn set(&mut self, process: Option<u32>, fd: Option<i32>, slot: Option<Slot>) {
+    fn set(&mut self, process: Option<u32>, fd: Option<i32>, slot: Option<OpenDescriptor>) {
         let Some((pid, fd)) = process.zip(fd) else { return };
         let table = self.tables.entry(pid).or_default();
         match slot.filter(|slot| slot.file != UNKNOWN) {
@@ -264,20 +265,20 @@ impl Descriptors {
     }
 
     /// Applies calls that only change the table.
-    fn change(&mut self, process: Option<u32>, entry: &Entry, exit: &Exit) {
+    fn change(&mut self, process: Option<u32>, entry: &OpenFileCall, exit: &FileCallExit) {
         let Some(pid) = process else { return };
         let made = Some(exit.result as i32);
         let of = |descriptors: &Descriptors| descriptors.tables.get(&pid)?.get(&entry.fd?).copied();
-        let copy = |slot: Option<Slot>, closes| slot.map(|slot| Slot { closes, ..slot });
+        let copy = |slot: Option<OpenDescriptor>, closes| slot.map(|slot| OpenDescriptor { closes, ..slot });
         match entry.action {
             Action::Make(label) => {
                 let file = self.file(LABELS[usize::from(label)]);
-                self.set(process, made, Some(Slot { file, closes: entry.closes }));
+                self.set(process, made, Some(OpenDescriptor { file, closes: entry.closes }));
             }
             Action::MakeTwo(label) => {
                 let file = self.file(LABELS[usize::from(label)]);
                 for fd in exit.made {
-                    self.set(process, fd, Some(Slot { file, closes: entry.closes }));
+                    self.set(process, fd, Some(OpenDescriptor { file, closes: entry.closes }));
                 }
             }
             Action::Duplicate => self.set(process, made, copy(of(self), false)),

@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    action::{Call, Entry, Exit},
-    descriptors::{Descriptors, File, Step, UNKNOWN, Use},
+    action::{FileCall, FileCallExit, OpenFileCall},
+    descriptors::{Descriptors, FileId, FileStep, FileUse, UNKNOWN},
 };
 use crate::{
-    columns::most_first,
+    columns::{TableRows, most_first},
     deferred_ops::DeferredOps,
     durations::{Add, add_all},
 };
@@ -24,28 +24,28 @@ pub struct Files;
 
 /// The state after some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Partial {
+pub struct FilesPartial {
     /// Calls by index of their name; only needed while events are folded.
     #[serde(skip)]
-    calls: Vec<Option<Call>>,
+    calls: Vec<Option<FileCall>>,
     /// Calls that began or ended on each CPU since its last switch.
-    inside: Cpus<Inside>,
-    steps: DeferredOps<Descriptors, Step>,
+    inside: Cpus<InsideCall>,
+    steps: DeferredOps<Descriptors, FileStep>,
 }
 
 /// The call that a thread is in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Inside {
+enum InsideCall {
     /// A call that concerns files.
-    Call(Entry),
+    Call(OpenFileCall),
     /// No such call.
     Nothing,
 }
 
-impl Partial {
-    fn new(names: &[String], is_first: bool) -> Partial {
-        Partial {
-            calls: names.iter().map(|name| Call::of(name)).collect(),
+impl FilesPartial {
+    fn new(names: &[String], is_first: bool) -> FilesPartial {
+        FilesPartial {
+            calls: names.iter().map(|name| FileCall::of(name)).collect(),
             inside: Cpus::default(),
             steps: DeferredOps::new(is_first),
         }
@@ -56,28 +56,28 @@ impl Partial {
         let cpu = event.cpu;
         if event.kind == Kind::SyscallEntry {
             // Other entries end the open call, too: its exit was lost.
-            let entered = call.map_or(Inside::Nothing, |call| Inside::Call(call.entry(event)));
-            return *self.inside.get_or(cpu, || Inside::Nothing) = entered;
+            let entered = call.map_or(InsideCall::Nothing, |call| InsideCall::Call(call.entry(event)));
+            return *self.inside.get_or(cpu, || InsideCall::Nothing) = entered;
         }
         let mut is_known = true;
         let inside = self.inside.get_or(cpu, || {
             is_known = false;
-            Inside::Nothing
+            InsideCall::Nothing
         });
-        let inside = std::mem::replace(inside, Inside::Nothing);
-        let exit = call.map(|_| Exit::new(event));
+        let inside = std::mem::replace(inside, InsideCall::Nothing);
+        let exit = call.map(|_| FileCallExit::new(event));
         match (inside, exit) {
-            (Inside::Call(entry), Some(exit)) => self.steps.see(Step::Call { cpu, entry, exit }),
-            (Inside::Nothing, Some(exit)) if !is_known => self.steps.see(Step::Exit { cpu, exit }),
+            (InsideCall::Call(entry), Some(exit)) => self.steps.see(FileStep::Call { cpu, entry, exit }),
+            (InsideCall::Nothing, Some(exit)) if !is_known => self.steps.see(FileStep::Exit { cpu, exit }),
             _ => {}
         }
     }
 
     /// Emits the open call of a CPU as an operation. Returns whether the CPU is known to have no open call.
-    fn settle(&mut self, cpu: u32, inside: Option<Inside>) -> bool {
+    fn settle(&mut self, cpu: u32, inside: Option<InsideCall>) -> bool {
         match inside {
-            Some(Inside::Call(entry)) => {
-                self.steps.see(Step::Enter { cpu, entry });
+            Some(InsideCall::Call(entry)) => {
+                self.steps.see(FileStep::Enter { cpu, entry });
                 false
             }
             inside => inside.is_some(),
@@ -91,9 +91,9 @@ impl Partial {
         let cpu = event.cpu;
         let inside = self.inside.remove(cpu);
         let is_idle = self.settle(cpu, inside);
-        self.steps.see(Step::Switch { cpu, is_idle, prev, next });
+        self.steps.see(FileStep::Switch { cpu, is_idle, prev, next });
         if let Some(pid) = event.integer(switch::PREV_PID).filter(|&pid| pid > 0 && prev > 0) {
-            self.steps.see(Step::Belongs { tid: prev, pid: pid as u32, table: None });
+            self.steps.see(FileStep::Belongs { tid: prev, pid: pid as u32, table: None });
         }
     }
 
@@ -103,12 +103,14 @@ impl Partial {
         let Some(tid) = event.integer(fork::CHILD_TID) else { return };
         let (parent, child) = (pid(fork::PARENT_PID), pid(fork::CHILD_PID));
         if let Some((tid, pid)) = event.integer(fork::PARENT_TID).zip(parent) {
-            self.steps.see(Step::Belongs { tid, pid, table: None });
+            self.steps.see(FileStep::Belongs { tid, pid, table: None });
         }
         self.steps.see(match (parent, child) {
-            (Some(parent), Some(child)) if parent == child => Step::Belongs { tid, pid: child, table: None },
-            (Some(parent), Some(child)) => Step::Fork { parent, child },
-            _ => Step::Begins { tid },
+            (Some(parent), Some(child)) if parent == child => {
+                FileStep::Belongs { tid, pid: child, table: None }
+            }
+            (Some(parent), Some(child)) => FileStep::Fork { parent, child },
+            _ => FileStep::Begins { tid },
         });
     }
 
@@ -118,12 +120,12 @@ impl Partial {
             let reported = event.integer(process::TID).zip(event.integer(process::PID));
             if let Some((tid, pid)) = reported.filter(|&(tid, _)| tid != 0) {
                 let table = event.integer(process::FILES).map(|address| address as u64);
-                self.steps.see(Step::Belongs { tid, pid: pid as u32, table });
+                self.steps.see(FileStep::Belongs { tid, pid: pid as u32, table });
             }
             return;
         }
         if let Some((fd, name)) = event.integer(descriptor::FD).zip(event.text(descriptor::FILENAME)) {
-            self.steps.see(Step::Dumped {
+            self.steps.see(FileStep::Dumped {
                 table: event.integer(descriptor::FILES).map(|address| address as u64),
                 pid: event.integer(descriptor::PID).map(|pid| pid as u32),
                 fd: fd as i32,
@@ -135,7 +137,7 @@ impl Partial {
 }
 
 impl Analysis for Files {
-    type Partial = Partial;
+    type Partial = FilesPartial;
 
     fn interest(&self) -> Interest<'_> {
         use field::{descriptor, entry, exit, fork, process, switch};
@@ -180,11 +182,11 @@ impl Analysis for Files {
         )
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial {
-        Partial::new(start.names, start.is_first)
+    fn begin(&self, start: &Start<'_>) -> FilesPartial {
+        FilesPartial::new(start.names, start.is_first)
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut FilesPartial, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         match event.kind {
             Kind::SyscallEntry | Kind::SyscallExit => partial.call(event),
@@ -195,11 +197,11 @@ impl Analysis for Files {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: FilesPartial, later: FilesPartial, _: &Threads) -> FilesPartial {
         // No switch has happened since, so the order among CPUs does not matter.
         for (cpu, inside) in std::mem::take(&mut earlier.inside).into_all() {
             if earlier.settle(cpu, Some(inside)) {
-                earlier.steps.see(Step::Idle { cpu });
+                earlier.steps.see(FileStep::Idle { cpu });
             }
         }
         earlier.steps.add(later.steps);
@@ -207,24 +209,23 @@ impl Analysis for Files {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<FilesPartial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
         let descriptors = whole.steps.finish();
         let names = descriptors.names();
-        let mut users: FxHashMap<(Thread, Option<i32>, File), Use> = FxHashMap::default();
-        let settled = descriptors
-            .uses
-            .iter()
-            .map(|(&(thread, cpu, fd, file), used)| (threads.settled(thread), cpu, fd, file, *used));
+        let mut users: FxHashMap<(Thread, Option<i32>, FileId), FileUse> = FxHashMap::default();
+        let uses = descriptors.uses.iter();
+        let settled =
+            uses.map(|(&(thread, cpu, fd, file), used)| (threads.settled(thread), cpu, fd, file, *used));
         let wanted = settled
             .filter(|&(thread, cpu, ..)| threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu));
         add_all(&mut users, wanted.map(|(thread, _, fd, file, used)| ((thread, fd, file), used)));
-        let mut all = Use::default();
+        let mut all = FileUse::default();
         users.values().for_each(|used| all.add(*used));
         let nameless = users.iter().filter(|((.., file), _)| *file == UNKNOWN);
         let nameless = nameless.map(|(_, used)| used.read.saturating_add(used.written));
-        let mut files: Vec<File> =
+        let mut files: Vec<FileId> =
             users.keys().map(|(.., file)| *file).filter(|file| *file != UNKNOWN).collect();
         files.sort_unstable();
         files.dedup();
@@ -243,9 +244,7 @@ impl Analysis for Files {
     }
 }
 
-type Users = FxHashMap<(Thread, Option<i32>, File), Use>;
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
-
+type FileUses = FxHashMap<(Thread, Option<i32>, FileId), FileUse>;
 fn columns() -> [Column; 6] {
     [
         Column::integer("read_bytes", Unit::Bytes),
@@ -257,7 +256,7 @@ fn columns() -> [Column; 6] {
     ]
 }
 
-fn cells(used: &Use) -> [Value; 6] {
+fn cells(used: &FileUse) -> [Value; 6] {
     [
         used.read.into(),
         used.written.into(),
@@ -273,8 +272,8 @@ fn process(threads: &Threads, thread: Thread) -> Thread {
     threads.pid(thread).map_or(thread, |pid| Thread::new(pid.into(), 0))
 }
 
-fn by_file(threads: &Threads, users: Users, names: &[Option<&str>]) -> Rows {
-    let mut files: FxHashMap<File, (Use, Vec<Thread>)> = FxHashMap::default();
+fn by_file(threads: &Threads, users: FileUses, names: &[Option<&str>]) -> TableRows {
+    let mut files: FxHashMap<FileId, (FileUse, Vec<Thread>)> = FxHashMap::default();
     for ((thread, _, file), used) in users {
         let sum = files.entry(file).or_default();
         sum.0.add(used);
@@ -296,8 +295,8 @@ fn by_file(threads: &Threads, users: Users, names: &[Option<&str>]) -> Rows {
     (all, rows)
 }
 
-fn by_descriptor(threads: &Threads, users: Users, names: &[Option<&str>]) -> Rows {
-    let mut sums: Users = FxHashMap::default();
+fn by_descriptor(threads: &Threads, users: FileUses, names: &[Option<&str>]) -> TableRows {
+    let mut sums: FileUses = FxHashMap::default();
     let of_processes =
         users.into_iter().map(|((thread, fd, file), used)| ((process(threads, thread), fd, file), used));
     add_all(&mut sums, of_processes);

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Summary, Table, Takes, Unit, Value,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
     only,
 };
@@ -25,24 +25,23 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns},
+    columns::{TableRows, duration_cells, duration_columns},
     durations::{Add, Durations, add_fields},
     pairs::Pairs,
     syscalls::Syscalls,
-    system_calls::{Calls, OfName},
+    system_calls::{CallsPartial, OfName},
 };
 
-use users::User;
+use users::FileOperations;
 
-pub use cache::Cache;
+pub use cache::PageCache;
 pub use files::Files;
-pub use users::Users;
+pub use users::FileUsers;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct InputOutput;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -55,8 +54,8 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
         },
         make: |parameters| match parameters.view() {
             "file" | "descriptor" => Made::of_events(Files),
-            "cache" => Made::of_events(Cache),
-            "" | "thread" | "process" if parameters.alone => Made::of_events(Users),
+            "cache" => Made::of_events(PageCache),
+            "" | "thread" | "process" if parameters.alone => Made::of_events(FileUsers),
             _ => Made::of_events(InputOutput),
         },
     }
@@ -114,20 +113,20 @@ const RWBS_WRITE: i64 = 1;
 const SECTOR_BYTES: u64 = 512;
 
 /// A completed request: its time, whether it wrote, its sectors, whether it failed.
-type Done = (Nanos, bool, u64, bool);
+type CompletedRequest = (Nanos, bool, u64, bool);
 
 /// Requests of a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Requests {
+struct DeviceRequests {
     durations: Durations,
     bytes: u64,
     errors: u64,
 }
 
-add_fields!(Requests { durations, errors } wrapping { bytes });
+add_fields!(DeviceRequests { durations, errors } wrapping { bytes });
 
-impl Requests {
-    fn see(&mut self, begin: Nanos, (end, _, sectors, failed): Done) {
+impl DeviceRequests {
+    fn see(&mut self, begin: Nanos, (end, _, sectors, failed): CompletedRequest) {
         self.durations.see(end.0.saturating_sub(begin.0));
         self.bytes = self.bytes.wrapping_add(sectors.wrapping_mul(SECTOR_BYTES));
         self.errors += u64::from(failed);
@@ -138,20 +137,20 @@ impl Requests {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Device {
     name: Option<String>,
-    going_on: Pairs<Nanos, Done>,
-    read: Requests,
-    written: Requests,
+    going_on: Pairs<Nanos, CompletedRequest>,
+    read: DeviceRequests,
+    written: DeviceRequests,
 }
 
 impl Device {
-    fn of(&mut self, writes: bool) -> &mut Requests {
+    fn of(&mut self, writes: bool) -> &mut DeviceRequests {
         if writes { &mut self.written } else { &mut self.read }
     }
 }
 
 /// The devices after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct BlockDevices {
     /// Whether the trace begins here.
     from_start: bool,
     devices: FxHashMap<u32, Device>,
@@ -168,33 +167,33 @@ const BLOCKS: [(Kind, &[usize]); 3] = {
 };
 
 impl Analysis for InputOutput {
-    type Partial = Partial;
+    type Partial = BlockDevices;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&BLOCKS).with_base(&Syscalls)
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial {
-        Partial::new(start)
+    fn begin(&self, start: &Start<'_>) -> BlockDevices {
+        BlockDevices::new(start)
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut BlockDevices, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         if matches!(event.kind, Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice) {
             partial.see(event);
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: BlockDevices, later: BlockDevices, _: &Threads) -> BlockDevices {
         earlier.add(later);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<BlockDevices>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let operations = Operations::of(of.names);
-        let wanted = || operations.among(of.base::<Calls>().wanted(of));
+        let wanted = || operations.among(of.base::<CallsPartial>().wanted(of));
         let users = users::sums(wanted().map(|(thread, operation, calls)| (thread, operation, calls.into())));
         let summary = summary(&users, &whole);
         let (columns, rows) = match of.selection.view.as_str() {
@@ -225,8 +224,8 @@ impl Operations {
     }
 }
 
-fn summary(users: &FxHashMap<Thread, User>, blocks: &Partial) -> Vec<(&'static str, Value)> {
-    let mut all = User::default();
+fn summary(users: &FxHashMap<Thread, FileOperations>, blocks: &BlockDevices) -> Summary {
+    let mut all = FileOperations::default();
     users.values().for_each(|user| all.add(*user));
     let requests = || blocks.devices.values().flat_map(|device| [&device.read, &device.written]);
     let left = |which: fn((u64, u64)) -> u64| {
@@ -243,14 +242,12 @@ fn summary(users: &FxHashMap<Thread, User>, blocks: &Partial) -> Vec<(&'static s
     ]
 }
 
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
-
-fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
+fn table(summary: Summary, (columns, rows): TableRows) -> Table {
     Table::new("io", Shape::Counters, summary, columns, rows)
 }
 
-impl Add for Partial {
-    fn add(&mut self, later: Partial) {
+impl Add for BlockDevices {
+    fn add(&mut self, later: BlockDevices) {
         for (number, device) in later.devices {
             let own = self.device(number);
             own.read.add(device.read);
@@ -264,14 +261,16 @@ impl Add for Partial {
     }
 }
 
-impl Partial {
-    fn new(start: &Start<'_>) -> Partial {
-        Partial { from_start: start.is_first, ..Partial::default() }
+impl BlockDevices {
+    fn new(start: &Start<'_>) -> BlockDevices {
+        BlockDevices { from_start: start.is_first, ..BlockDevices::default() }
     }
 
     fn device(&mut self, number: u32) -> &mut Device {
-        let new = || Device { going_on: Pairs::new(self.from_start), ..Device::default() };
-        self.devices.entry(number).or_insert_with(new)
+        let Self { from_start, devices } = self;
+        devices
+            .entry(number)
+            .or_insert_with(|| Device { going_on: Pairs::new(*from_start), ..Device::default() })
     }
 
     /// Folds an event of the block layer.
@@ -287,8 +286,10 @@ impl Partial {
         if event.kind == Kind::BlockIssue {
             return device.going_on.begin(sector, event.time);
         }
-        let letters = || event.text(field::block::RWBS).is_some_and(|letters| letters.contains(&b'W'));
-        let writes = event.integer(field::block::RWBS).map_or_else(letters, |flags| flags & RWBS_WRITE != 0);
+        let writes = match event.integer(field::block::RWBS) {
+            Some(flags) => flags & RWBS_WRITE != 0,
+            None => event.text(field::block::RWBS).is_some_and(|letters| letters.contains(&b'W')),
+        };
         let sectors = event.integer(field::block::NR_SECTOR).unwrap_or(0) as u64;
         let failed = event.integer(field::block::ERROR).is_some_and(|error| error != 0);
         if let Some((begin, done)) = device.going_on.end(sector, (event.time, writes, sectors, failed)) {
@@ -297,7 +298,7 @@ impl Partial {
     }
 }
 
-fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>) -> Rows {
+fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>) -> TableRows {
     let mut columns = vec![
         Column::name("operation"),
         Column::integer("bytes", Unit::Bytes),
@@ -311,13 +312,13 @@ fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>
         all.join(calls);
         *bytes = bytes.wrapping_add(if has_bytes { calls.returned } else { 0 });
     }
-    let row = |(operation, (of, bytes)): (Operation, (OfName, u64))| {
+    let rows = operations.into_iter().map(|(operation, (of, bytes))| {
         let mut row = vec![operation.name().into(), bytes.into(), of.durations.count.into()];
         row.extend(duration_cells(&of.durations));
         row.push(of.errors.into());
         row
-    };
-    (columns, operations.into_iter().map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 /// Splits a device number into its major (12 bits) and minor number (20 bits), as the kernel packs them.
@@ -325,7 +326,7 @@ fn numbers(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
 }
 
-fn by_device(devices: FxHashMap<u32, Device>) -> Rows {
+fn by_device(devices: FxHashMap<u32, Device>) -> TableRows {
     let mut columns = vec![
         Column::name("device"),
         Column::name("operation"),

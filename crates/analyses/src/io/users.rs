@@ -12,15 +12,15 @@ use crate::{
     columns::most_first,
     durations::{Add, add_fields},
     per_thread_sums::PerThreadSums,
-    system_calls::{self, Calls, OfCalls, OfName, is_error},
+    system_calls::{self, CallsPartial, OfCalls, OfName, is_error},
 };
 
-use super::{BLOCKS, Operation, Operations, Partial, Rows, summary, table};
+use super::{BLOCKS, BlockDevices, Operation, Operations, TableRows, summary, table};
 
 /// The analysis of threads and processes, like [`InputOutput`](super::InputOutput) but without the distribution of call
 /// durations, which takes most of its time and memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Users;
+pub struct FileUsers;
 
 /// The sums of one thread's calls of one name.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -49,8 +49,8 @@ impl From<&OfName> for CallSums {
     }
 }
 
-impl Analysis for Users {
-    type Partial = (Partial, Calls<PerThreadSums<u32, CallSums>>);
+impl Analysis for FileUsers {
+    type Partial = (BlockDevices, CallsPartial<PerThreadSums<u32, CallSums>>);
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -63,7 +63,7 @@ impl Analysis for Users {
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        (Partial::new(start), Calls::default())
+        (BlockDevices::new(start), CallsPartial::default())
     }
 
     #[inline]
@@ -91,7 +91,7 @@ impl Analysis for Users {
 
 /// The file operations of a thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct User {
+pub(super) struct FileOperations {
     pub(super) read: u64,
     pub(super) written: u64,
     pub(super) operations: u64,
@@ -99,10 +99,10 @@ pub(super) struct User {
     time: u64,
 }
 
-impl User {
+impl FileOperations {
     fn see(&mut self, (operation, has_bytes): (Operation, bool), calls: CallSums) {
         let bytes = if has_bytes { calls.returned } else { 0 };
-        self.add(User {
+        self.add(FileOperations {
             read: if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 },
             written: if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 },
             operations: calls.count,
@@ -112,19 +112,23 @@ impl User {
     }
 }
 
-add_fields!(User { operations, errors, time } wrapping { read, written });
+add_fields!(FileOperations { operations, errors, time } wrapping { read, written });
 
 /// The operations of each thread.
 pub(super) fn sums(
     calls: impl Iterator<Item = (Thread, (Operation, bool), CallSums)>,
-) -> FxHashMap<Thread, User> {
-    let mut users: FxHashMap<Thread, User> = FxHashMap::default();
+) -> FxHashMap<Thread, FileOperations> {
+    let mut users: FxHashMap<Thread, FileOperations> = FxHashMap::default();
     calls.for_each(|(thread, operation, calls)| users.entry(thread).or_default().see(operation, calls));
     users
 }
 
-pub(super) fn by_user(threads: &Threads, users: FxHashMap<Thread, User>, processes: bool) -> Rows {
-    let mut sums: FxHashMap<Thread, User> = FxHashMap::default();
+pub(super) fn by_user(
+    threads: &Threads,
+    users: FxHashMap<Thread, FileOperations>,
+    processes: bool,
+) -> TableRows {
+    let mut sums: FxHashMap<Thread, FileOperations> = FxHashMap::default();
     for (thread, user) in users {
         let pid = threads.pid(thread).filter(|_| processes);
         sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().add(user);

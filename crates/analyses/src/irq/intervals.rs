@@ -10,33 +10,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
 
-use super::{Phase, SOFT, key};
+use super::{HandlerEnd, Phase, SOFT, key};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals;
+pub struct InterruptIntervals;
 
 /// A handler's begin, and its name.
-type Begin = (Nanos, Box<str>);
-/// End, CPU and number.
-type End = (Nanos, u32, u32);
+type HandlerBegin = (Nanos, Box<str>);
 /// CPU, phase, number, begin and name.
-type Row = (u32, Phase, u32, Nanos, Box<str>);
+type HandlerRow = (u32, Phase, u32, Nanos, Box<str>);
 
 /// Complete runs of handlers, and those in progress.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
-    hard: Pairs<Begin, End>,
-    soft: Pairs<Begin, End>,
-    rows: SettlingRows<Row>,
+pub struct HandlerRuns {
+    hard: Pairs<HandlerBegin, HandlerEnd>,
+    soft: Pairs<HandlerBegin, HandlerEnd>,
+    rows: SettlingRows<HandlerRow>,
 }
 
-fn row(phase: Phase, (begin, name): Begin, (end, cpu, number): End) -> (Nanos, Row) {
+fn row(phase: Phase, (begin, name): HandlerBegin, (end, cpu, number): HandlerEnd) -> (Nanos, HandlerRow) {
     (end, (cpu, phase, number, begin, name))
 }
 
-impl Analysis for Intervals {
-    type Partial = Partial;
+impl Analysis for InterruptIntervals {
+    type Partial = HandlerRuns;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&[
@@ -48,13 +46,13 @@ impl Analysis for Intervals {
         .without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> HandlerRuns {
+        HandlerRuns::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut HandlerRuns, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let Partial { hard, soft, rows } = partial;
+        let HandlerRuns { hard, soft, rows } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
         let (key, end) = (key(event.cpu, number), (event.time, event.cpu, number));
         let complete = match event.kind {
@@ -73,8 +71,8 @@ impl Analysis for Intervals {
         complete.into_iter().for_each(|(end, row)| rows.see(end, row));
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        let Partial { hard, soft, rows } = &mut earlier;
+    fn merge(&self, mut earlier: HandlerRuns, later: HandlerRuns, _: &Threads) -> HandlerRuns {
+        let HandlerRuns { hard, soft, rows } = &mut earlier;
         rows.add(later.rows, |row| row);
         let mut see = |(end, row)| rows.see(end, row);
         hard.add(later.hard, |begin, end| see(row(Phase::Hard, begin, end)));
@@ -93,13 +91,13 @@ impl Analysis for Intervals {
         Some(Heading { name: "irq", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+    fn settle(&self, partial: &mut HandlerRuns, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let settled = partial.rows.settle(of.span.1);
         partial.rows.settled += add_rows(settled, of, rows);
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let Partial { hard, soft, rows: mut runs } = only(partials);
+    fn finish(&self, partials: Vec<HandlerRuns>, of: &FinishContext<'_>) -> Table {
+        let HandlerRuns { hard, soft, rows: mut runs } = only(partials);
         let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
         let mut rows = self.heading().expect("its rows may leave").builder();
         let count = runs.settled + add_rows(runs.rest(), of, &mut rows);
@@ -113,7 +111,7 @@ impl Analysis for Intervals {
 }
 
 /// Adds the runs on the selected CPUs by end. Returns how many.
-fn add_rows(mut runs: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+fn add_rows(mut runs: Vec<(Nanos, HandlerRow)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     runs.retain(|(_, (cpu, ..))| of.selection.wants_cpu(*cpu));
     crate::settling::add_in_order(runs, rows, |(end, (cpu, phase, number, begin, name))| {
         let name = if name.is_empty() { Value::Null } else { Value::from(&**name) };

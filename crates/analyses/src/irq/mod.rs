@@ -19,19 +19,18 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
     pairs::{Pairs, Requests},
 };
 
-pub use intervals::Intervals;
+pub use intervals::InterruptIntervals;
 pub use off::InterruptsOff;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupts;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -50,7 +49,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             }),
         },
         make: |parameters| match parameters.view() {
-            "interval" => Made::of_events(Intervals),
+            "interval" => Made::of_events(InterruptIntervals),
             _ => Made::of_events(Interrupts),
         },
     }
@@ -83,13 +82,13 @@ const SOFT: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums {
+struct HandlerSums {
     /// Open intervals of each phase, by CPU and number.
     handlers: [FxHashMap<u64, Durations>; 3],
     longest: Longest<(Phase, u32, u32)>,
 }
 
-impl Sums {
+impl HandlerSums {
     #[inline]
     fn see(&mut self, phase: Phase, number: u32, cpu: u32, begin: Nanos, end: Nanos) {
         let length = end.0.saturating_sub(begin.0);
@@ -98,17 +97,17 @@ impl Sums {
     }
 }
 
-/// A time on a CPU, and the interrupt number.
-type End = (Nanos, u32, u32);
+/// The end of a handler's run: its time, the CPU, and the interrupt number.
+type HandlerEnd = (Nanos, u32, u32);
 
 /// The sums and open handlers after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct HandlerState {
     names: FxHashMap<u32, String>,
-    hard: Pairs<Nanos, End>,
-    soft: Pairs<Nanos, End>,
-    raised: Requests<Nanos, End>,
-    sums: Sums,
+    hard: Pairs<Nanos, HandlerEnd>,
+    soft: Pairs<Nanos, HandlerEnd>,
+    raised: Requests<Nanos, HandlerEnd>,
+    sums: HandlerSums,
 }
 
 /// CPU and number as one key.
@@ -117,7 +116,7 @@ fn key(cpu: u32, number: u32) -> u64 {
 }
 
 impl Analysis for Interrupts {
-    type Partial = Partial;
+    type Partial = HandlerState;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&[
@@ -130,13 +129,13 @@ impl Analysis for Interrupts {
         .without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> HandlerState {
+        HandlerState::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut HandlerState, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let Partial { names, hard, soft, raised, sums } = partial;
+        let HandlerState { names, hard, soft, raised, sums } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
         let (time, cpu) = (event.time, event.cpu);
         let (key, end) = (key(cpu, number), (time, number, cpu));
@@ -169,8 +168,8 @@ impl Analysis for Interrupts {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        let Partial { names, hard, soft, raised, sums } = &mut earlier;
+    fn merge(&self, mut earlier: HandlerState, later: HandlerState, _: &Threads) -> HandlerState {
+        let HandlerState { names, hard, soft, raised, sums } = &mut earlier;
         names.extend(later.names);
         for (own, more) in sums.handlers.iter_mut().zip(later.sums.handlers) {
             add_all(own, more);
@@ -182,9 +181,9 @@ impl Analysis for Interrupts {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<HandlerState>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let Partial { names, hard, soft, raised, mut sums } = whole;
+        let HandlerState { names, hard, soft, raised, mut sums } = whole;
         let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
         raised.finish(|begin, (end, number, cpu)| sums.see(Phase::Raise, number, cpu, begin, end));
         let mut handlers: Vec<(Handler, u32, Durations)> = Vec::new();
@@ -217,19 +216,14 @@ impl Analysis for Interrupts {
 
 /// The cells of phase, number and name.
 fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Value; 3] {
-    let soft = || SOFT.get(number as usize).map(|name| (*name).to_owned());
     let name = match phase {
         Phase::Hard => names.get(&number).cloned(),
-        Phase::Soft | Phase::Raise => soft(),
+        Phase::Soft | Phase::Raise => SOFT.get(number as usize).map(|name| (*name).to_owned()),
     };
     [phase.name().into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
 }
 
-fn rows(
-    names: &FxHashMap<u32, String>,
-    handlers: Vec<(Handler, u32, Durations)>,
-    by_cpu: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn rows(names: &FxHashMap<u32, String>, handlers: Vec<(Handler, u32, Durations)>, by_cpu: bool) -> TableRows {
     let mut sums: std::collections::BTreeMap<(Handler, u32), Durations> = std::collections::BTreeMap::new();
     for (handler, cpu, durations) in handlers {
         sums.entry((handler, if by_cpu { cpu } else { 0 })).or_default().add(durations);
@@ -254,7 +248,7 @@ fn slowest(
     names: &FxHashMap<u32, String>,
     longest: &Longest<(Phase, u32, u32)>,
     of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+) -> TableRows {
     let columns = vec![
         Column::name("kind"),
         Column::integer("number", Unit::None),
@@ -264,10 +258,10 @@ fn slowest(
         Column::integer("cpu", Unit::None),
     ];
     let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
-    let row = |&(length, Nanos(begin), (phase, number, cpu)): &(u64, Nanos, (Phase, u32, u32))| {
+    let rows = wanted.map(|&(length, Nanos(begin), (phase, number, cpu))| {
         let mut row = cells(names, Handler(phase, number)).to_vec();
         row.extend([length.into(), begin.into(), u64::from(cpu).into()]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

@@ -5,7 +5,7 @@
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, Column, Description, FinishContext, FlowLoop, Interest, Item, Made, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Table, Takes, Unit,
     kernel::{Kind, Threads},
     only,
 };
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns},
     durations::{Add, Durations, Longest, add_all},
     pairs::Pairs,
 };
@@ -22,7 +22,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptsOff<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -41,12 +40,12 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums<const ALL: bool> {
+struct InterruptsOffSums<const ALL: bool> {
     cpus: FxHashMap<u32, Durations>,
     longest: Longest<u32, ALL>,
 }
 
-impl<const ALL: bool> Sums<ALL> {
+impl<const ALL: bool> InterruptsOffSums<ALL> {
     fn see(&mut self, begin: Nanos, (end, cpu): (Nanos, u32)) {
         let length = end.0.saturating_sub(begin.0);
         self.cpus.entry(cpu).or_default().see(length);
@@ -56,23 +55,23 @@ impl<const ALL: bool> Sums<ALL> {
 
 /// The sums and open spans after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
+pub struct OffSpans<const ALL: bool> {
     off: Pairs<Nanos, (Nanos, u32)>,
-    sums: Sums<ALL>,
+    sums: InterruptsOffSums<ALL>,
 }
 
 impl<const ALL: bool> Analysis for InterruptsOff<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = OffSpans<ALL>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&[(Kind::IrqDisable, &[]), (Kind::IrqEnable, &[])]).without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> OffSpans<ALL> {
+        OffSpans::default()
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut OffSpans<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let (key, end) = (u64::from(event.cpu), (event.time, event.cpu));
         match event.kind {
@@ -86,17 +85,17 @@ impl<const ALL: bool> Analysis for InterruptsOff<ALL> {
         }
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
-        let Partial { off, sums } = &mut earlier;
+    fn merge(&self, mut earlier: OffSpans<ALL>, later: OffSpans<ALL>, _: &Threads) -> OffSpans<ALL> {
+        let OffSpans { off, sums } = &mut earlier;
         add_all(&mut sums.cpus, later.sums.cpus);
         sums.longest.add(later.sums.longest);
         off.add(later.off, |begin, end| sums.see(begin, end));
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<OffSpans<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let Partial { off, mut sums } = whole;
+        let OffSpans { off, mut sums } = whole;
         sums.cpus.retain(|cpu, _| of.selection.wants_cpu(*cpu));
         let mut all = Durations::default();
         sums.cpus.values().for_each(|durations| all.add(durations.clone()));
@@ -119,9 +118,7 @@ impl<const ALL: bool> Analysis for InterruptsOff<ALL> {
     }
 }
 
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
-
-fn by_cpu(cpus: FxHashMap<u32, Durations>) -> Rows {
+fn by_cpu(cpus: FxHashMap<u32, Durations>) -> TableRows {
     let mut columns = vec![Column::integer("cpu", Unit::None), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     let mut cpus: Vec<(u32, Durations)> = cpus.into_iter().collect();
@@ -135,7 +132,7 @@ fn by_cpu(cpus: FxHashMap<u32, Durations>) -> Rows {
     (columns, rows)
 }
 
-fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, of: &FinishContext<'_>) -> Rows {
+fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.push(Column::integer("cpu", Unit::None));
     let mut rows = Vec::new();
@@ -145,15 +142,13 @@ fn intervals<const ALL: bool>(all: &Longest<u32, ALL>, of: &FinishContext<'_>) -
     (columns, rows)
 }
 
-fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>) -> Rows {
+fn slowest<const ALL: bool>(longest: &Longest<u32, ALL>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
     ];
     let wanted = longest.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu));
-    let row = |&(length, begin, cpu): &(u64, Nanos, u32)| {
-        vec![length.into(), begin.0.into(), u64::from(cpu).into()]
-    };
-    (columns, wanted.map(row).collect())
+    let rows = wanted.map(|&(length, begin, cpu)| vec![length.into(), begin.0.into(), u64::from(cpu).into()]);
+    (columns, rows.collect())
 }

@@ -1,7 +1,7 @@
 //! Executions of functions, from call to return, according to the call stack.
 //!
-//! A part begins with an unknown stack. Executions above the oldest known frame are reported immediately. What reaches
-//! below it is stored in [`Item`]s until [`Partial::merge`] combines it with the earlier parts.
+//! A partial begins with an unknown stack. Executions above the oldest known frame are reported immediately. What reaches
+//! below it is stored in [`FrameLogEntry`]s until [`ExecutionsPartial::merge`] combines it with the earlier partials.
 
 use std::mem;
 
@@ -10,12 +10,14 @@ use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Place};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::Ended;
+use super::IntervalEnd;
 use crate::{
     durations::{Durations, add_all, add_fields},
-    mark::{Clocks, Mark, Of, Reading},
-    spare_stack::SpareCapacityStack,
-    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    mark::{Clocks, Mark, ReadingDelta, ReadingOf},
+    stack::{
+        self, ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive,
+        cut,
+    },
 };
 
 /// What to analyse.
@@ -62,21 +64,21 @@ struct Interrupted {
 
 /// A completed execution.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Done {
+pub(super) struct CompletedExecution {
     pub(super) begin: Mark,
     pub(super) end: Mark,
     pub(super) function: FunctionId,
     pub(super) caller: FunctionId,
     /// Number of executions of the same function below it on the stack.
     pub(super) level: u32,
-    pub(super) ended: Ended,
+    pub(super) ended: IntervalEnd,
 }
 
-/// An entry of a part's log, in order, that may depend on the frames of earlier parts.
+/// An entry of a partial's log, in order, that may depend on the frames of earlier partials.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Item {
+enum FrameLogEntry {
     /// An execution ended whose begin is known.
-    Done(Done),
+    Done(CompletedExecution),
     /// Execution arrived at a frame below those that are known.
     Arrive(Box<Arrived>, Mark),
     /// All open executions are lost.
@@ -88,46 +90,46 @@ enum Item {
 /// How execution arrived at a frame, and whether it came from untraced code.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Arrived {
-    edge: Edge,
+    edge: FlowEdge,
     at: Arrival,
     entered: bool,
 }
 
 /// The note of a frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Note {
+struct BegunExecution {
     begin: Mark,
     caller: FunctionId,
 }
 
 /// The summed executions of a function.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Sum {
+pub(super) struct ExecutionSum {
     pub(super) time: Durations,
     pub(super) instructions: Durations,
     /// Number of executions that began or ended outside the recording.
     pub(super) incomplete: u64,
 }
 
-add_fields!(Sum { time, instructions, incomplete });
+add_fields!(ExecutionSum { time, instructions, incomplete });
 
-/// The executions in a part of a thread.
+/// The executions in some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Partial {
+pub struct ExecutionsPartial {
     clocks: Clocks,
-    items: Vec<Item>,
+    items: Vec<FrameLogEntry>,
     /// Known frames; the oldest is the last one at which execution arrived from unknown frames.
-    stack: SpareCapacityStack<Frame<Note>>,
-    edge: Edge,
+    stack: KnownFrames<BegunExecution>,
+    edge: FlowEdge,
     /// Number of open executions of the selected function, above the oldest frame.
     level: u32,
     /// The oldest frame and each interrupt on the stack, if system calls are analysed.
     interrupts: Vec<Interrupted>,
     /// Sums by function, if all functions are analysed.
-    pub(super) sums: FxHashMap<FunctionId, Sum>,
+    pub(super) sums: FxHashMap<FunctionId, ExecutionSum>,
     /// Executions that wait for the next timestamp, if all functions are analysed.
     #[serde(skip)]
-    waiting: Vec<Done>,
+    waiting: Vec<CompletedExecution>,
     /// The items before these indices have their times, and their cycles.
     #[serde(skip)]
     reported: [usize; 2],
@@ -138,28 +140,34 @@ struct Watcher<'p> {
     which: &'p Which,
     below: Below,
     at: Mark,
-    ended: Ended,
+    ended: IntervalEnd,
     /// Whether execution came from untraced code, as at the end of a signal handler.
     entered: bool,
     level: &'p mut u32,
     interrupts: &'p mut Vec<Interrupted>,
-    items: &'p mut Vec<Item>,
-    waiting: &'p mut Vec<Done>,
+    items: &'p mut Vec<FrameLogEntry>,
+    waiting: &'p mut Vec<CompletedExecution>,
 }
 
-impl Watch<Note> for Watcher<'_> {
+impl Watch<BegunExecution> for Watcher<'_> {
     #[inline(always)]
-    fn enter(&mut self, from: &Frame<Note>, function: FunctionId, entry: Entry, _: Option<Back>) -> Note {
+    fn enter(
+        &mut self,
+        from: &StackFrame<BegunExecution>,
+        function: FunctionId,
+        entry: FrameEntry,
+        _: ReturnAddress,
+    ) -> BegunExecution {
         *self.level += u32::from(self.which.is(function));
         if self.which.is_of_system_calls() {
             self.enter_kernel(function, entry);
         }
-        Note { begin: self.at, caller: from.function }
+        BegunExecution { begin: self.at, caller: from.function }
     }
 
     #[inline(always)]
-    fn leave(&mut self, frame: &Frame<Note>) {
-        let is_root = frame.entry == Entry::Root;
+    fn leave(&mut self, frame: &StackFrame<BegunExecution>) {
+        let is_root = frame.entry == FrameEntry::Root;
         let (is_asked, begins) = match self.which {
             Which::One(function) => (*function == frame.function, !is_root),
             Which::Each => (true, !is_root),
@@ -170,29 +178,29 @@ impl Watch<Note> for Watcher<'_> {
         }
         *self.level = self.level.saturating_sub(u32::from(matches!(self.which, Which::One(_))));
         let is_entered = frame.entry.is_interrupt() || is_root && begins;
-        let is_over = self.entered && (is_entered || frame.entry == Entry::Tail);
+        let is_over = self.entered && (is_entered || frame.entry == FrameEntry::Tail);
         let ended = match self.ended {
-            _ if !begins => Ended::Begun,
-            Ended::Unwound if is_over => Ended::Returned,
+            _ if !begins => IntervalEnd::Begun,
+            IntervalEnd::Unwound if is_over => IntervalEnd::Returned,
             ended => ended,
         };
-        let Note { begin, caller } = frame.note;
+        let BegunExecution { begin, caller } = frame.note;
         let (end, function, level) = (self.at, frame.function, *self.level);
-        let done = Done { begin, end, function, caller, level, ended };
+        let done = CompletedExecution { begin, end, function, caller, level, ended };
         match self.which {
-            Which::One(_) | Which::SystemCalls { .. } => self.items.push(Item::Done(done)),
+            Which::One(_) | Which::SystemCalls { .. } => self.items.push(FrameLogEntry::Done(done)),
             Which::Each => self.waiting.push(done),
         }
     }
 
     fn arrives_late(&mut self) {
-        self.ended = Ended::Returned;
+        self.ended = IntervalEnd::Returned;
     }
 }
 
 impl Watcher<'_> {
     /// Follows the interrupts on the stack: a frame is entered.
-    fn enter_kernel(&mut self, function: FunctionId, entry: Entry) {
+    fn enter_kernel(&mut self, function: FunctionId, entry: FrameEntry) {
         if entry.is_interrupt() {
             self.interrupts.push(Interrupted { is_asked: false, begins: true });
         }
@@ -203,47 +211,48 @@ impl Watcher<'_> {
 
     /// Follows the interrupts on the stack: a frame is left. Returns whether it is that of a system call to analyse,
     /// and whether its begin is known.
-    fn leave_kernel(&mut self, frame: &Frame<Note>) -> (bool, bool) {
-        if frame.entry != Entry::Root && !frame.entry.is_interrupt() {
+    fn leave_kernel(&mut self, frame: &StackFrame<BegunExecution>) -> (bool, bool) {
+        if frame.entry != FrameEntry::Root && !frame.entry.is_interrupt() {
             return (false, false);
         }
         self.interrupts.pop().map_or((false, false), |interrupt| (interrupt.is_asked, interrupt.begins))
     }
 }
 
-/// Notes that the newest interrupt is a system call to analyse. If it is below the known frames, the earlier parts will
+/// Notes that the newest interrupt is a system call to analyse. If it is below the known frames, the earlier partials will
 /// find it.
-fn name(interrupts: &mut [Interrupted], below: Below, items: &mut Vec<Item>) {
+fn name(interrupts: &mut [Interrupted], below: Below, items: &mut Vec<FrameLogEntry>) {
     let is_oldest = interrupts.len() == 1;
     if let Some(newest) = interrupts.last_mut()
         && !std::mem::replace(&mut newest.is_asked, true)
         && is_oldest
         && below == Below::Unknown
     {
-        items.push(Item::Name);
+        items.push(FrameLogEntry::Name);
     }
 }
 
 /// Returns how frames end if execution leaves them over an edge to an arrival.
 #[inline(always)]
-fn how(edge: Edge, at: &Arrival) -> Ended {
+fn how(edge: FlowEdge, at: &Arrival) -> IntervalEnd {
     match edge {
-        edge if edge.is_gap() => Ended::Lost,
-        Edge::Indirect | Edge::Enter if at.place == Place::Middle => Ended::Unwound,
-        Edge::UnwindBelow | Edge::InterruptReturn | Edge::InterruptReturnBelow | Edge::Interrupt { .. } => {
-            Ended::Unwound
-        }
-        _ => Ended::Returned,
+        edge if edge.is_gap() => IntervalEnd::Lost,
+        FlowEdge::Indirect | FlowEdge::Enter if at.place == Place::Middle => IntervalEnd::Unwound,
+        FlowEdge::UnwindBelow
+        | FlowEdge::InterruptReturn
+        | FlowEdge::InterruptReturnBelow
+        | FlowEdge::Interrupt { .. } => IntervalEnd::Unwound,
+        _ => IntervalEnd::Returned,
     }
 }
 
-impl Partial {
-    pub(super) fn unknown() -> Partial {
-        Partial {
+impl ExecutionsPartial {
+    pub(super) fn unknown() -> ExecutionsPartial {
+        ExecutionsPartial {
             clocks: Clocks::default(),
             items: Vec::new(),
-            stack: SpareCapacityStack::default(),
-            edge: Edge::Unknown,
+            stack: KnownFrames::default(),
+            edge: FlowEdge::Unknown,
             level: 0,
             interrupts: Vec::new(),
             sums: FxHashMap::default(),
@@ -252,26 +261,21 @@ impl Partial {
         }
     }
 
-    /// Returns the number of instructions of the part.
+    /// Returns the number of instructions of the partial.
     pub(super) fn instructions(&self) -> u64 {
         self.clocks.instructions
     }
 
     /// Returns whether it is consistent.
     pub(super) fn is_sound(&self, which: &Which) -> bool {
-        let is_asked = |frame: &&Frame<Note>| which.is(frame.function);
-        let is_interrupt = |frame: &&Frame<Note>| frame.entry == Entry::Root || frame.entry.is_interrupt();
-        let interrupts = match which.is_of_system_calls() {
-            true => self.stack.iter().filter(is_interrupt).count(),
-            false => 0,
-        };
+        let is_root = self.stack.iter().map(|frame| frame.entry == FrameEntry::Root);
+        let asked = self.stack.iter().skip(1).filter(|frame| which.is(frame.function));
+        let interrupts =
+            self.stack.iter().filter(|frame| frame.entry == FrameEntry::Root || frame.entry.is_interrupt());
+        let interrupts = if which.is_of_system_calls() { interrupts.count() } else { 0 };
         stack::is_sound(&self.stack)
-            && self
-                .stack
-                .iter()
-                .enumerate()
-                .all(|(index, frame)| (frame.entry == Entry::Root) == (index == 0))
-            && self.stack.iter().skip(1).filter(is_asked).count() == self.level as usize
+            && is_root.eq((0..self.stack.len()).map(|index| index == 0))
+            && asked.count() == self.level as usize
             && self.interrupts.len() == interrupts
     }
 
@@ -280,7 +284,7 @@ impl Partial {
     pub(super) fn fold(&mut self, which: &Which, seen: &FlowEvent<'_>) {
         match *seen {
             FlowEvent::Run { at, instructions, .. } => {
-                let edge = mem::replace(&mut self.edge, Edge::Flow);
+                let edge = mem::replace(&mut self.edge, FlowEdge::Flow);
                 self.run(which, edge, &at, self.clocks.mark());
                 self.clocks.instructions += instructions;
             }
@@ -289,7 +293,7 @@ impl Partial {
                 if !self.edge.is_gap() {
                     self.forget(which, Below::Unknown, self.clocks.mark());
                 }
-                self.edge = Edge::Gap;
+                self.edge = FlowEdge::Gap;
                 self.clocks.instructions += instructions;
             }
             FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
@@ -298,7 +302,7 @@ impl Partial {
                 self.clocks = clocks;
             }
             FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
-            _ => self.edge = self.edge.then(Edge::of(seen)),
+            _ => self.edge = self.edge.then(FlowEdge::of(seen)),
         }
     }
 
@@ -308,21 +312,21 @@ impl Partial {
         &mut self,
         which: &Which,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         // The time of each mark is known before the runs are folded, so that none has to wait for it.
         let mut after = self.clocks.clone();
-        after.instructions += FunctionRun::instructions(function_runs);
+        after.instructions += FunctionRun::instructions(runs);
         let reading = until.map(|until| after.time(until));
         reading.iter().for_each(|reading| self.stamp(reading));
         let mut edge = self.edge;
-        for run in FunctionRun::runs(function_runs, functions) {
+        for run in FunctionRun::runs(runs, functions) {
             let mut mark = self.clocks.mark();
             reading.iter().for_each(|reading| reading.stamp(&mut mark));
             self.run(which, edge, &run.at, mark);
             self.clocks.instructions += run.instructions;
-            edge = Edge::after(&run);
+            edge = FlowEdge::after(&run);
         }
         self.edge = edge;
         self.clocks = after;
@@ -333,10 +337,10 @@ impl Partial {
     }
 
     #[inline(always)]
-    fn run(&mut self, which: &Which, edge: Edge, at: &Arrival, mark: Mark) {
+    fn run(&mut self, which: &Which, edge: FlowEdge, at: &Arrival, mark: Mark) {
         let arrived = Arrived { edge, at: *at, entered: edge.enters() };
         if let Err(edge) = self.arrive(which, Below::Unknown, &arrived, mark) {
-            self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
+            self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
         }
     }
 
@@ -345,15 +349,15 @@ impl Partial {
     /// # Errors
     /// Returns the edge as the unknown frames see it; the arrived frame is then the oldest.
     #[inline(always)]
-    fn arrive(&mut self, which: &Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), Edge> {
+    fn arrive(&mut self, which: &Which, below: Below, arrived: &Arrived, mark: Mark) -> Result<(), FlowEdge> {
         let &Arrived { edge, at, entered } = arrived;
-        let Partial { stack, level, interrupts, items, waiting, .. } = self;
+        let ExecutionsPartial { stack, level, interrupts, items, waiting, .. } = self;
         let ended = how(edge, &at);
         let mut watcher =
             Watcher { which, below, at: mark, ended, entered, level, interrupts, items, waiting };
         let known = match stack.is_empty() {
             true => Err(edge),
-            false => arrive(stack, &mut watcher, below, edge, &At::of(&at)),
+            false => arrive(stack, &mut watcher, below, edge, &ArrivedAt::of(&at)),
         };
         if known.is_err() {
             let is_known = below == Below::Nothing;
@@ -362,37 +366,37 @@ impl Partial {
                 let is_asked = which.implements(at.function) && is_known;
                 watcher.interrupts.push(Interrupted { is_asked, begins: edge.begins_interrupt() });
             }
-            stack.push(Frame::root(at.function, Note { begin: mark, caller: at.function }));
+            stack.push(StackFrame::root(at.function, BegunExecution { begin: mark, caller: at.function }));
         }
         known
     }
 
     /// Discards the stack: it is unknown after a gap.
     fn forget(&mut self, which: &Which, below: Below, at: Mark) {
-        self.leave_all(which, below, at, Ended::Lost);
+        self.leave_all(which, below, at, IntervalEnd::Lost);
         if below == Below::Unknown {
-            self.items.push(Item::Forget(at));
+            self.items.push(FrameLogEntry::Forget(at));
         }
-        self.edge = Edge::Gap;
+        self.edge = FlowEdge::Gap;
     }
 
-    fn leave_all(&mut self, which: &Which, below: Below, at: Mark, ended: Ended) {
-        let Partial { stack, level, interrupts, items, waiting, .. } = self;
+    fn leave_all(&mut self, which: &Which, below: Below, at: Mark, ended: IntervalEnd) {
+        let ExecutionsPartial { stack, level, interrupts, items, waiting, .. } = self;
         let entered = false;
         cut(stack, &mut Watcher { which, below, at, ended, entered, level, interrupts, items, waiting }, 0);
     }
 
     /// Sets the values of all marks that wait for a clock reading.
-    fn stamp(&mut self, reading: &Reading) {
-        let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
+    fn stamp(&mut self, reading: &ReadingDelta) {
+        let reported = &mut self.reported[usize::from(reading.of() == ReadingOf::Cycles)];
         for item in &mut self.items[*reported..] {
             match item {
-                Item::Done(done) => {
+                FrameLogEntry::Done(done) => {
                     reading.stamp(&mut done.begin);
                     reading.stamp(&mut done.end);
                 }
-                Item::Arrive(_, mark) | Item::Forget(mark) => reading.stamp(mark),
-                Item::Name => {}
+                FrameLogEntry::Arrive(_, mark) | FrameLogEntry::Forget(mark) => reading.stamp(mark),
+                FrameLogEntry::Name => {}
             }
         }
         *reported = self.items.len();
@@ -403,7 +407,7 @@ impl Partial {
             }
             reading.stamp(&mut frame.note.begin);
         }
-        if reading.of() == Of::Time {
+        if reading.of() == ReadingOf::Time {
             for done in &mut self.waiting {
                 reading.stamp(&mut done.begin);
                 reading.stamp(&mut done.end);
@@ -427,34 +431,34 @@ impl Partial {
         }
     }
 
-    /// Adds the next part; `below` is what lies below this one's frames.
-    fn follow(&mut self, which: &Which, below: Below, later: Partial) {
+    /// Adds the next partial; `below` is what lies below this one's frames.
+    fn follow(&mut self, which: &Which, below: Below, later: ExecutionsPartial) {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.after(instructions, segments);
         self.items.reserve(later.items.len());
         for item in later.items {
             match item {
-                Item::Done(done) => {
+                FrameLogEntry::Done(done) => {
                     let (begin, end) = (behind(done.begin), behind(done.end));
                     let level = done.level.saturating_add(self.level);
-                    self.items.push(Item::Done(Done { begin, end, level, ..done }));
+                    self.items.push(FrameLogEntry::Done(CompletedExecution { begin, end, level, ..done }));
                 }
-                Item::Arrive(arrived, mark) => {
+                FrameLogEntry::Arrive(arrived, mark) => {
                     let (Arrived { edge, at, entered }, mark) = (*arrived, behind(mark));
-                    let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
+                    let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
                     let arrived = Arrived { edge, at, entered: entered || edge.enters() };
                     if let (Err(edge), Below::Unknown) = (self.arrive(which, below, &arrived, mark), below) {
-                        self.items.push(Item::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
+                        self.items.push(FrameLogEntry::Arrive(Box::new(Arrived { edge, ..arrived }), mark));
                     }
                 }
-                Item::Forget(mark) => self.forget(which, below, behind(mark)),
-                Item::Name => name(&mut self.interrupts, below, &mut self.items),
+                FrameLogEntry::Forget(mark) => self.forget(which, below, behind(mark)),
+                FrameLogEntry::Name => name(&mut self.interrupts, below, &mut self.items),
             }
         }
         self.interrupts.extend(later.interrupts.into_iter().skip(1));
         for frame in later.stack.iter().skip(1) {
-            let Note { begin, caller } = frame.note;
-            self.stack.push(Frame { note: Note { begin: behind(begin), caller }, ..*frame });
+            let BegunExecution { begin, caller } = frame.note;
+            self.stack.push(StackFrame { note: BegunExecution { begin: behind(begin), caller }, ..*frame });
         }
         self.level = self.level.saturating_add(later.level);
         self.edge = self.edge.then(later.edge);
@@ -464,22 +468,25 @@ impl Partial {
         self.sum_waiting();
     }
 
-    /// Merges the next part.
-    pub(super) fn merge(mut self, which: &Which, later: Partial) -> Partial {
+    /// Merges the next partial.
+    pub(super) fn merge(mut self, which: &Which, later: ExecutionsPartial) -> ExecutionsPartial {
         self.follow(which, Below::Unknown, later);
         self
     }
 
     /// Returns the executions of a whole thread in order of their ends, if one function is analysed, and the sums.
-    pub(super) fn close(self, which: &Which) -> (Vec<Done>, FxHashMap<FunctionId, Sum>) {
-        let mut whole = Partial::unknown();
+    pub(super) fn close(
+        self,
+        which: &Which,
+    ) -> (Vec<CompletedExecution>, FxHashMap<FunctionId, ExecutionSum>) {
+        let mut whole = ExecutionsPartial::unknown();
         whole.follow(which, Below::Nothing, self);
         let end = whole.clocks.mark();
-        whole.leave_all(which, Below::Nothing, end, Ended::Cut);
+        whole.leave_all(which, Below::Nothing, end, IntervalEnd::Cut);
         whole.sum_waiting();
         let done = whole.items.into_iter().filter_map(|item| match item {
-            Item::Done(done) => Some(done),
-            Item::Arrive(..) | Item::Forget(_) | Item::Name => None,
+            FrameLogEntry::Done(done) => Some(done),
+            FrameLogEntry::Arrive(..) | FrameLogEntry::Forget(_) | FrameLogEntry::Name => None,
         });
         (done.collect(), whole.sums)
     }

@@ -3,7 +3,7 @@
 use hodo_model::{Column, FinishContext, FunctionId, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
-use super::executions::{Partial, Sum, Which};
+use super::executions::{ExecutionSum, ExecutionsPartial, Which};
 use crate::{
     columns::{most_first, share},
     durations::{Durations, add_all},
@@ -18,13 +18,14 @@ fn tail(instructions: &Durations) -> u64 {
     })
 }
 
-pub(super) fn table(threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+pub(super) fn table(threads: Vec<ExecutionsPartial>, of: &FinishContext<'_>) -> Table {
     let count = threads.len() as u64;
-    let ran = threads.iter().map(Partial::instructions).fold(0, |sum: u64, more| sum.saturating_add(more));
-    let mut sums: FxHashMap<FunctionId, Sum> = FxHashMap::default();
+    let ran = threads.iter().map(ExecutionsPartial::instructions).fold(0, u64::saturating_add);
+    let mut sums: FxHashMap<FunctionId, ExecutionSum> = FxHashMap::default();
     threads.into_iter().for_each(|thread| add_all(&mut sums, thread.close(&Which::Each).1));
-    let total =
-        |of: fn(&Sum) -> u64| sums.values().map(of).fold(0, |all: u64, more| all.saturating_add(more));
+    let total = |of: fn(&ExecutionSum) -> u64| {
+        sums.values().map(of).fold(0, |all: u64, more| all.saturating_add(more))
+    };
     let executions = total(|sum| sum.instructions.count);
     let incomplete = total(|sum| sum.incomplete);
     let summary = vec![
@@ -49,7 +50,7 @@ pub(super) fn table(threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         Column::integer("time_p99_ns", Unit::Nanoseconds).secondary(),
         Column::integer("time_max_ns", Unit::Nanoseconds),
     ];
-    let row = |(function, sum): (FunctionId, Sum)| {
+    let rows = sums.into_iter().map(|(function, sum)| {
         let (name, module) = of.functions().names(function);
         let costs = tail(&sum.instructions);
         let (time, instructions) = (&sum.time, &sum.instructions);
@@ -77,6 +78,6 @@ pub(super) fn table(threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
             greatest(time),
         ];
         (costs, (name, module, function), cells)
-    };
-    Table::new("latency", Shape::Counters, summary, columns, most_first(sums.into_iter().map(row)))
+    });
+    Table::new("latency", Shape::Counters, summary, columns, most_first(rows))
 }

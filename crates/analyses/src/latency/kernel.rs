@@ -10,11 +10,11 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Interval, tables::Found};
+use super::{Interval, IntervalEnd, tables::FoundIntervals};
 use crate::{
     pairs::Pairs,
-    system_calls::{Calls, EachCall},
-    thread_states::{Observer, State, StateDelta, Wait},
+    system_calls::{CallsPartial, EachCall},
+    thread_states::{Activity, Observer, ThreadStatesDelta, WaitKind},
 };
 
 /// An interval of software events.
@@ -30,7 +30,7 @@ fn interval(thread: Arc<str>, (begin, time): (Nanos, u64), cpu: Option<u32>) -> 
         caller: Arc::default(),
         cpu: cpu.map(u64::from),
         level: 0,
-        ended: Ended::Returned,
+        ended: IntervalEnd::Returned,
     }
 }
 
@@ -41,24 +41,24 @@ fn table(mut intervals: Vec<Interval>, unmatched: u64, subject: &str, of: &Finis
         key(one).cmp(&key(other)).then_with(|| one.thread.cmp(&other.thread))
     });
     intervals.iter_mut().zip(1..).for_each(|(interval, number)| interval.number = number);
-    Found { intervals, unmatched, subject: subject.to_owned(), ..Found::default() }.table(of)
+    FoundIntervals { intervals, unmatched, subject: subject.to_owned(), ..FoundIntervals::default() }
+        .table(of)
 }
 
 /// An analysis of the system calls of this name.
 #[derive(Clone, Debug)]
-pub(super) struct Syscalls {
+pub(super) struct SyscallLatency {
     pub(super) name: String,
 }
 
-impl EventAnalysis for Syscalls {
-    type Partial = Calls<Vec<EachCall>>;
+impl EventAnalysis for SyscallLatency {
+    type Partial = CallsPartial<Vec<EachCall>>;
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let (unmatched, unfinished) = whole.left();
-        let is_own =
-            |(.., name): &&EachCall| of.names.get(*name as usize).is_some_and(|own| *own == self.name);
         let calls = whole.complete();
-        let intervals = calls.iter().filter(is_own).filter_map(|&(time, begin, cpu, thread, _)| {
+        let own = calls.iter().filter(|(.., name)| of.names.get(*name as usize) == Some(&self.name));
+        let intervals = own.filter_map(|&(time, begin, cpu, thread, _)| {
             let thread = of.threads.settled(thread);
             if !of.threads.wanted(thread, of.selection) {
                 return None;
@@ -72,34 +72,34 @@ impl EventAnalysis for Syscalls {
 
 /// An analysis of the handler runs of the interrupt with this number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Interrupts {
+pub(super) struct InterruptLatency {
     pub(super) number: u32,
 }
 
 /// The state after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Partial {
+pub(super) struct KernelIntervals {
     /// By CPU.
     pairs: Pairs<Nanos, (Nanos, u32)>,
     /// Begin, duration in nanoseconds, and CPU of each run.
     found: Vec<(Nanos, u64, u32)>,
 }
 
-impl Analysis for Interrupts {
-    type Partial = Partial;
+impl Analysis for InterruptLatency {
+    type Partial = KernelIntervals;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&[(Kind::IrqEntry, &[field::irq::IRQ]), (Kind::IrqExit, &[field::irq::IRQ])])
             .without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> KernelIntervals {
+        KernelIntervals::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut KernelIntervals, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let Partial { pairs, found } = partial;
+        let KernelIntervals { pairs, found } = partial;
         let is_irq = matches!(event.kind, Kind::IrqEntry | Kind::IrqExit);
         if !is_irq || event.integer(field::irq::IRQ) != Some(self.number.into()) {
             return;
@@ -115,15 +115,15 @@ impl Analysis for Interrupts {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        let Partial { pairs, found } = &mut earlier;
+    fn merge(&self, mut earlier: KernelIntervals, later: KernelIntervals, _: &Threads) -> KernelIntervals {
+        let KernelIntervals { pairs, found } = &mut earlier;
         pairs.add(later.pairs, |begin, (end, cpu)| found.push((begin, end.0.saturating_sub(begin.0), cpu)));
         found.extend(later.found);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let Partial { pairs, found } = only(partials);
+    fn finish(&self, partials: Vec<KernelIntervals>, of: &FinishContext<'_>) -> Table {
+        let KernelIntervals { pairs, found } = only(partials);
         let (unmatched, unfinished) = pairs.left();
         let intervals =
             found.iter().map(|&(begin, time, cpu)| interval(Arc::default(), (begin, time), Some(cpu)));
@@ -133,7 +133,7 @@ impl Analysis for Interrupts {
 
 /// An analysis of the times in which threads were in this state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct States {
+pub(super) struct StateLatency {
     pub(super) state: ThreadState,
 }
 
@@ -145,43 +145,43 @@ pub(super) struct Spells(Vec<Spell>);
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Spell {
     tid: u32,
-    state: State,
+    state: Activity,
     begin: Option<Nanos>,
     end: Nanos,
 }
 
 impl Observer for Spells {
-    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, end: Nanos) {
+    fn change(&mut self, tid: u32, before: Option<(Nanos, Activity)>, _: Option<Activity>, end: Nanos) {
         if let Some((since, state)) = before {
             self.0.push(Spell { tid, state, begin: Some(since), end });
         }
     }
 
     fn ran(&mut self, tid: u32, cpu: u32, begin: Option<Nanos>, end: Nanos) {
-        self.0.push(Spell { tid, state: State::Running(cpu), begin, end });
+        self.0.push(Spell { tid, state: Activity::Running(cpu), begin, end });
     }
 }
 
-impl States {
-    fn has(self, state: State) -> bool {
+impl StateLatency {
+    fn has(self, state: Activity) -> bool {
         let waits = |of: ThreadState| self.state == ThreadState::Blocked || self.state == of;
         match state {
-            State::Running(_) => self.state == ThreadState::Running,
-            State::Runnable(_) => self.state == ThreadState::Runnable,
-            State::Blocked(Wait::Interruptible, _) => waits(ThreadState::Interruptible),
-            State::Blocked(Wait::Uninterruptible, _) => waits(ThreadState::Uninterruptible),
-            State::Blocked(Wait::Idle, _) => waits(ThreadState::Idle),
-            State::Blocked(Wait::Stopped, _) => waits(ThreadState::Stopped),
+            Activity::Running(_) => self.state == ThreadState::Running,
+            Activity::Runnable(_) => self.state == ThreadState::Runnable,
+            Activity::Blocked(WaitKind::Interruptible, _) => waits(ThreadState::Interruptible),
+            Activity::Blocked(WaitKind::Uninterruptible, _) => waits(ThreadState::Uninterruptible),
+            Activity::Blocked(WaitKind::Idle, _) => waits(ThreadState::Idle),
+            Activity::Blocked(WaitKind::Stopped, _) => waits(ThreadState::Stopped),
         }
     }
 }
 
-impl EventAnalysis for States {
-    type Partial = StateDelta<Spells>;
+impl EventAnalysis for StateLatency {
+    type Partial = ThreadStatesDelta<Spells>;
 
     fn finish(&self, mut whole: Self::Partial, of: &FinishContext<'_>) -> Table {
-        // States that last at the end of the trace come after these.
-        let over = whole.observer().map_or(0, |spells| spells.0.len());
+        // States that have not ended when the trace ends come after these.
+        let ended_count = whole.observer().map_or(0, |spells| spells.0.len());
         let (begin, end) = of.span;
         let mut intervals = Vec::new();
         for (index, spell) in whole.finish(end).0.into_iter().enumerate() {
@@ -192,9 +192,9 @@ impl EventAnalysis for States {
             let begin = spell.begin.unwrap_or(begin);
             let time = spell.end.0.saturating_sub(begin.0);
             let ended = match spell.begin {
-                None => Ended::Begun,
-                Some(_) if index >= over => Ended::Cut,
-                Some(_) => Ended::Returned,
+                None => IntervalEnd::Begun,
+                Some(_) if index >= ended_count => IntervalEnd::Cut,
+                Some(_) => IntervalEnd::Returned,
             };
             let thread = spell.tid.to_string().into();
             intervals.push(Interval { ended, ..interval(thread, (begin, time), spell.state.cpu()) });

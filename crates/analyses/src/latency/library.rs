@@ -28,7 +28,7 @@ pub struct NamedPair {
 /// A [`NamedPair`] as written in a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenPair {
     #[serde(default)]
     help: String,
     from: String,
@@ -76,9 +76,9 @@ pub fn shipped() -> Vec<NamedPair> {
 /// # Errors
 /// Returns what can't be parsed, and where.
 pub fn user_pairs(text: &str) -> Result<Vec<NamedPair>, PairsError> {
-    let written: BTreeMap<String, Written> =
+    let written: BTreeMap<String, WrittenPair> =
         toml::from_str(text).map_err(|error| PairsError::Toml(Box::new(error)))?;
-    let pair = |(name, Written { help, from, to, nesting }): (String, Written)| {
+    let pairs = written.into_iter().map(|(name, WrittenPair { help, from, to, nesting })| {
         let read = |text: &str| parse(text).map_err(|error| PairsError::Marker(name.clone(), error));
         let (from, to) = (read(&from)?, read(&to)?);
         let nesting = match nesting {
@@ -87,8 +87,8 @@ pub fn user_pairs(text: &str) -> Result<Vec<NamedPair>, PairsError> {
             WrittenNesting::Last => Nesting::Last,
         };
         Ok(NamedPair { name, help, from, to, nesting })
-    };
-    written.into_iter().map(pair).collect()
+    });
+    pairs.collect()
 }
 
 #[cfg(test)]

@@ -30,12 +30,13 @@ pub enum Named {
 /// # Errors
 /// Returns what was expected, and the position.
 pub fn parse(text: &str) -> Result<Vec<Named>, ExpressionError> {
-    let wrong = |at, why: String| ExpressionError::new(text, at, why);
-    parts(text, '|').map(|(at, one)| marker(one).map_err(|(within, why)| wrong(at + within, why))).collect()
+    let markers = parts(text, '|')
+        .map(|(at, one)| marker(one).map_err(|(within, why)| ExpressionError::new(text, at + within, why)));
+    markers.collect()
 }
 
 /// A byte offset in a text, and what was expected there.
-type Wrong = (usize, String);
+type ParseError = (usize, String);
 
 /// Returns the trimmed parts between separators, and the offset of each.
 fn parts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
@@ -47,10 +48,9 @@ fn parts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn marker(text: &str) -> Result<Named, Wrong> {
-    let named = |prefix: &str| text.strip_prefix(prefix).map(str::trim);
+fn marker(text: &str) -> Result<Named, ParseError> {
     for (prefix, make) in [("entry:", Named::Entry as fn(String) -> Named), ("exit:", Named::Exit)] {
-        match named(prefix) {
+        match text.strip_prefix(prefix).map(str::trim) {
             Some("") => return Err((text.len(), "expected the name of a function".to_owned())),
             Some(function) => return Ok(make(function.to_owned())),
             None => {}
@@ -73,14 +73,14 @@ fn marker(text: &str) -> Result<Named, Wrong> {
     }
     let patterns =
         parts(text, ';').map(|(at, one)| instruction(one).map_err(|(within, why)| (at + within, why)));
-    let patterns = patterns.collect::<Result<Vec<Pattern>, Wrong>>()?;
+    let patterns = patterns.collect::<Result<Vec<Pattern>, ParseError>>()?;
     match patterns.len() > Marker::LONGEST {
         true => Err((0, format!("a sequence has at most {} instructions", Marker::LONGEST))),
         false => Ok(Named::Instructions(patterns)),
     }
 }
 
-fn instruction(text: &str) -> Result<Pattern, Wrong> {
+fn instruction(text: &str) -> Result<Pattern, ParseError> {
     let (first, rest) = word(text);
     let prefix = match first {
         "rep" | "repe" | "repz" => Some(Prefix::Rep),
@@ -165,17 +165,16 @@ fn nearest(name: &str) -> Vec<String> {
 pub fn nearest_of(name: &str, all: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     let length = name.chars().count();
     let limit = (length / 3).max(1);
-    let far = |known: &str| {
+    let distance = |known: &str| {
         let is_near = known.chars().count().abs_diff(length) <= limit;
         // Exchanged letters count once.
-        is_near.then(|| strsim::osa_distance(name, known)).filter(|far| *far <= limit)
+        is_near.then(|| strsim::osa_distance(name, known)).filter(|distance| *distance <= limit)
     };
-    let near = |known: String| {
+    let near = all.filter_map(|known| {
         let parts = [&*known, function_name::without_parameters(&known), function_name::last_part(&known)];
-        let far = parts.into_iter().filter_map(far).min()?;
-        Some((far, known))
-    };
-    let mut near: Vec<_> = all.filter_map(near).collect();
+        Some((parts.into_iter().filter_map(distance).min()?, known))
+    });
+    let mut near: Vec<_> = near.collect();
     near.sort();
     near.dedup();
     near.into_iter().take(most).map(|(_, known)| known).collect()

@@ -1,30 +1,30 @@
 //! Markers that a thread reaches, and the intervals between them.
 
-use crate::mark::{Clocks, Mark, Of, Reading};
+use crate::mark::{Clocks, Mark, ReadingDelta, ReadingOf};
 use hodo_model::{Arrival, Code, FlowEvent, Nesting};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Ended,
-    matcher::{Cache, FROM, Kinds, Matcher, POPF, TO},
+    IntervalEnd,
+    matcher::{FROM, MarkerMatcher, MarkerRoles, MatchCache, POPF, TO},
 };
 
 /// Control flow is missing here.
-const GAP: Kinds = 1 << 4;
+const GAP: MarkerRoles = 1 << 4;
 /// The trace says that interrupts are on from here, or off.
-const ON: Kinds = 1 << 5;
-const OFF: Kinds = 1 << 6;
+const ON: MarkerRoles = 1 << 5;
+const OFF: MarkerRoles = 1 << 6;
 
 /// A marker that was reached.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Hit {
-    kinds: Kinds,
+    kinds: MarkerRoles,
     mark: Mark,
 }
 
-/// One of the first instructions of a part, which may continue a sequence that began in an earlier part.
+/// One of the first instructions of a partial, which may continue a sequence that began in an earlier partial.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Early {
+struct EarlyInstruction {
     bits: u64,
     /// The position after it.
     mark: Mark,
@@ -34,33 +34,33 @@ struct Early {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Between {
     /// The begin, the end, and how each ended.
-    pub(super) found: Vec<(Mark, Mark, Ended)>,
+    pub(super) found: Vec<(Mark, Mark, IntervalEnd)>,
     /// Number of markers without a counterpart.
     pub(super) unmatched: u64,
     /// The number of begins and ends reached.
     pub(super) passed: [u64; 2],
 }
 
-/// The markers in a part of a thread.
+/// The markers in some chunks of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct MarkersPartial {
     clocks: Clocks,
     hits: Vec<Hit>,
     /// The first instructions: at most the length of the longest sequence minus one.
-    early: Vec<Early>,
-    /// Whether sequences that began before the part can't end after these.
+    early: Vec<EarlyInstruction>,
+    /// Whether sequences that began before the partial can't end after these.
     closed: bool,
     /// The matcher's state: the sequences in progress.
     state: u64,
     #[serde(skip)]
-    pub(super) cache: Cache,
+    pub(super) cache: MatchCache,
     /// The hits before these indices have their times, and their cycles.
     #[serde(skip)]
     reported: [usize; 2],
 }
 
-impl Partial {
-    /// Returns the number of instructions of the part.
+impl MarkersPartial {
+    /// Returns the number of instructions of the partial.
     pub(super) fn instructions(&self) -> u64 {
         self.clocks.instructions
     }
@@ -71,7 +71,7 @@ impl Partial {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, matcher: &Matcher, seen: &FlowEvent<'_>) {
+    pub(super) fn fold(&mut self, matcher: &MarkerMatcher, seen: &FlowEvent<'_>) {
         match seen {
             FlowEvent::Run { at, instructions, code } => {
                 self.run(matcher, at, code);
@@ -93,7 +93,7 @@ impl Partial {
     }
 
     #[inline]
-    fn run(&mut self, matcher: &Matcher, at: &Arrival, code: &Code<'_>) {
+    fn run(&mut self, matcher: &MarkerMatcher, at: &Arrival, code: &Code<'_>) {
         let mut cache = std::mem::take(&mut self.cache);
         let begin = self.clocks.mark();
         let place = |instructions: u32| begin.after(instructions.into(), 0);
@@ -117,20 +117,20 @@ impl Partial {
         (self.state, self.cache) = (state, cache);
     }
 
-    /// Keeps the instructions `from..to` of a run if they are among the first of the part.
+    /// Keeps the instructions `from..to` of a run if they are among the first of the partial.
     #[inline]
-    fn look_early(&mut self, matcher: &Matcher, begin: Mark, from: u32, to: u32, bits: u64) {
+    fn look_early(&mut self, matcher: &MarkerMatcher, begin: Mark, from: u32, to: u32, bits: u64) {
         for index in from..to {
             if self.closed || self.early.len() + 1 >= matcher.longest {
                 self.closed = true;
                 return;
             }
-            self.early.push(Early { bits, mark: begin.after(u64::from(index) + 1, 0) });
+            self.early.push(EarlyInstruction { bits, mark: begin.after(u64::from(index) + 1, 0) });
         }
     }
 
     #[inline]
-    fn hit(&mut self, kinds: Kinds, mark: Mark) {
+    fn hit(&mut self, kinds: MarkerRoles, mark: Mark) {
         if kinds == 0 {
             return;
         }
@@ -147,18 +147,18 @@ impl Partial {
         self.hit(GAP, self.clocks.mark());
     }
 
-    fn stamp(&mut self, reading: &Reading) {
-        let reported = &mut self.reported[usize::from(reading.of() == Of::Cycles)];
+    fn stamp(&mut self, reading: &ReadingDelta) {
+        let reported = &mut self.reported[usize::from(reading.of() == ReadingOf::Cycles)];
         self.hits[*reported..].iter_mut().for_each(|hit| reading.stamp(&mut hit.mark));
         *reported = self.hits.len();
         self.early.iter_mut().for_each(|early| reading.stamp(&mut early.mark));
     }
 
-    /// Merges the next part.
-    pub(super) fn merge(mut self, matcher: &Matcher, later: Partial) -> Partial {
+    /// Merges the next partial.
+    pub(super) fn merge(mut self, matcher: &MarkerMatcher, later: MarkersPartial) -> MarkersPartial {
         let (instructions, segments) = (self.clocks.instructions, self.clocks.segments);
         let behind = |mark: Mark| mark.after(instructions, segments);
-        // Sequences that begin in this part and end among the first instructions of the later one.
+        // Sequences that begin in this partial and end among the first instructions of the later one.
         let (mut state, mut over) = (self.state, Vec::new());
         for early in &later.early {
             state = matcher.advance(state, early.bits);
@@ -180,7 +180,7 @@ impl Partial {
                     self.closed = true;
                     break;
                 }
-                self.early.push(Early { mark: behind(early.mark), ..*early });
+                self.early.push(EarlyInstruction { mark: behind(early.mark), ..*early });
             }
             self.closed |= later.closed;
         }
@@ -205,12 +205,12 @@ impl Partial {
                 kinds &= if kinds & OFF == 0 { !FROM } else { !0 };
             }
             if kinds & GAP != 0 {
-                between.found.extend(open.drain(..).map(|begin| (begin, mark, Ended::Lost)));
+                between.found.extend(open.drain(..).map(|begin| (begin, mark, IntervalEnd::Lost)));
             }
             if kinds & TO != 0 {
                 between.passed[1] += 1;
                 match open.pop() {
-                    Some(begin) => between.found.push((begin, mark, Ended::Returned)),
+                    Some(begin) => between.found.push((begin, mark, IntervalEnd::Returned)),
                     None => between.unmatched += 1,
                 }
             }
@@ -227,7 +227,7 @@ impl Partial {
             }
         }
         let end = self.clocks.mark();
-        between.found.extend(open.into_iter().map(|begin| (begin, end, Ended::Cut)));
+        between.found.extend(open.into_iter().map(|begin| (begin, end, IntervalEnd::Cut)));
         between
     }
 }
@@ -237,8 +237,8 @@ mod tests {
     use super::*;
 
     /// A thread that passes markers at instructions of these numbers.
-    fn thread(hits: &[(Kinds, u64)]) -> Partial {
-        let mut partial = Partial::default();
+    fn thread(hits: &[(MarkerRoles, u64)]) -> MarkersPartial {
+        let mut partial = MarkersPartial::default();
         for &(kinds, before) in hits {
             partial.hit(kinds, Clocks::default().mark().after(before, 0));
         }
@@ -251,8 +251,8 @@ mod tests {
         let hits = [(FROM | OFF, 10), (TO | POPF, 20), (TO | POPF, 30), (ON, 30), (TO | POPF, 40), (OFF, 40)];
         let lengths = |decides| {
             let Between { found, unmatched, passed } = thread(&hits).close(Nesting::Nested, decides);
-            let length = |(begin, end, _): &(Mark, Mark, Ended)| end.before - begin.before;
-            (found.iter().map(length).collect::<Vec<_>>(), unmatched, passed)
+            let found: Vec<_> = found.iter().map(|(begin, end, _)| end.before - begin.before).collect();
+            (found, unmatched, passed)
         };
         assert!(thread(&hits).has_interrupts() && !thread(&hits[1..3]).has_interrupts());
         assert_eq!(lengths(true), (vec![20], 0, [1, 1]));

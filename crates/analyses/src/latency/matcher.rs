@@ -11,54 +11,54 @@ use rustc_hash::FxHashMap;
 use super::marker::is_called;
 
 /// The role of a marker, as bits: the begin of an interval, its end, or both.
-pub(super) type Kinds = u8;
+pub(super) type MarkerRoles = u8;
 /// The begin of an interval.
-pub(super) const FROM: Kinds = 1;
+pub(super) const FROM: MarkerRoles = 1;
 /// Its end.
-pub(super) const TO: Kinds = 2;
+pub(super) const TO: MarkerRoles = 2;
 /// The last instruction of the marker is a `popf`, which may turn interrupts on or off.
-pub(super) const POPF: Kinds = 4;
+pub(super) const POPF: MarkerRoles = 4;
 
 /// The markers of a request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Matcher {
+pub(super) struct MarkerMatcher {
     /// Markers other than instruction sequences.
-    places: Vec<(Marker, Kinds)>,
+    places: Vec<(Marker, MarkerRoles)>,
     /// The instructions of all sequences, concatenated.
     patterns: Vec<Pattern>,
     /// The bits of the first positions of sequences; `last` has those of the last positions, by role.
     pub(super) first: u64,
-    last: [(u64, Kinds); 3],
+    last: [(u64, MarkerRoles); 3],
     /// Length of the longest sequence in instructions.
     pub(super) longest: usize,
 }
 
 /// The matches of one instruction of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Matched {
+pub(super) struct MatchedInstruction {
     /// Its index in the run.
     pub(super) index: u32,
     /// Markers before it.
-    pub(super) before: Kinds,
+    pub(super) before: MarkerRoles,
     /// Positions of sequences that it matches.
     pub(super) bits: u64,
     /// Markers after it.
-    pub(super) behind: Kinds,
+    pub(super) behind: MarkerRoles,
 }
 
 /// A run of code: address, function, place, offset and time of the code, number of instructions, and what ends them.
-type Key = (u64, FunctionId, Place, u64, u64, u32, End);
+type RunKey = (u64, FunctionId, Place, u64, u64, u32, End);
 
 /// Memoized matches of runs of code.
 #[derive(Clone, Debug, Default)]
-pub struct Cache(FxHashMap<Key, Box<[Matched]>>);
+pub struct MatchCache(FxHashMap<RunKey, Box<[MatchedInstruction]>>);
 
 /// Maximum number of cached runs of code; the cache is cleared when it is full.
 const MOST: usize = 1 << 20;
 
-impl Matcher {
-    pub(super) fn new(from: &[Marker], to: &[Marker]) -> Matcher {
-        let mut matcher = Matcher { last: [(0, FROM), (0, TO), (0, POPF)], ..Matcher::default() };
+impl MarkerMatcher {
+    pub(super) fn new(from: &[Marker], to: &[Marker]) -> MarkerMatcher {
+        let mut matcher = MarkerMatcher { last: [(0, FROM), (0, TO), (0, POPF)], ..MarkerMatcher::default() };
         for (markers, kind) in [(from, FROM), (to, TO)] {
             for marker in markers {
                 let Marker::Instructions(sequence) = marker else {
@@ -100,14 +100,18 @@ impl Matcher {
 
     /// Returns the roles of the sequences that a state completes.
     #[inline]
-    pub(super) fn kinds(&self, state: u64) -> Kinds {
-        let completes = |&(bits, kind): &(u64, Kinds)| if state & bits == 0 { 0 } else { kind };
-        self.last.iter().map(completes).fold(0, |all, kind| all | kind)
+    pub(super) fn kinds(&self, state: u64) -> MarkerRoles {
+        self.last.iter().filter(|(bits, _)| state & bits != 0).fold(0, |all, (_, kind)| all | kind)
     }
 
     /// Returns the matches of a run, in order.
     #[inline]
-    pub(super) fn find<'c>(&self, cache: &'c mut Cache, at: &Arrival, code: &Code<'_>) -> &'c [Matched] {
+    pub(super) fn find<'c>(
+        &self,
+        cache: &'c mut MatchCache,
+        at: &Arrival,
+        code: &Code<'_>,
+    ) -> &'c [MatchedInstruction] {
         let count = code.lengths.len() as u32;
         let key = (at.address, at.function, at.place, code.offset, code.since, count, code.end);
         if cache.0.len() >= MOST && !cache.0.contains_key(&key) {
@@ -116,7 +120,7 @@ impl Matcher {
         cache.0.entry(key).or_insert_with(|| self.look(at, code))
     }
 
-    fn look(&self, at: &Arrival, code: &Code<'_>) -> Box<[Matched]> {
+    fn look(&self, at: &Arrival, code: &Code<'_>) -> Box<[MatchedInstruction]> {
         let mut found = Vec::new();
         let mut decoder = Decoder::new(code.bits.into(), code.bytes, DecoderOptions::NONE);
         let (mut offset, mut instruction) = (0u64, Instruction::default());
@@ -136,7 +140,7 @@ impl Matcher {
                 behind |= if is_behind { *kind } else { 0 };
             }
             if before != 0 || behind != 0 || bits != 0 {
-                found.push(Matched { index: index as u32, before, bits, behind });
+                found.push(MatchedInstruction { index: index as u32, before, bits, behind });
             }
             offset += u64::from(length);
         }

@@ -33,11 +33,11 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::{
-    executions::{Done, Which},
+    executions::{CompletedExecution, Which},
     marks::Between,
-    matcher::{Cache, Matcher},
-    periods::Periods,
-    tables::Found,
+    matcher::{MarkerMatcher, MatchCache},
+    periods::PeriodLatency,
+    tables::FoundIntervals,
 };
 
 use crate::mark::Mark;
@@ -45,12 +45,12 @@ use crate::mark::Mark;
 pub use library::{NamedPair, PairsError, shipped, user_pairs};
 pub use marker::{Named, may_be_written, nearest_of, parse};
 pub use matcher::is_like;
-pub use summary::{Bin, Measure, Scale, bins, percentile};
+pub use summary::{HistogramBin, Measure, Scale, bins, percentile};
 pub use tables::{Grouping, PERCENTILES, grouped, histogram, of_table, summary};
 
 /// How an interval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Ended {
+pub enum IntervalEnd {
     /// Normally: the function returned, or the marker was reached.
     Returned,
     /// By an exception, `longjmp`, or the like.
@@ -63,27 +63,27 @@ pub enum Ended {
     Begun,
 }
 
-impl Ended {
-    const ALL: [Ended; 5] = [Ended::Returned, Ended::Unwound, Ended::Lost, Ended::Cut, Ended::Begun];
+impl IntervalEnd {
+    const ALL: [Self; 5] = [Self::Returned, Self::Unwound, Self::Lost, Self::Cut, Self::Begun];
 
     /// Returns whether its length is known.
     pub fn is_complete(self) -> bool {
-        self == Ended::Returned
+        self == IntervalEnd::Returned
     }
 
     /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Ended::Returned => "returned",
-            Ended::Unwound => "unwound",
-            Ended::Lost => "gap",
-            Ended::Cut => "cut",
-            Ended::Begun => "begun before",
+            IntervalEnd::Returned => "returned",
+            IntervalEnd::Unwound => "unwound",
+            IntervalEnd::Lost => "gap",
+            IntervalEnd::Cut => "cut",
+            IntervalEnd::Begun => "begun before",
         }
     }
 
-    fn of_name(name: &str) -> Option<Ended> {
-        Ended::ALL.into_iter().find(|ended| ended.name() == name)
+    fn of_name(name: &str) -> Option<IntervalEnd> {
+        IntervalEnd::ALL.into_iter().find(|ended| ended.name() == name)
     }
 }
 
@@ -111,11 +111,11 @@ pub struct Interval {
     /// Number of executions of the same function below it on the stack.
     pub level: u64,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: IntervalEnd,
 }
 
 impl Interval {
-    fn between(begin: &Mark, end: &Mark, ended: Ended) -> Interval {
+    fn between(begin: &Mark, end: &Mark, ended: IntervalEnd) -> Interval {
         let (from, until) = (begin.time(), end.time());
         Interval {
             thread: Arc::default(),
@@ -132,9 +132,13 @@ impl Interval {
         }
     }
 
-    fn of(done: &Done, names: &mut FxHashMap<FunctionId, Arc<str>>, of: &FinishContext<'_>) -> Interval {
+    fn of(
+        done: &CompletedExecution,
+        names: &mut FxHashMap<FunctionId, Arc<str>>,
+        of: &FinishContext<'_>,
+    ) -> Interval {
         let caller = match done.ended {
-            Ended::Begun => Arc::default(),
+            IntervalEnd::Begun => Arc::default(),
             // A system call whose begin is known, but not who called it.
             _ if done.caller == done.function && done.level == 0 => Arc::default(),
             _ => Arc::clone(
@@ -146,7 +150,6 @@ impl Interval {
     }
 }
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -166,10 +169,12 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
                 Made::of_flow(Executions { which: Which::SystemCalls { name, functions } })
             }
             Some(Intervals::Markers { from, to, nesting }) => Made::of_flow(Marked::new(from, to, *nesting)),
-            Some(Intervals::Period(period)) => Made::of_events(Periods { period: period.clone() }),
-            Some(Intervals::Syscalls(name)) => Made::of_events(kernel::Syscalls { name: name.clone() }),
-            Some(Intervals::Interrupts(number)) => Made::of_events(kernel::Interrupts { number: *number }),
-            Some(Intervals::State(state)) => Made::of_events(kernel::States { state: *state }),
+            Some(Intervals::Period(period)) => Made::of_events(PeriodLatency { period: period.clone() }),
+            Some(Intervals::Syscalls(name)) => Made::of_events(kernel::SyscallLatency { name: name.clone() }),
+            Some(Intervals::Interrupts(number)) => {
+                Made::of_events(kernel::InterruptLatency { number: *number })
+            }
+            Some(Intervals::State(state)) => Made::of_events(kernel::StateLatency { state: *state }),
         },
     }
 }
@@ -181,14 +186,14 @@ pub struct Executions {
 }
 
 impl Analysis for Executions {
-    type Partial = executions::Partial;
+    type Partial = executions::ExecutionsPartial;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
     fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        executions::Partial::unknown()
+        executions::ExecutionsPartial::unknown()
     }
 
     #[inline]
@@ -212,7 +217,7 @@ impl Analysis for Executions {
             Which::One(function) => of.functions().names(*function).0,
             Which::SystemCalls { name, .. } => name.clone(),
         };
-        let (mut found, mut names) = (Found::default(), FxHashMap::default());
+        let (mut found, mut names) = (FoundIntervals::default(), FxHashMap::default());
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions = found.instructions.saturating_add(thread.instructions());
             let (done, _) = thread.close(&self.which);
@@ -233,35 +238,35 @@ impl FastFlow for Executions {
         &self,
         partial: &mut Self::Partial,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        partial.fold_function_runs(&self.which, functions, function_runs, until);
+        partial.fold_function_runs(&self.which, functions, runs, until);
     }
 }
 
 /// An analysis of the intervals between markers.
 #[derive(Clone, Debug)]
 pub struct Marked {
-    matcher: Matcher,
+    matcher: MarkerMatcher,
     nesting: Nesting,
 }
 
 impl Marked {
     fn new(from: &[Marker], to: &[Marker], nesting: Nesting) -> Marked {
-        Marked { matcher: Matcher::new(from, to), nesting }
+        Marked { matcher: MarkerMatcher::new(from, to), nesting }
     }
 }
 
 impl Analysis for Marked {
-    type Partial = marks::Partial;
+    type Partial = marks::MarkersPartial;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
     fn begin(&self, _: &Start<'_>) -> Self::Partial {
-        marks::Partial::default()
+        marks::MarkersPartial::default()
     }
 
     #[inline]
@@ -280,8 +285,8 @@ impl Analysis for Marked {
     }
 
     fn finish(&self, threads: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let mut found = Found::default();
-        let decides = threads.iter().any(marks::Partial::has_interrupts);
+        let mut found = FoundIntervals::default();
+        let decides = threads.iter().any(marks::MarkersPartial::has_interrupts);
         found.popf = self.matcher.has_popf().then_some(if decides { "MODE.Exec.IF" } else { "pairing" });
         for (index, thread) in threads.into_iter().enumerate() {
             found.instructions = found.instructions.saturating_add(thread.instructions());
@@ -290,17 +295,17 @@ impl Analysis for Marked {
             found.unmatched += unmatched;
             let passed = found.passed.get_or_insert([0; 2]);
             *passed = [passed[0] + from, passed[1] + to];
-            let interval = |(begin, end, ended): &(Mark, Mark, Ended)| Interval::between(begin, end, *ended);
-            found.add(index, of, between.iter().map(interval));
+            let intervals = between.iter().map(|(begin, end, ended)| Interval::between(begin, end, *ended));
+            found.add(index, of, intervals);
         }
         found.table(of)
     }
 }
 
 impl FastFlow for Marked {
-    type Memory = Cache;
+    type Memory = MatchCache;
 
-    fn exchange(&self, partial: &mut Self::Partial, memory: &mut Cache) {
+    fn exchange(&self, partial: &mut Self::Partial, memory: &mut MatchCache) {
         std::mem::swap(&mut partial.cache, memory);
     }
 }

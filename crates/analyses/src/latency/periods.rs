@@ -8,46 +8,39 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Interval, tables::Found};
-use crate::pairs::Pairs;
+use super::{Interval, IntervalEnd, tables::FoundIntervals};
+use crate::{pairs::Pairs, periods::BegunPeriod};
 
 /// An analysis of each period.
 #[derive(Clone, Debug)]
-pub(super) struct Periods {
+pub(super) struct PeriodLatency {
     /// The definition of a period.
     pub(super) period: Period,
 }
 
-/// An open period: its begin, its group, and the CPU on which it began.
-type Begun = (Nanos, String, u32);
-
 /// The state after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Partial {
-    pairs: Pairs<Begun, Nanos, String>,
+pub(super) struct MatchedPeriods {
+    pairs: Pairs<BegunPeriod, Nanos, String>,
     /// The matched values, the begin, and the end time.
-    found: Vec<(String, Begun, Nanos)>,
+    found: Vec<(String, BegunPeriod, Nanos)>,
 }
 
-impl Analysis for Periods {
-    type Partial = Partial;
+impl Analysis for PeriodLatency {
+    type Partial = MatchedPeriods;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::period::{GROUP, KEY};
-                &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
-            },
-        )
-        .without_threads()
-        .with_period(Some(&self.period))
+        use field::period::{GROUP, KEY};
+        Interest::events(&[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])])
+            .without_threads()
+            .with_period(Some(&self.period))
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial {
-        Partial { pairs: Pairs::new(start.is_first), found: Vec::new() }
+    fn begin(&self, start: &Start<'_>) -> MatchedPeriods {
+        MatchedPeriods { pairs: Pairs::new(start.is_first), found: Vec::new() }
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut MatchedPeriods, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
         let key = text(field::period::KEY);
@@ -64,33 +57,34 @@ impl Analysis for Periods {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        let Partial { pairs, found } = &mut earlier;
+    fn merge(&self, mut earlier: MatchedPeriods, later: MatchedPeriods, _: &Threads) -> MatchedPeriods {
+        let MatchedPeriods { pairs, found } = &mut earlier;
         pairs.add_keyed(later.pairs, |key, begun, end| found.push((key.clone(), begun, end)));
         found.extend(later.found);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
-        let Partial { pairs, mut found } = only(partials);
+    fn finish(&self, partials: Vec<MatchedPeriods>, of: &FinishContext<'_>) -> Table {
+        let MatchedPeriods { pairs, mut found } = only(partials);
         let (unmatched, unfinished) = pairs.left();
         found.sort_by(|(key, begun, end), (other, since, until)| {
             (begun.0, key, end, &begun.1, begun.2).cmp(&(since.0, other, until, &since.1, since.2))
         });
-        let interval = |((key, (begin, group, cpu), end), number): ((String, Begun, Nanos), u64)| Interval {
-            thread: key.into(),
-            number,
-            begin: Some(begin.0),
-            time: Some(end.0.saturating_sub(begin.0)),
-            instructions: None,
-            cycles: None,
-            first: None,
-            caller: group.into(),
-            cpu: Some(cpu.into()),
-            level: 0,
-            ended: Ended::Returned,
-        };
-        let intervals = found.into_iter().zip(1..).map(interval).collect();
-        Found { intervals, unmatched: unmatched + unfinished, ..Found::default() }.table(of)
+        let intervals =
+            found.into_iter().zip(1..).map(|((key, (begin, group, cpu), end), number)| Interval {
+                thread: key.into(),
+                number,
+                begin: Some(begin.0),
+                time: Some(end.0.saturating_sub(begin.0)),
+                instructions: None,
+                cycles: None,
+                first: None,
+                caller: group.into(),
+                cpu: Some(cpu.into()),
+                level: 0,
+                ended: IntervalEnd::Returned,
+            });
+        let (intervals, unmatched) = (intervals.collect(), unmatched + unfinished);
+        FoundIntervals { intervals, unmatched, ..FoundIntervals::default() }.table(of)
     }
 }

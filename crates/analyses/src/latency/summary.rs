@@ -82,7 +82,7 @@ impl Scale {
 
 /// A bin of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bin {
+pub struct HistogramBin {
     /// Lower bound, inclusive.
     pub from: u64,
     /// Upper bound, exclusive.
@@ -98,7 +98,7 @@ const MOST: u64 = 20;
 
 /// Returns the bins of a sorted list, from that of its least to that of its greatest value; bins between them may be
 /// empty.
-pub fn bins(sorted: &[u64], scale: Scale) -> Vec<Bin> {
+pub fn bins(sorted: &[u64], scale: Scale) -> Vec<HistogramBin> {
     let (Some(&least), Some(&greatest)) = (sorted.first(), sorted.last()) else { return Vec::new() };
     let width = width(least, greatest);
     let mut bins = Vec::new();
@@ -116,7 +116,7 @@ pub fn bins(sorted: &[u64], scale: Scale) -> Vec<Bin> {
         let is_last = greatest < until || until == u64::MAX;
         let cumulated =
             if is_last { sorted.len() } else { sorted.partition_point(|&value| value < until) } as u64;
-        bins.push(Bin { from, until, count: cumulated - below, cumulated });
+        bins.push(HistogramBin { from, until, count: cumulated - below, cumulated });
         if is_last {
             return bins;
         }
@@ -133,8 +133,7 @@ fn floor(value: u64) -> u64 {
 fn width(least: u64, greatest: u64) -> u64 {
     let widths =
         (0..20).flat_map(|power| [1u64, 2, 5].map(|times| 10u64.saturating_pow(power).saturating_mul(times)));
-    let few = |width: &u64| greatest / width - least / width < MOST;
-    widths.into_iter().find(few).unwrap_or(u64::MAX)
+    widths.into_iter().find(|width| greatest / width - least / width < MOST).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -185,8 +184,8 @@ mod tests {
                 prop_assert_eq!(bins[bins.len() - 1].cumulated, list.len() as u64);
                 prop_assert!(bins.len() <= 65 && (scale == Scale::Logarithmic || bins.len() as u64 <= MOST));
                 for bin in &bins {
-                    let inside = |value: &&u64| bin.from <= **value && (**value < bin.until || bin.until == u64::MAX);
-                    prop_assert_eq!(list.iter().filter(inside).count() as u64, bin.count);
+                    let inside = list.iter().filter(|&&value| bin.from <= value && (value < bin.until || bin.until == u64::MAX));
+                    prop_assert_eq!(inside.count() as u64, bin.count);
                 }
             }
         }

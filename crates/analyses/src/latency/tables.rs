@@ -11,7 +11,7 @@ use hodo_model::{
 };
 
 use super::{
-    Ended, Interval,
+    Interval, IntervalEnd,
     summary::{Measure, Scale, bins, percentile},
 };
 
@@ -47,7 +47,7 @@ impl Grouping {
 
 /// The intervals of a complete trace.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundIntervals {
     pub(super) intervals: Vec<Interval>,
     /// Number of markers without a counterpart.
     pub(super) unmatched: u64,
@@ -61,7 +61,7 @@ pub(super) struct Found {
     pub(super) popf: Option<&'static str>,
 }
 
-impl Found {
+impl FoundIntervals {
     /// Adds the intervals of a thread.
     pub(super) fn add(
         &mut self,
@@ -102,17 +102,18 @@ impl Found {
 
 /// Summarises all intervals.
 pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subject: &str) -> Summary {
-    let count =
-        |ended: &[Ended]| intervals.iter().filter(|interval| ended.contains(&interval.ended)).count() as u64;
+    let count = |ended: &[IntervalEnd]| {
+        intervals.iter().filter(|interval| ended.contains(&interval.ended)).count() as u64
+    };
     let mut summary: Summary = Vec::new();
     if !subject.is_empty() {
         summary.push(("function", subject.into()));
     }
     summary.extend([
-        ("count", count(&[Ended::Returned]).into()),
-        ("unmatched", (unmatched + count(&[Ended::Cut, Ended::Begun])).into()),
-        ("incomplete", count(&[Ended::Lost]).into()),
-        ("unwound", count(&[Ended::Unwound]).into()),
+        ("count", count(&[IntervalEnd::Returned]).into()),
+        ("unmatched", (unmatched + count(&[IntervalEnd::Cut, IntervalEnd::Begun])).into()),
+        ("incomplete", count(&[IntervalEnd::Lost]).into()),
+        ("unwound", count(&[IntervalEnd::Unwound]).into()),
     ]);
     if instructions > 0 {
         summary.push(("run_instructions", instructions.into()));
@@ -127,8 +128,8 @@ pub fn summary(intervals: &[Interval], unmatched: u64, instructions: u64, subjec
         summary.extend(figures.map(|(&name, (_, permille))| (name, percentile(&sorted, permille).into())));
         // Complete intervals of unknown duration.
         let known = sorted.len() as u64;
-        if measure == Measure::Time && known < count(&[Ended::Returned]) {
-            summary.push(("without_time", (count(&[Ended::Returned]) - known).into()));
+        if measure == Measure::Time && known < count(&[IntervalEnd::Returned]) {
+            summary.push(("without_time", (count(&[IntervalEnd::Returned]) - known).into()));
         }
     }
     summary
@@ -239,7 +240,7 @@ pub fn of_table(table: &Table) -> Option<Vec<Interval>> {
                 Cell::Integer(number) => Some(number),
                 _ => None,
             };
-            let ended = Ended::of_name(text(10)?)?;
+            let ended = IntervalEnd::of_name(text(10)?)?;
             intervals.push(Interval {
                 thread: shared(&mut names, text(0)?),
                 number: number(1)?,
@@ -306,7 +307,7 @@ pub fn grouped(summary: Summary, intervals: &[Interval], grouping: Grouping) -> 
         };
         columns.extend(names.map(|name| Column::integer(name, measure.unit())));
     }
-    let row = |((number, name), own): ((u64, &str), Vec<Interval>)| {
+    let rows = groups.into_iter().map(|((number, name), own)| {
         let key = match grouping {
             Grouping::Thread | Grouping::Caller => name.into(),
             Grouping::Cpu | Grouping::Time => number.into(),
@@ -320,7 +321,7 @@ pub fn grouped(summary: Summary, intervals: &[Interval], grouping: Grouping) -> 
             row.extend([500, 950, 990, 1000].map(|permille| Value::from(percentile(&sorted, permille))));
         }
         row
-    };
-    let rows: Vec<Vec<Value>> = groups.into_iter().map(row).collect();
+    });
+    let rows: Vec<Vec<Value>> = rows.collect();
     Table::new(NAME, Shape::Counters, summary, columns, rows)
 }

@@ -17,14 +17,13 @@ use hodo_model::{
 use crate::{
     columns::{duration_cells, duration_columns, most_first},
     durations::Durations,
-    system_calls::{Calls, FutexCall, INTEREST},
+    system_calls::{CallsPartial, FutexCall, INTEREST},
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Locks;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -40,7 +39,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 impl EventAnalysis for Locks {
-    type Partial = Calls<Vec<FutexCall>>;
+    type Partial = CallsPartial<Vec<FutexCall>>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -83,7 +82,7 @@ impl EventAnalysis for Locks {
             Column::integer("holder_tid", Unit::None),
             Column::integer("holder_ns", Unit::Nanoseconds),
         ]);
-        let row = |((pid, address), lock): ((Option<u32>, u64), Lock)| {
+        let rows = most_first(locks.into_iter().map(|((pid, address), lock)| {
             let mut row = vec![
                 format!("{address:#x}").as_str().into(),
                 pid.into(),
@@ -98,8 +97,7 @@ impl EventAnalysis for Locks {
                 holder.map(|(_, waited)| waited).into(),
             ]);
             (total, (pid, address), row)
-        };
-        let rows = most_first(locks.into_iter().map(row));
+        }));
         Table::new("locks", Shape::Counters, summary, columns, rows)
     }
 }
@@ -109,12 +107,12 @@ impl EventAnalysis for Locks {
 struct Lock {
     waits: Durations,
     waiters: BTreeSet<Thread>,
-    edges: Vec<(Nanos, Edge)>,
+    edges: Vec<(Nanos, LockChange)>,
 }
 
 /// What changes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Edge {
+enum LockChange {
     Released(Thread),
     Ends,
     Begins,
@@ -126,10 +124,10 @@ impl Lock {
             true if is_wanted => {
                 self.waits.see(call.end.0.saturating_sub(call.begin.0));
                 self.waiters.insert(thread);
-                self.edges.extend([(call.begin, Edge::Begins), (call.end, Edge::Ends)]);
+                self.edges.extend([(call.begin, LockChange::Begins), (call.end, LockChange::Ends)]);
             }
             true => {}
-            false => self.edges.push((call.begin, Edge::Released(thread))),
+            false => self.edges.push((call.begin, LockChange::Released(thread))),
         }
     }
 
@@ -143,9 +141,9 @@ impl Lock {
             since_release = since_release.saturating_add(more);
             last = time;
             match edge {
-                Edge::Begins => waiting += 1,
-                Edge::Ends => waiting = waiting.saturating_sub(1),
-                Edge::Released(thread) => {
+                LockChange::Begins => waiting += 1,
+                LockChange::Ends => waiting = waiting.saturating_sub(1),
+                LockChange::Released(thread) => {
                     let of_thread = waited.entry(thread).or_default();
                     *of_thread = of_thread.saturating_add(std::mem::take(&mut since_release));
                 }

@@ -24,7 +24,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -43,42 +42,37 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// The losses of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Totals {
+struct StreamLosses {
     events: u64,
     packets: u64,
     gaps: Durations,
 }
 
-add_fields!(Totals { events, packets, gaps });
+add_fields!(StreamLosses { events, packets, gaps });
 
 /// A gap: its stream, and the lost events and packets.
-type Gap = (String, u64, u64);
+type StreamGap = (String, u64, u64);
 
 /// The losses after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
-    streams: BTreeMap<String, Totals>,
-    longest: Longest<Gap, ALL>,
+pub struct StreamsLost<const ALL: bool> {
+    streams: BTreeMap<String, StreamLosses>,
+    longest: Longest<StreamGap, ALL>,
 }
 
 impl<const ALL: bool> Analysis for Lost<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = StreamsLost<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::lost::{BEGIN, COUNT, END, PACKETS, STREAM};
-                &[(Kind::Lost, &[COUNT, PACKETS, BEGIN, END, STREAM])]
-            },
-        )
-        .without_threads()
+        use field::lost::{BEGIN, COUNT, END, PACKETS, STREAM};
+        Interest::events(&[(Kind::Lost, &[COUNT, PACKETS, BEGIN, END, STREAM])]).without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> StreamsLost<ALL> {
+        StreamsLost::default()
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut StreamsLost<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let number = |field| event.integer(field).unwrap_or(0) as u64;
         if event.kind != Kind::Lost {
@@ -92,11 +86,11 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
         let mut gaps = Durations::default();
         gaps.see(length);
         let own = partial.streams.entry(stream.clone().into_owned()).or_default();
-        own.add(Totals { events, packets, gaps });
+        own.add(StreamLosses { events, packets, gaps });
         partial.longest.see(length, Nanos(begin), (stream.into_owned(), events, packets));
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
+    fn merge(&self, mut earlier: StreamsLost<ALL>, later: StreamsLost<ALL>, _: &Threads) -> StreamsLost<ALL> {
         for (stream, figures) in later.streams {
             earlier.streams.entry(stream).or_default().add(figures);
         }
@@ -108,12 +102,11 @@ impl<const ALL: bool> Analysis for Lost<ALL> {
         true
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<StreamsLost<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let sum = |which: fn(&Totals) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
         let mut summary = vec![
             ("streams_with_loss", (whole.streams.len() as u64).into()),
-            ("gaps", sum(|figures| figures.gaps.count)),
+            ("gaps", whole.streams.values().map(|losses| losses.gaps.count).sum::<u64>().into()),
             ("duration_ns", of.span.1.0.saturating_sub(of.span.0.0).into()),
         ];
         let (shape, columns, rows) = match of.selection.view.as_str() {
@@ -140,10 +133,10 @@ fn stream_columns() -> Vec<Column> {
     ]
 }
 
-fn by_stream<const ALL: bool>(whole: Partial<ALL>, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
+fn by_stream<const ALL: bool>(whole: StreamsLost<ALL>, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
     let length = of.span.1.0.saturating_sub(of.span.0.0);
-    let row = |(stream, figures): (String, Totals)| {
-        let Totals { events, packets, gaps } = figures;
+    let rows = whole.streams.into_iter().map(|(stream, figures)| {
+        let StreamLosses { events, packets, gaps } = figures;
         let row = vec![
             stream.as_str().into(),
             events.into(),
@@ -154,8 +147,8 @@ fn by_stream<const ALL: bool>(whole: Partial<ALL>, of: &FinishContext<'_>) -> Ve
             gaps.max.into(),
         ];
         (gaps.total, stream, row)
-    };
-    most_first(whole.streams.into_iter().map(row))
+    });
+    most_first(rows)
 }
 
 fn longest_columns() -> Vec<Column> {
@@ -169,8 +162,8 @@ fn longest_columns() -> Vec<Column> {
     ]
 }
 
-fn longest<const ALL: bool>(whole: &Partial<ALL>) -> Vec<Vec<Value>> {
-    let row = |(length, begin, (stream, events, packets)): &(u64, Nanos, Gap)| {
+fn longest<const ALL: bool>(whole: &StreamsLost<ALL>) -> Vec<Vec<Value>> {
+    let rows = whole.longest.iter().map(|(length, begin, (stream, events, packets))| {
         let end = begin.0.saturating_add(*length);
         vec![
             stream.as_str().into(),
@@ -180,6 +173,6 @@ fn longest<const ALL: bool>(whole: &Partial<ALL>) -> Vec<Vec<Value>> {
             begin.0.into(),
             end.into(),
         ]
-    };
-    whole.longest.iter().map(row).collect()
+    });
+    rows.collect()
 }

@@ -15,14 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::most_first,
     durations::{Add, add_all, add_fields},
-    per_thread_sums::{Of, PerThreadSums},
+    per_thread_sums::{PerThreadSums, RowsOf},
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Memory;
+pub struct PageAllocations;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -33,7 +32,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             in_all: true,
             ..Description::EMPTY
         },
-        make: |_| Made::of_events(Memory),
+        make: |_| Made::of_events(PageAllocations),
     }
 }
 
@@ -41,21 +40,21 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 const MOST_ORDER: i64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Pages {
+struct AllocatedPages {
     allocations: u64,
     allocated: u64,
     frees: u64,
     freed: u64,
 }
 
-add_fields!(Pages { allocations, allocated, frees, freed });
+add_fields!(AllocatedPages { allocations, allocated, frees, freed });
 
 /// Page counts by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(PerThreadSums<(), Pages>);
+pub struct PageCounts(PerThreadSums<(), AllocatedPages>);
 
-impl Analysis for Memory {
-    type Partial = Partial;
+impl Analysis for PageAllocations {
+    type Partial = PageCounts;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -63,60 +62,59 @@ impl Analysis for Memory {
         )
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> PageCounts {
+        PageCounts::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut PageCounts, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let order = event.integer(field::page::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
         let pages = 1 << order.unwrap_or(0);
         match event.kind {
             Kind::PageAlloc => {
-                partial.0.of(event.thread, event.cpu, ()).add(Pages {
+                partial.0.of(event.thread, event.cpu, ()).add(AllocatedPages {
                     allocations: 1,
                     allocated: pages,
-                    ..Pages::default()
+                    ..AllocatedPages::default()
                 });
             }
             Kind::PageFree => {
-                partial.0.of(event.thread, event.cpu, ()).add(Pages {
+                partial.0.of(event.thread, event.cpu, ()).add(AllocatedPages {
                     frees: 1,
                     freed: pages,
-                    ..Pages::default()
+                    ..AllocatedPages::default()
                 });
             }
             _ => {}
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+    fn merge(&self, mut earlier: PageCounts, later: PageCounts, threads: &Threads) -> PageCounts {
         earlier.0.add(later.0, threads);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<PageCounts>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
-        let who = if of.selection.view == "thread" { Of::Threads } else { Of::Processes };
-        let mut rows: FxHashMap<Thread, Pages> = FxHashMap::default();
+        let rows_of = if of.selection.view == "thread" { RowsOf::Threads } else { RowsOf::Processes };
+        let mut rows: FxHashMap<Thread, AllocatedPages> = FxHashMap::default();
         add_all(
             &mut rows,
-            whole.0.wanted(of).map(|(thread, _, (), pages)| (who.of(threads, thread), *pages)),
+            whole.0.wanted(of).map(|(thread, _, (), pages)| (rows_of.of(threads, thread), *pages)),
         );
-        let mut all = Pages::default();
+        let mut all = AllocatedPages::default();
         rows.values().for_each(|pages| all.add(*pages));
-        let cells = |pages: &Pages| [pages.allocated, pages.freed, pages.allocations, pages.frees];
+        let cells = |pages: &AllocatedPages| [pages.allocated, pages.freed, pages.allocations, pages.frees];
         let names = ["pages_allocated", "pages_freed", "allocations", "frees"];
         let summary = names.into_iter().zip(cells(&all).map(Into::into)).collect();
-        let mut columns = who.columns();
+        let mut columns = rows_of.columns();
         columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
-        let row = |(thread, pages): (Thread, Pages)| {
-            let mut row = who.cells(threads, thread);
+        let rows = most_first(rows.into_iter().map(|(thread, pages)| {
+            let mut row = rows_of.cells(threads, thread);
             row.extend(cells(&pages).map(Into::into));
             (pages.allocated + pages.freed, thread, row)
-        };
-        let rows = most_first(rows.into_iter().map(row));
+        }));
         Table::new("memory", Shape::Counters, summary, columns, rows)
     }
 }

@@ -9,7 +9,7 @@ use hodo_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{At, event, interest};
+use super::{TraceTime, event, interest};
 use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
 
 /// The analysis.
@@ -17,39 +17,39 @@ use crate::{columns::interval_columns, pairs::Pairs, settling::SettlingRows};
 pub struct Each;
 
 /// Sender, receiver, and when it was sent.
-type Row = (u32, u32, Nanos);
+type MessageRow = (u32, u32, Nanos);
 
 /// The messages of some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
-    pairs: Pairs<At, At>,
-    rows: SettlingRows<Row>,
+pub struct MessageList {
+    pairs: Pairs<TraceTime, TraceTime>,
+    rows: SettlingRows<MessageRow>,
     /// Names of traces.
     names: BTreeMap<u32, String>,
 }
 
-fn see(rows: &mut SettlingRows<Row>, (sent, from): At, (received, to): At) {
+fn see(rows: &mut SettlingRows<MessageRow>, (sent, from): TraceTime, (received, to): TraceTime) {
     rows.see(received, (from, to, sent));
 }
 
 impl Analysis for Each {
-    type Partial = Partial;
+    type Partial = MessageList;
 
     fn interest(&self) -> Interest<'_> {
         interest()
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial {
-        Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
+    fn begin(&self, start: &Start<'_>) -> MessageList {
+        MessageList { pairs: Pairs::new(start.is_first), ..MessageList::default() }
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
-        let Partial { pairs, rows, names } = partial;
+    fn fold(&self, partial: &mut MessageList, item: Item<'_>) {
+        let MessageList { pairs, rows, names } = partial;
         event(item, pairs, names, |sent, received| see(rows, sent, received));
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        let Partial { pairs, rows, names } = &mut earlier;
+    fn merge(&self, mut earlier: MessageList, later: MessageList, _: &Threads) -> MessageList {
+        let MessageList { pairs, rows, names } = &mut earlier;
         pairs.add(later.pairs, |sent, received| see(rows, sent, received));
         rows.add(later.rows, |row| row);
         later.names.into_iter().for_each(|(trace, name)| _ = names.entry(trace).or_insert(name));
@@ -62,12 +62,12 @@ impl Analysis for Each {
         Some(Heading { name: "messages", shape: Shape::Intervals, columns })
     }
 
-    fn settle(&self, partial: &mut Partial, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+    fn settle(&self, partial: &mut MessageList, of: &FinishContext<'_>, rows: &mut TableBuilder) {
         let settled = partial.rows.settle(of.span.1);
         partial.rows.settled += add_rows(&partial.names, settled, rows);
     }
 
-    fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<MessageList>, _: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let mut rows = self.heading().expect("its rows may leave").builder();
         let rest = whole.rows.rest();
@@ -83,7 +83,11 @@ impl Analysis for Each {
 }
 
 /// Adds messages in the order of their receipt. Returns how many.
-fn add_rows(names: &BTreeMap<u32, String>, mut messages: Vec<(Nanos, Row)>, rows: &mut TableBuilder) -> u64 {
+fn add_rows(
+    names: &BTreeMap<u32, String>,
+    mut messages: Vec<(Nanos, MessageRow)>,
+    rows: &mut TableBuilder,
+) -> u64 {
     messages.sort_unstable();
     let name = |trace: &u32| Value::from(names.get(trace).map(String::as_str));
     for (received, (from, to, sent)) in &messages {

@@ -28,7 +28,6 @@ pub struct Messages;
 
 pub use each::Each;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -52,19 +51,19 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 /// A time in a trace.
-type At = (Nanos, u32);
+type TraceTime = (Nanos, u32);
 
 /// The messages of some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
-    pairs: Pairs<At, At>,
+pub struct MessagesPartial {
+    pairs: Pairs<TraceTime, TraceTime>,
     /// By index of the sender's and of the receiver's trace.
     sums: BTreeMap<(u32, u32), Durations>,
     /// Names of traces.
     names: BTreeMap<u32, String>,
 }
 
-fn add(sums: &mut BTreeMap<(u32, u32), Durations>, (sent, from): At, (received, to): At) {
+fn add(sums: &mut BTreeMap<(u32, u32), Durations>, (sent, from): TraceTime, (received, to): TraceTime) {
     sums.entry((from, to)).or_default().see(received.0.saturating_sub(sent.0));
 }
 
@@ -76,9 +75,9 @@ fn interest() -> Interest<'static> {
 /// Adds an event to the pairs, and reports the message that it completes.
 fn event(
     item: Item<'_>,
-    pairs: &mut Pairs<At, At>,
+    pairs: &mut Pairs<TraceTime, TraceTime>,
     names: &mut BTreeMap<u32, String>,
-    complete: impl FnOnce(At, At),
+    complete: impl FnOnce(TraceTime, TraceTime),
 ) {
     let Item::Event(event) = item else { return };
     let Some(id) = event.integer(field::message::ID).map(|id| id as u64) else { return };
@@ -96,31 +95,31 @@ fn event(
 }
 
 impl Analysis for Messages {
-    type Partial = Partial;
+    type Partial = MessagesPartial;
 
     fn interest(&self) -> Interest<'_> {
         interest()
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial {
-        Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
+    fn begin(&self, start: &Start<'_>) -> MessagesPartial {
+        MessagesPartial { pairs: Pairs::new(start.is_first), ..MessagesPartial::default() }
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
-        let Partial { pairs, sums, names } = partial;
+    fn fold(&self, partial: &mut MessagesPartial, item: Item<'_>) {
+        let MessagesPartial { pairs, sums, names } = partial;
         event(item, pairs, names, |sent, received| add(sums, sent, received));
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        let Partial { pairs, sums, names } = &mut earlier;
+    fn merge(&self, mut earlier: MessagesPartial, later: MessagesPartial, _: &Threads) -> MessagesPartial {
+        let MessagesPartial { pairs, sums, names } = &mut earlier;
         later.sums.into_iter().for_each(|(pair, durations)| sums.entry(pair).or_default().add(durations));
         pairs.add(later.pairs, |sent, received| add(sums, sent, received));
         later.names.into_iter().for_each(|(trace, name)| _ = names.entry(trace).or_insert(name));
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
-        let Partial { pairs, sums, names } = only(partials);
+    fn finish(&self, partials: Vec<MessagesPartial>, _: &FinishContext<'_>) -> Table {
+        let MessagesPartial { pairs, sums, names } = only(partials);
         let (unmatched, unfinished) = pairs.left();
         let summary = vec![
             ("messages", sums.values().map(|durations| durations.count).sum::<u64>().into()),
@@ -131,11 +130,11 @@ impl Analysis for Messages {
             vec![Column::name("from"), Column::name("to"), Column::integer("count", hodo_model::Unit::Count)];
         columns.extend(duration_columns());
         let name = |trace: u32| names.get(&trace).map(String::as_str);
-        let row = |((from, to), durations): ((u32, u32), Durations)| {
+        let rows = sums.into_iter().map(|((from, to), durations)| {
             let mut row = vec![name(from).into(), name(to).into(), durations.count.into()];
             row.extend(duration_cells(&durations));
             (durations.total, (from, to), row)
-        };
-        Table::new("messages", Shape::Counters, summary, columns, most_first(sums.into_iter().map(row)))
+        });
+        Table::new("messages", Shape::Counters, summary, columns, most_first(rows))
     }
 }

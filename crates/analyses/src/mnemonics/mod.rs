@@ -18,7 +18,6 @@ use crate::columns::{most_first, share};
 #[derive(Clone, Copy, Debug)]
 pub struct Mnemonics;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -34,9 +33,9 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// Executions of each instruction run, by its bytes and the width of the execution mode in bits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(FxHashMap<u8, FxHashMap<Box<[u8]>, u64>>);
+pub struct ExecutionCounts(FxHashMap<u8, FxHashMap<Box<[u8]>, u64>>);
 
-impl Partial {
+impl ExecutionCounts {
     fn add(&mut self, bits: u8, bytes: &[u8], executions: u64) {
         let runs = self.0.entry(bits).or_default();
         match runs.get_mut(bytes) {
@@ -67,23 +66,23 @@ impl Partial {
 }
 
 impl Analysis for Mnemonics {
-    type Partial = Partial;
+    type Partial = ExecutionCounts;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> ExecutionCounts {
+        ExecutionCounts::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut ExecutionCounts, item: Item<'_>) {
         if let Item::Flow(FlowEvent::Run { code, .. }) = item {
             partial.add(code.bits, code.bytes, 1);
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: ExecutionCounts, later: ExecutionCounts, _: &Threads) -> ExecutionCounts {
         later.runs().for_each(|(bits, bytes, executions)| earlier.add(bits, bytes, executions));
         earlier
     }
@@ -92,11 +91,11 @@ impl Analysis for Mnemonics {
         true
     }
 
-    fn is_sound(&self, partial: &Partial) -> bool {
+    fn is_sound(&self, partial: &ExecutionCounts) -> bool {
         partial.0.keys().all(|bits| [16, 32, 64].contains(bits))
     }
 
-    fn finish(&self, threads: Vec<Partial>, _: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<ExecutionCounts>, _: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let whole = threads.into_iter().reduce(|all, next| self.merge(all, next, &Threads::default()));
         let counts = whole.unwrap_or_default().counts();
@@ -107,12 +106,11 @@ impl Analysis for Mnemonics {
             Column::integer("instructions", Unit::Count),
             Column::name("mnemonic"),
         ];
-        let row = |(mnemonic, count): (String, u64)| {
+        let rows = counts.into_iter().map(|(mnemonic, count)| {
             let cells = vec![share(count, sum), count.into(), mnemonic.as_str().into()];
             (count, mnemonic, cells)
-        };
-        let rows = most_first(counts.into_iter().map(row));
-        Table::new("mnemonics", Shape::Counters, summary, columns, rows)
+        });
+        Table::new("mnemonics", Shape::Counters, summary, columns, most_first(rows))
     }
 }
 

@@ -16,14 +16,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::most_first,
     durations::{Add, add_all, add_fields},
-    per_thread_sums::{Of, PerThreadSums},
+    per_thread_sums::{PerThreadSums, RowsOf},
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Network;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -39,38 +38,34 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Packets {
+struct PacketCounts {
     sent: u64,
     sent_bytes: u64,
     received: u64,
     received_bytes: u64,
 }
 
-add_fields!(Packets { sent, sent_bytes, received, received_bytes });
+add_fields!(PacketCounts { sent, sent_bytes, received, received_bytes });
 
 /// Packet counts by thread and device name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(PerThreadSums<String, Packets>);
+pub struct NetTraffic(PerThreadSums<String, PacketCounts>);
 
 impl Analysis for Network {
-    type Partial = Partial;
+    type Partial = NetTraffic;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                &[
-                    (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
-                    (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
-                ]
-            },
-        )
+        Interest::events(&[
+            (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
+            (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
+        ])
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> NetTraffic {
+        NetTraffic::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut NetTraffic, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         if !matches!(event.kind, Kind::NetQueue | Kind::NetReceive) {
             return;
@@ -78,48 +73,47 @@ impl Analysis for Network {
         let device = String::from_utf8_lossy(event.text(field::net::NAME).unwrap_or_default()).into_owned();
         let bytes = event.integer(field::net::LEN).and_then(|length| u64::try_from(length).ok()).unwrap_or(0);
         partial.0.of(event.thread, event.cpu, device).add(match event.kind {
-            Kind::NetQueue => Packets { sent: 1, sent_bytes: bytes, ..Packets::default() },
-            _ => Packets { received: 1, received_bytes: bytes, ..Packets::default() },
+            Kind::NetQueue => PacketCounts { sent: 1, sent_bytes: bytes, ..PacketCounts::default() },
+            _ => PacketCounts { received: 1, received_bytes: bytes, ..PacketCounts::default() },
         });
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+    fn merge(&self, mut earlier: NetTraffic, later: NetTraffic, threads: &Threads) -> NetTraffic {
         earlier.0.add(later.0, threads);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<NetTraffic>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
-        let who = match of.selection.view.as_str() {
-            "process" => Some(Of::Processes),
-            "thread" => Some(Of::Threads),
+        let rows_of = match of.selection.view.as_str() {
+            "process" => Some(RowsOf::Processes),
+            "thread" => Some(RowsOf::Threads),
             _ => None,
         };
-        let mut all = Packets::default();
-        let mut rows: FxHashMap<(Option<Thread>, String), Packets> = FxHashMap::default();
+        let mut all = PacketCounts::default();
+        let mut rows: FxHashMap<(Option<Thread>, String), PacketCounts> = FxHashMap::default();
         for (thread, _, device, packets) in whole.0.wanted(of) {
             all.add(*packets);
-            let person = who.map(|who| who.of(threads, thread));
-            add_all(&mut rows, [((person, device.clone()), *packets)]);
+            let owner = rows_of.map(|rows_of| rows_of.of(threads, thread));
+            add_all(&mut rows, [((owner, device.clone()), *packets)]);
         }
-        let cells = |packets: &Packets| {
+        let cells = |packets: &PacketCounts| {
             [packets.sent_bytes, packets.received_bytes, packets.sent, packets.received].map(Value::from)
         };
         let names = ["sent_bytes", "received_bytes", "packets_sent", "packets_received"];
         let summary = names.into_iter().zip(cells(&all)).collect();
-        let mut columns: Vec<Column> = who.map_or(Vec::new(), Of::columns);
+        let mut columns: Vec<Column> = rows_of.map_or(Vec::new(), RowsOf::columns);
         columns.push(Column::name("device"));
         columns.extend(names[..2].iter().map(|name| Column::integer(name, Unit::Bytes)));
         columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
-        let row = |((person, device), packets): ((Option<Thread>, String), Packets)| {
-            let of = who.zip(person);
-            let mut row = of.map_or(Vec::new(), |(who, person)| who.cells(threads, person));
+        let rows = most_first(rows.into_iter().map(|((owner, device), packets)| {
+            let of = rows_of.zip(owner);
+            let mut row = of.map_or(Vec::new(), |(rows_of, owner)| rows_of.cells(threads, owner));
             row.push(device.as_str().into());
             row.extend(cells(&packets));
-            (packets.sent_bytes.saturating_add(packets.received_bytes), (person, device), row)
-        };
-        let rows = most_first(rows.into_iter().map(row));
+            (packets.sent_bytes.saturating_add(packets.received_bytes), (owner, device), row)
+        }));
         Table::new("net", Shape::Counters, summary, columns, rows)
     }
 }

@@ -1,7 +1,7 @@
 //! `periods`: how long did it take from one event to another, for any pair of event classes?
 //!
 //! A period begins at each event of one class and ends at the next event of another class with equal values in the
-//! matching fields. If another period begins before its end, it is unfinished.
+//! matching fields. A period is unfinished if another with equal values begins before its end.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first, share},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, share},
     durations::{Add, Durations, Longest},
     pairs::Pairs,
 };
@@ -27,7 +27,6 @@ pub struct Periods<const ALL: bool = false> {
     pub period: Option<Period>,
 }
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -49,27 +48,27 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 /// An open period: its begin, its group, the CPU on which it began.
-type Begun = (Nanos, String, u32);
+pub(crate) type BegunPeriod = (Nanos, String, u32);
 
 /// One of the longest periods: group, matching values, and the CPU on which it began.
 type Long = (String, String, u32);
 
 /// The sums and open periods after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
-    pairs: Pairs<Begun, Nanos, String>,
-    sums: Sums<ALL>,
+pub struct PeriodState<const ALL: bool> {
+    pairs: Pairs<BegunPeriod, Nanos, String>,
+    sums: PeriodSums<ALL>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums<const ALL: bool> {
+struct PeriodSums<const ALL: bool> {
     /// By group, then by CPU.
     groups: BTreeMap<String, BTreeMap<u32, Durations>>,
     longest: Longest<Long, ALL>,
 }
 
-impl<const ALL: bool> Sums<ALL> {
-    fn see(&mut self, key: &str, (begin, group, cpu): Begun, end: Nanos) {
+impl<const ALL: bool> PeriodSums<ALL> {
+    fn see(&mut self, key: &str, (begin, group, cpu): BegunPeriod, end: Nanos) {
         let length = end.0.saturating_sub(begin.0);
         self.groups.entry(group.clone()).or_default().entry(cpu).or_default().see(length);
         self.longest.see(length, begin, (group, key.to_owned(), cpu));
@@ -77,27 +76,23 @@ impl<const ALL: bool> Sums<ALL> {
 }
 
 impl<const ALL: bool> Analysis for Periods<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = PeriodState<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::period::{GROUP, KEY};
-                &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
-            },
-        )
-        .without_threads()
-        .with_period(self.period.as_ref())
+        use field::period::{GROUP, KEY};
+        Interest::events(&[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])])
+            .without_threads()
+            .with_period(self.period.as_ref())
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial<ALL> {
-        Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
+    fn begin(&self, start: &Start<'_>) -> PeriodState<ALL> {
+        PeriodState { pairs: Pairs::new(start.is_first), ..PeriodState::default() }
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut PeriodState<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
-        let Partial { pairs, sums } = partial;
+        let PeriodState { pairs, sums } = partial;
         let key = text(field::period::KEY);
         match event.kind {
             Kind::PeriodBegin => pairs.begin(key, (event.time, text(field::period::GROUP), event.cpu)),
@@ -110,8 +105,8 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
         }
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
-        let Partial { pairs, sums } = &mut earlier;
+    fn merge(&self, mut earlier: PeriodState<ALL>, later: PeriodState<ALL>, _: &Threads) -> PeriodState<ALL> {
+        let PeriodState { pairs, sums } = &mut earlier;
         for (group, cpus) in later.sums.groups {
             let own = sums.groups.entry(group).or_default();
             cpus.into_iter().for_each(|(cpu, durations)| own.entry(cpu).or_default().add(durations));
@@ -121,7 +116,7 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<PeriodState<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let (unmatched, unfinished) = whole.pairs.left();
         let mut groups: BTreeMap<String, Durations> = BTreeMap::new();
@@ -148,24 +143,21 @@ impl<const ALL: bool> Analysis for Periods<ALL> {
     }
 }
 
-fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_group(groups: BTreeMap<String, Durations>) -> TableRows {
     let all = groups.values().map(|durations| durations.total).sum();
     let mut columns = vec![Column::name("group"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     columns.push(Column::real("share", Unit::Share).secondary());
-    let row = |(group, durations): (String, Durations)| {
+    let rows = groups.into_iter().map(|(group, durations)| {
         let mut row = vec![group.as_str().into(), durations.count.into()];
         row.extend(duration_cells(&durations));
         row.push(share(durations.total, all));
         (durations.total, group, row)
-    };
-    (columns, most_first(groups.into_iter().map(row)))
+    });
+    (columns, most_first(rows))
 }
 
-fn intervals<const ALL: bool>(
-    all: &Longest<Long, ALL>,
-    of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn intervals<const ALL: bool>(all: &Longest<Long, ALL>, of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
     columns.extend([Column::name("group"), Column::text("match"), Column::integer("cpu", Unit::None)]);
     let mut rows = Vec::new();
@@ -178,10 +170,7 @@ fn intervals<const ALL: bool>(
     (columns, rows)
 }
 
-fn slowest<const ALL: bool>(
-    longest: &Longest<Long, ALL>,
-    of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn slowest<const ALL: bool>(longest: &Longest<Long, ALL>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("group"),
         Column::text("match"),
@@ -191,7 +180,7 @@ fn slowest<const ALL: bool>(
         Column::integer("cpu", Unit::None),
     ];
     let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
-    let row = |(length, begin, (group, key, cpu)): &(u64, Nanos, Long)| {
+    let rows = wanted.map(|(length, begin, (group, key, cpu))| {
         let end = begin.0.saturating_add(*length);
         vec![
             group.as_str().into(),
@@ -201,6 +190,6 @@ fn slowest<const ALL: bool>(
             end.into(),
             u64::from(*cpu).into(),
         ]
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

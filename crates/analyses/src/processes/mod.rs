@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug)]
 pub struct Processes;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -51,7 +50,7 @@ struct Life {
 }
 
 impl Life {
-    /// Adds the data of a later part of this lifetime.
+    /// Adds the data of a later partial of this lifetime.
     fn add(&mut self, later: Life) {
         self.died = later.died.or(self.died);
         self.pid = later.pid.or(self.pid);
@@ -61,7 +60,7 @@ impl Life {
         self.programs += later.programs;
     }
 
-    fn called(&mut self, comm: Option<&[u8]>) {
+    fn set_comm(&mut self, comm: Option<&[u8]>) {
         let Some(comm) = comm else { return };
         if self.comm.as_ref().is_none_or(|known| known.as_bytes() != comm) {
             self.comm = Some(String::from_utf8_lossy(comm).into_owned());
@@ -71,9 +70,9 @@ impl Life {
 
 /// Consecutive lifetimes by thread id. Only the first one may begin before the events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(FxHashMap<u32, Vec<Life>>);
+pub struct Lifetimes(FxHashMap<u32, Vec<Life>>);
 
-impl Partial {
+impl Lifetimes {
     /// Returns the current lifetime of a thread; `None` for idle threads.
     fn of(&mut self, tid: Option<i64>) -> Option<&mut Life> {
         let lives = self.0.entry(tid.filter(|&tid| tid != 0)? as u32).or_default();
@@ -90,7 +89,7 @@ impl Partial {
                 use field::switch::{NEXT_COMM, NEXT_TID, PREV_COMM, PREV_TID};
                 for (tid, comm) in [(PREV_TID, PREV_COMM), (NEXT_TID, NEXT_COMM)] {
                     let life = self.of(event.integer(tid));
-                    life.into_iter().for_each(|life| life.called(event.text(comm)));
+                    life.into_iter().for_each(|life| life.set_comm(event.text(comm)));
                 }
             }
             Kind::SchedFork => {
@@ -101,7 +100,7 @@ impl Partial {
                     parent: number(field::fork::PARENT_PID).or(number(field::fork::PARENT_TID)),
                     ..Life::default()
                 };
-                life.called(event.text(field::fork::CHILD_COMM));
+                life.set_comm(event.text(field::fork::CHILD_COMM));
                 self.0.entry(tid).or_default().push(life);
             }
             Kind::SchedExec => {
@@ -115,7 +114,7 @@ impl Partial {
                 let life = self.of(event.integer(field::process::TID))?;
                 life.pid = number(field::process::PID).or(life.pid);
                 life.parent = life.parent.or(number(field::process::PPID).filter(|&pid| pid != 0));
-                life.called(event.text(field::process::NAME));
+                life.set_comm(event.text(field::process::NAME));
             }
             _ => {}
         }
@@ -124,50 +123,37 @@ impl Partial {
 }
 
 impl Analysis for Processes {
-    type Partial = Partial;
+    type Partial = Lifetimes;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                use field::{exec, fork, process, switch, thread_exit};
-                &[
-                    (
-                        Kind::SchedSwitch,
-                        &[switch::PREV_COMM, switch::PREV_TID, switch::NEXT_COMM, switch::NEXT_TID],
-                    ),
-                    (
-                        Kind::SchedFork,
-                        &[
-                            fork::CHILD_COMM,
-                            fork::CHILD_TID,
-                            fork::CHILD_PID,
-                            fork::PARENT_TID,
-                            fork::PARENT_PID,
-                        ],
-                    ),
-                    (Kind::SchedExec, &[exec::TID, exec::FILENAME]),
-                    (Kind::SchedExit, &[thread_exit::TID]),
-                    (Kind::StateProcess, &[process::TID, process::PID, process::NAME, process::PPID]),
-                ]
-            },
-        )
+        use field::{exec, fork, process, switch, thread_exit};
+        Interest::events(&[
+            (Kind::SchedSwitch, &[switch::PREV_COMM, switch::PREV_TID, switch::NEXT_COMM, switch::NEXT_TID]),
+            (
+                Kind::SchedFork,
+                &[fork::CHILD_COMM, fork::CHILD_TID, fork::CHILD_PID, fork::PARENT_TID, fork::PARENT_PID],
+            ),
+            (Kind::SchedExec, &[exec::TID, exec::FILENAME]),
+            (Kind::SchedExit, &[thread_exit::TID]),
+            (Kind::StateProcess, &[process::TID, process::PID, process::NAME, process::PPID]),
+        ])
         .without_threads()
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> Lifetimes {
+        Lifetimes::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Lifetimes, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Lifetimes, later: Lifetimes, _: &Threads) -> Lifetimes {
         for (tid, lives) in later.0 {
             let own = earlier.0.entry(tid).or_default();
             for life in lives {
-                // A life without a fork goes on from the earlier part, unless its id is new there.
+                // A life without a fork goes on from the earlier partial, unless its id is new there.
                 match own.last_mut().filter(|_| life.born.is_none()) {
                     Some(last) => last.add(life),
                     None => own.push(life),
@@ -177,11 +163,11 @@ impl Analysis for Processes {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<Lifetimes>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let family = Family::new(whole, of.selection.view == "thread");
         let rows = family.rows(of);
-        let count = |is: fn(&Member) -> bool| {
+        let count = |is: fn(&LifeNode) -> bool| {
             Value::from(family.members.iter().filter(|member| is(member)).count() as u64)
         };
         let summary = vec![
@@ -206,7 +192,7 @@ impl Analysis for Processes {
 }
 
 /// A life as a node of the tree.
-struct Member {
+struct LifeNode {
     tid: u32,
     life: Life,
     is_process: bool,
@@ -220,23 +206,23 @@ struct Member {
 /// The tree of processes and threads.
 struct Family {
     /// By tid, then by time.
-    members: Vec<Member>,
+    members: Vec<LifeNode>,
 }
 
 impl Family {
-    fn new(whole: Partial, with_threads: bool) -> Family {
+    fn new(whole: Lifetimes, with_threads: bool) -> Family {
         let mut lives: BTreeMap<u32, Vec<Life>> = whole.0.into_iter().collect();
-        // Some are only known as the process or parent of another thread.
+        // Some threads are only known as the process or parent of another.
         let reported = lives.values().flatten().flat_map(|life| [life.pid, life.parent]);
         for id in reported.flatten().filter(|&id| id != 0).collect::<Vec<_>>() {
             lives.entry(id).or_insert_with(|| vec![Life::default()]);
         }
         let lives = lives.into_iter().flat_map(|(tid, lives)| lives.into_iter().map(move |life| (tid, life)));
-        let member = |(tid, life): (u32, Life)| {
+        let members = lives.map(|(tid, life)| {
             let is_process = life.pid.is_none_or(|pid| pid == tid);
-            Member { tid, life, is_process, is_shown: true, threads: 1, children: Vec::new(), parent: None }
-        };
-        let mut family = Family { members: lives.map(member).collect() };
+            LifeNode { tid, life, is_process, is_shown: true, threads: 1, children: Vec::new(), parent: None }
+        });
+        let mut family = Family { members: members.collect() };
         for index in 0..family.members.len() {
             let (process, parent) = family.above(index);
             process.into_iter().for_each(|process| family.members[process].threads += 1);
@@ -257,31 +243,32 @@ impl Family {
     fn above(&self, index: usize) -> (Option<usize>, Option<usize>) {
         let at = self.members[index].life.born.unwrap_or_default();
         let process = |index: usize| {
-            let Member { ref life, is_process, .. } = self.members[index];
-            life.pid.filter(|_| !is_process).and_then(|pid| self.lives_at(pid, at))
+            let LifeNode { ref life, is_process, .. } = self.members[index];
+            life.pid.filter(|_| !is_process).and_then(|pid| self.lifetime_at(pid, at))
         };
         let own = process(index);
-        let maker = self.members[index].life.parent.and_then(|parent| self.lives_at(parent, at));
+        let creator = self.members[index].life.parent.and_then(|parent| self.lifetime_at(parent, at));
         // The creator may be known as a thread.
-        let maker = maker.map(|maker| process(maker).unwrap_or(maker));
-        let is_other = |&above: &usize| self.members[above].tid != self.members[index].tid;
-        (own, own.or(maker).filter(is_other))
+        let creator = creator.map(|creator| process(creator).unwrap_or(creator));
+        (own, own.or(creator).filter(|&above| self.members[above].tid != self.members[index].tid))
     }
 
     /// Returns the lifetime of a thread id at a time: the last one that began by then, else the first one.
-    fn lives_at(&self, tid: u32, at: Nanos) -> Option<usize> {
+    fn lifetime_at(&self, tid: u32, at: Nanos) -> Option<usize> {
         let first = self.members.partition_point(|member| member.tid < tid);
         let end = self.members.partition_point(|member| member.tid <= tid);
-        let begun = |&index: &usize| self.members[index].life.born.unwrap_or_default() <= at;
-        (first..end).rev().find(begun).or((first < end).then_some(first))
+        let mut begun =
+            (first..end).rev().filter(|&index| self.members[index].life.born.unwrap_or_default() <= at);
+        begun.next().or((first < end).then_some(first))
     }
 
     /// Returns the rows in depth-first order; children are sorted by begin.
     fn rows(&self, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
         let wanted = self.wanted(of.selection);
-        let order = |&index: &usize| (self.members[index].life.born, self.members[index].tid, index);
         let sorted = |mut some: Vec<usize>| {
-            some.sort_unstable_by_key(order);
+            some.sort_unstable_by_key(|&index| {
+                (self.members[index].life.born, self.members[index].tid, index)
+            });
             some
         };
         let all = 0..self.members.len();
@@ -319,17 +306,17 @@ impl Family {
     }
 }
 
-impl Member {
+impl LifeNode {
     fn pid(&self) -> u32 {
         self.life.pid.unwrap_or(self.tid)
     }
 
     fn is_chosen(&self, selection: &Selection) -> bool {
         let listed = |list: &[u32], id| list.is_empty() || list.contains(&id);
-        let called = self.life.comm.as_ref().is_some_and(|comm| selection.comms.contains(comm));
+        let is_called = self.life.comm.as_ref().is_some_and(|comm| selection.comms.contains(comm));
         listed(&selection.tids, self.tid)
             && listed(&selection.pids, self.pid())
-            && (selection.comms.is_empty() || called)
+            && (selection.comms.is_empty() || is_called)
     }
 
     fn cells(&self, depth: u64, of: &FinishContext<'_>) -> Vec<Value> {

@@ -18,7 +18,7 @@ pub(crate) use table::share;
 
 /// The kind of the table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum ProfileReport {
     /// One row per function.
     Functions,
     /// One row per call path.
@@ -43,7 +43,7 @@ pub(crate) const fn functions<L: FlowLoop>() -> hodo_model::Report<L> {
         make: |parameters| match parameters.every {
             None => Made::of_flow(Functions),
             // Samples belong to call paths.
-            every => Made::of_flow(Profile { every, report: Report::Functions }),
+            every => Made::of_flow(Profile { every, report: ProfileReport::Functions }),
         },
     }
 }
@@ -58,7 +58,7 @@ pub(crate) const fn tree<L: FlowLoop>() -> hodo_model::Report<L> {
             takes: TAKES,
             ..Description::EMPTY
         },
-        make: |parameters| Made::of_flow(Profile { every: parameters.every, report: Report::Tree }),
+        make: |parameters| Made::of_flow(Profile { every: parameters.every, report: ProfileReport::Tree }),
     }
 }
 
@@ -73,6 +73,6 @@ pub(crate) const fn paths<L: FlowLoop>() -> hodo_model::Report<L> {
             takes: Takes { threads: true, root: true, ..Takes::NOTHING },
             ..Description::EMPTY
         },
-        make: |parameters| Made::of_flow(Profile { every: parameters.every, report: Report::Paths }),
+        make: |parameters| Made::of_flow(Profile { every: parameters.every, report: ProfileReport::Paths }),
     }
 }

@@ -2,19 +2,19 @@
 
 use std::cmp::Reverse;
 
-use hodo_model::{Column, FunctionId, Names, Shape, Table, Unit, Value};
+use hodo_model::{Column, FunctionId, Names, Shape, Summary, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
     Every,
-    cost::{Cost, Sums},
+    cost::{ProfileCost, ThreadTotals},
 };
 use crate::clock::Time;
 
 /// The cost of one function.
 #[derive(Default)]
 pub(super) struct FunctionCost {
-    pub(super) own: Cost,
+    pub(super) own: ProfileCost,
     pub(super) calls: u64,
     pub(super) jumps: u64,
     /// Inclusive costs; each cost counts once even if the function is on the stack several times.
@@ -26,13 +26,13 @@ pub(super) struct FunctionCost {
 /// The total cost of all threads.
 #[derive(Default)]
 pub(super) struct Amounts {
-    pub(super) cost: Cost,
-    pub(super) sums: Sums,
+    pub(super) cost: ProfileCost,
+    pub(super) sums: ThreadTotals,
     pub(super) threads: u64,
 }
 
 impl Amounts {
-    pub(super) fn summary(&self, every: Option<Every>) -> Vec<(&'static str, Value)> {
+    pub(super) fn summary(&self, every: Option<Every>) -> Summary {
         let Amounts { cost, sums, threads } = self;
         let mut summary = Vec::new();
         if let Some(every) = every {
@@ -64,13 +64,13 @@ pub(super) fn functions(
     every: Option<Every>,
 ) -> Table {
     let sampled = every.is_some();
-    let weight = |own: &Cost| if sampled { own.rare.samples } else { own.ran.instructions };
+    let weight = |own: &ProfileCost| if sampled { own.rare.samples } else { own.ran.instructions };
     let mut functions: Vec<(FunctionId, FunctionCost)> = functions.into_iter().collect();
     functions.retain(|(_, cost)| !sampled || cost.samples > 0);
     functions.sort_by_key(|(id, cost)| {
         (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
     });
-    let row = |(id, cost): &(FunctionId, FunctionCost)| {
+    let rows = functions.iter().map(|(id, cost)| {
         let (name, module) = names.names(*id);
         let samples = [cost.own.rare.samples, cost.samples].map(Value::from);
         let row = [Value::from(share(weight(&cost.own), weight(&all.cost)))].into_iter();
@@ -86,7 +86,7 @@ pub(super) fn functions(
                 Value::from(module),
             ])
             .collect()
-    };
+    });
     let samples =
         [Column::integer("self_samples", Unit::Count), Column::integer("total_samples", Unit::Count)];
     let columns = [Column::real("share", Unit::Share)].into_iter();
@@ -100,7 +100,6 @@ pub(super) fn functions(
         Column::name("function"),
         Column::name("module").secondary(),
     ]);
-    let rows = functions.iter().map(row);
     Table::new("functions", Shape::Counters, all.summary(every), columns.collect(), rows)
 }
 

@@ -7,10 +7,10 @@ use hodo_model::{
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::length::{Length, Span};
+use super::length::{LengthSpan, QueueLength, Settled};
 use crate::{
     settling::SettlingRows,
-    thread_states::{Observer, State, StateDelta},
+    thread_states::{Activity, Observer, ThreadStatesDelta},
 };
 
 /// The analysis.
@@ -22,27 +22,27 @@ const MOST_KEPT: usize = 1 << 16;
 
 /// A run queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct OfCpu {
-    length: Length,
+struct LengthOfCpu {
+    length: QueueLength,
     /// The length in its last row.
     last: Option<u64>,
 }
 
 /// The queues of all CPUs, and the CPU and length of each change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Queues {
-    cpus: FxHashMap<u32, OfCpu>,
+pub struct ChangingQueues {
+    cpus: FxHashMap<u32, LengthOfCpu>,
     rows: SettlingRows<(u32, u64)>,
 }
 
-impl Queues {
+impl ChangingQueues {
     /// Applies a change to the length of a CPU's queue. `change` passes on the spans that are settled by it: several
     /// changes at one time are one row, or none if they cancel each other out.
-    fn at(&mut self, cpu: u32, time: Nanos, change: impl FnOnce(&mut Length, &mut dyn FnMut(Span))) {
-        let new = || OfCpu { length: Length::new(time), last: None };
+    fn at(&mut self, cpu: u32, time: Nanos, change: impl FnOnce(&mut QueueLength, &mut Settled<'_>)) {
+        let new = || LengthOfCpu { length: QueueLength::new(time), last: None };
         let (queue, rows) = (self.cpus.entry(cpu).or_insert_with(new), &mut self.rows);
         let last = &mut queue.last;
-        change(&mut queue.length, &mut |Span { from, length, .. }| {
+        change(&mut queue.length, &mut |LengthSpan { from, length, .. }| {
             if last.replace(length) != Some(length) {
                 rows.see(from, (cpu, length));
             }
@@ -84,20 +84,20 @@ impl Queues {
     }
 }
 
-impl Observer for Queues {
-    fn change(&mut self, _: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos) {
-        if let Some((_, State::Runnable(cpu))) = before {
+impl Observer for ChangingQueues {
+    fn change(&mut self, _: u32, before: Option<(Nanos, Activity)>, now: Option<Activity>, time: Nanos) {
+        if let Some((_, Activity::Runnable(cpu))) = before {
             self.change_by(cpu, time, -1);
         }
         match now {
-            Some(State::Runnable(cpu)) => self.change_by(cpu, time, 1),
-            Some(State::Running(cpu)) => self.change_by(cpu, time, 0),
+            Some(Activity::Runnable(cpu)) => self.change_by(cpu, time, 1),
+            Some(Activity::Running(cpu)) => self.change_by(cpu, time, 0),
             _ => {}
         }
     }
 
-    fn lose(&mut self, (since, state): (Nanos, State), time: Nanos) {
-        if let State::Runnable(cpu) = state {
+    fn lose(&mut self, (since, state): (Nanos, Activity), time: Nanos) {
+        if let Activity::Runnable(cpu) = state {
             self.at(cpu, time, |length, settled| _ = length.take_back(since, time, settled));
         }
     }
@@ -113,7 +113,7 @@ impl Observer for Queues {
 }
 
 impl EventAnalysis for Changes {
-    type Partial = StateDelta<Queues>;
+    type Partial = ThreadStatesDelta<ChangingQueues>;
 
     fn interest(&self) -> Interest<'_> {
         Self::Partial::interest().without_threads()

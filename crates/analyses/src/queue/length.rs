@@ -5,28 +5,31 @@ use serde::{Deserialize, Serialize};
 
 /// A span in which a queue had one length.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Span {
+pub(super) struct LengthSpan {
     pub(super) from: Nanos,
     pub(super) to: Nanos,
     pub(super) length: u64,
 }
+
+/// Receives the spans that nothing can change any more.
+pub(super) type Settled<'f> = dyn FnMut(LengthSpan) + 'f;
 
 /// The length of a queue, in spans that are passed on when nothing can change them any more.
 ///
 /// The first switch on a CPU may show that a thread ran there which was taken for a waiting one. So the spans before it
 /// are kept until then.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Length {
+pub(super) struct QueueLength {
     now: u64,
     since: Nanos,
     /// The spans before the first switch on the CPU; `None` after it.
-    early: Option<Vec<Span>>,
+    early: Option<Vec<LengthSpan>>,
 }
 
-impl Length {
+impl QueueLength {
     /// An empty queue, before the first switch on its CPU.
-    pub(super) fn new(since: Nanos) -> Length {
-        Length { now: 0, since, early: Some(Vec::new()) }
+    pub(super) fn new(since: Nanos) -> QueueLength {
+        QueueLength { now: 0, since, early: Some(Vec::new()) }
     }
 
     /// The length since the last change, and the time of that.
@@ -46,9 +49,9 @@ impl Length {
     }
 
     /// Ends a span, and adds `by` to the length.
-    pub(super) fn change(&mut self, time: Nanos, by: i64, settled: &mut dyn FnMut(Span)) {
+    pub(super) fn change(&mut self, time: Nanos, by: i64, settled: &mut Settled<'_>) {
         if time > self.since {
-            let span = Span { from: self.since, to: time, length: self.now };
+            let span = LengthSpan { from: self.since, to: time, length: self.now };
             match &mut self.early {
                 Some(early) => early.push(span),
                 None => settled(span),
@@ -59,7 +62,7 @@ impl Length {
     }
 
     /// Removes a thread that was taken for a waiting one since some time. Returns whether no span with it is settled.
-    pub(super) fn take_back(&mut self, since: Nanos, time: Nanos, settled: &mut dyn FnMut(Span)) -> bool {
+    pub(super) fn take_back(&mut self, since: Nanos, time: Nanos, settled: &mut Settled<'_>) -> bool {
         self.change(time, -1, settled);
         let early = self.early.as_mut();
         let is_early = early.is_some();
@@ -70,7 +73,7 @@ impl Length {
     }
 
     /// Passes on what was kept: a CPU had its first switch, or the trace has ended.
-    pub(super) fn settle(&mut self, settled: &mut dyn FnMut(Span)) {
+    pub(super) fn settle(&mut self, settled: &mut Settled<'_>) {
         self.early.take().into_iter().flatten().for_each(settled);
     }
 }

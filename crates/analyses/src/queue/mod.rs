@@ -20,20 +20,19 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bins::{Bin, Bins, overlap},
-    columns::share,
+    bins::{ValueBin, ValueBins, overlap},
+    columns::{TableRows, share},
     durations::Add,
-    thread_states::{Observer, State, StateDelta},
+    thread_states::{Activity, Observer, ThreadStatesDelta},
 };
 
 pub use changes::Changes;
-use length::{Length, Span};
+use length::{LengthSpan, QueueLength, Settled};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -60,9 +59,9 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// A run queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct OfCpu {
-    length: Length,
-    sum: Bin,
+struct QueueOfCpu {
+    length: QueueLength,
+    sum: ValueBin,
     /// The time at which it first had its maximum length.
     longest: Nanos,
     /// The time of waits whose end is unknown.
@@ -71,26 +70,31 @@ struct OfCpu {
 
 /// The queues of all CPUs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Queues {
-    cpus: Cpus<OfCpu>,
-    bins: Bins<u32>,
+pub struct RunQueues {
+    cpus: Cpus<QueueOfCpu>,
+    bins: ValueBins<u32>,
 }
 
-impl Queues {
+impl RunQueues {
     /// Applies a change to the length of a CPU's queue. `change` passes on the spans that are settled by it.
     fn at<R>(
         &mut self,
         cpu: u32,
         time: Nanos,
-        change: impl FnOnce(&mut Length, &mut dyn FnMut(Span)) -> R,
-    ) -> (R, &mut OfCpu, &mut Bins<u32>) {
-        let new = || OfCpu { length: Length::new(time), sum: Bin::default(), longest: Nanos(0), unknown: 0 };
+        change: impl FnOnce(&mut QueueLength, &mut Settled<'_>) -> R,
+    ) -> (R, &mut QueueOfCpu, &mut ValueBins<u32>) {
+        let new = || QueueOfCpu {
+            length: QueueLength::new(time),
+            sum: ValueBin::default(),
+            longest: Nanos(0),
+            unknown: 0,
+        };
         let (queue, bins) = (self.cpus.get_or(cpu, new), &mut self.bins);
         let (sum, longest) = (&mut queue.sum, &mut queue.longest);
-        let result = change(&mut queue.length, &mut |Span { from, to, length }| {
+        let result = change(&mut queue.length, &mut |LengthSpan { from, to, length }| {
             if length > 0 {
                 *longest = if length > sum.most { from } else { *longest };
-                sum.add(Bin { area: length.saturating_mul(to.0 - from.0), most: length });
+                sum.add(ValueBin { area: length.saturating_mul(to.0 - from.0), most: length });
                 bins.see(cpu, (from, to), length);
             }
         });
@@ -113,20 +117,20 @@ impl Queues {
     }
 }
 
-impl Observer for Queues {
-    fn change(&mut self, _: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos) {
-        if let Some((_, State::Runnable(cpu))) = before {
+impl Observer for RunQueues {
+    fn change(&mut self, _: u32, before: Option<(Nanos, Activity)>, now: Option<Activity>, time: Nanos) {
+        if let Some((_, Activity::Runnable(cpu))) = before {
             self.change_by(cpu, time, -1);
         }
         match now {
-            Some(State::Runnable(cpu)) => self.change_by(cpu, time, 1),
-            Some(State::Running(cpu)) => self.change_by(cpu, time, 0),
+            Some(Activity::Runnable(cpu)) => self.change_by(cpu, time, 1),
+            Some(Activity::Running(cpu)) => self.change_by(cpu, time, 0),
             _ => {}
         }
     }
 
-    fn lose(&mut self, (since, state): (Nanos, State), time: Nanos) {
-        let State::Runnable(cpu) = state else { return };
+    fn lose(&mut self, (since, state): (Nanos, Activity), time: Nanos) {
+        let Activity::Runnable(cpu) = state else { return };
         let (is_early, queue, bins) =
             self.at(cpu, time, |length, settled| length.take_back(since, time, settled));
         let lasted = time.0.saturating_sub(since.0);
@@ -148,7 +152,7 @@ impl Observer for Queues {
 }
 
 impl EventAnalysis for Queue {
-    type Partial = StateDelta<Queues>;
+    type Partial = ThreadStatesDelta<RunQueues>;
 
     fn interest(&self) -> Interest<'_> {
         Self::Partial::interest().without_threads()
@@ -157,12 +161,12 @@ impl EventAnalysis for Queue {
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let mut queues = whole.finish(of.span.1);
         queues.end(of.span.1);
-        let Queues { cpus, bins } = queues;
-        let mut cpus: Vec<(u32, OfCpu)> =
+        let RunQueues { cpus, bins } = queues;
+        let mut cpus: Vec<(u32, QueueOfCpu)> =
             cpus.into_all().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
         cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
         let span = of.span.1.0.saturating_sub(of.span.0.0);
-        let sum = |field: fn(&OfCpu) -> u64| cpus.iter().map(|(_, queue)| field(queue)).sum::<u64>();
+        let sum = |field: fn(&QueueOfCpu) -> u64| cpus.iter().map(|(_, queue)| field(queue)).sum::<u64>();
         let waited = sum(|queue| queue.sum.area);
         // Without wake-ups, only the waits after preemptions are known: any sum of them is too small.
         let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
@@ -185,9 +189,7 @@ impl EventAnalysis for Queue {
     }
 }
 
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
-
-fn by_cpu(cpus: Vec<(u32, OfCpu)>, span: u64) -> Rows {
+fn by_cpu(cpus: Vec<(u32, QueueOfCpu)>, span: u64) -> TableRows {
     let columns = vec![
         Column::integer("cpu", Unit::None),
         Column::real("mean", Unit::None),
@@ -196,19 +198,19 @@ fn by_cpu(cpus: Vec<(u32, OfCpu)>, span: u64) -> Rows {
         Column::integer("waited_ns", Unit::Nanoseconds),
         Column::integer("unknown_ns", Unit::Nanoseconds).secondary(),
     ];
-    let row = |(cpu, OfCpu { sum, longest, unknown, .. }): (u32, OfCpu)| {
+    let rows = cpus.into_iter().map(|(cpu, QueueOfCpu { sum, longest, unknown, .. })| {
         let longest = if sum.most == 0 { Value::Null } else { longest.0.into() };
         let waited = [sum.area, unknown].map(Value::from);
         let mut row = vec![u64::from(cpu).into(), share(sum.area, span), sum.most.into(), longest];
         row.extend(waited);
         row
-    };
-    (columns, cpus.into_iter().map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
-fn over_time(bins: Bins<u32>, of: &FinishContext<'_>) -> Rows {
+fn over_time(bins: ValueBins<u32>, of: &FinishContext<'_>) -> TableRows {
     let width = bins.width();
-    let mut rows: BTreeMap<Nanos, Bin> = BTreeMap::new();
+    let mut rows: BTreeMap<Nanos, ValueBin> = BTreeMap::new();
     for (begin, cpu, bin) in bins.into_bins() {
         let row = rows.entry(begin).or_default();
         if of.selection.wants_cpu(cpu) {
@@ -221,9 +223,9 @@ fn over_time(bins: Bins<u32>, of: &FinishContext<'_>) -> Rows {
         Column::integer("max", Unit::Count),
         Column::integer("waited_ns", Unit::Nanoseconds),
     ];
-    let row = |(begin, bin): (Nanos, Bin)| {
+    let rows = rows.into_iter().map(|(begin, bin)| {
         let mean = share(bin.area, overlap(begin, width, of.span));
         vec![begin.0.into(), mean, bin.most.into(), bin.area.into()]
-    };
-    (columns, rows.into_iter().map(row).collect())
+    });
+    (columns, rows.collect())
 }

@@ -13,7 +13,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::share,
+    columns::{TableRows, share},
     durations::{Add, Durations},
 };
 
@@ -21,7 +21,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Resolution;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -37,22 +36,22 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// The distributions and sums of some segments.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct Resolutions {
     /// Lengths of timed intervals in nanoseconds.
     time: Durations,
     /// Instructions of timed intervals.
     instructions: Durations,
     /// The length of the interval of each instruction, in nanoseconds.
     uncertainty: Durations,
-    ran: Ran,
+    ran: RanInstructions,
     /// Each segment has its own clock, so partials travel without.
     #[serde(skip)]
-    clock: Clock,
+    clock: OpenInterval,
 }
 
 /// Executed instructions.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Ran {
+struct RanInstructions {
     all: u64,
     /// Before the first clock reading of a segment, after the last one, or next to a gap.
     untimed: u64,
@@ -65,7 +64,7 @@ struct Ran {
     far: u64,
 }
 
-impl Ran {
+impl RanInstructions {
     /// The names of the counts in summaries, and the counts.
     fn totals(&self) -> [(&'static str, u64); 8] {
         [
@@ -94,8 +93,8 @@ impl Ran {
         *place = place.saturating_add(1);
     }
 
-    fn add(&mut self, later: &Ran) {
-        let Ran { all, untimed, conditional, indirect, direct, calls, returns, far } = self;
+    fn add(&mut self, later: &RanInstructions) {
+        let RanInstructions { all, untimed, conditional, indirect, direct, calls, returns, far } = self;
         let own = [all, untimed, conditional, indirect, direct, calls, returns, far];
         for (own, (_, more)) in own.into_iter().zip(later.totals()) {
             *own = own.saturating_add(more);
@@ -105,7 +104,7 @@ impl Ran {
 
 /// The clock of a segment.
 #[derive(Clone, Copy, Debug, Default)]
-struct Clock {
+struct OpenInterval {
     /// The begin of the open interval, in nanoseconds, if known.
     since: Option<u64>,
     /// Instructions since then.
@@ -114,7 +113,7 @@ struct Clock {
     left: bool,
 }
 
-impl Clock {
+impl OpenInterval {
     /// Reads the clock; returns the length and the instructions of the interval that ends here.
     ///
     /// If nothing ran since the last reading, the instructions are still to come: the processor holds branches back
@@ -128,12 +127,12 @@ impl Clock {
     }
 }
 
-impl Partial {
+impl Resolutions {
     /// The clock at the last instructions is unknown.
     fn lose(&mut self) {
-        let Clock { ran, left, .. } = self.clock;
+        let OpenInterval { ran, left, .. } = self.clock;
         self.ran.untimed = self.ran.untimed.saturating_add(ran);
-        self.clock = Clock { left, ..Clock::default() };
+        self.clock = OpenInterval { left, ..OpenInterval::default() };
     }
 
     fn read(&mut self, now: u64) {
@@ -158,17 +157,17 @@ impl Partial {
 }
 
 impl Analysis for Resolution {
-    type Partial = Partial;
+    type Partial = Resolutions;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> Resolutions {
+        Resolutions::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut Resolutions, item: Item<'_>) {
         let Item::Flow(event) = item else { return };
         match event {
             FlowEvent::Run { instructions, code, .. } => {
@@ -183,14 +182,14 @@ impl Analysis for Resolution {
             }
             FlowEvent::Begin(clock) => {
                 partial.lose();
-                partial.clock = Clock { since: clock.map(|clock| clock.0), ..Clock::default() };
+                partial.clock = OpenInterval { since: clock.map(|clock| clock.0), ..OpenInterval::default() };
             }
             FlowEvent::Gap | FlowEvent::Skip { .. } | FlowEvent::End => partial.lose(),
             _ => {}
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Resolutions, later: Resolutions, _: &Threads) -> Resolutions {
         earlier.time.add(later.time);
         earlier.instructions.add(later.instructions);
         earlier.uncertainty.add(later.uncertainty);
@@ -202,7 +201,7 @@ impl Analysis for Resolution {
         true
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<Resolutions>, of: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let merged = threads.into_iter().reduce(|all, next| self.merge(all, next, &Threads::default()));
         let whole = merged.unwrap_or_default();
@@ -226,21 +225,21 @@ impl FastFlow for Resolution {
     type Memory = ();
 }
 
-fn by_measure(whole: &Partial) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_measure(whole: &Resolutions) -> TableRows {
     let mut columns = vec![Column::name("measure")];
     let names = ["count", "min", "average", "p50", "p90", "p99", "max"];
     columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
-    let row = |(name, all): (&str, &Durations)| {
+    let rows = whole.measures().map(|(name, all)| {
         let some = |value: u64| Some(value).filter(|_| all.count > 0);
         let [p50, p90, p99] = all.percentiles([50, 90, 99]);
         let cells = [Some(all.count), some(all.min), all.average(), p50, p90, p99, some(all.max)];
         [name.into()].into_iter().chain(cells.map(Value::from)).collect()
-    };
-    (columns, whole.measures().map(row).to_vec())
+    });
+    (columns, rows.to_vec())
 }
 
 /// Bins that double: from a power of two to the next, and one for 0.
-fn histogram(whole: &Partial) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn histogram(whole: &Resolutions) -> TableRows {
     let columns = vec![
         Column::name("measure"),
         Column::integer("from", Unit::Count),
@@ -275,7 +274,7 @@ mod tests {
 
     /// Intervals, their total time, and instructions without a time.
     fn sums(events: &[FlowEvent<'_>]) -> (u64, u64, u64) {
-        let mut partial = Partial::default();
+        let mut partial = Resolutions::default();
         events.iter().for_each(|&event| Resolution.fold(&mut partial, Item::Flow(event)));
         assert_eq!(partial.instructions.total + partial.ran.untimed, partial.ran.all);
         assert_eq!(partial.uncertainty.count, partial.instructions.total);

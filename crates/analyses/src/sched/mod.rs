@@ -4,7 +4,7 @@
 //! A wait lasts from the first `sched_wakeup` or `sched_wakeup_new` of a thread that does not wait yet, or from a
 //! `sched_switch` away from it while it could go on, to the next `sched_switch` to it. It counts for the CPU on which the
 //! thread then runs. If an event before that switch contains the thread, it runs already, a switch is missing, and the
-//! wait is unknown. A switch is a preemption if the previous thread is runnable, be it that it yielded.
+//! wait is unknown. A switch is a preemption if the previous thread is runnable, even if it yielded.
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations, Longest, add_all, add_fields},
     pairs::Requests,
     per_thread_sums::PerThreadSums,
@@ -28,7 +28,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -49,7 +48,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// The events of a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Totals {
+struct SchedulingCounts {
     /// Waits after wake-ups.
     latencies: Durations,
     /// The number of waits after preemptions, and their sum in nanoseconds.
@@ -59,9 +58,9 @@ struct Totals {
     migrations: u64,
 }
 
-add_fields!(Totals { latencies, after_preemption, switches, preemptions, migrations });
+add_fields!(SchedulingCounts { latencies, after_preemption, switches, preemptions, migrations });
 
-impl Totals {
+impl SchedulingCounts {
     /// The time of all waits.
     fn queued(&self) -> u64 {
         self.latencies.total.saturating_add(self.after_preemption.1)
@@ -75,16 +74,16 @@ impl Totals {
 
 /// What a wait follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-enum After {
+enum WaitAfter {
     Wakeup,
     Preemption,
 }
 
-impl After {
+impl WaitAfter {
     fn name(self) -> &'static str {
         match self {
-            After::Wakeup => "wakeup",
-            After::Preemption => "preemption",
+            WaitAfter::Wakeup => "wakeup",
+            WaitAfter::Preemption => "preemption",
         }
     }
 }
@@ -93,24 +92,24 @@ impl After {
 type In = (Nanos, Thread, u32);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums<const ALL: bool> {
-    figures: PerThreadSums<(), Totals>,
-    longest: Longest<(Thread, u32, After), ALL>,
+struct SchedulingSums<const ALL: bool> {
+    figures: PerThreadSums<(), SchedulingCounts>,
+    longest: Longest<(Thread, u32, WaitAfter), ALL>,
 }
 
-impl<const ALL: bool> Sums<ALL> {
-    fn of(&mut self, thread: Thread, cpu: u32) -> &mut Totals {
+impl<const ALL: bool> SchedulingSums<ALL> {
+    fn of(&mut self, thread: Thread, cpu: u32) -> &mut SchedulingCounts {
         self.figures.of(thread, cpu, ())
     }
 
     /// Adds a wait that ended with a switch to the thread; its end is unknown if there was none.
-    fn waited(&mut self, (begin, after): (Nanos, After), end: Option<In>) {
+    fn waited(&mut self, (begin, after): (Nanos, WaitAfter), end: Option<In>) {
         let Some((end, thread, cpu)) = end else { return };
         let length = end.0.saturating_sub(begin.0);
         let totals = self.of(thread, cpu);
         match after {
-            After::Wakeup => totals.latencies.see(length),
-            After::Preemption => {
+            WaitAfter::Wakeup => totals.latencies.see(length),
+            WaitAfter::Preemption => {
                 let (count, sum) = &mut totals.after_preemption;
                 (*count, *sum) = (*count + 1, sum.saturating_add(length));
             }
@@ -121,13 +120,13 @@ impl<const ALL: bool> Sums<ALL> {
 
 /// The sums and pending waits after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
+pub struct SchedulingPartial<const ALL: bool> {
     /// By tid. A wait ends with a switch to the thread, or at an unknown time, if the thread is known not to wait.
-    waits: Requests<(Nanos, After), Option<In>>,
-    sums: Sums<ALL>,
+    waits: Requests<(Nanos, WaitAfter), Option<In>>,
+    sums: SchedulingSums<ALL>,
 }
 
-impl<const ALL: bool> Partial<ALL> {
+impl<const ALL: bool> SchedulingPartial<ALL> {
     /// A thread comes to a CPU, or does not wait any more.
     fn ends(&mut self, tid: u32, end: Option<In>) {
         if let Some((begin, end)) = self.waits.begin(tid.into(), end) {
@@ -141,7 +140,7 @@ impl<const ALL: bool> Partial<ALL> {
             self.ends(tid, None);
             if event.prev_state() == PrevState::Runnable {
                 self.sums.of(prev, cpu).preemptions += 1;
-                self.waits.ask(tid.into(), (event.time, After::Preemption));
+                self.waits.ask(tid.into(), (event.time, WaitAfter::Preemption));
             }
         }
         if let Some(tid) = next.tid().filter(|&tid| tid != 0) {
@@ -152,29 +151,25 @@ impl<const ALL: bool> Partial<ALL> {
 }
 
 impl<const ALL: bool> Analysis for Scheduling<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = SchedulingPartial<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                &[
-                    (
-                        Kind::SchedSwitch,
-                        &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID],
-                    ),
-                    (Kind::SchedWakeup, &[field::wakeup::TID]),
-                    (Kind::SchedMigrate, &[field::migrate::TID]),
-                ]
-            },
-        )
+        Interest::events(&[
+            (
+                Kind::SchedSwitch,
+                &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID],
+            ),
+            (Kind::SchedWakeup, &[field::wakeup::TID]),
+            (Kind::SchedMigrate, &[field::migrate::TID]),
+        ])
         .with_reporting(&REPORTING)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> SchedulingPartial<ALL> {
+        SchedulingPartial::default()
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut SchedulingPartial<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let tid = |field| event.integer(field).filter(|&tid| tid != 0);
         if let Some((prev, next)) = event.switch() {
@@ -188,7 +183,7 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         match event.kind {
             Kind::SchedWakeup => {
                 let tid = tid(field::wakeup::TID);
-                let begin = (event.time, After::Wakeup);
+                let begin = (event.time, WaitAfter::Wakeup);
                 tid.into_iter().for_each(|tid| partial.waits.ask(u64::from(tid as u32), begin));
             }
             Kind::SchedMigrate => {
@@ -200,25 +195,25 @@ impl<const ALL: bool> Analysis for Scheduling<ALL> {
         }
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, threads: &Threads) -> Partial<ALL> {
-        let Partial { waits, sums } = &mut earlier;
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
+        let SchedulingPartial { waits, sums } = &mut earlier;
         sums.figures.add(later.sums.figures, threads);
         sums.longest.add(later.sums.longest);
         waits.add(later.waits, |begin, end| sums.waited(begin, end));
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
-        let Partial { waits, mut sums } = only(partials);
+    fn finish(&self, partials: Vec<SchedulingPartial<ALL>>, of: &FinishContext<'_>) -> Table {
+        let SchedulingPartial { waits, mut sums } = only(partials);
         waits.finish(|begin, end| sums.waited(begin, end));
-        let Sums { figures, longest } = sums;
-        let sum = |field: fn(&Totals) -> u64| {
+        let SchedulingSums { figures, longest } = sums;
+        let sum = |field: fn(&SchedulingCounts) -> u64| {
             Value::from(figures.wanted(of).map(|(.., totals)| field(totals)).sum::<u64>())
         };
         let known = |value: Value| if of.wakeups.are_known() { value } else { Value::Null };
         let mut summary = vec![
-            ("waits", known(sum(Totals::waits))),
-            ("queued_ns", known(sum(Totals::queued))),
+            ("waits", known(sum(SchedulingCounts::waits))),
+            ("queued_ns", known(sum(SchedulingCounts::queued))),
             ("preempted_ns", sum(|totals| totals.after_preemption.1)),
             ("wakeups", known(sum(|totals| totals.latencies.count))),
             ("switches", sum(|totals| totals.switches)),
@@ -254,7 +249,7 @@ fn columns(of: &[Column]) -> Vec<Column> {
 }
 
 /// The cells of a row. Without wake-ups, what needs them is unknown, and not 0.
-fn cells(figures: &Totals, are_known: bool) -> Vec<Value> {
+fn cells(figures: &SchedulingCounts, are_known: bool) -> Vec<Value> {
     let known = |value: Value| if are_known { value } else { Value::Null };
     let mut cells = vec![known(figures.latencies.count.into())];
     cells.extend(duration_cells(&figures.latencies).map(known));
@@ -264,29 +259,25 @@ fn cells(figures: &Totals, are_known: bool) -> Vec<Value> {
     cells
 }
 
-type Wanted<'f> = (Thread, u32, &'f (), &'f Totals);
+type SchedulingRow<'f> = (Thread, u32, &'f (), &'f SchedulingCounts);
 
 fn by_thread<'f>(
     threads: &Threads,
-    figures: impl Iterator<Item = Wanted<'f>>,
+    figures: impl Iterator<Item = SchedulingRow<'f>>,
     are_known: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
-    let mut sums: FxHashMap<Thread, Totals> = FxHashMap::default();
+) -> TableRows {
+    let mut sums: FxHashMap<Thread, SchedulingCounts> = FxHashMap::default();
     add_all(&mut sums, figures.map(|(thread, .., figures)| (thread, figures.clone())));
-    let row = |(thread, sum): (Thread, Totals)| {
+    let rows = sums.into_iter().map(|(thread, sum)| {
         let row = threads.cells(thread).into_iter().chain(cells(&sum, are_known)).collect();
         (sum.queued(), thread, row)
-    };
-    let who = [
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-    ];
-    (columns(&who), most_first(sums.into_iter().map(row)))
+    });
+    let who = thread_columns();
+    (columns(&who), most_first(rows))
 }
 
-fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>, are_known: bool) -> (Vec<Column>, Vec<Vec<Value>>) {
-    let mut cpus: std::collections::BTreeMap<u32, Totals> = std::collections::BTreeMap::new();
+fn by_cpu<'f>(figures: impl Iterator<Item = SchedulingRow<'f>>, are_known: bool) -> TableRows {
+    let mut cpus: std::collections::BTreeMap<u32, SchedulingCounts> = std::collections::BTreeMap::new();
     for (_, cpu, _, figures) in figures {
         cpus.entry(cpu).or_default().add(figures.clone());
     }
@@ -299,34 +290,29 @@ fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>, are_known: bool) -> (Ve
 
 fn intervals<const ALL: bool>(
     threads: &Threads,
-    all: &Longest<(Thread, u32, After), ALL>,
+    all: &Longest<(Thread, u32, WaitAfter), ALL>,
     of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+) -> TableRows {
     let mut columns = interval_columns().to_vec();
-    columns.extend([
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::integer("cpu", Unit::None),
-        Column::name("after"),
-    ]);
+    columns.extend(thread_columns());
+    columns.extend([Column::integer("cpu", Unit::None), Column::name("after")]);
     let wanted = all.iter().filter(|(.., (thread, cpu, _))| {
         threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
     });
-    let row = |&(length, Nanos(begin), (thread, cpu, after)): &(u64, Nanos, (Thread, u32, After))| {
+    let rows = wanted.map(|&(length, Nanos(begin), (thread, cpu, after))| {
         let mut row: Vec<Value> = vec![begin.into(), length.into()];
         row.extend(threads.cells(thread));
         row.extend([u64::from(cpu).into(), after.name().into()]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
 fn slowest<const ALL: bool>(
     threads: &Threads,
-    longest: &Longest<(Thread, u32, After), ALL>,
+    longest: &Longest<(Thread, u32, WaitAfter), ALL>,
     of: &FinishContext<'_>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+) -> TableRows {
     let columns = vec![
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -339,10 +325,10 @@ fn slowest<const ALL: bool>(
     let wanted = longest.iter().filter(|(.., (thread, cpu, _))| {
         threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
     });
-    let row = |&(length, Nanos(begin), (thread, cpu, after)): &(u64, Nanos, (Thread, u32, After))| {
+    let rows = wanted.map(|&(length, Nanos(begin), (thread, cpu, after))| {
         let mut row = threads.cells(thread).to_vec();
         row.extend([length.into(), begin.into(), u64::from(cpu).into(), after.name().into()]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

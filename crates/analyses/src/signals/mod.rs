@@ -18,19 +18,18 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations, Longest, add_all, add_fields},
 };
 
 mod taken;
 
-use taken::{Blocks, Taken};
+use taken::{SignalBlocks, Taken};
 
 /// The analysis; with `ALL`, of each wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals<const ALL: bool>;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -50,7 +49,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// The signals of one number and thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Totals {
+struct SignalCounts {
     sent: u64,
     /// Number of sent signals that were not queued: ignored, already pending, or out of memory.
     dropped: u64,
@@ -58,7 +57,7 @@ struct Totals {
     latencies: Durations,
 }
 
-add_fields!(Totals { sent, dropped, taken, latencies });
+add_fields!(SignalCounts { sent, dropped, taken, latencies });
 
 /// Combines thread and signal number in one key.
 fn key(tid: u32, number: u32) -> u64 {
@@ -67,12 +66,12 @@ fn key(tid: u32, number: u32) -> u64 {
 
 /// Counters by thread and number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Sums<const ALL: bool> {
-    figures: FxHashMap<u64, Totals>,
+struct SignalSums<const ALL: bool> {
+    figures: FxHashMap<u64, SignalCounts>,
     longest: Longest<u64, ALL>,
 }
 
-impl<const ALL: bool> Sums<ALL> {
+impl<const ALL: bool> SignalSums<ALL> {
     fn taken(&mut self, key: u64) {
         self.figures.entry(key).or_default().taken += 1;
     }
@@ -86,33 +85,29 @@ impl<const ALL: bool> Sums<ALL> {
 
 /// The signals after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial<const ALL: bool> {
-    blocks: Blocks,
-    sums: Sums<ALL>,
+pub struct SignalState<const ALL: bool> {
+    blocks: SignalBlocks,
+    sums: SignalSums<ALL>,
 }
 
 impl<const ALL: bool> Analysis for Signals<ALL> {
-    type Partial = Partial<ALL>;
+    type Partial = SignalState<ALL>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(
-            const {
-                &[
-                    (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
-                    (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
-                    (Kind::SignalDeliver, &[field::signal::SIG]),
-                ]
-            },
-        )
+        Interest::events(&[
+            (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
+            (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
+            (Kind::SignalDeliver, &[field::signal::SIG]),
+        ])
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial<ALL> {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> SignalState<ALL> {
+        SignalState::default()
     }
 
-    fn fold(&self, partial: &mut Partial<ALL>, item: Item<'_>) {
+    fn fold(&self, partial: &mut SignalState<ALL>, item: Item<'_>) {
         let Item::Event(event) = item else { return };
-        let Partial { blocks, sums } = partial;
+        let SignalState { blocks, sums } = partial;
         let number = |field| event.integer(field).map(|number| number as u32);
         match event.kind {
             Kind::SignalGenerate => {
@@ -139,21 +134,22 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
         }
     }
 
-    fn merge(&self, mut earlier: Partial<ALL>, later: Partial<ALL>, _: &Threads) -> Partial<ALL> {
+    fn merge(&self, mut earlier: SignalState<ALL>, later: SignalState<ALL>, _: &Threads) -> SignalState<ALL> {
         add_all(&mut earlier.sums.figures, later.sums.figures);
         earlier.sums.longest.add(later.sums.longest);
         earlier.blocks.add(later.blocks, &mut earlier.sums);
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial<ALL>>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<SignalState<ALL>>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let Partial { blocks, mut sums } = whole;
+        let SignalState { blocks, mut sums } = whole;
         let threads = of.threads;
         let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
         let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
         sums.figures.retain(|&key, _| threads.wanted(thread(key), of.selection));
-        let sum = |which: fn(&Totals) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
+        let sum =
+            |which: fn(&SignalCounts) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
         let mut summary = vec![
             ("sent", sum(|figures| figures.sent)),
             ("taken", sum(|figures| figures.taken)),
@@ -161,10 +157,10 @@ impl<const ALL: bool> Analysis for Signals<ALL> {
             ("unfinished", unfinished.into()),
         ];
         let (shape, (columns, rows)) = match of.selection.view.as_str() {
-            "interval" => (Shape::Intervals, intervals(threads, &sums.longest, of)),
+            "interval" => (Shape::Intervals, intervals(&sums.longest, of)),
             "slowest" => {
                 summary.extend(sums.longest.note());
-                (Shape::Counters, slowest(threads, &sums.longest, of))
+                (Shape::Counters, slowest(&sums.longest, of))
             }
             "thread" => (Shape::Counters, by_thread(threads, sums)),
             _ => (Shape::Counters, by_signal(sums)),
@@ -187,8 +183,6 @@ fn signal(key: u64) -> [Value; 2] {
     [name.into(), u64::from(number).into()]
 }
 
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
-
 fn columns(of: &[Column]) -> Vec<Column> {
     let mut columns = of.to_vec();
     columns.extend(["sent", "dropped", "taken"].map(|name| Column::integer(name, Unit::Count)));
@@ -198,31 +192,31 @@ fn columns(of: &[Column]) -> Vec<Column> {
     columns
 }
 
-fn cells(figures: &Totals) -> Vec<Value> {
+fn cells(figures: &SignalCounts) -> Vec<Value> {
     let mut cells = vec![figures.sent.into(), figures.dropped.into(), figures.taken.into()];
     cells.extend(duration_cells(&figures.latencies));
     cells
 }
 
-fn by_signal<const ALL: bool>(sums: Sums<ALL>) -> Rows {
-    let mut signals: BTreeMap<u32, Totals> = BTreeMap::new();
+fn by_signal<const ALL: bool>(sums: SignalSums<ALL>) -> TableRows {
+    let mut signals: BTreeMap<u32, SignalCounts> = BTreeMap::new();
     for (key, figures) in sums.figures {
         signals.entry(key as u32).or_default().add(figures);
     }
-    let row = |(number, figures): (u32, Totals)| {
+    let rows = signals.into_iter().map(|(number, figures)| {
         let row = signal(number.into()).into_iter().chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), number, row)
-    };
+    });
     let columns = columns(&[Column::name("signal"), Column::integer("number", Unit::None)]);
-    (columns, most_first(signals.into_iter().map(row)))
+    (columns, most_first(rows))
 }
 
-fn by_thread<const ALL: bool>(threads: &Threads, sums: Sums<ALL>) -> Rows {
-    let row = |(key, figures): (u64, Totals)| {
-        let who = threads.cells(Thread::new((key >> 32) as i64, 0));
-        let row = who.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
+fn by_thread<const ALL: bool>(threads: &Threads, sums: SignalSums<ALL>) -> TableRows {
+    let rows = sums.figures.into_iter().map(|(key, figures)| {
+        let thread = threads.cells(Thread::new((key >> 32) as i64, 0));
+        let row = thread.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), key, row)
-    };
+    });
     let columns = columns(&[
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -230,29 +224,24 @@ fn by_thread<const ALL: bool>(threads: &Threads, sums: Sums<ALL>) -> Rows {
         Column::name("signal"),
         Column::integer("number", Unit::None).secondary(),
     ]);
-    (columns, most_first(sums.figures.into_iter().map(row)))
+    (columns, most_first(rows))
 }
 
-fn intervals<const ALL: bool>(threads: &Threads, all: &Longest<u64, ALL>, of: &FinishContext<'_>) -> Rows {
+fn intervals<const ALL: bool>(all: &Longest<u64, ALL>, of: &FinishContext<'_>) -> TableRows {
     let mut columns = interval_columns().to_vec();
-    columns.extend([
-        Column::name("comm"),
-        Column::integer("tid", Unit::None),
-        Column::integer("pid", Unit::None).secondary(),
-        Column::name("signal"),
-        Column::integer("number", Unit::None).secondary(),
-    ]);
+    columns.extend(thread_columns());
+    columns.extend([Column::name("signal"), Column::integer("number", Unit::None).secondary()]);
     let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
-    let wanted = all.iter().filter(|(.., key)| threads.wanted(thread(*key), of.selection));
-    let row = |&(length, begin, key): &(u64, Nanos, u64)| {
+    let wanted = all.iter().filter(|(.., key)| of.threads.wanted(thread(*key), of.selection));
+    let rows = wanted.map(|&(length, begin, key)| {
         let mut row: Vec<Value> = vec![begin.0.into(), length.into()];
-        row.extend(threads.cells(thread(key)).into_iter().chain(signal(key)));
+        row.extend(of.threads.cells(thread(key)).into_iter().chain(signal(key)));
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }
 
-fn slowest<const ALL: bool>(threads: &Threads, longest: &Longest<u64, ALL>, of: &FinishContext<'_>) -> Rows {
+fn slowest<const ALL: bool>(longest: &Longest<u64, ALL>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("signal"),
         Column::integer("number", Unit::None),
@@ -265,9 +254,9 @@ fn slowest<const ALL: bool>(threads: &Threads, longest: &Longest<u64, ALL>, of: 
     let mut rows = Vec::new();
     for &(length, begin, key) in longest.iter() {
         let thread = Thread::new((key >> 32) as i64, 0);
-        if threads.wanted(thread, of.selection) {
+        if of.threads.wanted(thread, of.selection) {
             let times = [length.into(), begin.0.into()];
-            rows.push(signal(key).into_iter().chain(threads.cells(thread)).chain(times).collect());
+            rows.push(signal(key).into_iter().chain(of.threads.cells(thread)).chain(times).collect());
         }
     }
     (columns, rows)

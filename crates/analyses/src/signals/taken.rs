@@ -9,7 +9,7 @@ use hodo_clock::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{Sums, key};
+use super::{SignalSums, key};
 use crate::pairs::Requests;
 
 /// The reception of a signal on a CPU.
@@ -22,7 +22,7 @@ pub(super) struct Taken {
 
 /// Deferred events in order of time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum Waiting {
+enum DeferredSignal {
     Sent(u64, Nanos),
     /// By an unknown thread.
     Taken(Taken),
@@ -32,34 +32,34 @@ enum Waiting {
 
 /// The state after the events before the deferred ones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Block {
+struct SignalBlock {
     /// By CPU, the previous thread of the first switch.
     left: FxHashMap<u32, u32>,
     /// Sent and received signals.
     requests: Requests<Nanos, (u64, Nanos)>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<DeferredSignal>,
 }
 
 /// Blocks in order of time; at least one, if there are events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Blocks(Vec<Block>);
+pub(super) struct SignalBlocks(Vec<SignalBlock>);
 
-impl Block {
+impl SignalBlock {
     fn sent(&mut self, key: u64, time: Nanos) {
         match self.waiting.is_empty() {
             true => self.requests.ask(key, time),
-            false => self.waiting.push(Waiting::Sent(key, time)),
+            false => self.waiting.push(DeferredSignal::Sent(key, time)),
         }
     }
 
     /// Applies a switch: its previous thread received the signals that were delivered on the CPU.
-    fn switch<const ALL: bool>(&mut self, cpu: u32, tid: u32, sums: &mut Sums<ALL>) {
+    fn switch<const ALL: bool>(&mut self, cpu: u32, tid: u32, sums: &mut SignalSums<ALL>) {
         let mut is_any = false;
         for waiting in &mut self.waiting {
-            if let &mut Waiting::Taken(taken) = waiting
+            if let &mut DeferredSignal::Taken(taken) = waiting
                 && taken.cpu == cpu
             {
-                *waiting = Waiting::TakenBy(key(tid, taken.signal), taken.time);
+                *waiting = DeferredSignal::TakenBy(key(tid, taken.signal), taken.time);
                 is_any = true;
             }
         }
@@ -69,27 +69,28 @@ impl Block {
     }
 
     /// Folds the deferred events whose threads are known now.
-    fn advance<const ALL: bool>(&mut self, sums: &mut Sums<ALL>) {
-        let known = self.waiting.iter().take_while(|waiting| !matches!(waiting, Waiting::Taken(_))).count();
+    fn advance<const ALL: bool>(&mut self, sums: &mut SignalSums<ALL>) {
+        let known =
+            self.waiting.iter().take_while(|waiting| !matches!(waiting, DeferredSignal::Taken(_))).count();
         for waiting in self.waiting.drain(..known) {
             match waiting {
-                Waiting::Sent(key, time) => self.requests.ask(key, time),
-                Waiting::TakenBy(key, time) => {
+                DeferredSignal::Sent(key, time) => self.requests.ask(key, time),
+                DeferredSignal::TakenBy(key, time) => {
                     sums.taken(key);
                     if let Some((begin, _)) = self.requests.begin(key, (key, time)) {
                         sums.waited(key, begin, time);
                     }
                 }
-                Waiting::Taken(_) => unreachable!("it waits"),
+                DeferredSignal::Taken(_) => unreachable!("it waits"),
             }
         }
     }
 }
 
-impl Blocks {
-    fn last(&mut self) -> &mut Block {
+impl SignalBlocks {
+    fn last(&mut self) -> &mut SignalBlock {
         if self.0.is_empty() {
-            self.0.push(Block::default());
+            self.0.push(SignalBlock::default());
         }
         self.0.last_mut().expect("there is one")
     }
@@ -101,18 +102,18 @@ impl Blocks {
 
     /// Adds a signal that the running thread of a CPU received.
     pub(super) fn taken(&mut self, taken: Taken) {
-        self.last().waiting.push(Waiting::Taken(taken));
+        self.last().waiting.push(DeferredSignal::Taken(taken));
     }
 
     /// Adds a switch.
-    pub(super) fn switch<const ALL: bool>(&mut self, cpu: u32, tid: u32, sums: &mut Sums<ALL>) {
+    pub(super) fn switch<const ALL: bool>(&mut self, cpu: u32, tid: u32, sums: &mut SignalSums<ALL>) {
         let last = self.last();
         last.left.entry(cpu).or_insert(tid);
         last.switch(cpu, tid, sums);
     }
 
     /// Adds the history of the next task.
-    pub(super) fn add<const ALL: bool>(&mut self, later: Blocks, sums: &mut Sums<ALL>) {
+    pub(super) fn add<const ALL: bool>(&mut self, later: SignalBlocks, sums: &mut SignalSums<ALL>) {
         for block in later.0 {
             let mut left: Vec<_> = block.left.iter().map(|(&cpu, &tid)| (cpu, tid)).collect();
             left.sort_unstable();
@@ -125,7 +126,7 @@ impl Blocks {
     }
 
     /// Merges neighbouring blocks without deferred events between them.
-    fn join<const ALL: bool>(&mut self, sums: &mut Sums<ALL>) {
+    fn join<const ALL: bool>(&mut self, sums: &mut SignalSums<ALL>) {
         let blocks = std::mem::take(&mut self.0);
         for block in blocks {
             match self.0.last_mut().filter(|last| last.waiting.is_empty()) {
@@ -146,11 +147,11 @@ impl Blocks {
     pub(super) fn finish<const ALL: bool>(
         mut self,
         running: impl Fn(u32) -> Option<u32>,
-        sums: &mut Sums<ALL>,
+        sums: &mut SignalSums<ALL>,
     ) -> (u64, u64) {
         let mut cpus = Vec::new();
         for waiting in self.0.iter().flat_map(|block| &block.waiting) {
-            if let Waiting::Taken(taken) = waiting {
+            if let DeferredSignal::Taken(taken) = waiting {
                 cpus.push(taken.cpu);
             }
         }

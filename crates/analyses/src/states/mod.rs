@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use hodo_clock::Nanos;
 use hodo_model::{
     Column, Description, EventAnalysis, FinishContext, FlowLoop, Heading, Interest, LaneValue, Lanes, Made,
-    Report, Shape, Table, TableBuilder, Takes, Unit, Value,
+    Report, Shape, Summary, Table, TableBuilder, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads},
 };
 use indexmap::IndexMap;
@@ -19,17 +19,16 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    columns::{duration_cells, duration_columns, interval_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, interval_columns, most_first, thread_columns},
     durations::{Add, Durations},
     settling::SettlingRows,
-    thread_states::{self, Observer, State, StateDelta, Wait},
+    thread_states::{self, Activity, Observer, ThreadStatesDelta, WaitKind},
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct States;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -48,7 +47,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             }),
         },
         make: |parameters| match parameters.view() {
-            "interval" => Made::of_events(Intervals),
+            "interval" => Made::of_events(StateIntervals),
             "wait" => Made::of_events(Waits),
             _ => Made::of_events(States),
         },
@@ -61,7 +60,7 @@ pub struct Waits;
 
 /// The intervals of states in order.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals;
+pub struct StateIntervals;
 
 /// What is known about the intervals of a state.
 pub trait Lengths: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -98,25 +97,25 @@ impl Lengths for u64 {
 /// Time in states, by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(bound = "")]
-pub struct Times<L: Lengths> {
-    states: IndexMap<(u32, State), L, FxBuildHasher>,
+pub struct StateTimes<L: Lengths> {
+    states: IndexMap<(u32, Activity), L, FxBuildHasher>,
     /// Threads that ran on a CPU at the begin of the trace, and the time until which they ran.
-    first: Vec<(u32, State, Nanos)>,
+    first: Vec<(u32, Activity, Nanos)>,
     /// For how long each thread existed since the first event that names it.
     lived: FxHashMap<u32, u64>,
     /// Threads that ran since before the trace, and the time until which they existed.
     older: Vec<(u32, Nanos)>,
 }
 
-impl<L: Lengths> Observer for Times<L> {
-    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, time: Nanos) {
+impl<L: Lengths> Observer for StateTimes<L> {
+    fn change(&mut self, tid: u32, before: Option<(Nanos, Activity)>, _: Option<Activity>, time: Nanos) {
         if let Some((since, state)) = before {
             self.see(tid, state, since, time);
         }
     }
 
     fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
-        let state = State::Running(cpu);
+        let state = Activity::Running(cpu);
         match since {
             Some(since) => self.see(tid, state, since, until),
             None => self.first.push((tid, state, until)),
@@ -131,8 +130,8 @@ impl<L: Lengths> Observer for Times<L> {
     }
 }
 
-impl<L: Lengths> Times<L> {
-    fn see(&mut self, tid: u32, state: State, from: Nanos, to: Nanos) {
+impl<L: Lengths> StateTimes<L> {
+    fn see(&mut self, tid: u32, state: Activity, from: Nanos, to: Nanos) {
         self.states.entry((tid, state)).or_default().see(to.0.saturating_sub(from.0));
     }
 
@@ -147,7 +146,7 @@ impl<L: Lengths> Times<L> {
     }
 
     /// Ends the trace. Returns the selected times, and the totals of each thread by column.
-    fn finish(mut self, of: &FinishContext<'_>) -> (Times<L>, Sums) {
+    fn finish(mut self, of: &FinishContext<'_>) -> (StateTimes<L>, StateSums) {
         let (begin, _) = of.span;
         for (tid, state, until) in std::mem::take(&mut self.first) {
             self.see(tid, state, begin, until);
@@ -157,7 +156,7 @@ impl<L: Lengths> Times<L> {
         }
         let unknown = self.unknown();
         self.states.retain(|&(tid, state), _| state.is_wanted(tid, of));
-        let mut sums = Sums::default();
+        let mut sums = StateSums::default();
         for (&(tid, state), lengths) in &self.states {
             sums.entry(tid).or_default()[place(state)] += lengths.total();
         }
@@ -170,19 +169,19 @@ impl<L: Lengths> Times<L> {
 }
 
 /// Thread, state and begin of an interval; the begin is unknown if it lies before the trace.
-type Interval = (u32, State, Option<Nanos>);
+type StateInterval = (u32, Activity, Option<Nanos>);
 
-type List = SettlingRows<Interval>;
+type StateIntervalRows = SettlingRows<StateInterval>;
 
-impl Observer for List {
-    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, time: Nanos) {
+impl Observer for StateIntervalRows {
+    fn change(&mut self, tid: u32, before: Option<(Nanos, Activity)>, _: Option<Activity>, time: Nanos) {
         if let Some((since, state)) = before {
             self.see(time, (tid, state, Some(since)));
         }
     }
 
     fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
-        self.see(until, (tid, State::Running(cpu), since));
+        self.see(until, (tid, Activity::Running(cpu), since));
     }
 }
 
@@ -192,7 +191,7 @@ const INTEREST: [(Kind, &[usize]); 6] = {
 };
 
 impl EventAnalysis for States {
-    type Partial = StateDelta<Times<u64>>;
+    type Partial = ThreadStatesDelta<StateTimes<u64>>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
@@ -205,7 +204,7 @@ impl EventAnalysis for States {
 }
 
 impl EventAnalysis for Waits {
-    type Partial = StateDelta<Times<Durations>>;
+    type Partial = ThreadStatesDelta<StateTimes<Durations>>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
@@ -218,20 +217,19 @@ impl EventAnalysis for Waits {
 }
 
 /// The totals of each thread by column.
-type Sums = FxHashMap<u32, [u64; PLACES.len()]>;
+type StateSums = FxHashMap<u32, [u64; PLACES.len()]>;
 
-fn summary(sums: &Sums) -> Vec<(&'static str, Value)> {
-    let total = |place: usize| Value::from(sums.values().map(|sums| sums[place]).sum::<u64>());
+fn summary(sums: &StateSums) -> Summary {
     let mut summary = vec![("threads", (sums.len() as u64).into())];
-    summary.extend(PLACES.into_iter().enumerate().map(|(place, name)| (name, total(place))));
+    for (index, name) in PLACES.into_iter().enumerate() {
+        summary.push((name, sums.values().map(|sums| sums[index]).sum::<u64>().into()));
+    }
     summary
 }
 
-fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
+fn table(summary: Summary, (columns, rows): TableRows) -> Table {
     Table::new("states", Shape::Counters, summary, columns, rows)
 }
-
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
 /// The columns of time in states.
 const PLACES: [&str; 7] = [
@@ -248,27 +246,22 @@ const UNKNOWN: usize = 5;
 const LIFETIME: usize = 6;
 
 /// Returns the column to which a state counts.
-fn place(state: State) -> usize {
+fn place(state: Activity) -> usize {
     match state {
-        State::Running(_) => 0,
-        State::Runnable(_) => 1,
-        State::Blocked(Wait::Interruptible | Wait::Idle, _) => 2,
-        State::Blocked(Wait::Uninterruptible, _) => 3,
-        State::Blocked(Wait::Stopped, _) => 4,
+        Activity::Running(_) => 0,
+        Activity::Runnable(_) => 1,
+        Activity::Blocked(WaitKind::Interruptible | WaitKind::Idle, _) => 2,
+        Activity::Blocked(WaitKind::Uninterruptible, _) => 3,
+        Activity::Blocked(WaitKind::Stopped, _) => 4,
     }
-}
-
-fn who() -> Vec<Column> {
-    let pid = Column::integer("pid", Unit::None).secondary();
-    vec![Column::name("comm"), Column::integer("tid", Unit::None), pid]
 }
 
 fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
     threads.cells(Thread::new(tid.into(), 0)).to_vec()
 }
 
-fn by_thread(threads: &Threads, sums: Sums) -> Rows {
-    let mut columns = who();
+fn by_thread(threads: &Threads, sums: StateSums) -> TableRows {
+    let mut columns = thread_columns().to_vec();
     columns.extend(PLACES.map(|name| Column::integer(name, Unit::Nanoseconds)));
     columns.last_mut().into_iter().for_each(|lifetime| lifetime.secondary = true);
     let rows = sums.into_iter().map(|(tid, sums)| {
@@ -284,19 +277,19 @@ fn name(names: &[String], call: Option<u32>) -> Value {
 }
 
 /// The kind of a wait and its system call; `None` if the thread waits for a CPU.
-type Waiting = Option<(Wait, Option<u32>)>;
+type WaitReason = Option<(WaitKind, Option<u32>)>;
 
-fn by_wait(threads: &Threads, times: Times<Durations>, names: &[String]) -> Rows {
-    let mut columns = who();
+fn by_wait(threads: &Threads, times: StateTimes<Durations>, names: &[String]) -> TableRows {
+    let mut columns = thread_columns().to_vec();
     columns.extend([Column::name("wait"), Column::name("call"), Column::integer("count", Unit::Count)]);
     columns.extend(duration_columns());
-    let mut waits: FxHashMap<(u32, Waiting), Durations> = FxHashMap::default();
+    let mut waits: FxHashMap<(u32, WaitReason), Durations> = FxHashMap::default();
     for ((tid, state), durations) in times.states {
         // The CPU for which a thread waits makes no row of its own.
         let wait = match state {
-            State::Running(_) => continue,
-            State::Runnable(_) => None,
-            State::Blocked(wait, call) => Some((wait, call)),
+            Activity::Running(_) => continue,
+            Activity::Runnable(_) => None,
+            Activity::Blocked(wait, call) => Some((wait, call)),
         };
         waits.entry((tid, wait)).or_default().add(durations);
     }
@@ -310,8 +303,8 @@ fn by_wait(threads: &Threads, times: Times<Durations>, names: &[String]) -> Rows
     (columns, most_first(rows))
 }
 
-impl EventAnalysis for Intervals {
-    type Partial = StateDelta<List>;
+impl EventAnalysis for StateIntervals {
+    type Partial = ThreadStatesDelta<StateIntervalRows>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
@@ -319,7 +312,7 @@ impl EventAnalysis for Intervals {
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
-        columns.extend(who());
+        columns.extend(thread_columns());
         columns.extend([Column::name("state"), Column::integer("cpu", Unit::None), Column::name("call")]);
         Some(Heading { name: "states", shape: Shape::Intervals, columns })
     }
@@ -338,20 +331,18 @@ impl EventAnalysis for Intervals {
 }
 
 /// Adds the selected intervals, sorted by end. Returns how many.
-fn add_rows(intervals: Vec<(Nanos, Interval)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
-    let mut wanted: Vec<(Nanos, u32, Nanos, State)> = intervals
-        .into_iter()
-        .map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state))
-        .filter(|&(_, tid, _, state)| state.is_wanted(tid, of))
-        .collect();
+fn add_rows(intervals: Vec<(Nanos, StateInterval)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+    let wanted = intervals.into_iter().filter(|&(_, (tid, state, _))| state.is_wanted(tid, of));
+    let mut wanted: Vec<(Nanos, u32, Nanos, Activity)> =
+        wanted.map(|(to, (tid, state, from))| (to, tid, from.unwrap_or(of.span.0), state)).collect();
     wanted.sort_unstable();
     for &(to, tid, from, state) in &wanted {
         let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
         row.extend(cells(of.threads, tid));
         let (named, call) = match state {
-            State::Running(_) => ("running", None),
-            State::Runnable(_) => ("runnable", None),
-            State::Blocked(wait, call) => (wait.name(), call),
+            Activity::Running(_) => ("running", None),
+            Activity::Runnable(_) => ("runnable", None),
+            Activity::Blocked(wait, call) => (wait.name(), call),
         };
         row.extend([named.into(), state.cpu().into(), name(of.names, call)]);
         rows.row(row.iter().map(Value::cell));

@@ -4,26 +4,24 @@ use hodo_clock::Nanos;
 use hodo_model::{Column, EventAnalysis, FinishContext, Heading, Shape, Table, TableBuilder, Unit, Value};
 
 use crate::{
-    columns::interval_columns,
+    columns::{interval_columns, thread_columns},
     settling::SettlingRows,
-    system_calls::{Calls, EndedCall},
+    system_calls::{CallsPartial, EndedCall},
 };
 
 use super::called;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals;
+pub struct SyscallIntervals;
 
-impl EventAnalysis for Intervals {
-    type Partial = Calls<SettlingRows<EndedCall>>;
+impl EventAnalysis for SyscallIntervals {
+    type Partial = CallsPartial<SettlingRows<EndedCall>>;
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();
+        columns.extend(thread_columns());
         columns.extend([
-            Column::name("comm"),
-            Column::integer("tid", Unit::None),
-            Column::integer("pid", Unit::None).secondary(),
             Column::name("call"),
             Column::signed("result", Unit::None),
             Column::integer("cpu", Unit::None).secondary(),

@@ -7,24 +7,23 @@ use std::hash::Hash;
 use hodo_clock::Nanos;
 use hodo_model::{
     Column, Description, EventAnalysis, FinishContext, FlowLoop, Interest, LaneValue, Lanes, Made, Report,
-    Role, Shape, Table, Takes, Unit, Value,
+    Role, Shape, Summary, Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_first},
+    columns::{TableRows, duration_cells, duration_columns, most_first},
     durations::Longest,
-    system_calls::{Calls, INTEREST, LongCall, OfName, Sums, WithLongest},
+    system_calls::{CallsPartial, INTEREST, LongCall, OfName, SummedCalls, WithLongest},
 };
 
-pub use intervals::Intervals;
+pub use intervals::SyscallIntervals;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Syscalls;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -44,7 +43,7 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
         },
         make: |parameters| match parameters.view() {
             "slowest" => Made::of_events(Slowest),
-            "interval" => Made::of_events(Intervals),
+            "interval" => Made::of_events(SyscallIntervals),
             "" | "call" if parameters.alone && parameters.selection.is_of_all() => Made::of_events(OfAll),
             _ => Made::of_events(Syscalls),
         },
@@ -60,7 +59,7 @@ pub struct Slowest;
 pub struct OfAll;
 
 impl EventAnalysis for Slowest {
-    type Partial = Calls<WithLongest>;
+    type Partial = CallsPartial<WithLongest>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -79,10 +78,7 @@ impl EventAnalysis for Slowest {
     }
 }
 
-fn summary<'c, S: Sums>(
-    calls: impl Iterator<Item = &'c OfName>,
-    all: &Calls<S>,
-) -> Vec<(&'static str, Value)> {
+fn summary<'c, S: SummedCalls>(calls: impl Iterator<Item = &'c OfName>, all: &CallsPartial<S>) -> Summary {
     let (mut count, mut errors, mut total) = (0, 0, 0u64);
     for calls in calls {
         count += calls.durations.count;
@@ -100,7 +96,7 @@ fn summary<'c, S: Sums>(
 }
 
 impl EventAnalysis for Syscalls {
-    type Partial = Calls;
+    type Partial = CallsPartial;
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let calls = whole.wanted(of);
@@ -118,7 +114,7 @@ impl EventAnalysis for Syscalls {
 }
 
 impl EventAnalysis for OfAll {
-    type Partial = Calls<Vec<OfName>>;
+    type Partial = CallsPartial<Vec<OfName>>;
 
     fn finish(&self, whole: Self::Partial, of: &FinishContext<'_>) -> Table {
         let calls = (0..).zip(whole.complete()).filter(|(_, calls)| calls.durations.count > 0);
@@ -127,11 +123,9 @@ impl EventAnalysis for OfAll {
     }
 }
 
-fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
+fn table(summary: Summary, (columns, rows): TableRows) -> Table {
     Table::new("syscalls", Shape::Counters, summary, columns, rows)
 }
-
-type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
 /// Returns the name of a call; empty if a deserialized state refers to a missing name.
 fn called(names: &[String], name: u32) -> &str {
@@ -145,20 +139,20 @@ fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHas
     sums
 }
 
-fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> Rows {
+fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> TableRows {
     let mut columns = vec![Column::name("call"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
-    let row = |(name, of): (u32, OfName)| {
+    let rows = calls.into_iter().map(|(name, of)| {
         let mut row: Vec<Value> = vec![called(names, name).into(), of.durations.count.into()];
         row.extend(duration_cells(&of.durations));
         row.push(of.errors.into());
         (of.durations.total, called(names, name).to_owned(), row)
-    };
-    (columns, most_first(calls.into_iter().map(row)))
+    });
+    (columns, most_first(rows))
 }
 
-fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> Rows {
+fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> TableRows {
     let mut columns = vec![
         Column::name("comm"),
         Column::integer("tid", Unit::None),
@@ -167,17 +161,17 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
     ];
     columns.extend(duration_columns());
     columns.push(Column::integer("errors", Unit::Count));
-    let row = |(thread, sum): (Thread, OfName)| {
+    let rows = calls.into_iter().map(|(thread, sum)| {
         let mut row = threads.cells(thread).to_vec();
         row.push(sum.durations.count.into());
         row.extend(duration_cells(&sum.durations));
         row.push(sum.errors.into());
         (sum.durations.total, thread, row)
-    };
-    (columns, most_first(calls.into_iter().map(row)))
+    });
+    (columns, most_first(rows))
 }
 
-fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> Rows {
+fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> TableRows {
     let columns = vec![
         Column::name("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
@@ -194,7 +188,7 @@ fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> Rows {
     let wanted = settled.filter(|(thread, (.., (cpu, ..)))| {
         threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
     });
-    let row = |(thread, (length, Nanos(begin), call)): (Thread, &(u64, Nanos, LongCall))| {
+    let rows = wanted.map(|(thread, (length, Nanos(begin), call))| {
         let &(cpu, _, name, result, ref arguments) = call;
         let (length, begin) = (*length, *begin);
         let call = called(of.names, name).into();
@@ -202,6 +196,6 @@ fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> Rows {
         row.extend(threads.cells(thread));
         row.extend([u64::from(cpu).into(), Value::from(&**arguments)]);
         row
-    };
-    (columns, wanted.map(row).collect())
+    });
+    (columns, rows.collect())
 }

@@ -15,12 +15,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     columns::{duration_cells, duration_columns, interval_columns, most_first},
-    critical_path::{Key, Labels},
+    critical_path::{HistoryLabels, TraceKey},
     durations::{Add, Durations},
     settling::SettlingRows,
 };
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -37,26 +36,26 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
             ..Description::EMPTY
         },
         make: |parameters| match parameters.view() {
-            "interval" => Made::of_events(Intervals),
-            _ => Made::of_events(Sums),
+            "interval" => Made::of_events(TaskIntervals),
+            _ => Made::of_events(TaskSums),
         },
     }
 }
 
 /// The runs of each task, in sum.
 #[derive(Clone, Copy, Debug)]
-pub struct Sums;
+pub struct TaskSums;
 
 /// Each run.
 #[derive(Clone, Copy, Debug)]
-pub struct Intervals;
+pub struct TaskIntervals;
 
 /// The task that idles.
 const IDLE: u32 = 0;
 
 /// The switches of a board.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Switches {
+struct SwitchesOfBoard {
     /// The time of the first switch, and its previous task.
     first: (Nanos, u32),
     /// The time of the last switch, and its next task.
@@ -64,18 +63,18 @@ struct Switches {
 }
 
 /// Trace, task and begin of a run.
-type Run = (u32, Option<u32>, Nanos);
+type TaskRun = (u32, Option<u32>, Nanos);
 
 /// What is kept of runs.
-pub trait Kept: Default + Send + Sync + Serialize + DeserializeOwned + 'static {
+pub trait KeptRuns: Default + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Adds a run that ends at `to`.
-    fn see(&mut self, to: Nanos, run: Run);
-    /// Adds what the next part kept.
+    fn see(&mut self, to: Nanos, run: TaskRun);
+    /// Adds what the next partial kept.
     fn add(&mut self, later: Self);
 }
 
-impl Kept for SettlingRows<Run> {
-    fn see(&mut self, to: Nanos, run: Run) {
+impl KeptRuns for SettlingRows<TaskRun> {
+    fn see(&mut self, to: Nanos, run: TaskRun) {
         self.see(to, run);
     }
 
@@ -88,8 +87,8 @@ impl Kept for SettlingRows<Run> {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OfTasks(BTreeMap<(u32, Option<u32>), Durations>);
 
-impl Kept for OfTasks {
-    fn see(&mut self, to: Nanos, (trace, task, from): Run) {
+impl KeptRuns for OfTasks {
+    fn see(&mut self, to: Nanos, (trace, task, from): TaskRun) {
         self.0.entry((trace, task)).or_default().see(to.0.saturating_sub(from.0));
     }
 
@@ -101,41 +100,44 @@ impl Kept for OfTasks {
 /// The switches of each board, by trace, and the runs between them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(bound(serialize = "K: Serialize", deserialize = "K: DeserializeOwned"))]
-pub struct Partial<K> {
-    switches: BTreeMap<u32, Switches>,
+pub struct TaskRuns<K> {
+    switches: BTreeMap<u32, SwitchesOfBoard>,
     runs: K,
-    labels: Labels,
+    labels: HistoryLabels,
 }
 
-impl<K: Kept> EventPartial for Partial<K> {
+impl<K: KeptRuns> EventPartial for TaskRuns<K> {
     fn interest() -> Interest<'static> {
         use task_switch::{NEXT, NEXT_NAME, PREV, PREV_NAME};
         Interest::events(const { &[(Kind::TaskSwitch, &[PREV, NEXT, PREV_NAME, NEXT_NAME])] })
             .without_threads()
     }
 
-    fn begin(_: &Start<'_>) -> Partial<K> {
-        Partial::default()
+    fn begin(_: &Start<'_>) -> TaskRuns<K> {
+        TaskRuns::default()
     }
 
     fn see(&mut self, event: &KernelEvent<'_>) {
         if event.kind == Kind::TaskSwitch {
             let prev = self.labels.task(event, task_switch::PREV, task_switch::PREV_NAME);
             let next = self.labels.task(event, task_switch::NEXT, task_switch::NEXT_NAME);
-            self.append(event.trace(), Switches { first: (event.time, prev), last: (event.time, next) });
+            self.append(
+                event.trace(),
+                SwitchesOfBoard { first: (event.time, prev), last: (event.time, next) },
+            );
         }
     }
 
-    fn add(&mut self, later: Partial<K>, _: &Threads) {
+    fn add(&mut self, later: TaskRuns<K>, _: &Threads) {
         self.runs.add(later.runs);
         self.labels.add(later.labels);
         later.switches.into_iter().for_each(|(trace, later)| self.append(trace, later));
     }
 }
 
-impl<K: Kept> Partial<K> {
-    /// Adds switches of a board that follow, and the run between the two parts.
-    fn append(&mut self, trace: u32, later: Switches) {
+impl<K: KeptRuns> TaskRuns<K> {
+    /// Adds switches of a board that follow, and the run between the two partials.
+    fn append(&mut self, trace: u32, later: SwitchesOfBoard) {
         let Some(known) = self.switches.get_mut(&trace) else {
             self.switches.insert(trace, later);
             return;
@@ -151,32 +153,32 @@ impl<K: Kept> Partial<K> {
     /// Returns the names of a board and of a task; a task without a name has its number.
     fn names(&self, trace: u32, task: Option<u32>) -> [Value; 2] {
         let host = self.labels.traces.get(&trace).map(String::as_str);
-        let name = task.and_then(|id| self.labels.tasks.get(&Key { trace, id })).cloned();
+        let name = task.and_then(|id| self.labels.tasks.get(&TraceKey { trace, id })).cloned();
         [host.into(), name.or_else(|| task.map(|id| id.to_string())).into()]
     }
 }
 
-impl EventAnalysis for Sums {
-    type Partial = Partial<OfTasks>;
+impl EventAnalysis for TaskSums {
+    type Partial = TaskRuns<OfTasks>;
 
     fn finish(&self, whole: Self::Partial, _: &FinishContext<'_>) -> Table {
         let tasks = &whole.runs.0;
-        let row = |(&(trace, task), runs): (&(u32, Option<u32>), &Durations)| {
+        let rows = tasks.iter().map(|(&(trace, task), runs)| {
             let cells = [duration_cells(runs).to_vec(), whole.names(trace, task).to_vec()].concat();
             (runs.total, (trace, task), cells)
-        };
+        });
         let sum = |of: fn(&Durations) -> u64| tasks.values().map(of).fold(0, u64::saturating_add);
         let summary =
             vec![("runs", sum(|runs| runs.count).into()), ("total_ns", sum(|runs| runs.total).into())];
         let columns = duration_columns().into_iter().chain([Column::name("host"), Column::name("task")]);
-        Table::new("tasks", Shape::Counters, summary, columns.collect(), most_first(tasks.iter().map(row)))
+        Table::new("tasks", Shape::Counters, summary, columns.collect(), most_first(rows))
     }
 }
 
 /// Adds rows by end. Returns how many.
 fn add_rows(
-    partial: &Partial<SettlingRows<Run>>,
-    mut settled: Vec<(Nanos, Run)>,
+    partial: &TaskRuns<SettlingRows<TaskRun>>,
+    mut settled: Vec<(Nanos, TaskRun)>,
     rows: &mut TableBuilder,
 ) -> u64 {
     settled.sort_unstable();
@@ -187,8 +189,8 @@ fn add_rows(
     settled.len() as u64
 }
 
-impl EventAnalysis for Intervals {
-    type Partial = Partial<SettlingRows<Run>>;
+impl EventAnalysis for TaskIntervals {
+    type Partial = TaskRuns<SettlingRows<TaskRun>>;
 
     fn heading(&self) -> Option<Heading> {
         let mut columns = interval_columns().to_vec();

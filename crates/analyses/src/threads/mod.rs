@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::{most_first, share};
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -28,35 +27,35 @@ pub struct Instructions;
 
 /// The instructions of a thread.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(u64);
+pub struct InstructionSum(u64);
 
 impl Analysis for Instructions {
-    type Partial = Partial;
+    type Partial = InstructionSum;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> InstructionSum {
+        InstructionSum::default()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut InstructionSum, item: Item<'_>) {
         if let Item::Flow(FlowEvent::Run { instructions, .. }) = item {
             partial.0 += instructions;
         }
     }
 
-    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        Partial(earlier.0.saturating_add(later.0))
+    fn merge(&self, earlier: InstructionSum, later: InstructionSum, _: &Threads) -> InstructionSum {
+        InstructionSum(earlier.0.saturating_add(later.0))
     }
 
     fn is_commutative(&self) -> bool {
         true
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<InstructionSum>, of: &FinishContext<'_>) -> Table {
         let sum = threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(thread.0));
         let summary = vec![("instructions", sum.into()), ("threads", (threads.len() as u64).into())];
         let columns = vec![
@@ -66,15 +65,14 @@ impl Analysis for Instructions {
             Column::integer("pid", Unit::None),
             Column::integer("tid", Unit::None),
         ];
-        let row = |(place, &Partial(count)): (usize, &Partial)| {
-            let thread = of.flow_threads.get(place);
+        let rows = threads.iter().enumerate().map(|(index, &InstructionSum(count))| {
+            let thread = of.flow_threads.get(index);
             let comm = thread.and_then(|thread| thread.comm.as_deref());
             let [pid, tid] = [thread.map(|thread| thread.pid), thread.map(|thread| thread.tid)]
                 .map(|id| id.map(u64::from).into());
-            (count, place, vec![share(count, sum), count.into(), comm.into(), pid, tid])
-        };
-        let rows = most_first(threads.iter().enumerate().map(row));
-        Table::new("threads", Shape::Counters, summary, columns, rows)
+            (count, index, vec![share(count, sum), count.into(), comm.into(), pid, tid])
+        });
+        Table::new("threads", Shape::Counters, summary, columns, most_first(rows))
     }
 }
 
@@ -86,11 +84,11 @@ impl FastFlow for Instructions {
     #[inline]
     fn fold_function_runs(
         &self,
-        partial: &mut Partial,
+        partial: &mut InstructionSum,
         _: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         _: Option<Nanos>,
     ) {
-        partial.0 += FunctionRun::instructions(function_runs);
+        partial.0 += FunctionRun::instructions(runs);
     }
 }

@@ -15,14 +15,13 @@ use hodo_model::{
 };
 
 use crate::{
-    critical_path::{Awaited, Key, Naming, OfHistories, Via, Wait, Whole, waits},
+    critical_path::{OfHistories, PathNames, PathWait, TraceKey, WaitEndedBy, WaitIn, Whole, waits},
     durations::{Add, Durations},
 };
 
 /// The analysis.
 pub const WAITS: OfHistories = OfHistories::new(table);
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -37,21 +36,21 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 }
 
 /// What a thread waits for: a CPU, or something else in a call.
-type What = Option<Via>;
+type WaitTarget = Option<WaitIn>;
 
 /// The waits of a thread, by what and by who ended them.
-type OfThread = BTreeMap<What, BTreeMap<Awaited, Durations>>;
+type OfThread = BTreeMap<WaitTarget, BTreeMap<WaitEndedBy, Durations>>;
 
 /// Returns the table of the waits of all chosen threads.
 fn table(whole: &Whole, of: &FinishContext<'_>) -> Table {
-    let naming = Naming { labels: &whole.labels, of };
-    let mut threads: Vec<(Key, OfThread, Durations)> = Vec::new();
+    let naming = PathNames { labels: &whole.labels, of };
+    let mut threads: Vec<(TraceKey, OfThread, Durations)> = Vec::new();
     for (thread, history) in whole.histories.all() {
         if !naming.is_wanted(thread) {
             continue;
         }
         let (mut waited, mut all): (OfThread, Durations) = Default::default();
-        for Wait { begin, end, what, awaited } in waits(&whole.histories, thread, history, of.span) {
+        for PathWait { begin, end, what, awaited } in waits(&whole.histories, thread, history, of.span) {
             let length = end.0.saturating_sub(begin.max(Nanos(0)).0);
             waited.entry(what).or_default().entry(awaited).or_default().see(length);
             all.see(length);
@@ -88,7 +87,7 @@ fn row(depth: u64, who: String, call: Option<&str>, waited: &Durations) -> Vec<V
 }
 
 /// Adds the rows of what a thread waited for, the longest first, and of who ended it.
-fn add_waits(naming: &Naming<'_, '_>, thread: Key, waited: OfThread, rows: &mut Vec<Vec<Value>>) {
+fn add_waits(naming: &PathNames<'_, '_>, thread: TraceKey, waited: OfThread, rows: &mut Vec<Vec<Value>>) {
     let summed = waited.into_iter().map(|(what, until)| {
         let mut all = Durations::default();
         until.values().for_each(|durations| all.add(durations.clone()));

@@ -21,13 +21,12 @@ use crate::{
     per_thread_sums::PerThreadSums,
 };
 
-pub use wakeups::Wakeups as Each;
+pub use wakeups::EachWakeup as Each;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Wakers;
 
-/// The report.
 pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
     Report {
         description: Description {
@@ -54,12 +53,12 @@ pub(crate) const fn report<L: FlowLoop>() -> Report<L> {
 
 /// Wake-ups of one thread by another.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Wakeups {
+struct WakeupSums {
     count: u64,
     latencies: Durations,
 }
 
-add_fields!(Wakeups { count, latencies });
+add_fields!(WakeupSums { count, latencies });
 
 /// A wake-up: its time, the waker, and the CPU.
 type Woken = (Nanos, Thread, u32);
@@ -77,14 +76,14 @@ struct Sleeper {
 
 /// The wake-ups after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
+pub struct WakersPartial {
     /// Wake-ups by waker, the waker's CPU and the tid of the woken thread.
-    wakeups: PerThreadSums<u32, Wakeups>,
+    wakeups: PerThreadSums<u32, WakeupSums>,
     /// By tid.
     sleepers: FxHashMap<u32, Sleeper>,
 }
 
-impl Partial {
+impl WakersPartial {
     fn comes(&mut self, tid: u32, time: Nanos) {
         let sleeper = self.sleepers.entry(tid).or_default();
         let was_seen = std::mem::replace(&mut sleeper.seen, true);
@@ -105,7 +104,7 @@ impl Partial {
 }
 
 impl Analysis for Wakers {
-    type Partial = Partial;
+    type Partial = WakersPartial;
 
     fn interest(&self) -> Interest<'_> {
         use field::{switch, wakeup};
@@ -115,11 +114,11 @@ impl Analysis for Wakers {
         ])
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::default()
+    fn begin(&self, _: &Start<'_>) -> WakersPartial {
+        WakersPartial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut WakersPartial, item: Item<'_>) {
         let Item::Event(event) = item else { return };
         let known = |thread: Thread| thread.tid().filter(|&tid| tid != 0);
         if let Some((prev, next)) = event.switch() {
@@ -133,10 +132,10 @@ impl Analysis for Wakers {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+    fn merge(&self, mut earlier: WakersPartial, later: WakersPartial, threads: &Threads) -> WakersPartial {
         earlier.wakeups.add(later.wakeups, threads);
         for (tid, sleeper) in later.sleepers {
-            // What the later part could not decide: whether a thread that came first was woken here.
+            // What the later partial could not decide: whether a thread that came first was woken here.
             match sleeper.came {
                 Some(time) => earlier.comes(tid, time),
                 None => earlier.leaves(tid),
@@ -147,9 +146,9 @@ impl Analysis for Wakers {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, partials: Vec<WakersPartial>, of: &FinishContext<'_>) -> Table {
         let partial = only(partials);
-        let mut pairs: FxHashMap<(Thread, u32), Wakeups> = FxHashMap::default();
+        let mut pairs: FxHashMap<(Thread, u32), WakeupSums> = FxHashMap::default();
         add_all(
             &mut pairs,
             partial.wakeups.into_wanted(of).map(|(waker, _, tid, wakeups)| ((waker, tid), wakeups)),
@@ -167,7 +166,7 @@ impl Analysis for Wakers {
             Column::integer("count", Unit::Count),
         ];
         columns.extend(duration_columns());
-        let row = |((waker, tid), wakeups): ((Thread, u32), Wakeups)| {
+        let rows = most_first(pairs.into_iter().map(|((waker, tid), wakeups)| {
             let woken = Thread::new(tid.into(), 0);
             let mut row = vec![
                 of.threads.comm(waker).into(),
@@ -178,8 +177,7 @@ impl Analysis for Wakers {
             ];
             row.extend(duration_cells(&wakeups.latencies));
             (wakeups.count, (waker, tid), row)
-        };
-        let rows = most_first(pairs.into_iter().map(row));
+        }));
         Table::new("wakers", Shape::Counters, summary, columns, rows)
     }
 }

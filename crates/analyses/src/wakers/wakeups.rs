@@ -11,13 +11,13 @@ use crate::settling::{SettlingRows, add_in_order};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct Wakeups;
+pub struct EachWakeup;
 
 /// The CPU of the waker, the waker and the tid of the woken thread.
-type Row = (u32, Thread, u32);
+type WakeupRow = (u32, Thread, u32);
 
-impl Analysis for Wakeups {
-    type Partial = SettlingRows<Row>;
+impl Analysis for EachWakeup {
+    type Partial = SettlingRows<WakeupRow>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&[(Kind::SchedWakeup, &[wakeup::TID])])
@@ -68,7 +68,7 @@ impl Analysis for Wakeups {
 }
 
 /// Adds the wake-ups by the selected threads in order of time. Returns how many.
-fn add_rows(wakeups: Vec<(Nanos, Row)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
+fn add_rows(wakeups: Vec<(Nanos, WakeupRow)>, of: &FinishContext<'_>, rows: &mut TableBuilder) -> u64 {
     let mut wanted = Vec::new();
     for (time, (cpu, waker, woken)) in wakeups {
         let waker = of.threads.settled(waker);

@@ -1,11 +1,11 @@
 //! Tables of the same events have the same sums.
 
 use hodo_analyses::{
-    cpu::{CpuUse, OverTime},
+    cpu::{CpuOverTime, CpuUse},
     critical_path::CRITICAL_PATH,
-    io::{Files, Users},
+    io::{FileUsers, Files},
     queue::Queue,
-    states::{Intervals, States},
+    states::{StateIntervals, States},
 };
 use hodo_model::{
     AnyAnalysis, Selection,
@@ -33,8 +33,8 @@ fn agree(events: &mut [Records], selection: &Selection, is_whole: bool) -> Resul
     };
     let by_cpu = table(&CpuUse, "cpu");
     let states = table(&States, "thread");
-    let intervals = table(&Intervals, "interval");
-    sums::agreement(&by_cpu, &states, &table(&OverTime, "time"), &intervals, selection)?;
+    let intervals = table(&StateIntervals, "interval");
+    sums::agreement(&by_cpu, &states, &table(&CpuOverTime, "time"), &intervals, selection)?;
     if !selection.tids.is_empty() {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn io_by_thread_and_by_file_agree() {
             let whole = tables::fold(&pass, &mut events, &names, true);
             tables::table(&pass, &whole, &events, &names, &Selection::default()).remove(0)
         };
-        sums::same_io(&table(&Users), &table(&Files)).map_err(TestCaseError::fail)
+        sums::same_io(&table(&FileUsers), &table(&Files)).map_err(TestCaseError::fail)
     });
     run.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -2,8 +2,8 @@
 
 use hodo_analyses::{
     blocks::{self, Blocks},
-    calls::{Calls, Moment, Part, Spare},
-    profile::{Functions, Profile, Report},
+    calls::{ChunkCalls, Moment, OpenCalls, Spare},
+    profile::{Functions, Profile, ProfileReport},
 };
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -17,7 +17,7 @@ use crate::traces::flow::{
     table_of_function_runs, thread,
 };
 
-impl Takes for Part {
+impl Takes for ChunkCalls {
     fn function_runs(&mut self, functions: &Numbered, function_runs: &[FunctionRun], until: Option<Nanos>) {
         self.fold_function_runs(functions, function_runs, until);
     }
@@ -28,9 +28,9 @@ impl Takes for Part {
 }
 
 /// The calls of a thread that `tell` passes on.
-fn moments(begins: bool, emit: impl FnOnce(&mut Part)) -> Vec<Moment> {
+fn moments(begins: bool, emit: impl FnOnce(&mut ChunkCalls)) -> Vec<Moment> {
     let (mut part, mut calls, mut moments) =
-        (Part::unknown(begins, Spare::default()), Calls::default(), Vec::new());
+        (ChunkCalls::unknown(begins, Spare::default()), OpenCalls::default(), Vec::new());
     emit(&mut part);
     calls.follow(part, &mut |moment| moments.push(moment));
     calls.end(&mut |moment| moments.push(moment));
@@ -70,10 +70,10 @@ proptest! {
     #[test]
     fn forged_partials_are_refused_or_make_a_table(case in case(), forgery in forgery()) {
         finish_forged(&Functions, &case, &forgery);
-        for (report, every) in [(Report::Tree, None), (Report::Functions, Some(Every::Nanoseconds(7)))] {
+        for (report, every) in [(ProfileReport::Tree, None), (ProfileReport::Functions, Some(Every::Nanoseconds(7)))] {
             finish_forged(&Profile { report, every }, &case, &forgery);
         }
-        for report in [blocks::Report::Blocks, blocks::Report::Lines] {
+        for report in [blocks::BlocksReport::Blocks, blocks::BlocksReport::Lines] {
             finish_forged(&Blocks { report }, &case, &forgery);
         }
     }
@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn functions_need_no_tree(thread in thread()) {
-        let tree = Profile { report: Report::Functions, every: None };
+        let tree = Profile { report: ProfileReport::Functions, every: None };
         let sums = Functions;
         let by_tree = finish(&tree, vec![fold(&tree, 0, &thread)]);
         prop_assert_eq!(&by_tree, &finish(&sums, vec![fold(&sums, 0, &thread)]));
@@ -118,7 +118,7 @@ proptest! {
     /// function executed in total.
     #[test]
     fn paths_of_a_function_are_all_of_it((thread, cuts, choices) in case(), index in 0u32..4, view in 0usize..2) {
-        let paths = Profile { report: Report::Paths, every: None };
+        let paths = Profile { report: ProfileReport::Paths, every: None };
         let (view, root) = (["instructions", "time"][view].to_owned(), Some(Root::Function(format!("f{index}"))));
         let selection = Selection { view, root, ..Selection::default() };
         let merged = merge_all(&paths, parts(&paths, &thread, &cuts), &choices);
@@ -136,9 +136,9 @@ proptest! {
 
     #[test]
     fn blocks_and_functions_agree(thread in thread()) {
-        let profile = Profile { report: Report::Functions, every: None };
+        let profile = Profile { report: ProfileReport::Functions, every: None };
         let by_function = finish(&profile, vec![fold(&profile, 0, &thread)]);
-        let blocks = Blocks { report: blocks::Report::Lines };
+        let blocks = Blocks { report: blocks::BlocksReport::Lines };
         let by_line = finish(&blocks, vec![fold(&blocks, 0, &thread)]);
         prop_assert_eq!(figure(&by_function, "instructions"), figure(&by_line, "instructions"));
         prop_assert_eq!(figure(&by_function, "time_ns"), figure(&by_line, "time_ns"));

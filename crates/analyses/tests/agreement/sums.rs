@@ -14,23 +14,12 @@ pub(crate) fn agreement(
     selection: &Selection,
 ) -> Result<(), String> {
     let busy = figure(by_cpu, "busy_ns");
-    let rows = |table: &Table, column: &str| -> Vec<u64> {
-        let place = table.columns().iter().position(|known| known.name == column).expect("a column");
-        table.rows().iter().map(|row| integer(&row[place])).collect()
-    };
-    let running: u64 = intervals
-        .rows()
-        .iter()
-        .zip(rows(intervals, "duration_ns"))
-        .filter(|(row, _)| row.contains(&"running".into()))
-        .map(|(_, duration)| duration)
-        .sum();
     let sums = [
         ("states", figure(states, "running_ns")),
-        ("states by thread", rows(states, "running_ns").iter().sum()),
-        ("states by interval", running),
+        ("states by thread", column(states, "running_ns").iter().sum()),
+        ("states by interval", time_in(intervals, "running")),
         ("cpu over time", figure(over_time, "busy_ns")),
-        ("cpu by cpu", rows(by_cpu, "busy_ns").iter().sum()),
+        ("cpu by cpu", column(by_cpu, "busy_ns").iter().sum()),
     ];
     if let Some((name, other)) = sums.into_iter().find(|(_, other)| *other != busy) {
         return Err(format!("{name} has {other} ns, cpu {busy} ns"));
@@ -41,7 +30,7 @@ pub(crate) fn agreement(
     if !selection.tids.is_empty() {
         return Ok(());
     }
-    let parts = ["busy_ns", "idle_ns", "unknown_ns"].map(|column| rows(by_cpu, column));
+    let parts = ["busy_ns", "idle_ns", "unknown_ns"].map(|name| column(by_cpu, name));
     let duration = figure(by_cpu, "duration_ns");
     match (0..by_cpu.rows().len()).find(|&row| parts.iter().map(|part| part[row]).sum::<u64>() != duration) {
         Some(row) => Err(format!("{:?}: not {duration} ns in all", by_cpu.rows()[row])),
@@ -49,10 +38,16 @@ pub(crate) fn agreement(
     }
 }
 
+/// The time of all threads in a state.
+fn time_in(intervals: &Table, state: &str) -> u64 {
+    let rows = intervals.rows().into_iter().zip(column(intervals, "duration_ns"));
+    rows.filter(|(row, _)| row.contains(&state.into())).map(|(_, duration)| duration).sum()
+}
+
 /// The values of a column of integers.
 fn column(table: &Table, name: &str) -> Vec<u64> {
-    let place = table.columns().iter().position(|known| known.name == name).expect("a column");
-    table.rows().iter().map(|row| integer(&row[place])).collect()
+    let index = table.columns().iter().position(|known| known.name == name).expect("a column");
+    table.rows().iter().map(|row| integer(&row[index])).collect()
 }
 
 /// Checks that threads waited for CPUs as long as the queues of the CPUs say, in all tables of both.
@@ -66,16 +61,9 @@ pub(crate) fn same_waits(
     intervals: &Table,
 ) -> Result<(), String> {
     let runnable = figure(states, "runnable_ns");
-    let in_state: u64 = intervals
-        .rows()
-        .iter()
-        .zip(column(intervals, "duration_ns"))
-        .filter(|(row, _)| row.contains(&"runnable".into()))
-        .map(|(_, duration)| duration)
-        .sum();
     let sums = [
         ("states by thread", column(states, "runnable_ns").iter().sum()),
-        ("states by interval", in_state),
+        ("states by interval", time_in(intervals, "runnable")),
         ("queue", figure(queue, "waited_ns")),
         ("queue by cpu", column(queue, "waited_ns").iter().sum()),
         ("queue over time", column(over_time, "waited_ns").iter().sum()),

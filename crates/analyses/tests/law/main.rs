@@ -15,8 +15,8 @@ mod traces;
 use std::process::ExitCode;
 
 use hodo_analyses::{
-    critical_path::{Executed, Stretch},
-    divergence::{Digests, Steps},
+    critical_path::{FunctionsOfStretches, ThreadStretch},
+    divergence::{Digests, InstructionCollector},
     latency,
 };
 use hodo_clock::Nanos;
@@ -227,11 +227,11 @@ type Unlisted = (&'static str, fn() -> Made<Law>);
 fn unlisted() -> [Unlisted; 3] {
     [
         ("executed", || {
-            let stretch = |(begin, end)| Stretch { begin: Nanos(begin), end: Nanos(end), tid: 7 };
-            Made::of_flow(Executed::new([(0, 3), (5, 20), (21, 1000)].map(stretch).into()))
+            let stretch = |(begin, end)| ThreadStretch { begin: Nanos(begin), end: Nanos(end), tid: 7 };
+            Made::of_flow(FunctionsOfStretches::new([(0, 3), (5, 20), (21, 1000)].map(stretch).into()))
         }),
         ("digests", || Made::of_flow(Digests { wanted: 3..1000, block: 4, modules: vec![5, 6] })),
-        ("steps", || Made::of_flow(Steps { first: 3, wanted: 7..1000, modules: vec![5, 6] })),
+        ("steps", || Made::of_flow(InstructionCollector { first: 3, wanted: 7..1000, modules: vec![5, 6] })),
     ]
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn events((seeds, rules): &Plan) -> Vec<Records> {
             records.integer(prev % 3);
             return records;
         }
-        for (place, name) in words.fields.iter().enumerate() {
+        for (index, name) in words.fields.iter().enumerate() {
             match *name {
                 "comm" | "name" | "child_comm" | "diskname" | "stream" | "key" | "group" => {
                     records.text(format!("n{a}").as_bytes())
@@ -77,7 +77,7 @@ pub(crate) fn events((seeds, rules): &Plan) -> Vec<Records> {
                 "cmd" => records.integer([0, 2, 1030, 1][c as usize]),
                 "ret" => records.integer(b - 1),
                 ALL => records.text(format!("fd = {a}").as_bytes()),
-                _ => records.integer([a, b, c, a % 2, b % 2][place % 5]),
+                _ => records.integer([a, b, c, a % 2, b % 2][index % 5]),
             }
         }
         records

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hodo_compare::{Rows, Sides, Unit};
+use hodo_compare::{Divisor, Rows, Sides};
 use hodo_model::Root;
 
 use crate::{
@@ -95,11 +95,13 @@ impl Diff {
     }
 
     /// Returns the divisor of amounts.
-    pub fn unit(&self) -> Unit {
+    pub fn divisor(&self) -> Divisor {
         match self.root() {
-            None => Unit::Recording,
-            Some(Root::SystemCall(name)) if name.is_empty() => Unit::Execution("any system call".to_owned()),
-            Some(root) => Unit::Execution(root.name().to_owned()),
+            None => Divisor::Recording,
+            Some(Root::SystemCall(name)) if name.is_empty() => {
+                Divisor::Execution("any system call".to_owned())
+            }
+            Some(root) => Divisor::Execution(root.name().to_owned()),
         }
     }
 

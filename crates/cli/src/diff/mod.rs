@@ -102,7 +102,7 @@ fn compare(command: &Diff, a: &Gathered, b: &Gathered) -> Result<Option<Comparis
             return Err(Failure::usage(format!("{name} contains no complete execution of {what}")));
         }
     }
-    let options = Options { rows: command.rows(), unit: command.unit() };
+    let options = Options { rows: command.rows(), divisor: command.divisor() };
     let weights = Sides::new(a.weights.clone(), b.weights.clone());
     Ok(Some(paths(Sides::new(&a.paths, &b.paths), weights, options)))
 }

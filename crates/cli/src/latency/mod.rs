@@ -257,8 +257,8 @@ fn draw(command: &Latency, table: Table, intervals: &[Interval], shown: &Shown<'
     }
     let mut out = Destination::open(command.output.output.as_deref())?;
     let view = output::view(&command.output);
-    for (place, table) in all.iter().enumerate() {
-        if place > 0 {
+    for (index, table) in all.iter().enumerate() {
+        if index > 0 {
             written(out.write_all(b"\n"))?;
         }
         written(view.draw(table, &output::options(command.output.limit, &command.output), &mut out))?;
@@ -300,7 +300,7 @@ fn json(command: &Latency, table: &Table, intervals: &[Interval], shown: &Shown<
     };
     let trees = shown.trees.as_deref().unwrap_or_default();
     let outliers =
-        shown.worst.iter().enumerate().map(|(place, interval)| execution(interval, trees.get(place)));
+        shown.worst.iter().enumerate().map(|(index, interval)| execution(interval, trees.get(index)));
     let mut members = vec![("outliers", outliers.collect::<serde_json::Value>())];
     members.extend(shown.nth.iter().map(|(interval, tree)| ("nth", execution(interval, Some(tree)))));
     members.extend(shown.compared.iter().flat_map(|(slow, typical, compared)| {

@@ -91,8 +91,8 @@ impl Ran<'_> {
         let request = Request { reports, views: Vec::new(), parameters, ..self.request.clone() };
         let outcome = self.experiment.run(&request, &mut |_| true)?;
         let column_of = |table: &Table| {
-            let place = table.columns().iter().position(|known| known.name == column);
-            let text = |mut row: Vec<Value>| match row.swap_remove(place?) {
+            let index = table.columns().iter().position(|known| known.name == column);
+            let text = |mut row: Vec<Value>| match row.swap_remove(index?) {
                 Value::Text(text) => Some(text),
                 _ => None,
             };

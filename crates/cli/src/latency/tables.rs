@@ -1,6 +1,6 @@
 //! Tables of `hodo latency` beyond those of the report.
 
-use hodo_engine::latency::{Bin, CallTree, Interval, Measure, PERCENTILES, Scale, bins, percentile};
+use hodo_engine::latency::{CallTree, HistogramBin, Interval, Measure, PERCENTILES, Scale, bins, percentile};
 use hodo_model::{Column, Shape, Summary, Table, Unit, Value};
 
 /// Returns percentiles, one row per measure.
@@ -52,7 +52,7 @@ pub fn histogram(intervals: &[Interval], measure: Measure, scale: Scale) -> Opti
         Column::integer("cumulated", Unit::Count),
         Column::text("histogram"),
     ];
-    let row = |bin: &Bin| -> Vec<Value> {
+    let row = |bin: &HistogramBin| -> Vec<Value> {
         let numbers = [bin.from, bin.until, bin.count, bin.cumulated].map(Value::from);
         numbers.into_iter().chain([bar(bin.count, greatest).into()]).collect()
     };

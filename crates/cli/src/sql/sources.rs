@@ -48,8 +48,8 @@ pub(super) fn all(
             continue;
         }
         let views = if about.views.is_empty() { &[""][..] } else { about.views };
-        for (place, view) in views.iter().enumerate() {
-            let name = if place == 0 { about.name.to_owned() } else { format!("{}_{view}", about.name) };
+        for (index, view) in views.iter().enumerate() {
+            let name = if index == 0 { about.name.to_owned() } else { format!("{}_{view}", about.name) };
             let request = request(experiment, command, (report, view), root.as_ref())?;
             if fits(experiment, &request) {
                 let (columns, rows) = (OnceLock::new(), Mutex::new(None));
@@ -71,7 +71,7 @@ pub(super) fn all(
             timeline::refuse_unrelated(traces)?;
             let reading = events::reading(&command.input, traces, CHUNKS)?;
             events::refuse_streams(&reading)?;
-            // Only a statement that names a class of events fails for a context that they lack.
+            // If the events lack a selected context, only statements that name a class of events fail.
             let lacks = events::wanted(&command.filter, &command.input, traces).err();
             Ok::<_, Failure>((reading, lacks.map(|failure| failure.to_string())))
         })?),
@@ -152,8 +152,8 @@ fn joined(tables: &[Table], names: &[String]) -> Table {
     let first = &tables[0];
     let columns = first.columns().iter().copied().chain([Column::name(RECORDING)]).collect();
     let mut builder = hodo_model::TableBuilder::new(first.name(), first.shape(), columns);
-    for (place, table) in tables.iter().enumerate() {
-        let name = names.get(place).map_or("", String::as_str);
+    for (index, table) in tables.iter().enumerate() {
+        let name = names.get(index).map_or("", String::as_str);
         for batch in table.batches() {
             let columns = cells(batch);
             for row in 0..batch.num_rows() {
@@ -170,7 +170,7 @@ impl Source for OfReport {
         &self.name
     }
 
-    /// The columns of the first moments. Where these have none, such as where the trace has no times, of the whole.
+    /// The columns of the table of the first moments; of the whole table if that fails, as in a trace without times.
     fn columns(&self) -> Result<Vec<Column>, String> {
         let columns = self.columns.get_or_init(|| {
             let mut request = self.request.clone();
@@ -207,7 +207,7 @@ struct OfEvents {
     table: EventTable,
     wanted: hodo_engine::events::Wanted,
     reading: EventReading,
-    /// The selection that these events can't have.
+    /// Why the selection does not apply to these events.
     lacks: Option<String>,
     common: Arc<Common>,
 }

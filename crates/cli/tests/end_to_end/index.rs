@@ -88,12 +88,12 @@ type InWords = (u64, u64, Vec<String>, Vec<String>);
 fn check(store: &Store, name: &str, lanes: &Value, report: &Value) -> usize {
     let table = store.table(name).unwrap();
     let columns = report["columns"].as_array().unwrap();
-    let place = |name: &str| columns.iter().position(|column| column["name"] == name);
+    let index = |name: &str| columns.iter().position(|column| column["name"] == name);
     let words = |row: &Value, names: &str| -> Vec<String> {
         let names = lanes[names].as_array().unwrap().iter();
-        names.map(|name| word(&row[place(name.as_str().unwrap()).unwrap()])).collect()
+        names.map(|name| word(&row[index(name.as_str().unwrap()).unwrap()])).collect()
     };
-    let time = |row: &Value, name: &str| row[place(name)?].as_u64();
+    let time = |row: &Value, name: &str| row[index(name)?].as_u64();
     let rows = report["rows"].as_array().unwrap().iter();
     let mut expected: Vec<InWords> = rows
         .map(|row| {

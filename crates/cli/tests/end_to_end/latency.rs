@@ -4,7 +4,7 @@ use std::fs;
 
 use hodo_formats::perf::layout::{misc, record as record_type};
 use hodo_intel_pt::packet::{IpPayload, Packet};
-use hodo_repack::{Kept, Recorded, file};
+use hodo_repack::{RawRecord, Recorded, file};
 use serde_json::Value;
 
 use crate::{
@@ -103,7 +103,7 @@ fn with_absence(folder: &Folder, recording: &str, [from, to]: [u64; 2]) -> Strin
         let mut body = recorded.records[begins].body.clone();
         // After the thread.
         body[8..16].copy_from_slice(&time.to_le_bytes());
-        Kept::new(record_type::SWITCH, misc, body)
+        RawRecord::new(record_type::SWITCH, misc, body)
     };
     let switches = [switch(misc::SWITCH_OUT, from), switch(0, to)];
     recorded.records.splice(begins + 1..begins + 1, switches);

@@ -97,8 +97,8 @@ fn what_to_show_is_chosen_when_parts_are_merged() {
 /// Sums a column of a table.
 fn sum(table: &serde_json::Value, column: &str) -> u64 {
     let columns = table["columns"].as_array().unwrap();
-    let place = columns.iter().position(|found| found["name"] == column).unwrap();
-    table["rows"].as_array().unwrap().iter().map(|row| row[place].as_u64().unwrap()).sum()
+    let index = columns.iter().position(|found| found["name"] == column).unwrap();
+    table["rows"].as_array().unwrap().iter().map(|row| row[index].as_u64().unwrap()).sum()
 }
 
 #[test]

@@ -193,16 +193,16 @@ fn stretches_divide_what_ran() {
         [(0, 5_000, "tiny"), (5_000, 3_000, "other"), (8_000, 1_000, "tiny"), (9_000, 11_731, "tiny")]
     );
     // A stretch has the time of its functions, to the nanosecond; the other thread has no trace.
-    for (place, expected) in [5_000, 0, 0, 11_731].into_iter().enumerate() {
-        assert_eq!(divided[place].1.values().map(|(_, time)| time).sum::<u64>(), expected);
+    for (index, expected) in [5_000, 0, 0, 11_731].into_iter().enumerate() {
+        assert_eq!(divided[index].1.values().map(|(_, time)| time).sum::<u64>(), expected);
     }
     // As if the program had been traced in the stretch only. A reading comes every 77 instructions at least.
-    for (place, span) in [(0, "1,1.000005"), (3, "1.000009,")] {
+    for (index, span) in [(0, "1,1.000005"), (3, "1.000009,")] {
         let (report, _) = table(&["report", "functions", "--time", span], &flow(&inputs));
         let expected: u64 = report.iter().map(|row| number(&row["self_instructions"])).sum();
-        let ran: u64 = divided[place].1.values().map(|(instructions, _)| instructions).sum();
+        let ran: u64 = divided[index].1.values().map(|(instructions, _)| instructions).sum();
         assert!(ran.abs_diff(expected) <= 77, "{ran}, not {expected}");
-        assert_eq!(number(&divided[place].0["instructions"]), ran);
+        assert_eq!(number(&divided[index].0["instructions"]), ran);
     }
     assert_eq!(number(&summary["untraced_ns"]), 3_000);
     // Any chunks and threads give the same.

@@ -66,7 +66,7 @@ fn periods_travel_in_parts() {
     );
     let other = fold("2/3", &["--chunk-size", "16K"]);
     let refused = hodo(&["merge", &parts[0], &other, &parts[2]]);
-    assert!(refused.code == 2 && refused.stderr.contains("what periods are differs"), "{refused:?}");
+    assert!(refused.code == 2 && refused.stderr.contains("the definition of periods differs"), "{refused:?}");
 }
 
 #[test]

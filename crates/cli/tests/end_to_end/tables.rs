@@ -64,14 +64,14 @@ fn check(report: &[&str], types: &[(&str, &str)]) {
             assert_eq!(parsed, json[member], "{report:?}: {reader}");
         }
         for (name, kind) in types {
-            let place = columns.iter().position(|column| column["name"] == *name);
-            let place = place.unwrap_or_else(|| panic!("{report:?} has no column {name}"));
+            let index = columns.iter().position(|column| column["name"] == *name);
+            let index = index.unwrap_or_else(|| panic!("{report:?} has no column {name}"));
             let kind = match *kind {
                 STREAMED_NAME if reader == "pyarrow of arrow" => "string",
                 STREAMED_NAME => NAME,
                 kind => kind,
             };
-            assert_eq!(found["types"][place], *kind, "{report:?}: {reader}: {name}");
+            assert_eq!(found["types"][index], *kind, "{report:?}: {reader}: {name}");
         }
     }
 }
@@ -108,11 +108,11 @@ fn numbers_that_may_be_negative_are_numbers() {
     let numbers = |report: &[&str], name: &str| {
         let json = hodo(&[&["report"], report, &["--format", "json", kernel]].concat()).fine().json();
         let columns = json["columns"].as_array().unwrap();
-        let place = columns.iter().position(|column| column["name"] == name).unwrap();
-        assert_eq!(columns[place]["type"], "integer", "{name}");
+        let index = columns.iter().position(|column| column["name"] == name).unwrap();
+        assert_eq!(columns[index]["type"], "integer", "{name}");
         let rows = json["rows"].as_array().unwrap();
         assert!(
-            !rows.is_empty() && rows.iter().all(|row| row[place].is_i64() || row[place].is_null()),
+            !rows.is_empty() && rows.iter().all(|row| row[index].is_i64() || row[index].is_null()),
             "{name}"
         );
     };
@@ -140,9 +140,9 @@ fn columns_of_latencies_stand_as_a_person_reads_them() {
         let json = hodo(&[&["report"], report, &["--format", "json", kernel]].concat()).json();
         let columns = json["columns"].as_array().unwrap();
         let names: Vec<Value> = columns.iter().map(|column| column["name"].clone()).collect();
-        let place =
+        let index =
             names.iter().position(|name| name == count).unwrap_or_else(|| panic!("{report:?}: {names:?}"));
-        assert_eq!(names[place + 1..place + 8], durations, "{report:?}");
+        assert_eq!(names[index + 1..index + 8], durations, "{report:?}");
     }
 }
 

@@ -495,7 +495,7 @@ impl Code {
         self.count(compact.instructions);
         self.load(end);
         self.text.extend([0x49, 0x89, 0x42, offset_of!(FunctionRun, end) as u8]); // mov [r10+24], rax
-        self.end_function_run(compact.pass.transfer());
+        self.end_function_run(compact.edge.transfer());
         self.text.extend([0x41, 0x80, 0xc3, 4]); // add r11b, 4
         self.text.extend([0x42, 0xc7, 0x04, 0x1a]); // mov dword [rdx+r11], code
         let site = self.here();

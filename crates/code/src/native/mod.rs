@@ -146,7 +146,7 @@ impl<L: Labels> Graph<'_, L> {
         let compact = self.compact(next);
         function_runs.begin(self.start(next), compact);
         if let Native::Made(code) = &mut self.native
-            && compact.pass != EdgeKind::Other
+            && compact.edge != EdgeKind::Other
             && !code.know(to, next)
         {
             self.translate_landing(next, at);

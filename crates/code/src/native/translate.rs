@@ -114,7 +114,7 @@ impl<L: Labels> Translation<'_, '_, L> {
     /// Returns how to generate code for a block.
     fn kind(&mut self, id: BlockId) -> Kind {
         let compact = self.graph.compact(id);
-        match compact.pass {
+        match compact.edge {
             EdgeKind::Branch => Kind::Branch,
             EdgeKind::Return => Kind::Return,
             EdgeKind::IndirectJump => Kind::IndirectJump,
@@ -131,7 +131,7 @@ impl<L: Labels> Translation<'_, '_, L> {
     /// Classifies a block with a single successor; `None` if code can't be read.
     fn straight(&mut self, id: BlockId, compact: CompactBlock) -> Option<Kind> {
         let next = self.graph.follow(id, true, self.at).ok()?;
-        match compact.pass {
+        match compact.edge {
             EdgeKind::Call | EdgeKind::PushOnly => {
                 Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?))
             }
@@ -143,7 +143,7 @@ impl<L: Labels> Translation<'_, '_, L> {
     fn decides(&mut self, mut id: BlockId) -> bool {
         for _ in 0..MOST_STRAIGHT_BLOCKS {
             let compact = self.graph.compact(id);
-            match compact.pass {
+            match compact.edge {
                 EdgeKind::Branch | EdgeKind::Return | EdgeKind::IndirectJump | EdgeKind::IndirectCall => {
                     return true;
                 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! folders ──Files──► metadata, streams ──ctf──► Traces ──slices of time, on all cores──► Merge ──► text, JSON
-//!                                                  └────runs of packets, on all cores──► counts
+//!                                                  └──ranges of packets, on all cores──► counts
 //! ```
 //!
 //! Unlike in control-flow traces, no code is reconstructed here: each event is recorded in full. Both kinds of traces
@@ -67,8 +67,8 @@ impl Chunks {
     ) -> bool {
         const LARGEST: u64 = 64 << 20;
         if let Chunks::Time(Nanos(span)) = self {
-            let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
-            return next.map(part) > begin.map(part);
+            let window = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
+            return next.map(window) > begin.map(window);
         }
         self.bytes(left, threads, smallest..=LARGEST).is_some_and(|most| bytes >= most)
     }
@@ -144,7 +144,7 @@ pub(crate) fn open<'f>(
     Ok(noted(folders::read(files, path, folders, (frequency, threads), progress)?))
 }
 
-/// Adds notes about what no trace format knows.
+/// Adds to the notes of each trace what a survey of its events found.
 fn noted(mut traces: Vec<Trace<'_>>) -> Vec<Trace<'_>> {
     for trace in &mut traces {
         let note = survey::note(trace);

@@ -38,7 +38,7 @@ const MAGIC: &[u8] = b"hodo part\n";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Upper limit of the number of reports in a part.
 const MOST_REPORTS: usize = 1 << 10;
-/// Which system call runs is known only inside it: its executions are selected in a pass before.
+/// Which system call runs is known only inside it, so an earlier pass over all chunks selects its executions.
 const NO_SYSTEM_CALL: &str = "--syscall selects while a whole recording is read, not from parts";
 /// Maximum number of missing parts that an error lists.
 const SHOWN: usize = 10;
@@ -203,8 +203,8 @@ impl Origin {
             (self.reports != other.reports, "KIND"),
             (self.view != other.view, "--by"),
             (self.every != other.every, "--every"),
-            (self.period != other.period, "what periods are"),
-            (self.intervals != other.intervals, "what intervals are"),
+            (self.period != other.period, "the definition of periods"),
+            (self.intervals != other.intervals, "the definition of intervals"),
             (self.times != other.times, "--time or --call"),
             (self.chunks != other.chunks, "--chunk-size"),
             (self.names != other.names, "the names of events"),
@@ -282,7 +282,7 @@ impl Part {
         let of_events = |part: EventPart| -> Result<OfEvents, PartError> {
             let last = analyses.events.len() - 1;
             // The requested analyses come first, then those that they depend on.
-            let which = |place: usize| wrong(&analyses.events[place.min(last)]);
+            let which = |index: usize| wrong(&analyses.events[index.min(last)]);
             let states = Pass::new(&analyses.of_events()).unpack(part.states).map_err(which)?;
             Ok(OfEvents { folded: Folded::new(states, part.totals), names, losses: gathered(part.losses) })
         };
@@ -468,8 +468,8 @@ impl fmt::Display for PartError {
             PartError::Version(version) => {
                 write!(f, "this part is of version {version} of hodo, and this is {VERSION}: fold it again")
             }
-            PartError::Differs(place, what) => {
-                write!(f, "part number {} on the list is of another whole: {what} differs", place + 1)
+            PartError::Differs(index, what) => {
+                write!(f, "part number {} on the list is of another request: {what} differs", index + 1)
             }
             PartError::Twice(number) => write!(f, "part {number} is there twice"),
             PartError::Missing(numbers) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_analyses::{
     Time,
-    blocks::{Block, Blocks, Flow, InstructionCount, Partial, Report, of_flow},
+    blocks::{Blocks, BlocksReport, CountedBlock, ExecutedBlocks, Flow, InstructionCount, of_flow},
 };
 use hodo_clock::Tsc;
 use hodo_model::{End, FunctionId, Names, Sources};
@@ -102,9 +102,9 @@ fn annotated(
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> (Annotation, Losses) {
     let modules = &trace.modules;
-    let analysis = Blocks { report: Report::Lines };
+    let analysis = Blocks { report: BlocksReport::Lines };
     let (threads, losses) = fold(trace, &analysis, reading, progress);
-    let mut blocks: Vec<Block> = Partial::together(threads);
+    let mut blocks: Vec<CountedBlock> = ExecutedBlocks::together(threads);
     blocks.retain(|block| block.function == function);
     let flow = Flow::of(&blocks, modules).into_iter().next();
     let counts: BTreeMap<u64, InstructionCount> = flow

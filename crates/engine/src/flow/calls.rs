@@ -8,7 +8,7 @@ use std::{
 
 use hodo_analyses::{
     FrameEntry,
-    calls::{Calls, Moment, Part, Paths, Spare},
+    calls::{CallPaths, ChunkCalls, Moment, OpenCalls, Spare},
 };
 use hodo_clock::{Nanos, Tsc};
 use hodo_model::{FlowEvent, FunctionId, FunctionRun, Names, Numbering, Run};
@@ -31,7 +31,7 @@ use crate::{
 struct CallsOfThread {
     context: u32,
     since: Option<Tsc>,
-    part: Part,
+    part: ChunkCalls,
     /// Whether it contains any event.
     seen: bool,
 }
@@ -64,7 +64,7 @@ struct Gathered<'s> {
     begins: bool,
     slices: Vec<CallsOfThread>,
     /// The memoized paths, except while a thread slice borrows them.
-    paths: Paths,
+    paths: CallPaths,
 }
 
 impl Gathered<'_> {
@@ -87,7 +87,7 @@ impl Gathered<'_> {
         Some(vec![CallsOfThread { context: *context, since: *since, part, seen: *seen }])
     }
 
-    fn finish(mut self) -> (Vec<CallsOfThread>, Paths) {
+    fn finish(mut self) -> (Vec<CallsOfThread>, CallPaths) {
         self.exchange();
         (self.slices, self.paths)
     }
@@ -140,7 +140,7 @@ impl ThreadSink for Gathered<'_> {
 
     fn forget(&mut self) {
         self.exchange();
-        self.paths = Paths::default();
+        self.paths = CallPaths::default();
         self.exchange();
     }
 
@@ -149,7 +149,7 @@ impl ThreadSink for Gathered<'_> {
             Some(slice) if slice.context == context => slice.since = slice.since.or(since),
             _ => {
                 self.exchange();
-                let part = Part::unknown(self.begins, self.spares.take());
+                let part = ChunkCalls::unknown(self.begins, self.spares.take());
                 self.slices.push(CallsOfThread { context, since, part, seen: false });
                 self.exchange();
             }
@@ -169,7 +169,7 @@ fn in_time(
     trace: &Trace<'_>,
     reading: Reading<'_>,
     begins: bool,
-    consume: &mut (dyn FnMut(u32, Part) -> (Spare, bool) + Send),
+    consume: &mut (dyn FnMut(u32, ChunkCalls) -> (Spare, bool) + Send),
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Losses {
     let mut chunks = trace.chunks(reading);
@@ -252,7 +252,7 @@ pub fn calls<S: CallSink + Send>(
     sink: &mut S,
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
-    let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
+    let mut threads: BTreeMap<u32, OpenCalls> = BTreeMap::new();
     let shared = shared_streams(trace);
     let losses = in_time(
         trace,
@@ -347,13 +347,13 @@ pub(crate) fn find<F: Find>(
     mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Spans {
     let reading = Reading { window: Window::ALL, numbers: None, spans: None, ..reading };
-    let mut threads: BTreeMap<u32, (Calls, F)> = BTreeMap::new();
+    let mut threads: BTreeMap<u32, (OpenCalls, F)> = BTreeMap::new();
     in_time(
         trace,
         reading,
         true,
         &mut |context, part| {
-            let (stack, finder) = threads.entry(context).or_insert_with(|| (Calls::default(), finder()));
+            let (stack, finder) = threads.entry(context).or_insert_with(|| (OpenCalls::default(), finder()));
             (stack.follow(part, &mut |moment| finder.moment(&moment)), true)
         },
         &mut progress,

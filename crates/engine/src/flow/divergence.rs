@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, hash::Hasher, ops::Range};
 
-use hodo_analyses::divergence::{Digests, Step, Steps};
+use hodo_analyses::divergence::{Digests, ExecutedInstruction, InstructionCollector};
 use hodo_code::Origin;
 use hodo_model::{Analysis, FastFlow, Names, Sources, kernel::Threads};
 use rustc_hash::FxHasher;
@@ -141,17 +141,20 @@ impl<'x, 'f> Execution<'x, 'f> {
     }
 
     /// Returns the instructions of a block, in order.
-    fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<Step> {
+    fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<ExecutedInstruction> {
         let begin = self.span.start + block * BLOCK;
-        let steps =
-            Steps { first: self.span.start, wanted: begin..begin + BLOCK, modules: self.modules.clone() };
-        let mut all: Vec<Step> =
+        let steps = InstructionCollector {
+            first: self.span.start,
+            wanted: begin..begin + BLOCK,
+            modules: self.modules.clone(),
+        };
+        let mut all: Vec<ExecutedInstruction> =
             self.fold(&steps, reading).into_iter().flat_map(|partial| partial.steps).collect();
         all.sort_by_key(|step| step.index);
         all
     }
 
-    fn place(&self, step: &Step) -> Place {
+    fn place(&self, step: &ExecutedInstruction) -> Place {
         let modules = &self.trace.modules;
         let origin = Origin { module: step.module, offset: step.offset };
         let (function, offset) = modules.function(origin);

@@ -4,8 +4,8 @@
 //! Experiment::run ──► table of the view `stretch` ──running──► stretches ──executed──► tables ──with_functions──► table
 //! ```
 
-use hodo_analyses::critical_path::Executed;
-pub use hodo_analyses::critical_path::{Stretch, running, with_functions};
+use hodo_analyses::critical_path::FunctionsOfStretches;
+pub use hodo_analyses::critical_path::{ThreadStretch, running, with_functions};
 use hodo_model::{Selection, Table};
 
 use crate::{flow::trace::Trace, reading::Reading, registry::AnyFlow};
@@ -14,11 +14,11 @@ use crate::{flow::trace::Trace, reading::Reading, registry::AnyFlow};
 /// its number, and function. `progress` gets the number of decoded bytes and returns whether to continue.
 pub fn executed(
     flow: &Trace<'_>,
-    stretches: Vec<Stretch>,
+    stretches: Vec<ThreadStretch>,
     reading: Reading<'_>,
     progress: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Table {
-    let analysis = Executed::new(stretches);
+    let analysis = FunctionsOfStretches::new(stretches);
     let (partial, losses) = analysis.fold_flow(flow, &flow.chunks(reading), reading, progress);
     partial.finish(flow, &analysis, &Selection::default()).with_loss(losses.into_list())
 }

@@ -8,7 +8,7 @@
 //! A segment between two PSBs decodes alone, so any cutting into chunks and any selection checks the same segments. The
 //! number of instructions is always compared, the sum of their addresses only for sinks that take single blocks: function
 //! runs do not contain addresses, and to add them would cost more than the report. Neither detects the right instructions
-//! in a wrong order, and the number alone not as many others.
+//! in a wrong order, and the number alone does not detect other instructions of the same number.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -33,7 +33,7 @@ impl Account {
     }
 }
 
-/// Returns what the recording says ran in a segment of a stream: `span` of the contiguous range with this index.
+/// Returns what the recording says ran in a segment of a stream: `span` of its extent with this index.
 fn recorded(
     recording: &Recording<'_>,
     track: &TraceStream<'_>,
@@ -42,12 +42,12 @@ fn recorded(
 ) -> Option<Account> {
     let cpu = track.cpu?;
     let all = &recording.recorder.as_ref()?.notes.checkpoints;
-    let places = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
+    let checkpoints = &all.iter().find(|checkpoints| checkpoints.cpu == cpu)?.places;
     let before: u64 = track.extents[..extent].iter().map(|extent| extent.length()).sum();
     let at = |position: u64| -> Option<Checkpoint> {
         let position = before.checked_add(position)?;
-        let index = places.binary_search_by_key(&position, |place| place.position).ok()?;
-        Some(places[index])
+        let index = checkpoints.binary_search_by_key(&position, |checkpoint| checkpoint.position).ok()?;
+        Some(checkpoints[index])
     };
     let (begin, end) = (at(span.start)?, at(span.end)?);
     Some(Account {
@@ -89,7 +89,7 @@ impl<'p> SelfCheck<'p> {
     pub(crate) fn new(
         recording: &Recording<'_>,
         track: &TraceStream<'_>,
-        (run, span, ran): (usize, Range<u64>, Option<[u64; 2]>),
+        (extent, span, ran): (usize, Range<u64>, Option<[u64; 2]>),
         of_blocks: bool,
         paths: &'p mut PathAccounts,
     ) -> SelfCheck<'p> {
@@ -99,7 +99,7 @@ impl<'p> SelfCheck<'p> {
             ran.is_some() || recorder.is_some_and(|recorder| !recorder.notes.checkpoints.is_empty());
         let of_log = ran.map(|[instructions, sum]| Account { instructions, sum });
         SelfCheck {
-            expected: of_log.or_else(|| recorded(recording, track, run, span)),
+            expected: of_log.or_else(|| recorded(recording, track, extent, span)),
             of_blocks,
             ..SelfCheck::of_nothing(paths)
         }
@@ -151,7 +151,7 @@ impl<'p> SelfCheck<'p> {
         self.paths.set(path, steps.iter().map(of_step).fold(Account::default(), Account::plus));
     }
 
-    /// A path was learned that is two others.
+    /// A path was learned that consists of two others.
     pub(crate) fn join(&mut self, path: u32, first: u32, second: u32) {
         let of = |path: u32| self.paths.all.get(path as usize).copied().unwrap_or_default();
         if self.paths.is_needed {

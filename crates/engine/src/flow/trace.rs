@@ -51,7 +51,7 @@ pub struct Trace<'f> {
     pub(crate) spaces: Vec<AddressSpace<'f>>,
     /// Summary of what was decoded so far.
     pub(crate) decoded: Decoded,
-    /// Whether to leave out what the recorder made a recorded machine do.
+    /// Whether to leave out what a recorded machine does for the recorder.
     pub(crate) without_recorder: bool,
 }
 

@@ -148,8 +148,8 @@ impl Experiment {
         flows + 2 * events
     }
 
-    /// Writes the history of all traces to a store in a folder: the intervals, changes and links of events, the calls of control
-    /// flow, and the losses. `progress` gets the number of bytes read so far, of [`Experiment::index_work`], and
+    /// Writes the history of all traces to a store in a folder: the intervals, changes and links of events, the calls of
+    /// control flow, and the losses. `progress` gets the number of bytes read so far, of [`Experiment::index_work`], and
     /// returns whether to continue; if not, the store stays incomplete and this returns `None`. Otherwise returns what
     /// is missing from the store.
     ///
@@ -289,7 +289,7 @@ fn write<'s>(scope: &'s Scope<'s, '_>, mut rows: Rows) -> (SyncSender<RecordBatc
 /// Returns the loss of rows that a table left out, as it would have held too many at a time.
 fn left_out(table: &Table) -> Option<Loss> {
     let Some(&Value::Integer(count)) = table.figure("left_out") else { return None };
-    let detail = format!("rows of {} that waited for the end of too long a part of the trace", table.name());
+    let detail = format!("rows of {} that were not settled: too many waited at a time", table.name());
     let loss = Loss { stream: String::new(), cause: Cause::CutShort, bytes: 0..0, time: None, count, detail };
     (count > 0).then_some(loss)
 }

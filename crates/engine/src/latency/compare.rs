@@ -57,20 +57,20 @@ pub struct Difference {
     pub extra_self_waiting: Option<i64>,
 }
 
-/// Executions that are slow for the same reason: most of what they ran more lies along the same call path.
+/// Executions that are slow for the same reason: most of their extra instructions lie along the same call path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The functions of the path, from the slow function on. Each ran more than half of what its caller ran more.
+    /// The functions of the path, from the slow function on. Each has more than half of its caller's extra instructions.
     pub path: Vec<String>,
-    /// How many executions.
+    /// Number of executions.
     pub executions: u64,
-    /// The least and the most that one of them ran more than the typical execution, in instructions.
+    /// The least and the most extra instructions of one of them, beyond those of the typical execution.
     pub extra: (u64, u64),
-    /// The same of the function at the end of the path, with what it called.
+    /// The same of the function at the end of the path, including callees.
     pub extra_there: (u64, u64),
-    /// The same of its own code.
+    /// The same of that function, without callees.
     pub extra_self: (u64, u64),
-    /// What all of them together ran more.
+    /// Sum of their extra instructions.
     pub total: u64,
 }
 
@@ -310,14 +310,14 @@ impl Path {
         all as i128 - i128::from(typical) * slow as i128
     }
 
-    /// What the execution ran more along the path than the typical one.
+    /// Returns the extra instructions of an execution along the path.
     fn extra_of(&self, index: usize) -> u64 {
         let ran = |index| self.of.get(&index).map_or(0, |figures| figures.instructions);
         ran(index).saturating_sub(ran(0))
     }
 
-    /// Follows what an execution ran more down to where no callee has more than half of it. Returns the path; and what
-    /// ran more at its begin, at its end, and there without callees.
+    /// Follows the extra instructions of an execution down to where no callee has more than half of them. Returns the
+    /// path, and the extra instructions at its begin, at its end, and at its end without callees.
     fn cause(&self, index: usize) -> Option<(Vec<String>, [u64; 3])> {
         let (mut path, mut names, mut extras) = (self, Vec::new(), Vec::new());
         // Of equal ones the first by name.
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_some_executions_do_is_told_exactly() {
+    fn what_only_some_executions_do_is_reported_exactly() {
         let typical =
             CallTree { nodes: vec![node(None, 0, "serve", 100, 60), node(Some(0), 1, "hash", 40, 40)] };
         let grows = CallTree {

@@ -15,8 +15,9 @@ mod trees;
 
 pub use compare::{Cause, Compared, Difference, Kind, aligned, compare};
 pub use hodo_analyses::latency::{
-    Bin, Ended, Grouping, Interval, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale, bins, grouped,
-    histogram, may_be_written, nearest_of, of_table, parse, percentile, shipped, summary, user_pairs,
+    Grouping, HistogramBin, Interval, IntervalEnd, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
+    bins, grouped, histogram, may_be_written, nearest_of, of_table, parse, percentile, shipped, summary,
+    user_pairs,
 };
 pub use resolve::{function, markers};
 pub use slowest::{place, slowest, typical};

@@ -143,7 +143,7 @@ impl FileSearchPaths {
     }
 }
 
-/// Returns whether a file has a build id. Old perf.data truncates build ids or pads them with zeros.
+/// Returns whether a file may be the build with this id. Old perf.data truncates build ids or pads them with zeros.
 fn is_build(bytes: &[u8], build_id: &[u8]) -> bool {
     let own = debug_references(bytes).build_id;
     build_id.is_empty() || own.is_empty() || own.starts_with(build_id) || build_id.starts_with(&own)

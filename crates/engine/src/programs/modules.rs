@@ -65,7 +65,7 @@ impl<'f> Module<'f> {
     }
 }
 
-/// All modules of an experiment. The modules by number; module 0 stands for code without a known mapping.
+/// All modules of an experiment, by number; module 0 stands for code without a known mapping.
 #[derive(Debug)]
 pub struct Modules<'f> {
     modules: Vec<Module<'f>>,

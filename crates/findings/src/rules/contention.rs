@@ -19,19 +19,19 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
     let rows = evidence.rows(("states", "thread"));
     let sum = |column: &str| rows.iter().map(|row| row.integer(column)).fold(0, u64::saturating_add);
     let (running, waiting) = (sum("running_ns"), sum("runnable_ns"));
-    let part = share(waiting, running.saturating_add(waiting));
+    let waiting_share = share(waiting, running.saturating_add(waiting));
     let Some(most) = rows.iter().max_by_key(|row| row.integer("runnable_ns")) else { return Vec::new() };
-    if part <= THRESHOLD {
+    if waiting_share <= THRESHOLD {
         return Vec::new();
     }
     vec![Finding {
         rule: RULE.name,
-        weight: part,
+        weight: waiting_share,
         sentence: format!(
             "CPUs are contended: threads waited {} for a CPU, {} of the time in which they could run (threshold {}). \
-             {} waited longest, {} beside {} running.",
+             {} waited longest: {}; it ran for {}.",
             duration(waiting),
-            percent(part),
+            percent(waiting_share),
             percent(THRESHOLD),
             thread(most),
             duration(most.integer("runnable_ns")),

@@ -35,11 +35,11 @@ fn storms(evidence: &Evidence<'_>) -> Vec<Finding> {
     let handlers = rows.iter().filter(|row| row.text("kind") != "raise");
     let found = handlers.filter_map(|row| {
         let (number, total) = (row.integer("count"), row.integer("total_ns"));
-        let part = share(total, span);
+        let time_share = share(total, span);
         let rate = (u128::from(number) * 1_000_000_000 / u128::from(span)) as u64;
-        (part > TIME || rate > RATE).then(|| Finding {
+        (time_share > TIME || rate > RATE).then(|| Finding {
             rule: STORM.name,
-            weight: part,
+            weight: time_share,
             sentence: format!(
                 "{}: {} {} ran {} times, {} a second, for {} in all, {} of a CPU (thresholds: {} a second, {}).",
                 if rate > RATE { "Interrupts come in a storm" } else { "Interrupts take much of a CPU" },
@@ -48,7 +48,7 @@ fn storms(evidence: &Evidence<'_>) -> Vec<Finding> {
                 count(number),
                 count(rate),
                 duration(total),
-                percent(part),
+                percent(time_share),
                 count(RATE),
                 percent(TIME),
             ),

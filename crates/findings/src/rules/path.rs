@@ -69,8 +69,8 @@ fn listed(rows: &[&Row<'_>], text: impl Fn(&Row<'_>) -> String) -> String {
     if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) }
 }
 
-/// Returns what happened meanwhile, in words. `None` for what the subject asked for, for times of which nothing is known,
-/// and for the work of its program: of the subject itself, and of threads with its name, `own`, such as workers that it
+/// Returns what happened during a group of pieces, in words. `None` for what the subject asked for, for times of which
+/// nothing is known, and for the work of its program: of the subject itself, and of threads with its name, `own`, such as workers that it
 /// joins.
 fn cause(group: &Group<'_>, own: &str) -> Option<String> {
     let row = group.rows[0];

@@ -16,7 +16,7 @@ const THRESHOLD: f64 = 0.01;
 const TIMES: u64 = 8;
 /// Least number of executions for a finding.
 const FEWEST: u64 = 100;
-/// Functions looked into at most.
+/// The most functions that are reported.
 const MOST: usize = 3;
 /// Causes named at most, and the share of all extra instructions below which a cause is not named.
 const CAUSES: (usize, f64) = (3, 0.1);
@@ -90,7 +90,7 @@ fn finding(row: &Row<'_>, causes: Option<&Table>) -> Finding {
         ),
         command: format!(
             "latency --compare --function {}",
-            quoted(&place(row.text("function"), row.text("module")))
+            quoted(&qualified(row.text("function"), row.text("module")))
         ),
     }
 }
@@ -128,7 +128,7 @@ fn sentence(causes: &Table) -> String {
 }
 
 /// Returns a function's name for the command line: several files may have one of that name.
-fn place(function: &str, module: &str) -> String {
+fn qualified(function: &str, module: &str) -> String {
     if module.is_empty() { function.to_owned() } else { format!("{function}@{module}") }
 }
 

@@ -26,9 +26,7 @@ struct Target {
 /// Resolves every reference of a trace.
 pub(super) fn resolve(trace: &mut TraceClass) -> Result<(), String> {
     let mut slots = Slots::default();
-    let header = trace.packet_header.take();
-    let header = settle(header, &[], Scope::PacketHeader, &mut slots)?;
-    let mut header = header;
+    let mut header = settle(trace.packet_header.take(), &[], Scope::PacketHeader, &mut slots)?;
     for stream in trace.streams.values_mut() {
         slots.marks.retain(|(scope, _), _| *scope == Scope::PacketHeader);
         resolve_stream(stream, header.as_ref(), &mut slots)
@@ -77,10 +75,9 @@ fn resolve_event(
     slots: &mut Slots,
 ) -> Result<(), String> {
     slots.marks.retain(|(scope, _), _| *scope < Scope::SpecificContext);
-    let specific = settle(event.specific_context.take(), outer, Scope::SpecificContext, slots)?;
+    let mut specific = settle(event.specific_context.take(), outer, Scope::SpecificContext, slots)?;
     let scopes = [outer[0], outer[1], outer[2], outer[3], (Scope::SpecificContext, specific.as_ref())];
     event.payload = settle(event.payload.take(), &scopes, Scope::Payload, slots)?;
-    let mut specific = specific;
     store_slots(specific.as_mut(), Scope::SpecificContext, slots);
     event.specific_context = specific;
     Ok(())
@@ -324,7 +321,7 @@ impl<'s> Finder<'s, '_> {
         for (scope, path, signed, labels) in integers {
             if self.slots.marks.insert((scope, path), slot).is_some_and(|before| before != slot) {
                 return Err(format!(
-                    "depends on `{}`, which is several integers, one of them another's too",
+                    "depends on `{}`, which is one of several integers, and another field depends on only some of them",
                     name()
                 ));
             }

@@ -109,8 +109,8 @@ impl<S: FieldSink> Walk<'_, '_, S> {
         match foreign {
             ForeignField::Padding(_) => {}
             ForeignField::Located { origin, order, elements } => {
-                let place = number(self.content, at, 4, *order)?;
-                let (offset, size) = (place & 0xffff, place >> 16);
+                let located = number(self.content, at, 4, *order)?;
+                let (offset, size) = (located & 0xffff, located >> 16);
                 let start = at.checked_add_signed(8 * origin).ok_or(Trouble::CutShort)? + 8 * offset;
                 self.content.has(start, 8 * size).map_err(|_| Trouble::TooLong(size))?;
                 self.elements(elements, name, start, size)?;

@@ -263,7 +263,7 @@ impl Word {
         let simple = id.iter().chain(&time).all(is_simple)
             && (ids == (0, u64::MAX) || first.id.is_some() && rest.id.is_none())
             && kept().all(|(_, field)| Some(field) == id.as_ref());
-        let part = |field: Option<Field>| {
+        let bits = |field: Option<Field>| {
             let Some(Field { offset, layout: Layout { size, .. } }) = field else {
                 return BitField::default();
             };
@@ -273,7 +273,7 @@ impl Word {
         };
         let slot = kept().next().map(|(slot, _)| *slot);
         let time_size = time.map_or(0, |time| time.layout.size);
-        simple.then(|| Word { order, bits: rest.bits, id: part(id), ids, slot, time: part(time), time_size })
+        simple.then(|| Word { order, bits: rest.bits, id: bits(id), ids, slot, time: bits(time), time_size })
     }
 
     #[inline]

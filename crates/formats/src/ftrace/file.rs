@@ -207,7 +207,7 @@ impl<'a> File<'a> {
         mut cursor: Cursor<'a>,
     ) -> Result<Buffer<'a>, Error> {
         if mark != RECORDS {
-            let reason = format!("{:?} is no kind of trace", String::from_utf8_lossy(mark));
+            let reason = format!("{:?} is not a known kind of trace", String::from_utf8_lossy(mark));
             let kind = ErrorKind::Text { what: "the marker before the CPUs' offsets", reason };
             return Err(Error { at: cursor.offset(), kind });
         }
@@ -229,7 +229,7 @@ impl<'a> File<'a> {
             UNPACK,
         ))?;
         let mut next = cursor.u64().map_err(cut)?;
-        let mut places: Vec<(u16, u64)> = Vec::new();
+        let mut sections: Vec<(u16, u64)> = Vec::new();
         let mut buffers = Vec::new();
         for _ in 0..MOST_SECTIONS {
             if next == 0 {
@@ -249,14 +249,14 @@ impl<'a> File<'a> {
                     option::BUFFER => buffers.push(value),
                     option::BUFFER_TEXT => return Err(latency(at)),
                     option::HEADER_INFO..=option::CMDLINES => {
-                        places.push((number, value.u64().map_err(cut)?));
+                        sections.push((number, value.u64().map_err(cut)?));
                     }
                     _ => self.options.take(number, &mut value).map_err(cut)?,
                 }
             }
         }
-        for (number, place) in places {
-            let mut section = section(input, place, (packing, self.order))?;
+        for (number, offset) in sections {
+            let mut section = section(input, offset, (packing, self.order))?;
             match number {
                 option::HEADER_INFO => self.description.read_headers(&mut section),
                 option::FTRACE_EVENTS => self.description.read_own_formats(&mut section),
@@ -286,8 +286,8 @@ fn latency(at: u64) -> Error {
     )
 }
 
-/// Whether a file of this version has the sections of version 6. trace-cmd reads all earlier ones as it; they differ
-/// in options, which are optional.
+/// Whether a file of this version has the sections of version 6. trace-cmd reads all earlier versions as version 6;
+/// they differ in options, which are optional.
 fn is_sequential(version: &[u8]) -> bool {
     let version =
         std::str::from_utf8(version).ok().and_then(|version| version.split('.').next()?.parse::<u32>().ok());

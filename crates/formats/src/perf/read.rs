@@ -28,7 +28,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let file = File::open(input.bytes)?;
     let mut reader = Reader::new(&file);
     read_records(&mut reader, &file, input);
-    Ok(reader.finish(input.parts.is_empty()))
+    Ok(reader.finish(input.others.is_empty()))
 }
 
 /// Reads the records of all files.
@@ -39,10 +39,10 @@ pub(super) fn read_records<'a>(reader: &mut Reader<'a>, file: &File<'a>, input: 
         let end = input.bytes.len() as u64;
         reader.loss.push(Loss { cause: Cause::CutShort, ..corrupt(cut_at.unwrap_or(end)..end, detail) });
     }
-    for part in &input.parts {
-        let records = Records::new(part.bytes, 0..part.bytes.len() as u64, Vec::new());
-        let place = RecordSource { prefix: format!("{}: ", part.name), packed: None };
-        read_all(reader, input, records, &place, false);
+    for other in &input.others {
+        let records = Records::new(other.bytes, 0..other.bytes.len() as u64, Vec::new());
+        let source = RecordSource { prefix: format!("{}: ", other.name), packed: None };
+        read_all(reader, input, records, &source, false);
     }
 }
 

@@ -32,7 +32,7 @@ impl<'a> Sample<'a> {
     /// The record is shorter than its parts.
     pub(super) fn read(record: &Record<'a>, attr: &Attr) -> Result<Sample<'a>, Eof> {
         let mut cursor = Cursor::new(record.body, record.body_offset());
-        let mut found = Sample { at: place(&mut cursor, attr)?, ..Sample::default() };
+        let mut found = Sample { at: sample_id(&mut cursor, attr)?, ..Sample::default() };
         for &(field, skip) in BEFORE_RAW {
             if attr.has(field) {
                 skip(&mut cursor, attr)?;
@@ -57,8 +57,8 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Reads the parts up to CPU: thread, timestamp and CPU.
-fn place(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<SampleId, Eof> {
+/// Reads the fields up to CPU: thread, timestamp and CPU.
+fn sample_id(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<SampleId, Eof> {
     let mut at = SampleId::default();
     if attr.has(sample::IDENTIFIER) {
         at.id = Some(cursor.u64()?);

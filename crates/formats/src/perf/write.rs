@@ -283,29 +283,29 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     }
 
     fn auxtrace_info(&self) -> Vec<u8> {
-        use intel_pt_info as place;
+        use intel_pt_info as index;
         let (shift, multiplier, zero) = self.setup.clock.words();
         let mut filter = self.setup.filter.as_bytes().to_vec();
-        let mut private = [0u64; place::WORDS];
-        private[place::PMU_TYPE] = PMU_TYPE.into();
-        private[place::TIME_SHIFT] = shift;
-        private[place::TIME_MULT] = multiplier;
-        private[place::TIME_ZERO] = zero;
-        private[place::CAP_USER_TIME_ZERO] = 1;
-        private[place::TSC_BIT] = intel_pt_config::TSC;
-        private[place::NORETCOMP_BIT] = intel_pt_config::NORETCOMP;
+        let mut private = [0u64; index::WORDS];
+        private[index::PMU_TYPE] = PMU_TYPE.into();
+        private[index::TIME_SHIFT] = shift;
+        private[index::TIME_MULT] = multiplier;
+        private[index::TIME_ZERO] = zero;
+        private[index::CAP_USER_TIME_ZERO] = 1;
+        private[index::TSC_BIT] = intel_pt_config::TSC;
+        private[index::NORETCOMP_BIT] = intel_pt_config::NORETCOMP;
         if self.per_cpu() {
-            private[place::HAVE_SCHED_SWITCH] = SWITCHES_OF_CPUS;
-            private[place::PER_CPU_MMAPS] = 1;
+            private[index::HAVE_SCHED_SWITCH] = SWITCHES_OF_CPUS;
+            private[index::PER_CPU_MMAPS] = 1;
         }
-        private[place::SNAPSHOT_MODE] = self.setup.snapshot.into();
-        private[place::MTC_BIT] = intel_pt_config::MTC;
-        private[place::MTC_FREQ_BITS] = intel_pt_config::MTC_PERIOD;
-        private[place::TSC_CTC_N] = self.setup.tsc_ctc_ratio.0.into();
-        private[place::TSC_CTC_D] = self.setup.tsc_ctc_ratio.1.into();
-        private[place::CYC_BIT] = intel_pt_config::CYC;
-        private[place::MAX_NONTURBO_RATIO] = self.setup.max_nonturbo_ratio.into();
-        private[place::FILTER_STR_LEN] = filter.len() as u64;
+        private[index::SNAPSHOT_MODE] = self.setup.snapshot.into();
+        private[index::MTC_BIT] = intel_pt_config::MTC;
+        private[index::MTC_FREQ_BITS] = intel_pt_config::MTC_PERIOD;
+        private[index::TSC_CTC_N] = self.setup.tsc_ctc_ratio.0.into();
+        private[index::TSC_CTC_D] = self.setup.tsc_ctc_ratio.1.into();
+        private[index::CYC_BIT] = intel_pt_config::CYC;
+        private[index::MAX_NONTURBO_RATIO] = self.setup.max_nonturbo_ratio.into();
+        private[index::FILTER_STR_LEN] = filter.len() as u64;
         let mut body = words(&[auxtrace_type::INTEL_PT.into()]);
         body.extend(words(&private));
         if !filter.is_empty() {

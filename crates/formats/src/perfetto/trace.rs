@@ -90,7 +90,7 @@ fn unread(packets: &BTreeMap<u32, u64>) -> Option<String> {
         .then(|| format!("only ftrace's packets are read, and these are not: {}", shown.join(", ")))
 }
 
-/// A sentence about what Perfetto's own buffers lost, of which nobody knows where it was.
+/// A sentence about what Perfetto's own buffers lost, whose position is unknown.
 fn lost((chunks, packets): (u64, u64)) -> Option<String> {
     let sentence = format!(
         "Perfetto's buffers overwrote {chunks} chunks of packets, and {packets} packets were lost; \

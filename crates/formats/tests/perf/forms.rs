@@ -2,7 +2,7 @@
 
 use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
-    Input, Part, Unpacked, perf,
+    Input, OtherFile, Unpacked, perf,
     perf::layout::{NO_CPU, PIPE_HEADER_SIZE, feature, ksymbol, misc, record, sample},
     recording::{Guest, KernelSymbol, RecordedEvent, Sideband, SidebandKind, TextPoke, Thread},
 };
@@ -180,10 +180,10 @@ fn the_files_of_a_folder_are_read_one_after_the_other() {
         part.records
     };
     let parts = [records(9), [records(5), vec![1, 2, 3]].concat()];
-    let part = |(number, bytes): (usize, &'static [u8])| Part { name: format!("data.{number}"), bytes };
+    let part = |(number, bytes): (usize, &'static [u8])| OtherFile { name: format!("data.{number}"), bytes };
     let parts = parts.map(|part| &*part.leak()).into_iter().enumerate().map(part).collect();
     let unpacked = Unpacked::default();
-    let recording = perf::read(&Input { parts, ..Input::file(&first, &unpacked) }).unwrap();
+    let recording = perf::read(&Input { others: parts, ..Input::file(&first, &unpacked) }).unwrap();
     let times: Vec<_> = recording.sideband.iter().filter_map(|sideband| sideband.time).collect();
     assert_eq!(times, [Nanos(5), Nanos(9)]);
     assert_eq!(

@@ -14,7 +14,7 @@ pub struct JsonFields<'o> {
 }
 
 impl<'o> JsonFields<'o> {
-    /// Appends the members to `out`; without a comma before the next one if it is the `first`.
+    /// Appends the members to `out`. No comma precedes the next one if it is the `first` of the object.
     pub fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
         JsonFields { out, first, held: false }
     }

@@ -33,7 +33,7 @@ pub struct Record {
     /// The kind.
     pub kind: Kind,
     /// Whether the event itself contains the running thread.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// Events and bytes of text per batch. The batches of several streams fit into the L2 cache together, as each analysis
@@ -79,7 +79,7 @@ impl Records {
     pub fn push(&mut self, time: Nanos, (cpu, tid): (u32, Option<u32>), kind: Kind, name: u32) {
         let thread = tid.map_or(Thread::before(cpu), |tid| Thread::new(tid.into(), cpu));
         let fields = self.fields.len() as u32;
-        self.records.push(Record { time, thread, cpu, name, fields, kind, is_told: tid.is_some() });
+        self.records.push(Record { time, thread, cpu, name, fields, kind, is_reported: tid.is_some() });
     }
 
     /// Tries to join the exit of a system call with the last event, if that is its entry. Returns whether it did; if
@@ -88,8 +88,8 @@ impl Records {
     pub fn end_call(&mut self, time: Nanos, (cpu, tid): (u32, Option<u32>), name: u32) -> bool {
         let is_own = |entry: &&mut Record| {
             let is_of_thread = match tid {
-                Some(tid) => entry.is_told && entry.thread == Thread::new(tid.into(), cpu),
-                None => !entry.is_told,
+                Some(tid) => entry.is_reported && entry.thread == Thread::new(tid.into(), cpu),
+                None => !entry.is_reported,
             };
             entry.kind == Kind::SyscallEntry && (entry.cpu, entry.name) == (cpu, name) && is_of_thread
         };
@@ -146,9 +146,9 @@ impl Records {
     /// The event at an index below [`Records::len`]. Its thread is a placeholder until the event or
     /// [`Records::set_thread`] sets it.
     #[inline]
-    pub fn event(&self, place: usize) -> KernelEvent<'_> {
-        let record = &self.records[place];
-        let end = self.records.get(place + 1).map_or(self.fields.len(), |next| next.fields as usize);
+    pub fn event(&self, index: usize) -> KernelEvent<'_> {
+        let record = &self.records[index];
+        let end = self.records.get(index + 1).map_or(self.fields.len(), |next| next.fields as usize);
         // Nothing to compute if the fields are not read.
         let fields = self.fields.get(record.fields as usize..end).unwrap_or_default();
         KernelEvent { record, fields, records: self }
@@ -156,8 +156,8 @@ impl Records {
 
     /// Sets the thread that runs on the CPU of an event; for a switch, the one before it.
     #[inline]
-    pub fn set_thread(&mut self, place: usize, thread: Thread) {
-        self.records[place].thread = thread;
+    pub fn set_thread(&mut self, index: usize, thread: Thread) {
+        self.records[index].thread = thread;
     }
 }
 
@@ -174,7 +174,7 @@ impl<'r> Chosen<'r> {
     /// The selected events.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
-        self.places.iter().map(move |&(stream, place)| self.streams[stream as usize].event(place as usize))
+        self.places.iter().map(move |&(stream, index)| self.streams[stream as usize].event(index as usize))
     }
 }
 
@@ -232,7 +232,7 @@ impl<'a> KernelEvent<'a> {
     /// The running thread, if the event itself contains it.
     #[inline]
     pub fn reported(&self) -> Option<Thread> {
-        self.is_told.then_some(self.thread)
+        self.is_reported.then_some(self.thread)
     }
 
     /// The end time and the result of a [`Kind::Syscall`].

@@ -29,6 +29,7 @@ use processors::Processors;
 
 /// Memory size of a slave, as in `embedded/board/shared.h`.
 const RAM: u64 = 16 << 20;
+
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let settings = &request.board;
     let absent = [
@@ -54,7 +55,10 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let memory = Path::new("/dev/shm");
     let spool = temporary(if memory.is_dir() { memory } else { parent })?;
     if spool.path().to_string_lossy().contains([' ', ',']) {
-        let reason = format!("{}: a board's memory may lie under no such name", spool.path().display());
+        let reason = format!(
+            "{}: the path of a board's memory must contain no space or comma",
+            spool.path().display()
+        );
         return Err(Error::Missing(reason));
     }
     let said = run(settings, &programs, fresh.path(), spool.path())?;

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_master_is_told_of_each_slave() {
+    fn the_settings_of_the_master_list_each_slave() {
         let settings: BoardSettings = "slaves=2,protocol=interrupt,step=1s:7,time=1s".parse().unwrap();
         let text = settings.for_master(Path::new("out"), Path::new("metadata"), Path::new("spool"));
         let shared = "exchanges 1\npolling 0\ntick_us 1000\nwork 0\nurgent_ms 0\nseconds 1\n";

@@ -23,7 +23,7 @@ const EXTRA: [(u32, usize, usize); 10] = [
 ];
 const STRUCT: u32 = 4;
 
-/// How a kernel describes a module; `None` if its file does not say.
+/// The offsets of the fields that describe a module in the kernel; `None` if its file has no BTF.
 pub(super) fn module_layout(kernel: &Path) -> Option<ModuleLayout> {
     let file = std::fs::read(kernel).ok()?;
     let file = object::File::parse(&*file).ok()?;
@@ -68,7 +68,7 @@ impl<'a> Types<'a> {
     }
 
     /// The members of a structure with their offsets in bytes. A type: u32 name, u32 `flag << 31 | kind << 24 | members`,
-    /// u32 size; a member: u32 name, u32 type, u32 offset in bits, of which with the flag 24 are the offset.
+    /// u32 size; a member: u32 name, u32 type, u32 offset in bits: with the flag, its low 24 bits.
     fn members(&self, structure: &[u8]) -> Option<Vec<(&'a [u8], u64)>> {
         let mut at = 0;
         while at < self.types.len() {
@@ -80,11 +80,8 @@ impl<'a> Types<'a> {
             if kind == STRUCT && self.name(name)? == structure {
                 let mask = if info >> 31 == 1 { (1 << 24) - 1 } else { u32::MAX };
                 let member = |index: usize| {
-                    let place = begin + index * each;
-                    Some((
-                        self.name(word(self.types, place)?)?,
-                        u64::from(word(self.types, place + 8)? & mask) / 8,
-                    ))
+                    let at = begin + index * each;
+                    Some((self.name(word(self.types, at)?)?, u64::from(word(self.types, at + 8)? & mask) / 8))
                 };
                 return (0..count).map(member).collect();
             }

@@ -149,12 +149,12 @@ impl Collected {
             if counters.flow_losses > 0 {
                 let count = counters.flow_losses;
                 warnings.push(format!(
-                    "cpu {cpu}: the emulator lost the flow {count} times; the trace has wrong places"
+                    "cpu {cpu}: the emulator lost the flow {count} times; the trace is wrong there"
                 ));
             }
             if witness.is_some_and(|witness| witness != *account) {
                 warnings.push(format!(
-                    "cpu {cpu}: instructions counted one by one are others than those of the trace"
+                    "cpu {cpu}: the instructions counted one by one differ from those of the trace"
                 ));
             }
         }
@@ -536,7 +536,7 @@ mod tests {
     fn the_rest_of_each_ring_is_in_memory() {
         let (spool, memory) = (tempfile::tempdir().unwrap(), Memory::new().unwrap());
         let write = |name: &str, bytes: &[u8]| fs::write(spool.path().join(name), bytes).unwrap();
-        // Of the second processor two rings were used, as it was offline meanwhile: 100 bytes are those of the first.
+        // The second processor was offline for a while and has used two rings: its first 100 bytes are of the first ring.
         write("sideband-0", &[1; 4000]);
         write("sideband-1", &[2; 150]);
         let words: [u64; 6] = [0, 7, 9, 100, 8, 6];

@@ -9,7 +9,7 @@ use super::guest::{CONSOLE, MESSAGES};
 pub(super) enum Stop {
     /// A signal was repeated.
     Signal,
-    /// So many bytes of the disk are free.
+    /// The disk is full but for this number of bytes.
     Disk(u64),
 }
 

@@ -33,7 +33,7 @@ use crate::{Error, signals};
 const CPUS: u32 = 2;
 /// The longest time until the guest runs the command.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest time until QEMU ends when it was told to.
+/// The longest time that QEMU takes to quit.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// Signals that would end the recorder, whose work begins when the guest has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
@@ -121,7 +121,7 @@ pub(super) const MESSAGES: &str = "messages";
 /// Name of the file with the guest kernel's messages, in the spool.
 pub(super) const CONSOLE: &str = "console";
 
-/// Waits for the end, and forwards signals: the first to the command, the third to QEMU. Ends QEMU before the disk is full.
+/// Waits for the end, and forwards signals: two to the command, the third to QEMU. Ends QEMU before the disk is full.
 fn wait(
     child: &mut Child,
     incoming: &mut Signals,

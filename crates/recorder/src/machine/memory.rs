@@ -1,8 +1,8 @@
-//! The memory of the machine, which outlives it: the recorder takes from it what the guest did not live to write.
+//! The memory of the machine, which outlives it: the recorder reads from it what the guest ended too early to write.
 //!
 //! ```text
 //! memory (memfd) ◄── QEMU: the guest's physical memory
-//!       └─ frames of the kernel's rings (`rings` in the spool) ──► the records that nobody emptied
+//!       └─ frames of the kernel's rings (`rings` in the spool) ──► the records that were not read
 //! ```
 
 use std::{
@@ -58,7 +58,7 @@ impl Memory {
     /// # Errors
     /// The system's error, or the frames are not those of a ring.
     pub(super) fn rest_of_ring(&self, frames: &[u64], emptied: u64) -> io::Result<Vec<u8>> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "no ring is there");
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "these pages hold no ring");
         let (&first, pages) = frames.split_first().ok_or_else(wrong)?;
         let mut head = [0; 8];
         self.0.read_exact_at(&mut head, first.saturating_mul(PAGE as u64) + DATA_HEAD as u64)?;

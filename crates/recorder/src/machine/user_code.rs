@@ -48,7 +48,7 @@ pub(super) fn of_processes(
     clock: &PerfClock,
 ) -> Vec<Piece> {
     let time = |ticks: u64| clock.nanos(Tsc(ticks)).0;
-    // A processor changes the address space before the stack, and a record tells of the stack.
+    // A processor changes the address space before the stack, and records contain the change of the stack.
     let mut events: Vec<(u64, Event<'_, '_>)> =
         spaces.iter().map(|space| (time(space.time), Event::Space(space))).collect();
     events.extend(records.iter().map(|record| (record.time.unwrap_or_default().0, Event::Record(record))));

@@ -33,7 +33,7 @@ pub fn calls(
         text: Vec::new(),
         names: FxHashMap::default(),
         open: None,
-        context: None,
+        thread: None,
         tid: 0,
     };
     let losses = hodo_engine::calls(trace, reading, &mut writer, progress);
@@ -51,16 +51,16 @@ struct Writer<'x, 'f> {
     names: FxHashMap<FunctionId, Name>,
     /// The last call that began, whose line depends on whether it ends at once.
     open: Option<(usize, FunctionId, FrameEntry, Option<Nanos>)>,
-    /// The current thread.
-    context: Option<u32>,
+    /// Index of the current thread in the trace.
+    thread: Option<u32>,
     tid: u32,
 }
 
 /// The name of a function in its output forms.
 struct Name {
     text: String,
-    /// Names of the function and of the module as members of a JSON object.
-    members: [Box<[u8]>; 2],
+    /// Names of the function and of the module as JSON strings.
+    json: [Box<[u8]>; 2],
 }
 
 /// Number of bytes to gather before writing.
@@ -71,12 +71,12 @@ impl CallSink for Writer<'_, '_> {
         self.format == Format::Text
     }
 
-    fn thread(&mut self, context: u32) {
-        if self.context.replace(context) == Some(context) {
+    fn thread(&mut self, index: u32) {
+        if self.thread.replace(index) == Some(index) {
             return;
         }
         self.flush_open();
-        let thread = self.trace.threads[context as usize];
+        let thread = self.trace.threads[index as usize];
         self.tid = thread.tid;
         if self.format == Format::Text {
             let name = self.trace.thread_name(thread).unwrap_or_default();
@@ -176,7 +176,7 @@ impl Writer<'_, '_> {
     /// Appends a JSON object with its members sorted by name.
     fn object(&mut self, call: &Call) {
         let Writer { text, names, trace, tid, .. } = self;
-        let [function, module] = &name(names, trace, call.function).members;
+        let [function, module] = &name(names, trace, call.function).json;
         text.extend_from_slice(b"{\"depth\":");
         decimal(call.depth as u64, text);
         text.extend_from_slice(b",\"end_ns\":");
@@ -201,8 +201,8 @@ impl Writer<'_, '_> {
 fn name<'n>(names: &'n mut FxHashMap<FunctionId, Name>, trace: &Trace<'_>, function: FunctionId) -> &'n Name {
     names.entry(function).or_insert_with(|| {
         let (text, module) = trace.modules.names(function);
-        let members = [&text, &module].map(|name| serde_json::json!(name).to_string().into_bytes().into());
-        Name { text, members }
+        let json = [&text, &module].map(|name| serde_json::json!(name).to_string().into_bytes().into());
+        Name { text, json }
     })
 }
 

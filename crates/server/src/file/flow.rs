@@ -54,8 +54,8 @@ impl File<'_> {
         let keep_going = self.keep_going;
         let made = self.session.inputs.table("functions", "", FUNCTIONS, &mut |_, _| keep_going())?;
         let Some(rows) = made else { return Ok(Vec::new()) };
-        let place = |name| rows.table.columns().iter().position(|column| column.name == name);
-        let (Some(function), Some(module)) = (place("function"), place("module")) else {
+        let index = |name| rows.table.columns().iter().position(|column| column.name == name);
+        let (Some(function), Some(module)) = (index("function"), index("module")) else {
             return Ok(Vec::new());
         };
         let mut names = Vec::new();
@@ -96,7 +96,7 @@ impl File<'_> {
         Ok(())
     }
 
-    /// Asks a question; notes in the file if the answer is refused or does not fit. Returns whether the answer is in the file.
+    /// Asks a question; notes in the file if the answer is refused or does not fit. Returns whether it is in the file.
     fn ask_or_note(&mut self, path: &str, parameters: Parameters<'_>, what: &str) -> Result<bool, Failure> {
         if !(self.keep_going)() {
             return Ok(false);

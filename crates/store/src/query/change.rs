@@ -76,9 +76,9 @@ impl Table<'_> {
     ) -> Result<(), Error> {
         let lanes = LaneSet::new(Lanes::Some(&[lane]), self.data.keys.len());
         let mut blocks = Vec::new();
-        for (place, part) in self.data.parts.iter().enumerate() {
+        for (index, part) in self.data.parts.iter().enumerate() {
             let of_lane = part.blocks.iter().enumerate().filter(|(_, (_, zone))| lanes.meets(zone));
-            blocks.extend(of_lane.filter_map(|(block, (_, zone))| Some((bound(zone)?, place, block))));
+            blocks.extend(of_lane.filter_map(|(block, (_, zone))| Some((bound(zone)?, index, block))));
         }
         let (mut blocks, mut scan) = (BinaryHeap::from(blocks), Scan::new(self.data, budget));
         while let Some((bound, part, block)) = blocks.pop() {

@@ -13,7 +13,7 @@ use crate::{
     rows::{CommonFields, Rows},
 };
 
-/// A block of a part.
+/// A block, and the file that holds it.
 pub(super) type Block<'s> = (&'s RowsOfFile, &'s Zone);
 
 /// A set of lanes, prepared for fast tests.

@@ -28,7 +28,7 @@ pub struct Case {
 
 impl Case {
     fn schema(&self) -> Schema {
-        let field = |(place, kind): (usize, &Kind)| Field::new(&format!("column {place}"), *kind);
+        let field = |(index, kind): (usize, &Kind)| Field::new(&format!("column {index}"), *kind);
         Schema {
             name: self.name.to_owned(),
             shape: self.shape,

@@ -22,9 +22,9 @@ pub(crate) const VIEW: View = View {
     begin: |schema, options, out| Ok(keep(schema, options, out, draw)),
 };
 
-/// Of cells with numbers, so that their digits stand below each other.
+/// The style of cells with numbers, so that their digits stand below each other.
 const NUMBER: &str = " style=\"text-align:right;font-variant-numeric:tabular-nums\"";
-/// Of cells with text.
+/// The style of cells with text.
 const TEXT: &str = " style=\"text-align:left;white-space:pre-wrap\"";
 
 fn draw(rows: &Rows, end: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<()> {

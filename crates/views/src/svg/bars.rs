@@ -5,7 +5,7 @@ use hodo_model::{
     table::metadata::{ColumnMetadata, TableMetadata},
 };
 
-use super::{COLOURS, LEFT, Plot, RIGHT, ROW_HEIGHT, SHOWN, about, is_number, number, place, words};
+use super::{COLOURS, LEFT, Plot, RIGHT, ROW_HEIGHT, SHOWN, about, is_number, number, position, words};
 use crate::rows::Rows;
 
 /// Room for the number at the end of a bar.
@@ -25,9 +25,9 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
     let texts = schema.fields().iter().enumerate().filter(|(_, field)| field.type_name() == "string");
     // A bin is one of a measure and a scale.
     let texts = texts.map(|(column, _)| column).take(if bins.is_some() { usize::MAX } else { 1 });
-    let numbers = ["tid", "cpu"].iter().filter_map(|name| place(schema, name)).chain(bins);
+    let numbers = ["tid", "cpu"].iter().filter_map(|name| position(schema, name)).chain(bins);
     let labels: Vec<usize> = texts.chain(numbers.filter(|&column| column != value)).collect();
-    let depth = place(schema, "depth");
+    let depth = position(schema, "depth");
     let has_order = schema.shape() == Shape::Tree || bins.is_some();
     let (chosen, count) = chosen(rows, value, has_order);
     let mut bars: Vec<(usize, Bar)> = Vec::new();
@@ -65,7 +65,8 @@ pub(super) fn plot(rows: &Rows, value: usize) -> Plot {
 /// The column with the begin of each bin, if the rows are bins, whose order is their sense.
 fn bins(rows: &Rows) -> Option<usize> {
     let schema = &rows.schema;
-    let begin = place(schema, "from_ns").or_else(|| place(schema, "until").and(place(schema, "from")));
+    let begin =
+        position(schema, "from_ns").or_else(|| position(schema, "until").and(position(schema, "from")));
     begin.filter(|&column| is_number(schema.field(column)))
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hodo_model::table::metadata::{ColumnMetadata, TableMetadata};
 
-use super::{LEFT, Plot, ROW_HEIGHT, SHOWN, about, across, colour, nanoseconds, place, words};
+use super::{LEFT, Plot, ROW_HEIGHT, SHOWN, about, across, colour, nanoseconds, position, words};
 use crate::rows::{BatchRow, Rows};
 
 /// Narrower gaps between intervals of one colour are not drawn.
@@ -91,10 +91,11 @@ pub(super) fn plot(rows: &Rows, begin: usize, until: usize) -> Plot {
 /// The columns that identify a lane, and those that name what it shows.
 fn columns(rows: &Rows) -> (Vec<usize>, Vec<usize>) {
     let schema = &rows.schema;
-    let find = |names: &[&str]| names.iter().filter_map(|name| place(schema, name)).collect::<Vec<usize>>();
+    let find =
+        |names: &[&str]| names.iter().filter_map(|name| position(schema, name)).collect::<Vec<usize>>();
     let texts: Vec<usize> =
         (0..schema.fields().len()).filter(|&column| schema.field(column).type_name() == "string").collect();
-    let threads = place(schema, "tid").is_some();
+    let threads = position(schema, "tid").is_some();
     let lane = if threads { find(&["comm", "tid"]) } else { find(&["cpu"]) };
     let lane = if lane.is_empty() { texts.iter().copied().take(1).collect() } else { lane };
     let value = texts.into_iter().filter(|column| !lane.contains(column)).take(1).collect();

@@ -79,7 +79,7 @@ fn draw(rows: &Rows, _: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<()
 }
 
 fn write(rows: &Rows, value: Option<usize>, out: Output<'_>) -> io::Result<()> {
-    let find = |name: &str| place(&rows.schema, name);
+    let find = |name: &str| position(&rows.schema, name);
     let begin = find("begin_ns").or_else(|| find("at_ns")).or_else(|| find("time_ns"));
     let until = find("end_ns").or_else(|| find("duration_ns"));
     let plot = match (begin, until, value) {
@@ -204,13 +204,13 @@ fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 
-/// The place of an instant from left to right.
+/// The x of an instant.
 fn across(time: u64, (begin, end): (u64, u64)) -> f64 {
     let share = time.saturating_sub(begin) as f64 / (end - begin).max(1) as f64;
     LEFT + (RIGHT - LEFT) * share.min(1.0)
 }
 
-fn place(schema: &Schema, name: &str) -> Option<usize> {
+fn position(schema: &Schema, name: &str) -> Option<usize> {
     schema.fields().iter().position(|field| field.name() == name)
 }
 
@@ -226,7 +226,7 @@ fn first_number(schema: &Schema) -> Option<usize> {
 }
 
 fn number_called(schema: &Schema, name: &str) -> Result<usize, String> {
-    let found = place(schema, name).filter(|&place| is_number(schema.field(place)));
+    let found = position(schema, name).filter(|&index| is_number(schema.field(index)));
     found.ok_or_else(|| {
         let fields = schema.fields().iter().filter(|field| is_number(field));
         let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();

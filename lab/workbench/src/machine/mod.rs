@@ -82,7 +82,7 @@ fn guest(folder: &Path) -> Outcome {
 fn fetch(folder: &Path) -> Outcome {
     for tool in ["apt-get", "dpkg-deb"] {
         if !installed(tool) {
-            return Err(format!("{tool} is not there; a machine is made of Debian's packages").into());
+            return Err(format!("{tool} is missing; a machine is made of Debian's packages").into());
         }
     }
     setup::machine()?;
@@ -140,6 +140,6 @@ fn unpacked(image: &[u8]) -> Outcome<Vec<u8>> {
     _ = fs::remove_file(packed);
     match output.stdout.starts_with(b"\x7fELF") {
         true => Ok(output.stdout),
-        false => Err("what the kernel's image holds is no ELF file".into()),
+        false => Err("the unpacked kernel is not an ELF file".into()),
     }
 }

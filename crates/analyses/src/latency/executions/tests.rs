@@ -11,9 +11,9 @@ fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
 }
 
 /// Returns the instructions and ends of the executions of function 2.
-fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, Ended)> {
+fn executions(seen: &[FlowEvent<'_>]) -> Vec<(u64, IntervalEnd)> {
     let which = &Which::One(FunctionId { module: 1, index: 2 });
-    let mut partial = Partial::unknown();
+    let mut partial = ExecutionsPartial::unknown();
     seen.iter().for_each(|seen| partial.fold(which, seen));
     let (done, _) = partial.close(which);
     done.iter().map(|done| (done.end.before - done.begin.before, done.ended)).collect()
@@ -25,16 +25,16 @@ fn executions_end_as_the_stack_says() {
     let before = [run(1, Place::Entry, 5), call, run(2, Place::Entry, 7)];
     let ends = |behind: &[FlowEvent<'static>]| executions(&[&before, behind].concat());
     let back = run(1, Place::Middle, 3);
-    assert_eq!(ends(&[FlowEvent::Return, back]), [(7, Ended::Returned)]);
+    assert_eq!(ends(&[FlowEvent::Return, back]), [(7, IntervalEnd::Returned)]);
     // A tail call is part of the function that jumps.
-    assert_eq!(ends(&[run(3, Place::Entry, 4), FlowEvent::Return, back]), [(11, Ended::Returned)]);
-    assert_eq!(ends(&[FlowEvent::IndirectJump, back]), [(7, Ended::Unwound)]);
-    assert_eq!(ends(&[FlowEvent::Gap, back]), [(7, Ended::Lost)]);
-    assert_eq!(ends(&[]), [(7, Ended::Cut)]);
+    assert_eq!(ends(&[run(3, Place::Entry, 4), FlowEvent::Return, back]), [(11, IntervalEnd::Returned)]);
+    assert_eq!(ends(&[FlowEvent::IndirectJump, back]), [(7, IntervalEnd::Unwound)]);
+    assert_eq!(ends(&[FlowEvent::Gap, back]), [(7, IntervalEnd::Lost)]);
+    assert_eq!(ends(&[]), [(7, IntervalEnd::Cut)]);
     let recursion = [FlowEvent::Call { return_address: 201 }, run(2, Place::Entry, 1), FlowEvent::Return];
     let ended = ends(&[&recursion[..], &[run(2, Place::Middle, 2), FlowEvent::Return, back]].concat());
-    assert_eq!(ended, [(1, Ended::Returned), (10, Ended::Returned)]);
-    assert_eq!(executions(&[run(2, Place::Middle, 3), FlowEvent::Return, back]), [(3, Ended::Begun)]);
+    assert_eq!(ended, [(1, IntervalEnd::Returned), (10, IntervalEnd::Returned)]);
+    assert_eq!(executions(&[run(2, Place::Middle, 3), FlowEvent::Return, back]), [(3, IntervalEnd::Begun)]);
 }
 
 /// The kernel's entry is function 10, which calls 11, which jumps to 2, and that to 3.
@@ -44,7 +44,7 @@ fn a_system_call_lasts_until_the_kernel_returns() {
         let functions = vec![FunctionId { module: 1, index: 2 }];
         let which = &Which::SystemCalls { name: "two".to_owned(), functions };
         let part = |seen: &[FlowEvent<'_>]| {
-            let mut partial = Partial::unknown();
+            let mut partial = ExecutionsPartial::unknown();
             seen.iter().for_each(|seen| partial.fold(which, seen));
             assert!(partial.is_sound(which));
             partial
@@ -70,21 +70,22 @@ fn a_system_call_lasts_until_the_kernel_returns() {
     // Another system call jumps to the same function, and a signal handler runs before user space goes on.
     let seen = [&user[..], &call(2), &call(4), &call(2)].concat();
     for cut in 0..seen.len() {
-        assert_eq!(calls(&seen, cut), [(46, Ended::Returned); 2], "{cut}");
+        assert_eq!(calls(&seen, cut), [(46, IntervalEnd::Returned); 2], "{cut}");
     }
     // Only the kernel is traced: it returns out of what is traced, and is entered again.
     let out = FlowEvent::Leave { next: None };
     let kernel = [&within(2)[..], &[out, FlowEvent::Enter]].concat();
     let seen = [&[FlowEvent::Enter], &kernel[..], &kernel, &kernel, &[run(12, Place::Entry, 1)]].concat();
     for cut in 0..seen.len() {
-        let ended = [Ended::Begun, Ended::Returned, Ended::Returned].map(|ended| (46, ended));
+        let ended =
+            [IntervalEnd::Begun, IntervalEnd::Returned, IntervalEnd::Returned].map(|ended| (46, ended));
         assert_eq!(calls(&seen, cut), ended, "{cut}");
     }
     // Flow is missing before the first, and in the second.
     let gap = [FlowEvent::Gap];
     let seen = [&gap[..], &call(2), &entry, &within(2)[..4], &gap, &user].concat();
     for cut in 0..seen.len() {
-        assert_eq!(calls(&seen, cut), [(46, Ended::Returned), (6, Ended::Lost)], "{cut}");
+        assert_eq!(calls(&seen, cut), [(46, IntervalEnd::Returned), (6, IntervalEnd::Lost)], "{cut}");
     }
 }
 
@@ -94,9 +95,9 @@ fn a_signal_handler_is_over_where_the_interrupted_code_goes_on() {
     let begin = [&[run(1, Place::Entry, 5)], &outside[..], &[run(2, Place::Entry, 7)]].concat();
     let trampoline = [FlowEvent::Return, run(3, Place::Middle, 2)];
     let over = [&begin[..], &trampoline, &outside, &[run(1, Place::Middle, 3)]].concat();
-    assert_eq!(executions(&over), [(9, Ended::Returned)]);
+    assert_eq!(executions(&over), [(9, IntervalEnd::Returned)]);
     let jumps = [&begin[..], &[FlowEvent::IndirectJump, run(1, Place::Middle, 3)]].concat();
-    assert_eq!(executions(&jumps), [(7, Ended::Unwound)]);
+    assert_eq!(executions(&jumps), [(7, IntervalEnd::Unwound)]);
 }
 
 #[test]
@@ -105,14 +106,14 @@ fn a_return_that_an_interrupt_prevents_ends_a_function_all_the_same() {
     let interrupt = [FlowEvent::Interrupt { from: 101 }, run(3, Place::Entry, 2)];
     let begin = [run(1, Place::Entry, 5), call, run(2, Place::Entry, 7), FlowEvent::Return];
     let end = [FlowEvent::InterruptReturn, run(1, Place::Middle, 3)];
-    assert_eq!(executions(&[&begin[..], &interrupt, &end].concat()), [(9, Ended::Returned)]);
+    assert_eq!(executions(&[&begin[..], &interrupt, &end].concat()), [(9, IntervalEnd::Returned)]);
 }
 
 #[test]
 fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
     let which = &Which::Each;
     let part = |seen: &[FlowEvent<'_>]| {
-        let mut partial = Partial::unknown();
+        let mut partial = ExecutionsPartial::unknown();
         seen.iter().chain([&FlowEvent::Time(Nanos(1))]).for_each(|seen| partial.fold(which, seen));
         partial
     };
@@ -126,7 +127,7 @@ fn a_prevented_return_out_of_an_interrupt_is_the_same_where_the_trace_is_cut() {
         FlowEvent::InterruptReturn,
         run(1, Place::Middle, 1),
     ];
-    let counts = |partial: Partial| {
+    let counts = |partial: ExecutionsPartial| {
         let (_, sums) = partial.close(which);
         [1, 2].map(|index| {
             let sum = &sums[&FunctionId { module: 1, index }];

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::{ShortTime, Time},
-    stack::{Back, Edge, Entry, Frame, Watch},
+    stack::{FlowEdge, FrameEntry, ReturnAddress, StackFrame, Watch},
 };
 
 /// Index of a function in its [`FunctionCosts`].
-pub(super) type Slot = u32;
+pub(super) type CostSlot = u32;
 
 /// A push or pop of a function's frame.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct LogEntry {
     /// Instructions before it.
     pub(super) until: u64,
     /// The function that executed these instructions, since the previous entry.
-    ran: Slot,
+    ran: CostSlot,
     /// The slot of the function that is pushed or popped, with flags in the highest bits.
     moves: u32,
 }
@@ -31,19 +31,19 @@ impl LogEntry {
     const SLOT: u32 = LogEntry::CALLED - 1;
 
     #[inline]
-    pub(super) fn enter(until: u64, ran: Slot, slot: Slot) -> LogEntry {
+    pub(super) fn enter(until: u64, ran: CostSlot, slot: CostSlot) -> LogEntry {
         LogEntry { until, ran, moves: slot }
     }
 
     /// A push by a call, which is counted.
     #[inline]
-    pub(super) fn call(until: u64, ran: Slot, slot: Slot) -> LogEntry {
+    pub(super) fn call(until: u64, ran: CostSlot, slot: CostSlot) -> LogEntry {
         LogEntry { until, ran, moves: slot | LogEntry::CALLED }
     }
 
     /// The running function leaves the stack.
     #[inline]
-    pub(super) fn leave(until: u64, slot: Slot) -> LogEntry {
+    pub(super) fn leave(until: u64, slot: CostSlot) -> LogEntry {
         LogEntry { until, ran: slot, moves: slot | LogEntry::LEAVES }
     }
 }
@@ -51,30 +51,30 @@ impl LogEntry {
 /// Instructions and time, up to a point or between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, packed(8))]
-pub(super) struct Amount {
+pub(super) struct CostAmount {
     pub(super) instructions: u64,
     /// Time of execution; in inclusive sums, also time outside traced code.
     pub(super) time: Time,
 }
 
-impl Amount {
+impl CostAmount {
     /// Adds an amount.
     #[inline]
-    pub(super) fn add(&mut self, other: Amount) {
+    pub(super) fn add(&mut self, other: CostAmount) {
         self.instructions = self.instructions.wrapping_add(other.instructions);
         self.time = { self.time }.wrapping_add(other.time);
     }
 
     /// Subtracts an amount; intermediate results may be negative, so it wraps.
     #[inline]
-    fn less(&mut self, other: Amount) {
+    fn less(&mut self, other: CostAmount) {
         self.instructions = self.instructions.wrapping_sub(other.instructions);
         self.time = { self.time }.wrapping_sub(other.time);
     }
 
     /// Adds or subtracts an amount without a branch, which would often be mispredicted.
     #[inline]
-    fn count(&mut self, other: Amount, add: bool) {
+    fn count(&mut self, other: CostAmount, add: bool) {
         let sign = if add { 1 } else { u64::MAX };
         self.instructions = self.instructions.wrapping_add(other.instructions.wrapping_mul(sign));
         self.time =
@@ -82,20 +82,20 @@ impl Amount {
     }
 
     /// Returns the difference to an earlier point.
-    fn since(self, earlier: Amount) -> Amount {
+    fn since(self, earlier: CostAmount) -> CostAmount {
         let instructions = self.instructions.wrapping_sub(earlier.instructions);
-        Amount { instructions, time: { self.time }.since(earlier.time) }
+        CostAmount { instructions, time: { self.time }.since(earlier.time) }
     }
 }
 
 /// The account of a function: one cache line.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[repr(align(64))]
-pub(super) struct Account {
-    pub(super) own: Amount,
+pub(super) struct FunctionAccount {
+    pub(super) own: CostAmount,
     /// Inclusive costs in this piece: the totals at the function's outermost exits, minus the totals at its outermost
     /// entries.
-    sum: Amount,
+    sum: CostAmount,
     pub(super) calls: u64,
     /// How often it is on the stack.
     depth: u32,
@@ -113,80 +113,80 @@ pub(super) struct Holder {
 
 /// Execution above one unknown frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Piece {
+struct ArrivalAtUnknown {
     /// The edge over which execution arrived at that frame.
-    edge: Edge,
+    edge: FlowEdge,
     arrival: Arrival,
     /// What had run by then.
-    at: Amount,
+    at: CostAmount,
     /// Index of its first sum.
     sums: u32,
 }
 
 /// The inclusive costs of a function in a piece.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Sum {
-    slot: Slot,
-    amount: Amount,
+struct FunctionSum {
+    slot: CostSlot,
+    amount: CostAmount,
 }
 
 /// The slots of functions.
 #[derive(Clone, Debug, Default)]
-struct Slots {
-    all: FxHashMap<FunctionId, Slot>,
+struct FunctionSlots {
+    all: FxHashMap<FunctionId, CostSlot>,
     /// Slots by the function numbers of the source of runs, or [`UNKNOWN`].
-    by_number: Vec<Slot>,
+    by_number: Vec<CostSlot>,
     source: u64,
 }
 
 /// The slot of a number that has none yet.
-pub(super) const UNKNOWN: Slot = Slot::MAX;
+pub(super) const UNKNOWN: CostSlot = CostSlot::MAX;
 
 /// The accounts of functions, the open stack, and the pieces so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Record", into = "Record")]
+#[serde(from = "SerializedCosts", into = "SerializedCosts")]
 pub(super) struct FunctionCosts {
-    slots: Slots,
-    accounts: Vec<Account>,
+    slots: FunctionSlots,
+    accounts: Vec<FunctionAccount>,
     holders: Vec<Holder>,
-    pieces: Vec<Piece>,
+    pieces: Vec<ArrivalAtUnknown>,
     /// The sums of all pieces except the last, concatenated; at most one per function and piece.
-    sums: Vec<Sum>,
+    sums: Vec<FunctionSum>,
     /// The functions with a sum in the last piece; it is in their accounts.
-    summed: Vec<Slot>,
-    now: Amount,
+    summed: Vec<CostSlot>,
+    now: CostAmount,
 }
 
 /// [`FunctionCosts`] in serialized form.
 #[derive(Clone, Serialize, Deserialize)]
-struct Record {
-    accounts: Vec<(Holder, Account)>,
-    pieces: Vec<Piece>,
-    sums: Vec<Sum>,
-    summed: Vec<Slot>,
-    now: Amount,
+struct SerializedCosts {
+    accounts: Vec<(Holder, FunctionAccount)>,
+    pieces: Vec<ArrivalAtUnknown>,
+    sums: Vec<FunctionSum>,
+    summed: Vec<CostSlot>,
+    now: CostAmount,
 }
 
-impl From<Record> for FunctionCosts {
-    fn from(record: Record) -> FunctionCosts {
-        let Record { accounts, pieces, sums, summed, now } = record;
+impl From<SerializedCosts> for FunctionCosts {
+    fn from(record: SerializedCosts) -> FunctionCosts {
+        let SerializedCosts { accounts, pieces, sums, summed, now } = record;
         let (holders, accounts): (Vec<Holder>, _) = accounts.into_iter().unzip();
-        let mut slots = Slots::default();
+        let mut slots = FunctionSlots::default();
         slots.all.extend(holders.iter().map(|holder| holder.function).zip(0..));
         FunctionCosts { slots, accounts, holders, pieces, sums, summed, now }
     }
 }
 
-impl From<FunctionCosts> for Record {
-    fn from(books: FunctionCosts) -> Record {
+impl From<FunctionCosts> for SerializedCosts {
+    fn from(books: FunctionCosts) -> SerializedCosts {
         let FunctionCosts { accounts, holders, pieces, sums, summed, now, .. } = books;
-        Record { accounts: holders.into_iter().zip(accounts).collect(), pieces, sums, summed, now }
+        SerializedCosts { accounts: holders.into_iter().zip(accounts).collect(), pieces, sums, summed, now }
     }
 }
 
 impl FunctionCosts {
     /// Returns whether all slots are valid, and `open` are the open frames of the last piece.
-    pub(super) fn are_sound(&self, open: impl Iterator<Item = Slot>) -> bool {
+    pub(super) fn are_sound(&self, open: impl Iterator<Item = CostSlot>) -> bool {
         let FunctionCosts { slots, accounts, pieces, sums, summed, .. } = self;
         let mut depths = vec![0; accounts.len()];
         for slot in open {
@@ -195,22 +195,21 @@ impl FunctionCosts {
                 _ => return false,
             }
         }
-        let has_sum = |slot: &Slot| accounts.get(*slot as usize).is_some_and(|account| account.has_sum);
         slots.all.len() == accounts.len()
             && accounts.iter().map(|account| account.depth).eq(depths)
             && accounts.iter().filter(|account| account.has_sum).count() == summed.len()
-            && summed.iter().all(has_sum)
+            && summed.iter().all(|&slot| accounts.get(slot as usize).is_some_and(|account| account.has_sum))
             && sums.iter().all(|sum| (sum.slot as usize) < accounts.len())
             && pieces.is_sorted_by_key(|piece| piece.sums)
             && pieces.last().is_none_or(|last| last.sums as usize <= sums.len())
     }
 
     /// The slot of a function.
-    pub(super) fn slot(&mut self, function: FunctionId) -> Slot {
+    pub(super) fn slot(&mut self, function: FunctionId) -> CostSlot {
         *self.slots.all.entry(function).or_insert_with(|| {
-            self.accounts.push(Account::default());
+            self.accounts.push(FunctionAccount::default());
             self.holders.push(Holder { function, jumps: 0 });
-            self.holders.len() as Slot - 1
+            self.holders.len() as CostSlot - 1
         })
     }
 
@@ -225,7 +224,7 @@ impl FunctionCosts {
 
     /// Returns the slot of the function with this number, and adds it if it is new.
     #[inline]
-    pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> Slot {
+    pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> CostSlot {
         match self.slots.by_number.get(number as usize) {
             Some(&slot) if slot != UNKNOWN => slot,
             _ => self.meet(number, function()),
@@ -233,7 +232,7 @@ impl FunctionCosts {
     }
 
     #[cold]
-    fn meet(&mut self, number: u32, function: FunctionId) -> Slot {
+    fn meet(&mut self, number: u32, function: FunctionId) -> CostSlot {
         let slot = self.slot(function);
         let (index, by_number) = (number as usize, &mut self.slots.by_number);
         if by_number.len() <= index {
@@ -244,48 +243,43 @@ impl FunctionCosts {
     }
 
     #[inline]
-    fn account(&mut self, slot: Slot) -> &mut Account {
+    fn account(&mut self, slot: CostSlot) -> &mut FunctionAccount {
         &mut self.accounts[slot as usize]
     }
 
     /// Counts entries of a function.
     #[inline]
-    pub(super) fn entered(&mut self, slot: Slot, entry: Entry, times: u64) {
-        match entry {
-            Entry::Call => {
-                let calls = &mut self.account(slot).calls;
-                *calls = calls.wrapping_add(times);
-            }
-            Entry::Tail => {
-                let jumps = &mut self.holders[slot as usize].jumps;
-                *jumps = jumps.wrapping_add(times);
-            }
-            Entry::Root | Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn => {}
-        }
+    pub(super) fn entered(&mut self, slot: CostSlot, entry: FrameEntry, times: u64) {
+        let count = match entry {
+            FrameEntry::Call => &mut self.account(slot).calls,
+            FrameEntry::Tail => &mut self.holders[slot as usize].jumps,
+            _ => return,
+        };
+        *count = count.wrapping_add(times);
     }
 
     /// Converts the slot of a frame to its function.
-    pub(super) fn named(&self, frame: &Frame<(), Slot>) -> Frame<()> {
-        let &Frame { function: slot, entry, return_address, note } = frame;
-        Frame { function: self.holders[slot as usize].function, entry, return_address, note }
+    pub(super) fn named(&self, frame: &StackFrame<(), CostSlot>) -> StackFrame<()> {
+        let &StackFrame { function: slot, entry, return_address, note } = frame;
+        StackFrame { function: self.holders[slot as usize].function, entry, return_address, note }
     }
 
     /// Adds costs to a function's own costs.
     #[inline]
-    pub(super) fn credit(&mut self, slot: Slot, amount: Amount) {
+    pub(super) fn credit(&mut self, slot: CostSlot, amount: CostAmount) {
         self.account(slot).own.add(amount);
     }
 
     /// Adds costs to a function's own costs, and to the total.
     #[inline]
-    pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
+    pub(super) fn ran(&mut self, slot: CostSlot, amount: CostAmount) {
         self.credit(slot, amount);
         self.pass(amount);
     }
 
     /// Adds to the total alone.
     #[inline]
-    pub(super) fn pass(&mut self, amount: Amount) {
+    pub(super) fn pass(&mut self, amount: CostAmount) {
         self.now.add(amount);
     }
 
@@ -304,7 +298,7 @@ impl FunctionCosts {
         for &LogEntry { until, ran, moves } in entries {
             let (slot, leaves) = (moves & LogEntry::SLOT, moves & LogEntry::LEAVES != 0);
             let instructions = until - from;
-            let amount = Amount { instructions, time: time(instructions) };
+            let amount = CostAmount { instructions, time: time(instructions) };
             accounts[ran as usize].own.add(amount);
             now.add(amount);
             from = until;
@@ -326,24 +320,24 @@ impl FunctionCosts {
 
     /// Returns the slots of functions by their numbers, or [`UNKNOWN`]; and a writer for the accounts.
     #[inline(always)]
-    pub(super) fn open(&mut self, each: ShortTime) -> (&[Slot], CostWriter<'_>) {
+    pub(super) fn open(&mut self, each: ShortTime) -> (&[CostSlot], CostWriter<'_>) {
         let FunctionCosts { slots, accounts, holders, summed, now: so_far, .. } = self;
         let open = CostWriter { accounts, holders, summed, so_far, ran: 0, each, calls: 0 };
         (&slots.by_number, open)
     }
 
     /// Pushes a frame of a function.
-    fn enter_frame(&mut self, slot: Slot) {
+    fn enter_frame(&mut self, slot: CostSlot) {
         self.follow(&[LogEntry::enter(0, slot, slot)], 0, Time::default());
     }
 
     /// Pops the newest frame, which must be of this function.
-    fn leave_frame(&mut self, slot: Slot) {
+    fn leave_frame(&mut self, slot: CostSlot) {
         self.follow(&[LogEntry::leave(0, slot)], 0, Time::default());
     }
 
     /// Adds to the inclusive costs of a function in this piece.
-    fn sum(&mut self, slot: Slot, amount: Amount) {
+    fn sum(&mut self, slot: CostSlot, amount: CostAmount) {
         let account = &mut self.accounts[slot as usize];
         account.sum.add(amount);
         if !mem::replace(&mut account.has_sum, true) {
@@ -353,7 +347,7 @@ impl FunctionCosts {
 
     /// Adds costs of a frame that is not open here: `own` to the function's own costs, and for the outermost frame,
     /// `all` to its inclusive costs.
-    pub(super) fn add(&mut self, slot: Slot, own: Amount, all: Option<Amount>) {
+    pub(super) fn add(&mut self, slot: CostSlot, own: CostAmount, all: Option<CostAmount>) {
         self.credit(slot, own);
         if let Some(all) = all {
             self.sum(slot, all);
@@ -361,42 +355,49 @@ impl FunctionCosts {
     }
 
     /// Begins a piece: all frames have been left, and execution arrives at an unknown one.
-    pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot) {
+    pub(super) fn begin_piece(&mut self, edge: FlowEdge, arrival: Arrival, slot: CostSlot) {
         let FunctionCosts { accounts, sums, summed, .. } = self;
         for slot in summed.drain(..) {
             let account = &mut accounts[slot as usize];
             account.has_sum = false;
-            sums.push(Sum { slot, amount: mem::take(&mut account.sum) });
+            sums.push(FunctionSum { slot, amount: mem::take(&mut account.sum) });
         }
-        self.pieces.push(Piece { edge, arrival, at: self.now, sums: self.sums.len() as u32 });
+        self.pieces.push(ArrivalAtUnknown { edge, arrival, at: self.now, sums: self.sums.len() as u32 });
         self.enter_frame(slot);
     }
 
-    /// Adds the accounts of a later part; returns the slots here by its slots.
-    pub(super) fn add_accounts(&mut self, later: &FunctionCosts) -> Vec<Slot> {
-        let add = |(holder, account): (&Holder, &Account)| {
+    /// Adds the accounts of a later partial; returns the slots here by its slots.
+    pub(super) fn add_accounts(&mut self, later: &FunctionCosts) -> Vec<CostSlot> {
+        let mut slots = Vec::with_capacity(later.holders.len());
+        for (holder, account) in later.holders.iter().zip(&later.accounts) {
             let slot = self.slot(holder.function);
             let mine = self.account(slot);
             mine.own.add(account.own);
             mine.calls = mine.calls.saturating_add(account.calls);
             let jumps = &mut self.holders[slot as usize].jumps;
             *jumps = jumps.saturating_add(holder.jumps);
-            slot
-        };
-        later.holders.iter().zip(&later.accounts).map(add).collect()
+            slots.push(slot);
+        }
+        slots
     }
 
     /// Returns the edge over which execution arrived at each piece, in order.
-    pub(super) fn arrivals(&self) -> impl Iterator<Item = (Edge, &Arrival)> {
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = (FlowEdge, &Arrival)> {
         self.pieces.iter().map(|piece| (piece.edge, &piece.arrival))
     }
 
-    /// Adds the sums of a piece of a later part to the open frames; `slots` maps its slots to those here. `open` are
-    /// the frames that are still open above its first frame if it is the last piece, as slots of the later part.
-    pub(super) fn add_piece(&mut self, later: &FunctionCosts, index: usize, slots: &[Slot], open: &[Slot]) {
+    /// Adds the sums of a piece of a later partial to the open frames; `slots` maps its slots to those here. `open` are
+    /// the frames that are still open above its first frame if it is the last piece, as slots of the later partial.
+    pub(super) fn add_piece(
+        &mut self,
+        later: &FunctionCosts,
+        index: usize,
+        slots: &[CostSlot],
+        open: &[CostSlot],
+    ) {
         let next = later.pieces.get(index + 1);
         let end = next.map_or(later.sums.len(), |next| next.sums as usize);
-        for &Sum { slot, amount } in &later.sums[later.pieces[index].sums as usize..end] {
+        for &FunctionSum { slot, amount } in &later.sums[later.pieces[index].sums as usize..end] {
             self.sum_on_stack(slots[slot as usize], amount);
         }
         let begin = self.now;
@@ -406,7 +407,7 @@ impl FunctionCosts {
             return;
         }
         for &slot in &later.summed {
-            let Account { mut sum, depth, .. } = later.accounts[slot as usize];
+            let FunctionAccount { mut sum, depth, .. } = later.accounts[slot as usize];
             if depth > 0 {
                 // The account counts from an entry point that the earlier pieces shift.
                 sum.add(at);
@@ -420,15 +421,15 @@ impl FunctionCosts {
     }
 
     /// Adds to a function's inclusive costs, unless it is on the stack: then the outermost frame includes them.
-    fn sum_on_stack(&mut self, slot: Slot, amount: Amount) {
+    fn sum_on_stack(&mut self, slot: CostSlot, amount: CostAmount) {
         if self.account(slot).depth == 0 {
             self.sum(slot, amount);
         }
     }
 
     /// Returns the accounts, each with the function's inclusive costs; all frames have been left.
-    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
-        let mut all: Vec<Amount> = self.accounts.iter().map(|account| account.sum).collect();
+    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &FunctionAccount, CostAmount)> {
+        let mut all: Vec<CostAmount> = self.accounts.iter().map(|account| account.sum).collect();
         for sum in &self.sums {
             all[sum.slot as usize].add(sum.amount);
         }
@@ -437,24 +438,24 @@ impl FunctionCosts {
     }
 }
 
-impl Watch<(), Slot> for FunctionCosts {
-    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
+impl Watch<(), CostSlot> for FunctionCosts {
+    fn enter(&mut self, _: &StackFrame<(), CostSlot>, slot: CostSlot, entry: FrameEntry, _: ReturnAddress) {
         self.entered(slot, entry, 1);
         self.enter_frame(slot);
     }
 
-    fn leave(&mut self, frame: &Frame<(), Slot>) {
+    fn leave(&mut self, frame: &StackFrame<(), CostSlot>) {
         self.leave_frame(frame.function);
     }
 }
 
 /// Writes entries and exits of frames and their costs directly to the accounts.
 pub(super) struct CostWriter<'b> {
-    accounts: &'b mut [Account],
+    accounts: &'b mut [FunctionAccount],
     holders: &'b mut [Holder],
-    summed: &'b mut Vec<Slot>,
+    summed: &'b mut Vec<CostSlot>,
     /// The total up to here, updated on close.
-    so_far: &'b mut Amount,
+    so_far: &'b mut CostAmount,
     /// Number of instructions since then, and the time of each.
     ran: u64,
     each: ShortTime,
@@ -465,23 +466,23 @@ pub(super) struct CostWriter<'b> {
 impl CostWriter<'_> {
     /// Returns the slot of a function run's function, if it has an account.
     #[inline(always)]
-    pub(super) fn known(&self, slots: &[Slot], function_run: &FunctionRun) -> Option<Slot> {
+    pub(super) fn known(&self, slots: &[CostSlot], function_run: &FunctionRun) -> Option<CostSlot> {
         let slot = *slots.get(function_run.function() as usize)?;
         ((slot as usize) < self.accounts.len()).then_some(slot)
     }
 
     /// Adds the instructions of a function.
     #[inline(always)]
-    pub(super) fn ran(&mut self, slot: Slot, instructions: u64) {
-        let amount = Amount { instructions, time: self.each.few_times(instructions) };
+    pub(super) fn ran(&mut self, slot: CostSlot, instructions: u64) {
+        let amount = CostAmount { instructions, time: self.each.few_times(instructions) };
         self.accounts[slot as usize].own.add(amount);
         self.ran += instructions;
     }
 
     /// Adds a call of a function that returned without calling another.
     #[inline(always)]
-    pub(super) fn called(&mut self, slot: Slot, instructions: u64) {
-        let amount = Amount { instructions, time: self.each.few_times(instructions) };
+    pub(super) fn called(&mut self, slot: CostSlot, instructions: u64) {
+        let amount = CostAmount { instructions, time: self.each.few_times(instructions) };
         let account = &mut self.accounts[slot as usize];
         account.own.add(amount);
         self.ran += instructions;
@@ -497,9 +498,9 @@ impl CostWriter<'_> {
 
     /// The total up to the present.
     #[inline(always)]
-    fn now(&self) -> Amount {
+    fn now(&self) -> CostAmount {
         let mut now = *self.so_far;
-        now.add(Amount { instructions: self.ran, time: self.each.few_times(self.ran) });
+        now.add(CostAmount { instructions: self.ran, time: self.each.few_times(self.ran) });
         now
     }
 
@@ -513,19 +514,19 @@ impl CostWriter<'_> {
     /// Slow path: the first outermost entry of a function in this piece.
     #[cold]
     #[inline(never)]
-    fn begin_sum(account: &mut Account, summed: &mut Vec<Slot>, slot: Slot) {
+    fn begin_sum(account: &mut FunctionAccount, summed: &mut Vec<CostSlot>, slot: CostSlot) {
         account.has_sum = true;
         summed.push(slot);
     }
 }
 
-impl Watch<(), Slot> for CostWriter<'_> {
+impl Watch<(), CostSlot> for CostWriter<'_> {
     #[inline(always)]
-    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
+    fn enter(&mut self, _: &StackFrame<(), CostSlot>, slot: CostSlot, entry: FrameEntry, _: ReturnAddress) {
         let now = self.now();
         let account = &mut self.accounts[slot as usize];
-        account.calls += u64::from(entry == Entry::Call);
-        self.calls += u64::from(entry == Entry::Call);
+        account.calls += u64::from(entry == FrameEntry::Call);
+        self.calls += u64::from(entry == FrameEntry::Call);
         account.depth += 1;
         if account.depth == 1 {
             account.sum.less(now);
@@ -533,13 +534,13 @@ impl Watch<(), Slot> for CostWriter<'_> {
                 CostWriter::begin_sum(account, self.summed, slot);
             }
         }
-        if entry == Entry::Tail {
+        if entry == FrameEntry::Tail {
             self.holders[slot as usize].jumps += 1;
         }
     }
 
     #[inline(always)]
-    fn leave(&mut self, frame: &Frame<(), Slot>) {
+    fn leave(&mut self, frame: &StackFrame<(), CostSlot>) {
         let now = self.now();
         let account = &mut self.accounts[frame.function as usize];
         account.depth -= 1;
@@ -561,9 +562,9 @@ mod tests {
         let (mut books, function) = (FunctionCosts::default(), FunctionId { module: 1, index: 0 });
         let slot = books.slot(function);
         let arrival = Arrival { address: 0, function, place: Place::Entry };
-        books.begin_piece(Edge::Gap, arrival, slot);
+        books.begin_piece(FlowEdge::Gap, arrival, slot);
         books.leave_frame(slot);
-        books.begin_piece(Edge::Gap, arrival, slot);
+        books.begin_piece(FlowEdge::Gap, arrival, slot);
         books
     }
 
@@ -581,14 +582,14 @@ mod tests {
             |books| books.pieces[1].sums = 2,
             |books| books.pieces.clear(),
             |books| {
-                books.accounts.push(Account::default());
+                books.accounts.push(FunctionAccount::default());
                 books.holders.push(books.holders[0]);
             },
         ];
         for (index, change) in changes.iter().enumerate() {
             let mut books = books();
             change(&mut books);
-            assert!(!FunctionCosts::from(Record::from(books)).are_sound([0].into_iter()), "{index}");
+            assert!(!FunctionCosts::from(SerializedCosts::from(books)).are_sound([0].into_iter()), "{index}");
         }
     }
 }

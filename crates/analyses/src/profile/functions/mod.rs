@@ -18,9 +18,9 @@ use hodo_model::{
 };
 use rustc_hash::FxHashMap;
 
-use self::{costs::Amount, partial::Partial, paths::Paths};
+use self::{costs::CostAmount, partial::FunctionsPartial, paths::FunctionPaths};
 use super::{
-    cost::{Cost, Ran, RareCosts},
+    cost::{OwnCost, ProfileCost, RareCosts},
     table::{self, Amounts, FunctionCost},
 };
 
@@ -29,79 +29,79 @@ use super::{
 pub struct Functions;
 
 impl FastFlow for Functions {
-    type Memory = Paths;
+    type Memory = FunctionPaths;
 
     const TAKES_FUNCTION_RUNS: bool = true;
 
     #[inline]
     fn fold_function_runs(
         &self,
-        partial: &mut Partial,
+        partial: &mut FunctionsPartial,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        partial.fold_function_runs(functions, function_runs, until);
+        partial.fold_function_runs(functions, runs, until);
     }
 
-    fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {
+    fn exchange(&self, partial: &mut FunctionsPartial, memory: &mut FunctionPaths) {
         partial.exchange(memory);
     }
 
-    fn state(&self, partial: &mut Partial) -> Option<u32> {
+    fn state(&self, partial: &mut FunctionsPartial) -> Option<u32> {
         partial.state()
     }
 
     fn learn(
         &self,
-        partial: &mut Partial,
+        partial: &mut FunctionsPartial,
         state: u32,
         runs: impl Iterator<Item = Run>,
     ) -> Option<(u32, u32)> {
         partial.learn(state, runs)
     }
 
-    fn join(&self, partial: &mut Partial, first: u32, second: u32) -> Option<u32> {
+    fn join(&self, partial: &mut FunctionsPartial, first: u32, second: u32) -> Option<u32> {
         Some(partial.join(first, second))
     }
 
     #[inline]
-    fn fold_path(&self, partial: &mut Partial, path: u32) {
+    fn fold_path(&self, partial: &mut FunctionsPartial, path: u32) {
         partial.fold_path(path);
     }
 
-    fn resume(&self, partial: &mut Partial, state: u32) {
+    fn resume(&self, partial: &mut FunctionsPartial, state: u32) {
         partial.resume(state);
     }
 }
 
 impl Analysis for Functions {
-    type Partial = Partial;
+    type Partial = FunctionsPartial;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(FlowInterest::Runs)
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::unknown()
+    fn begin(&self, _: &Start<'_>) -> FunctionsPartial {
+        FunctionsPartial::unknown()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut FunctionsPartial, item: Item<'_>) {
         if let Item::Flow(seen) = item {
             partial.fold(seen);
         }
     }
 
-    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, earlier: FunctionsPartial, later: FunctionsPartial, _: &Threads) -> FunctionsPartial {
         earlier.merge(later)
     }
 
-    fn is_sound(&self, partial: &Partial) -> bool {
+    fn is_sound(&self, partial: &FunctionsPartial) -> bool {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<FunctionsPartial>, of: &FinishContext<'_>) -> Table {
         let mut functions: FxHashMap<_, FunctionCost> = FxHashMap::default();
         let mut all = Amounts { threads: threads.len() as u64, ..Amounts::default() };
         for thread in threads {
@@ -109,9 +109,9 @@ impl Analysis for Functions {
             all.sums.add(&whole.sums);
             all.cost.rare.outside = all.cost.rare.outside.saturating_add(whole.outside);
             for (holder, account, total) in whole.by_function() {
-                let Amount { instructions, time } = account.own;
-                let own = Ran { entries: 0, instructions, time };
-                let own = Cost { ran: own, rare: RareCosts::default() };
+                let CostAmount { instructions, time } = account.own;
+                let own = OwnCost { entries: 0, instructions, time };
+                let own = ProfileCost { ran: own, rare: RareCosts::default() };
                 all.cost.add(&own);
                 let function = functions.entry(holder.function).or_default();
                 function.own.add(&own);

@@ -10,49 +10,51 @@ use serde::{Deserialize, Serialize};
 
 use self::timed::stays;
 use super::{
-    costs::{Account, Amount, FunctionCosts, Holder, LogEntry, Slot},
-    paths::Paths,
+    costs::{CostAmount, CostSlot, FunctionAccount, FunctionCosts, Holder, LogEntry},
+    paths::FunctionPaths,
 };
 use crate::{
-    clock::{Clock, Even, Share, Time},
-    memoized_paths::MemoizedPaths,
-    profile::cost::Sums,
-    spare_stack::SpareCapacityStack,
-    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    clock::{Even, SegmentClock, Time, TimeShare},
+    memoized_paths::PathCosts,
+    profile::cost::ThreadTotals,
+    stack::{
+        self, ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, ReturnAddress, StackFrame, Watch, arrive,
+        cut,
+    },
 };
 
 /// Number of entries at which the log is settled if there is no clock, because no timestamp will come.
 const SETTLED_ENTRIES: usize = 1 << 10;
 
-/// The costs of functions in a part of a thread's execution.
+/// The costs of functions in some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Partial {
+pub struct FunctionsPartial {
     costs: FunctionCosts,
     /// The known frames at the end; stale while paths run. The oldest one is the frame that execution reached last.
-    stack: SpareCapacityStack<Frame<(), Slot>>,
+    stack: KnownFrames<(), CostSlot>,
     /// The edge after the last run.
-    edge: Edge,
+    edge: FlowEdge,
     #[serde(skip)]
-    clock: Clock<()>,
+    clock: SegmentClock<()>,
     /// The log since the last timestamp; empty between segments, so it is not serialised.
     #[serde(skip)]
-    log: Log,
+    log: UntimedCosts,
     /// Waiting time of the frame that was active at the start, before its first instruction.
-    before: Waits,
+    before: WaitedTime,
     /// Time outside traced code.
     outside: Time,
-    sums: Sums,
+    sums: ThreadTotals,
     /// The last executed path, while paths run.
     #[serde(skip)]
     path: Option<u32>,
     /// The memoized paths.
     #[serde(skip)]
-    paths: Paths,
+    paths: FunctionPaths,
 }
 
 /// Time in which no known instruction was executed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Waits {
+struct WaitedTime {
     /// Time while the thread was traced, but no instruction was known yet.
     inside: Time,
     /// Time while it was outside traced code.
@@ -61,59 +63,59 @@ struct Waits {
 
 /// Operations since the last timestamp.
 #[derive(Clone, Debug, Default)]
-struct Log {
+struct UntimedCosts {
     entries: Vec<LogEntry>,
     /// Further operations, each with the number of instructions and of entries before it.
-    events: Vec<(u64, usize, Event)>,
+    events: Vec<(u64, usize, LogEvent)>,
     /// Executed paths, and how many of them are covered by events.
     paths: Vec<u32>,
     reported: usize,
-    arrivals: Vec<(Edge, Arrival, Slot)>,
+    arrivals: Vec<(FlowEdge, Arrival, CostSlot)>,
     instructions: u64,
     /// The instructions since the last operation are not selected.
     unseen: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum LogEvent {
     /// Execution of this many of the following paths.
     Paths(u32),
     /// The next arrival at an unknown frame.
     Arrive,
     /// The selection ends here; this function executed the instructions before.
-    Unseen(Option<Slot>),
+    Unseen(Option<CostSlot>),
 }
 
-impl Log {
+impl UntimedCosts {
     #[inline]
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: LogEvent) {
         self.events.push((self.instructions, self.entries.len(), event));
     }
 
     /// Adds an entry into a frame of a function from another one.
     #[inline]
-    fn enter(&mut self, ran: Slot, slot: Slot) {
+    fn enter(&mut self, ran: CostSlot, slot: CostSlot) {
         self.entries.push(LogEntry::enter(self.instructions, ran, slot));
     }
 
     /// Adds an entry into a frame of a function by a call.
     #[inline]
-    fn call(&mut self, ran: Slot, slot: Slot) {
+    fn call(&mut self, ran: CostSlot, slot: CostSlot) {
         self.entries.push(LogEntry::call(self.instructions, ran, slot));
     }
 
     /// The newest frame is left.
     #[inline]
-    fn leave(&mut self, slot: Slot) {
+    fn leave(&mut self, slot: CostSlot) {
         self.entries.push(LogEntry::leave(self.instructions, slot));
     }
 
     /// Adds an event for the paths that no event covers yet.
-    fn push_paths(&mut self, memoized_paths: &MemoizedPaths) {
+    fn push_paths(&mut self, memoized_paths: &PathCosts) {
         let instructions: u64 =
             self.paths[self.reported..].iter().map(|&path| memoized_paths.instructions(path)).sum();
         if instructions > 0 {
-            self.push(Event::Paths((self.paths.len() - self.reported) as u32));
+            self.push(LogEvent::Paths((self.paths.len() - self.reported) as u32));
             self.instructions += instructions;
             self.reported = self.paths.len();
         }
@@ -125,42 +127,42 @@ impl Log {
 }
 
 /// Logs changes of the stack.
-struct Writer<'p> {
+struct LogWriter<'p> {
     costs: &'p mut FunctionCosts,
-    log: &'p mut Log,
+    log: &'p mut UntimedCosts,
 }
 
-impl Watch<(), Slot> for Writer<'_> {
+impl Watch<(), CostSlot> for LogWriter<'_> {
     #[inline(always)]
-    fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
+    fn enter(&mut self, from: &StackFrame<(), CostSlot>, to: CostSlot, entry: FrameEntry, _: ReturnAddress) {
         match entry {
-            Entry::Call => self.log.call(from.function, slot),
+            FrameEntry::Call => self.log.call(from.function, to),
             _ => {
-                self.costs.entered(slot, entry, 1);
-                self.log.enter(from.function, slot);
+                self.costs.entered(to, entry, 1);
+                self.log.enter(from.function, to);
             }
         }
     }
 
     #[inline(always)]
-    fn leave(&mut self, frame: &Frame<(), Slot>) {
+    fn leave(&mut self, frame: &StackFrame<(), CostSlot>) {
         self.log.leave(frame.function);
     }
 }
 
-impl Partial {
-    pub(super) fn unknown() -> Partial {
-        Partial {
+impl FunctionsPartial {
+    pub(super) fn unknown() -> FunctionsPartial {
+        FunctionsPartial {
             costs: FunctionCosts::default(),
-            stack: SpareCapacityStack::default(),
-            edge: Edge::Unknown,
-            clock: Clock::default(),
-            log: Log::default(),
-            before: Waits::default(),
+            stack: KnownFrames::default(),
+            edge: FlowEdge::Unknown,
+            clock: SegmentClock::default(),
+            log: UntimedCosts::default(),
+            before: WaitedTime::default(),
             outside: Time::default(),
-            sums: Sums::default(),
+            sums: ThreadTotals::default(),
             path: None,
-            paths: Paths::default(),
+            paths: FunctionPaths::default(),
         }
     }
 
@@ -171,7 +173,7 @@ impl Partial {
                 if !self.clock.runs() && self.log.is_long() {
                     self.settle(Even::default());
                 }
-                let edge = mem::replace(&mut self.edge, Edge::Flow);
+                let edge = mem::replace(&mut self.edge, FlowEdge::Flow);
                 let slot = self.costs.slot(at.function);
                 self.arrive(edge, &at, slot);
                 self.log.instructions += instructions;
@@ -191,19 +193,19 @@ impl Partial {
             FlowEvent::Gap => {
                 self.clock.gap();
                 self.sums.gaps += 1;
-                self.edge = Edge::Gap;
+                self.edge = FlowEdge::Gap;
             }
             FlowEvent::Number(_) | FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 let ran = self.stack.last().map(|frame| frame.function);
-                self.log.push(Event::Unseen(ran));
+                self.log.push(LogEvent::Unseen(ran));
                 self.log.instructions += instructions;
-                self.edge = Edge::Gap;
+                self.edge = FlowEdge::Gap;
             }
             seen => {
                 self.clock.left = matches!(seen, FlowEvent::Leave { .. });
                 self.sums.calls += u64::from(matches!(seen, FlowEvent::Call { .. }));
-                self.edge = self.edge.then(Edge::of(&seen));
+                self.edge = self.edge.then(FlowEdge::of(&seen));
             }
         }
     }
@@ -213,19 +215,19 @@ impl Partial {
     pub(super) fn fold_function_runs(
         &mut self,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         self.costs.read(functions.id());
-        if functions.id() != 0 && FunctionRun::instructions(function_runs) > 0 {
+        if functions.id() != 0 && FunctionRun::instructions(runs) > 0 {
             let is_timeless = !self.clock.runs();
             if is_timeless {
                 self.settle(Even::default());
             }
             match until {
-                Some(until) if self.is_settled() => return self.fold_timed(functions, function_runs, until),
+                Some(until) if self.is_settled() => return self.fold_timed(functions, runs, until),
                 None if is_timeless && self.is_settled() => {
-                    return self.fold_evenly(functions, function_runs, Even::default());
+                    return self.fold_evenly(functions, runs, Even::default());
                 }
                 _ => {}
             }
@@ -234,7 +236,7 @@ impl Partial {
             self.settle(Even::default());
         }
         let mut before = 0;
-        for function_run in function_runs {
+        for function_run in runs {
             // Runs without a source must not replace the numbers of another source.
             let slot = match functions.id() {
                 0 => self.costs.slot(functions.function(function_run.function())),
@@ -247,41 +249,41 @@ impl Partial {
             before = function_run.until;
             self.end(function_run);
         }
-        self.clock.left = self.clock.left && stays(function_runs);
+        self.clock.left = self.clock.left && stays(runs);
         until.into_iter().for_each(|until| self.fold(FlowEvent::Time(until)));
     }
 
     /// A function run ended.
     #[inline(always)]
     fn end(&mut self, function_run: &FunctionRun) {
-        self.edge = Edge::after_function_run(function_run);
+        self.edge = FlowEdge::after_function_run(function_run);
         self.sums.calls += u64::from(function_run.transfer == Transfer::Call);
     }
 
     /// Returns whether the accounts are settled up to the last instruction, and the running function is known.
     fn is_settled(&self) -> bool {
-        let Partial { log, path, stack, .. } = self;
-        let Log { entries, events, paths, instructions, unseen, .. } = log;
+        let FunctionsPartial { log, path, stack, .. } = self;
+        let UntimedCosts { entries, events, paths, instructions, unseen, .. } = log;
         let waits =
             *instructions > 0 || *unseen || !(entries.is_empty() && events.is_empty() && paths.is_empty());
         !(waits || stack.is_empty() || path.is_some())
     }
 
     #[inline(always)]
-    fn arrive(&mut self, edge: Edge, at: &Arrival, slot: Slot) {
-        let Partial { stack, costs, log, .. } = self;
+    fn arrive(&mut self, edge: FlowEdge, at: &Arrival, slot: CostSlot) {
+        let FunctionsPartial { stack, costs, log, .. } = self;
         let &Arrival { address, place, .. } = at;
         let arrived = match stack.is_empty() {
             true => Err(edge),
             false => {
-                let at = At { address, function: slot, place };
-                arrive(stack, &mut Writer { costs, log }, Below::Unknown, edge, &at)
+                let at = ArrivedAt { address, function: slot, place };
+                arrive(stack, &mut LogWriter { costs, log }, Below::Unknown, edge, &at)
             }
         };
         if let Err(edge) = arrived {
             log.arrivals.push((edge, *at, slot));
-            log.push(Event::Arrive);
-            stack.push(Frame::root(slot, ()));
+            log.push(LogEvent::Arrive);
+            stack.push(StackFrame::root(slot, ()));
         }
     }
 
@@ -291,14 +293,17 @@ impl Partial {
             // The function that waited meanwhile must be known.
             self.settle(Even::default());
         }
-        let Partial { clock, costs, sums, stack, edge, before, outside, path, paths, log, .. } = self;
+        let FunctionsPartial { clock, costs, sums, stack, edge, before, outside, path, paths, log, .. } =
+            self;
         let even = clock.share(log.instructions, |share| match share {
-            Share::Ran { .. } => {}
-            Share::Lost(time) => sums.add_lost_time(time.length()),
-            Share::Waited(time) | Share::Outside(time) if edge.is_gap() => sums.add_lost_time(time.length()),
-            Share::Waited(time) => {
+            TimeShare::Ran { .. } => {}
+            TimeShare::Lost(time) => sums.add_lost_time(time.length()),
+            TimeShare::Waited(time) | TimeShare::Outside(time) if edge.is_gap() => {
+                sums.add_lost_time(time.length())
+            }
+            TimeShare::Waited(time) => {
                 let time = Time::of(time.length());
-                let amount = Amount { instructions: 0, time };
+                let amount = CostAmount { instructions: 0, time };
                 match path {
                     Some(path) => {
                         paths.took(*path, time, false);
@@ -310,7 +315,7 @@ impl Partial {
                     },
                 }
             }
-            Share::Outside(time) => {
+            TimeShare::Outside(time) => {
                 let time = Time::of(time.length());
                 match path {
                     Some(path) => paths.took(*path, time, true),
@@ -321,7 +326,7 @@ impl Partial {
                     None => {}
                 }
                 *outside = outside.saturating_add(time);
-                costs.pass(Amount { instructions: 0, time });
+                costs.pass(CostAmount { instructions: 0, time });
             }
         });
         self.settle(even);
@@ -329,10 +334,10 @@ impl Partial {
 
     /// Settles the log: adds its entries, each instruction with its share of the time.
     fn settle(&mut self, even: Even) {
-        let Partial { costs, log, paths, sums, path, stack, .. } = self;
+        let FunctionsPartial { costs, log, paths, sums, path, stack, .. } = self;
         log.push_paths(&paths.memoized_paths);
-        let Log { entries, events, paths: ran, arrivals, instructions, unseen, .. } = log;
-        let amount = |instructions| Amount { instructions, time: even.each.times(instructions) };
+        let UntimedCosts { entries, events, paths: ran, arrivals, instructions, unseen, .. } = log;
+        let amount = |instructions| CostAmount { instructions, time: even.each.times(instructions) };
         let (mut arrivals, mut ran) = (arrivals.drain(..), ran.drain(..));
         let (mut at, mut done) = (0, 0);
         for (until, before, event) in events.drain(..) {
@@ -342,20 +347,20 @@ impl Partial {
                 at = until;
             }
             match event {
-                Event::Paths(count) => {
+                LogEvent::Paths(count) => {
                     let count = ran.by_ref().take(count as usize);
                     let instructions: u64 =
                         count.map(|path| paths.memoized_paths.count(path, even.each)).sum();
                     costs.pass(amount(instructions));
                     at += instructions;
                 }
-                Event::Arrive => {
+                LogEvent::Arrive => {
                     sums.calls += paths.expand(costs);
                     if let Some((edge, arrival, slot)) = arrivals.next() {
                         costs.begin_piece(edge, arrival, slot);
                     }
                 }
-                Event::Unseen(top) => {
+                LogEvent::Unseen(top) => {
                     let seen = amount(until - at);
                     top.into_iter().for_each(|top| costs.credit(top, seen));
                     costs.pass(seen);
@@ -384,7 +389,7 @@ impl Partial {
         if self.stack.is_empty() || self.clock.left || self.edge.is_gap() {
             return None;
         }
-        let Partial { stack, costs, paths, edge, .. } = self;
+        let FunctionsPartial { stack, costs, paths, edge, .. } = self;
         paths.enter(stack.iter().map(|frame| costs.named(frame)), *edge)
     }
 
@@ -400,9 +405,9 @@ impl Partial {
     #[inline]
     pub(super) fn fold_path(&mut self, path: u32) {
         if self.path.is_none() {
-            let Partial { stack, costs, log, .. } = self;
+            let FunctionsPartial { stack, costs, log, .. } = self;
             // Costs on paths are kept with their contexts until paths end.
-            cut(stack, &mut Writer { costs, log }, 0);
+            cut(stack, &mut LogWriter { costs, log }, 0);
         }
         self.path = Some(path);
         self.log.paths.push(path);
@@ -416,14 +421,14 @@ impl Partial {
         if self.path.take().is_none() {
             return;
         }
-        let Partial { stack, edge, costs, log, paths, .. } = self;
+        let FunctionsPartial { stack, edge, costs, log, paths, .. } = self;
         log.push_paths(&paths.memoized_paths);
         let (frames, after) = paths.memoized_paths.states.stack(state);
         for frame in frames.iter().copied() {
             let function = costs.slot(frame.function);
-            let Frame { entry, return_address, .. } = frame;
+            let StackFrame { entry, return_address, .. } = frame;
             log.enter(function, function);
-            stack.push(Frame { function, entry, return_address, note: () });
+            stack.push(StackFrame { function, entry, return_address, note: () });
         }
         *edge = after;
         if !self.clock.runs() {
@@ -433,7 +438,7 @@ impl Partial {
     }
 
     /// Exchanges the memoized paths.
-    pub(super) fn exchange(&mut self, paths: &mut Paths) {
+    pub(super) fn exchange(&mut self, paths: &mut FunctionPaths) {
         self.spell_out();
         self.sums.calls += self.paths.expand(&mut self.costs);
         mem::swap(&mut self.paths, paths);
@@ -441,7 +446,7 @@ impl Partial {
 
     /// Replaces the paths in the log by their entries, for the replay.
     fn spell_out(&mut self) {
-        let Partial { log, paths, costs, sums, .. } = self;
+        let FunctionsPartial { log, paths, costs, sums, .. } = self;
         log.push_paths(&paths.memoized_paths);
         log.reported = 0;
         let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
@@ -450,21 +455,21 @@ impl Partial {
         for (mut at, before, event) in events {
             log.entries.extend(&entries[done..before]);
             done = before;
-            let Event::Paths(count) = event else {
+            let LogEvent::Paths(count) = event else {
                 log.events.push((at, log.entries.len(), event));
                 continue;
             };
             for path in ran.by_ref().take(count as usize) {
                 sums.calls += u64::from(paths.memoized_paths.calls(path));
-                for part in paths.memoized_paths.parts(path) {
-                    let frame = states.frame(part.context);
+                for cost in paths.memoized_paths.costs(path) {
+                    let frame = states.frame(cost.context);
                     let slot = costs.slot(frame.function);
-                    costs.entered(slot, frame.entry, u64::from(part.entries));
+                    costs.entered(slot, frame.entry, u64::from(cost.entries));
                     // The newest one first.
-                    let open: Vec<Slot> =
-                        states.frames(part.context).map(|frame| costs.slot(frame.function)).collect();
+                    let open: Vec<CostSlot> =
+                        states.frames(cost.context).map(|frame| costs.slot(frame.function)).collect();
                     log.entries.extend(open.iter().rev().map(|&slot| LogEntry::enter(at, slot, slot)));
-                    at += u64::from(part.instructions);
+                    at += u64::from(cost.instructions);
                     log.entries.extend(open.iter().map(|&slot| LogEntry::leave(at, slot)));
                 }
             }
@@ -472,8 +477,8 @@ impl Partial {
         log.entries.extend(&entries[done..]);
     }
 
-    /// Joins two neighbouring parts.
-    pub(super) fn merge(mut self, later: Partial) -> Partial {
+    /// Joins two neighbouring partials.
+    pub(super) fn merge(mut self, later: FunctionsPartial) -> FunctionsPartial {
         self.append(&later, Below::Unknown);
         self
     }
@@ -483,47 +488,48 @@ impl Partial {
         stack::is_sound(&self.stack) && self.costs.are_sound(self.stack.iter().map(|frame| frame.function))
     }
 
-    /// Returns the costs of a whole thread, which begins with this part.
+    /// Returns the costs of a whole thread, which begins with this partial.
     pub(super) fn close(self) -> WholeThread {
-        let mut whole = Partial::unknown();
+        let mut whole = FunctionsPartial::unknown();
         whole.append(&self, Below::Nothing);
         cut(&mut whole.stack, &mut whole.costs, 0);
         WholeThread { costs: whole.costs, outside: whole.outside, sums: whole.sums }
     }
 
-    fn append(&mut self, later: &Partial, below: Below) {
-        let Waits { inside, outside } = later.before;
+    fn append(&mut self, later: &FunctionsPartial, below: Below) {
+        let WaitedTime { inside, outside } = later.before;
         if self.edge.is_gap() {
             self.sums.add_lost_time(inside.saturating_add(outside).nanoseconds());
         } else if let Some(top) = self.stack.last() {
-            self.costs.credit(top.function, Amount { instructions: 0, time: inside });
-            self.costs.pass(Amount { instructions: 0, time: inside.saturating_add(outside) });
+            self.costs.credit(top.function, CostAmount { instructions: 0, time: inside });
+            self.costs.pass(CostAmount { instructions: 0, time: inside.saturating_add(outside) });
             self.outside = self.outside.saturating_add(outside);
         } else {
             self.before.inside = self.before.inside.saturating_add(inside);
             self.before.outside = self.before.outside.saturating_add(outside);
         }
         let slots = self.costs.add_accounts(&later.costs);
-        let open: Vec<Slot> = later.stack.iter().skip(1).map(|frame| frame.function).collect();
+        let open: Vec<CostSlot> = later.stack.iter().skip(1).map(|frame| frame.function).collect();
         for (index, (edge, arrival)) in later.costs.arrivals().enumerate() {
-            let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
+            let edge = mem::replace(&mut self.edge, FlowEdge::Flow).then(edge);
             let &Arrival { address, function, place } = arrival;
             let function = self.costs.slot(function);
             let arrived = match self.stack.is_empty() {
                 true => Err(edge),
                 false => {
-                    let at = At { address, function, place };
+                    let at = ArrivedAt { address, function, place };
                     arrive(&mut self.stack, &mut self.costs, below, edge, &at)
                 }
             };
             if let Err(edge) = arrived {
                 self.costs.begin_piece(edge, *arrival, function);
-                self.stack.push(Frame::root(function, ()));
+                self.stack.push(StackFrame::root(function, ()));
             }
             self.costs.add_piece(&later.costs, index, &slots, &open);
         }
-        let placed = |frame: &Frame<(), Slot>| Frame { function: slots[frame.function as usize], ..*frame };
-        self.stack.extend(later.stack.iter().skip(1).map(placed));
+        for frame in later.stack.iter().skip(1) {
+            self.stack.push(StackFrame { function: slots[frame.function as usize], ..*frame });
+        }
         self.edge = self.edge.then(later.edge);
         self.outside = self.outside.saturating_add(later.outside);
         self.sums.add(&later.sums);
@@ -543,12 +549,12 @@ fn follow(costs: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen:
 pub(super) struct WholeThread {
     costs: FunctionCosts,
     pub(super) outside: Time,
-    pub(super) sums: Sums,
+    pub(super) sums: ThreadTotals,
 }
 
 impl WholeThread {
     /// Returns the accounts of functions, each with its inclusive costs.
-    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
+    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &FunctionAccount, CostAmount)> {
         self.costs.by_function()
     }
 }

@@ -4,45 +4,45 @@ use std::{cmp::Reverse, mem};
 
 use hodo_model::Run;
 
-use super::costs::{Amount, FunctionCosts};
+use super::costs::{CostAmount, FunctionCosts};
 use crate::{
     clock::Time,
-    contexts::{BELOW, ContextId, States},
-    memoized_paths::MemoizedPaths,
-    stack::{Edge, Frame},
+    contexts::{BELOW, ContextId, PathStates},
+    memoized_paths::PathCosts,
+    stack::{FlowEdge, StackFrame},
 };
 
 /// A thread's memoized paths, kept from chunk to chunk.
 #[derive(Clone, Debug, Default)]
-pub struct Paths {
-    pub(super) memoized_paths: MemoizedPaths,
-    contexts: Contexts,
+pub struct FunctionPaths {
+    pub(super) memoized_paths: PathCosts,
+    contexts: ContextCosts,
 }
 
 /// Costs by context that are not in the accounts yet.
 #[derive(Clone, Debug, Default)]
-struct Contexts {
-    list: Vec<Context>,
+struct ContextCosts {
+    list: Vec<ContextCost>,
     /// The contexts that have costs, and the contexts below them.
     used: Vec<ContextId>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Context {
+struct ContextCost {
     /// Costs of its newest frame alone.
-    own: Amount,
+    own: CostAmount,
     /// Costs of the frames above that one, including time outside traced code.
-    above: Amount,
+    above: CostAmount,
     is_used: bool,
     /// Whether no frame below has the same function; computed on demand.
     is_outermost: Option<bool>,
 }
 
-impl Contexts {
+impl ContextCosts {
     /// Returns the costs of a context, and marks it and the contexts below it as used.
-    fn of(&mut self, context: ContextId, states: &States) -> &mut Context {
+    fn of(&mut self, context: ContextId, states: &PathStates) -> &mut ContextCost {
         if self.list.len() <= context as usize {
-            self.list.resize(states.contexts(), Context::default());
+            self.list.resize(states.contexts(), ContextCost::default());
         }
         let mut next = context;
         while next != BELOW && !mem::replace(&mut self.list[next as usize].is_used, true) {
@@ -53,12 +53,12 @@ impl Contexts {
     }
 }
 
-impl Paths {
+impl FunctionPaths {
     /// Returns the number of the state after an edge from a stack; `None` if the stack has too many frames.
     pub(super) fn enter(
         &mut self,
-        stack: impl ExactSizeIterator<Item = Frame<()>>,
-        edge: Edge,
+        stack: impl ExactSizeIterator<Item = StackFrame<()>>,
+        edge: FlowEdge,
     ) -> Option<u32> {
         self.memoized_paths.states.enter(stack, edge)
     }
@@ -75,34 +75,35 @@ impl Paths {
 
     /// Adds time to the newest frame after a path: time outside traced code if `outside`.
     pub(super) fn took(&mut self, path: u32, time: Time, outside: bool) {
-        let Paths { memoized_paths, contexts } = self;
+        let FunctionPaths { memoized_paths, contexts } = self;
         let states = &memoized_paths.states;
         let context = contexts.of(states.context(memoized_paths.state_after(path)), states);
         let amount = if outside { &mut context.above } else { &mut context.own };
-        amount.add(Amount { instructions: 0, time });
+        amount.add(CostAmount { instructions: 0, time });
     }
 
     /// Moves the costs of all paths to the accounts; returns the number of calls. No frame of the paths may be open in
     /// the accounts.
     pub(super) fn expand(&mut self, costs: &mut FunctionCosts) -> u64 {
-        let Paths { memoized_paths, contexts } = self;
+        let FunctionPaths { memoized_paths, contexts } = self;
         let calls = memoized_paths.take(|states, sum| {
             let frame = states.frame(sum.context);
             let slot = costs.slot(frame.function);
             costs.entered(slot, frame.entry, sum.entries);
-            let amount = Amount { instructions: sum.instructions, time: sum.time };
+            let amount = CostAmount { instructions: sum.instructions, time: sum.time };
             contexts.of(sum.context, states).own.add(amount);
         });
         // A context has a higher number than the one below it.
         let mut used = mem::take(&mut contexts.used);
         used.sort_unstable_by_key(|&context| Reverse(context));
         for context in used {
-            let Frame { function, note: below, .. } = *memoized_paths.states.frame(context);
+            let StackFrame { function, note: below, .. } = *memoized_paths.states.frame(context);
             let entry = &mut contexts.list[context as usize];
-            let is_first = || !memoized_paths.states.frames(below).any(|frame| frame.function == function);
-            let is_outermost = *entry.is_outermost.get_or_insert_with(is_first);
-            let Context { own, above: mut all, .. } = *entry;
-            *entry = Context { is_outermost: entry.is_outermost, ..Context::default() };
+            let is_outermost = *entry.is_outermost.get_or_insert_with(|| {
+                !memoized_paths.states.frames(below).any(|frame| frame.function == function)
+            });
+            let ContextCost { own, above: mut all, .. } = *entry;
+            *entry = ContextCost { is_outermost: entry.is_outermost, ..ContextCost::default() };
             all.add(own);
             if let Some(below) = contexts.list.get_mut(below as usize) {
                 below.above.add(all);

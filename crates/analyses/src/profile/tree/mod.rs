@@ -12,8 +12,8 @@ use hodo_model::{
     Numbering, Root, Run, Start, Table, kernel::Threads,
 };
 
-use self::{partial::Partial, paths::Paths, whole::CallTree};
-use super::Report;
+use self::{partial::TreePartial, paths::TreePaths, whole::MergedTree};
+use super::ProfileReport;
 
 /// An analysis that computes the profile with its call paths, and samples if requested.
 #[derive(Clone, Copy, Debug)]
@@ -21,60 +21,60 @@ pub struct Profile {
     /// The sampling period, if samples are counted too.
     pub every: Option<Every>,
     /// The report to make.
-    pub report: Report,
+    pub report: ProfileReport,
 }
 
 impl FastFlow for Profile {
-    type Memory = Paths;
+    type Memory = TreePaths;
 
     const TAKES_FUNCTION_RUNS: bool = true;
 
     #[inline]
     fn fold_function_runs(
         &self,
-        partial: &mut Partial,
+        partial: &mut TreePartial,
         functions: &impl Numbering,
-        function_runs: &[FunctionRun],
+        runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        FunctionRun::runs(function_runs, functions).for_each(|run| partial.fold_run(self.every, &run));
+        FunctionRun::runs(runs, functions).for_each(|run| partial.fold_run(self.every, &run));
         until.into_iter().for_each(|until| partial.fold(self.every, FlowEvent::Time(until)));
     }
 
-    fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {
+    fn exchange(&self, partial: &mut TreePartial, memory: &mut TreePaths) {
         partial.exchange(memory);
     }
 
-    fn state(&self, partial: &mut Partial) -> Option<u32> {
+    fn state(&self, partial: &mut TreePartial) -> Option<u32> {
         // Samples depend on the order of execution, so paths can't be memoized.
         if self.every.is_some() { None } else { partial.state() }
     }
 
     fn learn(
         &self,
-        partial: &mut Partial,
+        partial: &mut TreePartial,
         state: u32,
         runs: impl Iterator<Item = Run>,
     ) -> Option<(u32, u32)> {
         partial.learn(state, runs)
     }
 
-    fn join(&self, partial: &mut Partial, first: u32, second: u32) -> Option<u32> {
+    fn join(&self, partial: &mut TreePartial, first: u32, second: u32) -> Option<u32> {
         Some(partial.join(first, second))
     }
 
     #[inline]
-    fn fold_path(&self, partial: &mut Partial, path: u32) {
+    fn fold_path(&self, partial: &mut TreePartial, path: u32) {
         partial.fold_path(path);
     }
 
-    fn resume(&self, partial: &mut Partial, state: u32) {
+    fn resume(&self, partial: &mut TreePartial, state: u32) {
         partial.resume(state);
     }
 }
 
 impl Analysis for Profile {
-    type Partial = Partial;
+    type Partial = TreePartial;
 
     fn interest(&self) -> Interest<'_> {
         Interest::flow(match self.every {
@@ -83,33 +83,33 @@ impl Analysis for Profile {
         })
     }
 
-    fn begin(&self, _: &Start<'_>) -> Partial {
-        Partial::unknown()
+    fn begin(&self, _: &Start<'_>) -> TreePartial {
+        TreePartial::unknown()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+    fn fold(&self, partial: &mut TreePartial, item: Item<'_>) {
         if let Item::Flow(seen) = item {
             partial.fold(self.every, seen);
         }
     }
 
-    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, earlier: TreePartial, later: TreePartial, _: &Threads) -> TreePartial {
         earlier.merge(later)
     }
 
-    fn is_sound(&self, partial: &Partial) -> bool {
+    fn is_sound(&self, partial: &TreePartial) -> bool {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
+    fn finish(&self, threads: Vec<TreePartial>, of: &FinishContext<'_>) -> Table {
         let of_system_call =
-            self.report == Report::Paths && matches!(of.selection.root, Some(Root::SystemCall(_)));
-        let whole = CallTree::new(threads.into_iter().map(Partial::close), of_system_call);
+            self.report == ProfileReport::Paths && matches!(of.selection.root, Some(Root::SystemCall(_)));
+        let whole = MergedTree::new(threads.into_iter().map(TreePartial::close), of_system_call);
         match self.report {
-            Report::Functions => whole.functions(of.functions(), self.every),
-            Report::Tree => whole.tree(of.functions(), self.every),
-            Report::Paths => whole.paths(of.functions(), of.selection),
+            ProfileReport::Functions => whole.functions(of.functions(), self.every),
+            ProfileReport::Tree => whole.tree(of.functions(), self.every),
+            ProfileReport::Paths => whole.paths(of.functions(), of.selection),
         }
     }
 }

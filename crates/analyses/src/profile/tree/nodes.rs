@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    profile::cost::{Cost, Ran, RareCosts},
-    stack::{Back, Entry, Frame, Watch},
+    profile::cost::{OwnCost, ProfileCost, RareCosts},
+    stack::{FrameEntry, ReturnAddress, StackFrame, Watch},
 };
 
 /// Index of a node in its tree.
@@ -18,11 +18,11 @@ pub(super) const NO_PARENT: NodeId = NodeId::MAX;
 /// A function on one call path, and its cost there. The alignment puts each node in one cache line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(align(64))]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     pub(super) parent: NodeId,
     pub(super) function: FunctionId,
-    pub(super) entry: Entry,
-    pub(super) ran: Ran,
+    pub(super) entry: FrameEntry,
+    pub(super) ran: OwnCost,
     /// The newest of its first [`FEW`] children; [`NO_NODE`] if it has none.
     #[serde(skip)]
     child: NodeId,
@@ -37,32 +37,32 @@ const NO_NODE: NodeId = NodeId::MAX;
 /// The number of children in a node's linked list, which is searched linearly; further ones are hashed.
 const FEW: usize = 4;
 
-impl Node {
-    fn new(parent: NodeId, function: FunctionId, entry: Entry) -> Node {
-        Node { parent, function, entry, ran: Ran::default(), child: NO_NODE, sibling: NO_NODE }
+impl TreeNode {
+    fn new(parent: NodeId, function: FunctionId, entry: FrameEntry) -> TreeNode {
+        TreeNode { parent, function, entry, ran: OwnCost::default(), child: NO_NODE, sibling: NO_NODE }
     }
 
-    fn key(&self) -> (NodeId, FunctionId, Entry) {
+    fn key(&self) -> (NodeId, FunctionId, FrameEntry) {
         (self.parent, self.function, self.entry)
     }
 }
 
 /// Nodes of one or more trees; a parent precedes its children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "(Vec<Node>, Vec<RareCosts>)", into = "(Vec<Node>, Vec<RareCosts>)")]
-pub(super) struct Tree {
-    nodes: Vec<Node>,
+#[serde(from = "(Vec<TreeNode>, Vec<RareCosts>)", into = "(Vec<TreeNode>, Vec<RareCosts>)")]
+pub(super) struct Forest {
+    nodes: Vec<TreeNode>,
     /// Rare costs by node, up to the last node that has any.
     rare: Vec<RareCosts>,
     /// Children of nodes beyond the first [`FEW`].
-    further: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
+    further: FxHashMap<(NodeId, FunctionId, FrameEntry), NodeId>,
 }
 
-impl From<(Vec<Node>, Vec<RareCosts>)> for Tree {
-    fn from((nodes, rare): (Vec<Node>, Vec<RareCosts>)) -> Tree {
-        let mut tree = Tree { rare, ..Tree::default() };
+impl From<(Vec<TreeNode>, Vec<RareCosts>)> for Forest {
+    fn from((nodes, rare): (Vec<TreeNode>, Vec<RareCosts>)) -> Forest {
+        let mut tree = Forest { rare, ..Forest::default() };
         for node in nodes {
-            let added = Node { ran: node.ran, ..Node::new(node.parent, node.function, node.entry) };
+            let added = TreeNode { ran: node.ran, ..TreeNode::new(node.parent, node.function, node.entry) };
             // A valid tree has no duplicate children; if input has some, their ids must still be preserved.
             let few = tree.find(node.key()).err().unwrap_or(false);
             tree.add(added, few);
@@ -71,18 +71,17 @@ impl From<(Vec<Node>, Vec<RareCosts>)> for Tree {
     }
 }
 
-impl From<Tree> for (Vec<Node>, Vec<RareCosts>) {
-    fn from(tree: Tree) -> (Vec<Node>, Vec<RareCosts>) {
+impl From<Forest> for (Vec<TreeNode>, Vec<RareCosts>) {
+    fn from(tree: Forest) -> (Vec<TreeNode>, Vec<RareCosts>) {
         (tree.nodes, tree.rare)
     }
 }
 
-impl Tree {
+impl Forest {
     /// Returns whether it has `roots` roots, and all parents precede their children.
     pub(super) fn is_sound(&self, roots: usize) -> bool {
-        let is_root = |(_, node): &(NodeId, &Node)| node.parent == NO_PARENT;
         self.rare.len() <= self.nodes.len()
-            && self.iter().filter(is_root).count() == roots
+            && self.iter().filter(|(_, node)| node.parent == NO_PARENT).count() == roots
             && self.iter().all(|(id, node)| node.parent < id || node.parent == NO_PARENT)
     }
 
@@ -91,13 +90,13 @@ impl Tree {
         self.nodes.iter_mut().skip(1).map(|node| &mut node.parent)
     }
 
-    pub(super) fn node(&self, id: NodeId) -> &Node {
+    pub(super) fn node(&self, id: NodeId) -> &TreeNode {
         &self.nodes[id as usize]
     }
 
     /// Returns the execution costs of a node.
     #[inline]
-    pub(super) fn ran(&mut self, id: NodeId) -> &mut Ran {
+    pub(super) fn ran(&mut self, id: NodeId) -> &mut OwnCost {
         &mut self.nodes[id as usize].ran
     }
 
@@ -111,13 +110,13 @@ impl Tree {
     }
 
     /// Returns all costs of a node.
-    pub(super) fn cost(&self, id: NodeId) -> Cost {
+    pub(super) fn cost(&self, id: NodeId) -> ProfileCost {
         let rare = self.rare.get(id as usize).copied().unwrap_or_default();
-        Cost { ran: self.node(id).ran, rare }
+        ProfileCost { ran: self.node(id).ran, rare }
     }
 
     /// Changes the costs of a node.
-    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Cost)) {
+    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut ProfileCost)) {
         let mut cost = self.cost(id);
         change(&mut cost);
         *self.ran(id) = cost.ran;
@@ -127,7 +126,7 @@ impl Tree {
     }
 
     /// Returns ids and nodes, parents first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &TreeNode)> {
         self.nodes.iter().enumerate().map(|(id, node)| (id as NodeId, node))
     }
 
@@ -137,23 +136,23 @@ impl Tree {
     }
 
     /// Adds a root.
-    pub(super) fn root(&mut self, function: FunctionId, entry: Entry) -> NodeId {
-        self.add(Node::new(NO_PARENT, function, entry), false)
+    pub(super) fn root(&mut self, function: FunctionId, entry: FrameEntry) -> NodeId {
+        self.add(TreeNode::new(NO_PARENT, function, entry), false)
     }
 
     /// Notes that an interrupt or a system call entered a root.
     pub(super) fn entered_by_interrupt(&mut self, root: NodeId) {
         let node = &mut self.nodes[root as usize];
-        node.entry = Entry::Interrupt;
+        node.entry = FrameEntry::Interrupt;
         node.ran.entries += 1;
     }
 
     /// Returns the child of `parent` for a function entered in some way; adds it if it does not exist.
-    pub(super) fn child(&mut self, parent: NodeId, function: FunctionId, entry: Entry) -> NodeId {
+    pub(super) fn child(&mut self, parent: NodeId, function: FunctionId, entry: FrameEntry) -> NodeId {
         // Both are interrupts of the parent.
-        let entry = if entry.is_interrupt() { Entry::Interrupt } else { entry };
+        let entry = if entry.is_interrupt() { FrameEntry::Interrupt } else { entry };
         let key = (parent, function, entry);
-        self.find(key).unwrap_or_else(|few| self.add(Node::new(parent, function, entry), few))
+        self.find(key).unwrap_or_else(|few| self.add(TreeNode::new(parent, function, entry), few))
     }
 
     /// Finds a node that is not a root.
@@ -161,7 +160,7 @@ impl Tree {
     /// # Errors
     /// If there is no such node, returns whether its parent's linked list has space for it.
     #[inline]
-    fn find(&self, key: (NodeId, FunctionId, Entry)) -> Result<NodeId, bool> {
+    fn find(&self, key: (NodeId, FunctionId, FrameEntry)) -> Result<NodeId, bool> {
         let (parent, function, entry) = key;
         let mut next = self.nodes.get(parent as usize).map_or(NO_NODE, |parent| parent.child);
         for _ in 0..FEW {
@@ -175,7 +174,7 @@ impl Tree {
     }
 
     /// Adds a node: to its parent's linked list if `few`, otherwise to the hash table.
-    fn add(&mut self, mut node: Node, few: bool) -> NodeId {
+    fn add(&mut self, mut node: TreeNode, few: bool) -> NodeId {
         let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
         match self.nodes.get_mut(node.parent as usize) {
             Some(parent) if few => node.sibling = std::mem::replace(&mut parent.child, id),
@@ -189,13 +188,19 @@ impl Tree {
     }
 }
 
-impl Watch<NodeId> for Tree {
-    fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry, _: Option<Back>) -> NodeId {
+impl Watch<NodeId> for Forest {
+    fn enter(
+        &mut self,
+        from: &StackFrame<NodeId>,
+        function: FunctionId,
+        entry: FrameEntry,
+        _: ReturnAddress,
+    ) -> NodeId {
         let node = self.child(from.note, function, entry);
         let entries = &mut self.ran(node).entries;
         *entries = entries.wrapping_add(1);
         node
     }
 
-    fn leave(&mut self, _: &Frame<NodeId>) {}
+    fn leave(&mut self, _: &StackFrame<NodeId>) {}
 }

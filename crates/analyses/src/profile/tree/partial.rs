@@ -9,61 +9,60 @@ use hodo_model::{Arrival, FlowEvent, Run, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    nodes::{NO_PARENT, NodeId, Tree},
-    paths::Paths,
+    nodes::{Forest, NO_PARENT, NodeId},
+    paths::TreePaths,
 };
 use crate::{
-    clock::{Clock, Even, Share},
+    clock::{Even, SegmentClock, TimeShare},
     profile::{
         Every,
-        cost::{Cost, Sums},
+        cost::{ProfileCost, ThreadTotals},
     },
-    spare_stack::SpareCapacityStack,
-    stack::{self, At, Below, Edge, Entry, Frame, arrive},
+    stack::{self, ArrivedAt, Below, FlowEdge, FrameEntry, KnownFrames, StackFrame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Piece {
+struct ArrivalAtRoot {
     /// The edge over which execution arrived at that frame.
-    edge: Edge,
+    edge: FlowEdge,
     arrival: Arrival,
 }
 
-/// The profile of a part of a thread's execution.
+/// The profile of some chunks of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Partial {
-    tree: Tree,
+pub struct TreePartial {
+    tree: Forest,
     /// One piece for each root of the tree, in order.
-    pieces: Vec<Piece>,
+    pieces: Vec<ArrivalAtRoot>,
     /// The known frames at the end, above the root of the last piece; empty before the first run.
-    stack: SpareCapacityStack<Frame<NodeId>>,
+    stack: KnownFrames<NodeId>,
     /// The edge after the last run.
-    edge: Edge,
+    edge: FlowEdge,
     #[serde(skip)]
-    clock: Clock<NodeId>,
+    clock: SegmentClock<NodeId>,
     /// The number of the next instruction; maintained if samples need it.
     number: u64,
     /// Costs of the frame that was active at the start, before the first run.
-    before: Cost,
-    sums: Sums,
+    before: ProfileCost,
+    sums: ThreadTotals,
     /// The memoized paths and their executions.
     #[serde(skip)]
-    paths: Paths,
+    paths: TreePaths,
 }
 
-impl Partial {
-    pub(super) fn unknown() -> Partial {
-        Partial {
-            tree: Tree::default(),
+impl TreePartial {
+    pub(super) fn unknown() -> TreePartial {
+        TreePartial {
+            tree: Forest::default(),
             pieces: Vec::new(),
-            stack: SpareCapacityStack::default(),
-            edge: Edge::Unknown,
-            clock: Clock::default(),
+            stack: KnownFrames::default(),
+            edge: FlowEdge::Unknown,
+            clock: SegmentClock::default(),
             number: 0,
-            before: Cost::default(),
-            sums: Sums::default(),
-            paths: Paths::default(),
+            before: ProfileCost::default(),
+            sums: ThreadTotals::default(),
+            paths: TreePaths::default(),
         }
     }
 
@@ -86,19 +85,19 @@ impl Partial {
             FlowEvent::Gap => {
                 self.clock.gap();
                 self.sums.gaps += 1;
-                self.edge = Edge::Gap;
+                self.edge = FlowEdge::Gap;
             }
             FlowEvent::Number(number) => self.number = number,
             FlowEvent::Cycles(_) | FlowEvent::Interrupts(_) => {}
             FlowEvent::Skip { instructions } => {
                 self.clock.ran(NO_PARENT, instructions);
                 self.number += instructions;
-                self.edge = Edge::Gap;
+                self.edge = FlowEdge::Gap;
             }
             seen => {
                 self.clock.left = matches!(seen, FlowEvent::Leave { .. });
                 self.sums.calls += u64::from(matches!(seen, FlowEvent::Call { .. }));
-                self.edge = self.edge.then(Edge::of(&seen));
+                self.edge = self.edge.then(FlowEdge::of(&seen));
             }
         }
     }
@@ -108,7 +107,7 @@ impl Partial {
     pub(super) fn fold_run(&mut self, every: Option<Every>, run: &Run) {
         self.run(every, &run.at, run.instructions);
         if run.transfer != Transfer::None {
-            self.edge = Edge::after(run);
+            self.edge = FlowEdge::after(run);
             self.clock.left = false;
             self.sums.calls += u64::from(run.transfer == Transfer::Call);
         }
@@ -116,9 +115,9 @@ impl Partial {
 
     #[inline]
     fn run(&mut self, every: Option<Every>, at: &Arrival, instructions: u64) {
-        let edge = std::mem::replace(&mut self.edge, Edge::Flow);
+        let edge = std::mem::replace(&mut self.edge, FlowEdge::Flow);
         let node = match self.stack.last() {
-            Some(frame) if edge == Edge::Flow && frame.function == at.function => frame.note,
+            Some(frame) if edge == FlowEdge::Flow && frame.function == at.function => frame.note,
             _ => self.arrive(edge, at, Below::Unknown),
         };
         self.tree.ran(node).instructions += instructions;
@@ -131,16 +130,16 @@ impl Partial {
     }
 
     /// Returns the node that execution reaches over an edge.
-    fn arrive(&mut self, edge: Edge, arrival: &Arrival, below: Below) -> NodeId {
+    fn arrive(&mut self, edge: FlowEdge, arrival: &Arrival, below: Below) -> NodeId {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, &mut self.tree, below, edge, &At::of(arrival)),
+            false => arrive(&mut self.stack, &mut self.tree, below, edge, &ArrivedAt::of(arrival)),
         };
         if let Err(edge) = arrived {
-            let note = self.tree.root(arrival.function, Entry::Root);
-            self.pieces.push(Piece { edge, arrival: *arrival });
+            let note = self.tree.root(arrival.function, FrameEntry::Root);
+            self.pieces.push(ArrivalAtRoot { edge, arrival: *arrival });
             let function = arrival.function;
-            self.stack.push(Frame::root(function, note));
+            self.stack.push(StackFrame::root(function, note));
         }
         self.stack[self.stack.len() - 1].note
     }
@@ -148,25 +147,25 @@ impl Partial {
     /// Distributes the time since the last timestamp over the instructions executed since then.
     #[inline]
     fn share(&mut self, every: Option<Every>) {
-        let Partial { clock, tree, sums, stack, edge, before, paths, .. } = self;
+        let TreePartial { clock, tree, sums, stack, edge, before, paths, .. } = self;
         let here = paths.node(tree).or(stack.last().map(|frame| frame.note));
         let even = clock.share(paths.instructions(), |share| match (share, here) {
-            (Share::Ran { owner: NO_PARENT, .. }, _) => {}
-            (Share::Ran { owner: node, time, piece, .. }, _) => {
+            (TimeShare::Ran { owner: NO_PARENT, .. }, _) => {}
+            (TimeShare::Ran { owner: node, time, piece, .. }, _) => {
                 let ran = tree.ran(node);
                 ran.time = ran.time.saturating_add(time);
                 if every.is_some() {
                     tree.rare(node).sample(piece.span(), every);
                 }
             }
-            (Share::Lost(time), _) => sums.add_lost_time(time.length()),
-            (Share::Waited(time) | Share::Outside(time), _) if edge.is_gap() => {
+            (TimeShare::Lost(time), _) => sums.add_lost_time(time.length()),
+            (TimeShare::Waited(time) | TimeShare::Outside(time), _) if edge.is_gap() => {
                 sums.add_lost_time(time.length());
             }
-            (Share::Outside(time), Some(here)) => tree.change(here, |cost| cost.wait_for(time)),
-            (Share::Outside(time), None) => before.wait_for(time),
-            (Share::Waited(time), Some(here)) => tree.change(here, |cost| cost.run_for(time, every)),
-            (Share::Waited(time), None) => before.run_for(time, every),
+            (TimeShare::Outside(time), Some(here)) => tree.change(here, |cost| cost.wait_for(time)),
+            (TimeShare::Outside(time), None) => before.wait_for(time),
+            (TimeShare::Waited(time), Some(here)) => tree.change(here, |cost| cost.run_for(time, every)),
+            (TimeShare::Waited(time), None) => before.run_for(time, every),
         });
         if let Some(here) = here.filter(|_| paths.any_ran()) {
             let ran = tree.ran(here);
@@ -216,22 +215,22 @@ impl Partial {
     }
 
     /// Exchanges the memoized paths.
-    pub(super) fn exchange(&mut self, memory: &mut Paths) {
+    pub(super) fn exchange(&mut self, memory: &mut TreePaths) {
         self.expand();
         // Node ids are specific to a tree, so the root of contexts is reset.
         self.paths.grow_on(NO_PARENT);
         std::mem::swap(&mut self.paths, memory);
     }
 
-    /// Merges the next part.
-    pub(super) fn merge(mut self, later: Partial) -> Partial {
+    /// Merges the next partial.
+    pub(super) fn merge(mut self, later: TreePartial) -> TreePartial {
         self.append(&later, Below::Unknown);
         self
     }
 
     /// See [`hodo_model::Analysis::is_sound`].
     pub(super) fn is_sound(&self) -> bool {
-        let Partial { tree, pieces, stack, .. } = self;
+        let TreePartial { tree, pieces, stack, .. } = self;
         tree.is_sound(pieces.len())
             && stack.iter().all(|frame| (frame.note as usize) < tree.len())
             && stack::is_sound(stack)
@@ -239,13 +238,13 @@ impl Partial {
 
     /// Returns the whole thread as one tree, with nothing before it. A root that an interrupt or a system call entered is
     /// marked as such, and its executions are counted.
-    pub(super) fn close(self) -> (Tree, Sums) {
-        let mut whole = Partial::unknown();
+    pub(super) fn close(self) -> (Forest, ThreadTotals) {
+        let mut whole = TreePartial::unknown();
         whole.append(&self, Below::Nothing);
         (whole.tree, whole.sums)
     }
 
-    fn append(&mut self, later: &Partial, below: Below) {
+    fn append(&mut self, later: &TreePartial, below: Below) {
         match self.stack.last() {
             _ if self.edge.is_gap() => {
                 self.sums.add_lost_time(later.before.elapsed().nanoseconds());
@@ -254,23 +253,22 @@ impl Partial {
             None => self.before.add(&later.before),
         }
         let places = self.graft(later, below);
-        if let Some(above_root) = later.stack.get(1..) {
-            let placed = |frame: &Frame<NodeId>| Frame { note: places[frame.note as usize], ..*frame };
-            self.stack.extend(above_root.iter().map(placed));
+        for frame in later.stack.iter().skip(1) {
+            self.stack.push(StackFrame { note: places[frame.note as usize], ..*frame });
         }
         self.edge = self.edge.then(later.edge);
         self.sums.add(&later.sums);
     }
 
     /// Adds each tree of `later` at the frame where its edge ends. Returns the new node of each of its nodes.
-    fn graft(&mut self, later: &Partial, below: Below) -> Vec<NodeId> {
+    fn graft(&mut self, later: &TreePartial, below: Below) -> Vec<NodeId> {
         let mut places: Vec<NodeId> = Vec::with_capacity(later.tree.len());
         let mut pieces = later.pieces.iter();
         for (id, node) in later.tree.iter() {
             let place = if node.parent == NO_PARENT {
                 let piece = pieces.next().expect("each root begins a piece");
                 let edge = self.edge.then(piece.edge);
-                self.edge = Edge::Flow;
+                self.edge = FlowEdge::Flow;
                 let roots = self.pieces.len();
                 let place = self.arrive(edge, &piece.arrival, below);
                 if below == Below::Nothing && self.pieces.len() > roots && edge.begins_interrupt() {
@@ -293,22 +291,23 @@ mod tests {
     use hodo_model::{AnyAnalysis, AnyPartial, FunctionId, Place};
 
     use super::*;
-    use crate::profile::{Profile, Report, cost::RareCosts};
+    use crate::profile::{Profile, ProfileReport, cost::RareCosts};
 
     /// Returns the partial of a function that called a second one, which tail-calls a third.
-    fn partial() -> Partial {
-        let mut partial = Partial::unknown();
-        let at =
-            |index| Arrival { address: 0, function: FunctionId { module: 1, index }, place: Place::Entry };
-        let run = |index, transfer| Run { at: at(index), instructions: 1, transfer, end: 1 };
+    fn partial() -> TreePartial {
+        let mut partial = TreePartial::unknown();
+        let run = |index, transfer| {
+            let at = Arrival { address: 0, function: FunctionId { module: 1, index }, place: Place::Entry };
+            Run { at, instructions: 1, transfer, end: 1 }
+        };
         partial.fold_run(None, &run(0, Transfer::Call));
         partial.fold_run(None, &run(1, Transfer::IndirectJump));
         partial.fold_run(None, &run(2, Transfer::None));
         partial
     }
 
-    fn travels(partial: Partial) -> bool {
-        let analysis: &dyn AnyAnalysis = &Profile { every: None, report: Report::Tree };
+    fn travels(partial: TreePartial) -> bool {
+        let analysis: &dyn AnyAnalysis = &Profile { every: None, report: ProfileReport::Tree };
         let partial: AnyPartial = Box::new(partial);
         analysis.unpack(&analysis.pack(&partial)).is_some()
     }
@@ -316,13 +315,13 @@ mod tests {
     #[test]
     fn a_partial_that_names_what_is_not_there_is_not_sound() {
         assert!(travels(partial()));
-        let changes: [fn(&mut Partial); 7] = [
+        let changes: [fn(&mut TreePartial); 7] = [
             |partial| partial.pieces.clear(),
             |partial| partial.pieces.push(partial.pieces[0]),
-            |partial| partial.tree = Tree::default(),
+            |partial| partial.tree = Forest::default(),
             |partial| partial.stack[2].note = 3,
             // Two consecutive frames that were entered by jumps.
-            |partial| partial.stack[1].entry = Entry::Tail,
+            |partial| partial.stack[1].entry = FrameEntry::Tail,
             |partial| partial.tree.parents().for_each(|parent| *parent = 2),
             |partial| *partial.tree.rare(3) = RareCosts::default(),
         ];

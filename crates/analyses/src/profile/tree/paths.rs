@@ -2,14 +2,13 @@
 
 use hodo_model::Run;
 
-use super::nodes::{NodeId, Tree};
+use super::nodes::{Forest, NodeId};
 use crate::{
-    clock::{Clock, Even},
-    contexts::{BELOW, ContextId, States},
-    memoized_paths::{MemoizedPaths, Part},
-    profile::cost::Sums,
-    spare_stack::SpareCapacityStack,
-    stack::{Edge, Frame},
+    clock::{Even, SegmentClock},
+    contexts::{BELOW, ContextId, PathStates},
+    memoized_paths::{PathCost, PathCosts},
+    profile::cost::ThreadTotals,
+    stack::{FlowEdge, KnownFrames, StackFrame},
 };
 
 /// A node that is not known yet.
@@ -17,32 +16,32 @@ const NOWHERE: NodeId = NodeId::MAX;
 
 /// The memoized paths of a decoding thread, reused from chunk to chunk.
 #[derive(Clone, Debug, Default)]
-pub struct Paths {
-    memoized_paths: MemoizedPaths,
+pub struct TreePaths {
+    memoized_paths: PathCosts,
     /// Paths executed since the last timestamp.
     ran: Vec<u32>,
     /// The state before the paths in `ran`; `None` while runs are folded one by one.
     state: Option<u32>,
-    places: Places,
+    nodes: ContextNodes,
 }
 
 /// Maps contexts to nodes of a tree.
 #[derive(Clone, Debug, Default)]
-struct Places {
+struct ContextNodes {
     /// The root of all contexts.
     root: NodeId,
     nodes: Vec<NodeId>,
 }
 
-impl Places {
+impl ContextNodes {
     /// Returns the node of a context.
-    fn of(&mut self, context: ContextId, states: &States, tree: &mut Tree) -> NodeId {
+    fn of(&mut self, context: ContextId, states: &PathStates, tree: &mut Forest) -> NodeId {
         let index = context as usize;
         if self.nodes.len() <= index {
             self.nodes.resize(states.contexts(), NOWHERE);
         }
         if self.nodes[index] == NOWHERE {
-            let Frame { function, entry, note: below, .. } = *states.frame(context);
+            let StackFrame { function, entry, note: below, .. } = *states.frame(context);
             self.nodes[index] = match below {
                 BELOW => self.root,
                 _ => {
@@ -55,20 +54,20 @@ impl Places {
     }
 }
 
-impl Paths {
+impl TreePaths {
     /// Returns whether the root of contexts differs from `root`.
     pub(super) fn grow_elsewhere(&self, root: NodeId) -> bool {
-        self.places.root != root
+        self.nodes.root != root
     }
 
     /// Sets the root of contexts.
     pub(super) fn grow_on(&mut self, root: NodeId) {
-        self.places.root = root;
-        self.places.nodes.clear();
+        self.nodes.root = root;
+        self.nodes.nodes.clear();
     }
 
     /// Returns the number of the state of a stack and the edge after it; `None` if the stack has too many frames.
-    pub(super) fn enter(&mut self, stack: &[Frame<NodeId>], edge: Edge) -> Option<u32> {
+    pub(super) fn enter(&mut self, stack: &[StackFrame<NodeId>], edge: FlowEdge) -> Option<u32> {
         self.state = self.memoized_paths.states.enter(stack.iter().copied(), edge);
         self.state
     }
@@ -109,34 +108,39 @@ impl Paths {
     }
 
     /// Returns the current node, if paths led to it.
-    pub(super) fn node(&mut self, tree: &mut Tree) -> Option<NodeId> {
+    pub(super) fn node(&mut self, tree: &mut Forest) -> Option<NodeId> {
         let state = self.ran.last().map_or(self.state?, |&path| self.memoized_paths.state_after(path));
         let states = &self.memoized_paths.states;
-        Some(self.places.of(states.context(state), states, tree))
+        Some(self.nodes.of(states.context(state), states, tree))
     }
 
     /// Stops executing paths in a state. Returns the stack of the state, and the edge after it.
-    pub(super) fn leave(&mut self, state: u32, tree: &mut Tree) -> (SpareCapacityStack<Frame<NodeId>>, Edge) {
+    pub(super) fn leave(&mut self, state: u32, tree: &mut Forest) -> (KnownFrames<NodeId>, FlowEdge) {
         self.state = None;
         let states = &self.memoized_paths.states;
         let (mut stack, edge) = states.stack(state);
-        stack.iter_mut().for_each(|frame| frame.note = self.places.of(frame.note, states, tree));
+        stack.iter_mut().for_each(|frame| frame.note = self.nodes.of(frame.note, states, tree));
         (stack, edge)
     }
 
     /// Adds the costs of all paths to the tree. The clock distributes the time since the last timestamp over the paths
     /// executed since then.
-    pub(super) fn expand(&mut self, tree: &mut Tree, sums: &mut Sums, clock: &mut Clock<NodeId>) {
-        let Paths { memoized_paths, ran, places, .. } = self;
+    pub(super) fn expand(
+        &mut self,
+        tree: &mut Forest,
+        sums: &mut ThreadTotals,
+        clock: &mut SegmentClock<NodeId>,
+    ) {
+        let TreePaths { memoized_paths, ran, nodes, .. } = self;
         for &path in &*ran {
-            for &Part { context, instructions, .. } in memoized_paths.parts(path) {
-                clock.ran(places.of(context, &memoized_paths.states, tree), u64::from(instructions));
+            for &PathCost { context, instructions, .. } in memoized_paths.costs(path) {
+                clock.ran(nodes.of(context, &memoized_paths.states, tree), u64::from(instructions));
             }
         }
         self.count(Even::default());
-        let Paths { memoized_paths, places, .. } = self;
+        let TreePaths { memoized_paths, nodes, .. } = self;
         sums.calls += memoized_paths.take(|states, sum| {
-            let node = places.of(sum.context, states, tree);
+            let node = nodes.of(sum.context, states, tree);
             let ran = tree.ran(node);
             ran.entries += sum.entries;
             ran.instructions += sum.instructions;

@@ -13,64 +13,65 @@ use hodo_model::{Column, FunctionId, Names, Root, Selection, Shape, Summary, Tab
 use rustc_hash::FxHashMap;
 
 use super::{
-    nodes::{NO_PARENT, Node, NodeId, Tree},
-    whole::{CallTree, totals},
+    nodes::{Forest, NO_PARENT, NodeId, TreeNode},
+    whole::{MergedTree, totals},
 };
 use crate::{
     profile::{
-        cost::Cost,
+        cost::ProfileCost,
         table::{Amounts, share},
     },
-    stack::Entry,
+    stack::FrameEntry,
 };
 
 /// The executions of a function or a system call.
 struct Rooted {
-    tree: CallTree,
+    tree: MergedTree,
     executions: u64,
     /// Instructions of executions without a known begin.
     cut: u64,
 }
 
-impl CallTree {
+impl MergedTree {
     /// Extracts the executions of the functions that match `root`; of a system call, the roots.
     fn rooted(&self, root: &Root, names: &dyn Names) -> Rooted {
         let mut known: FxHashMap<FunctionId, bool> = FxHashMap::default();
-        let mut is_root = |node: &Node| match root {
+        let mut is_root = |node: &TreeNode| match root {
             Root::SystemCall(_) => node.parent == NO_PARENT,
             Root::Function(_) => *known.entry(node.function).or_insert_with(|| {
                 let (name, module) = names.names(node.function);
                 root.is(&name, &module)
             }),
         };
-        let (mut tree, mut roots) = (Tree::default(), BTreeMap::<FunctionId, NodeId>::new());
-        let (mut executions, mut cut, mut sum) = (0u64, 0u64, Cost::default());
+        let (mut tree, mut roots) = (Forest::default(), BTreeMap::<FunctionId, NodeId>::new());
+        let (mut executions, mut cut, mut sum) = (0u64, 0u64, ProfileCost::default());
         // By node: its node in the new tree, if any, and whether it is part of a cut execution.
-        let mut places: Vec<(Option<NodeId>, bool)> = Vec::with_capacity(self.tree.len());
+        let mut copies: Vec<(Option<NodeId>, bool)> = Vec::with_capacity(self.tree.len());
         for (id, node) in self.tree.iter() {
             let cost = self.tree.cost(id);
-            let above = if node.parent == NO_PARENT { (None, false) } else { places[node.parent as usize] };
-            let place = match above {
+            let above = if node.parent == NO_PARENT { (None, false) } else { copies[node.parent as usize] };
+            let copy = match above {
                 (Some(parent), _) => (Some(tree.child(parent, node.function, node.entry)), false),
                 (None, true) => (None, true),
                 (None, false) if !is_root(node) => (None, false),
-                (None, false) if node.entry == Entry::Root => (None, true),
+                (None, false) if node.entry == FrameEntry::Root => (None, true),
                 (None, false) => {
                     executions = executions.saturating_add(node.ran.entries);
-                    let root =
-                        roots.entry(node.function).or_insert_with(|| tree.root(node.function, Entry::Root));
+                    let root = roots
+                        .entry(node.function)
+                        .or_insert_with(|| tree.root(node.function, FrameEntry::Root));
                     (Some(*root), false)
                 }
             };
-            if let Some(place) = place.0 {
-                tree.change(place, |place| place.add(&cost));
+            if let Some(copy) = copy.0 {
+                tree.change(copy, |copy| copy.add(&cost));
                 sum.add(&cost);
             }
-            cut = cut.saturating_add(if place.1 { cost.ran.instructions } else { 0 });
-            places.push(place);
+            cut = cut.saturating_add(if copy.1 { cost.ran.instructions } else { 0 });
+            copies.push(copy);
         }
         let all = Amounts { cost: sum, ..Amounts::default() };
-        Rooted { tree: CallTree { totals: totals(&tree), tree, all }, executions, cut }
+        Rooted { tree: MergedTree { totals: totals(&tree), tree, all }, executions, cut }
     }
 
     /// Makes the table of call paths: of the whole profile, or of the executions of a function.
@@ -95,7 +96,8 @@ impl CallTree {
 
     fn table_of_paths(&self, names: &dyn Names, view: &str, summary: Summary) -> Table {
         let by_time = view == "time";
-        let weight = |cost: &Cost| if by_time { cost.elapsed().nanoseconds() } else { cost.ran.instructions };
+        let weight =
+            |cost: &ProfileCost| if by_time { cost.elapsed().nanoseconds() } else { cost.ran.instructions };
         let all = weight(&self.all.cost);
         let mut rows = Vec::with_capacity(self.tree.len());
         let pair = |instructions: u64, time: u64| {

@@ -5,38 +5,38 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use hodo_model::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
-use super::nodes::{NO_PARENT, NodeId, Tree};
+use super::nodes::{Forest, NO_PARENT, NodeId};
 use crate::{
     profile::{
         Every,
-        cost::{Cost, Sums},
+        cost::{ProfileCost, ThreadTotals},
         table::{self, Amounts, FunctionCost, share},
     },
-    stack::Entry,
+    stack::FrameEntry,
 };
 
 /// The merged profile of all threads.
-pub(super) struct CallTree {
-    pub(super) tree: Tree,
+pub(super) struct MergedTree {
+    pub(super) tree: Forest,
     /// By node, the cost of it and all nodes below it.
-    pub(super) totals: Vec<Cost>,
+    pub(super) totals: Vec<ProfileCost>,
     pub(super) all: Amounts,
 }
 
-impl CallTree {
+impl MergedTree {
     /// Joins the trees of all threads. Without `interrupts`, roots do not distinguish how they were entered.
-    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>, interrupts: bool) -> CallTree {
-        let mut tree = Tree::default();
+    pub(super) fn new(threads: impl Iterator<Item = (Forest, ThreadTotals)>, interrupts: bool) -> MergedTree {
+        let mut tree = Forest::default();
         let mut all = Amounts::default();
-        let mut roots: BTreeMap<(FunctionId, Entry), NodeId> = BTreeMap::new();
+        let mut roots: BTreeMap<(FunctionId, FrameEntry), NodeId> = BTreeMap::new();
         for (thread, of_thread) in threads {
             let mut places: Vec<NodeId> = Vec::with_capacity(thread.len());
             for (id, node) in thread.iter() {
                 let mut cost = thread.cost(id);
                 let place = match node.parent {
                     NO_PARENT => {
-                        let entry = if interrupts { node.entry } else { Entry::Root };
-                        cost.ran.entries = if entry == Entry::Root { 0 } else { cost.ran.entries };
+                        let entry = if interrupts { node.entry } else { FrameEntry::Root };
+                        cost.ran.entries = if entry == FrameEntry::Root { 0 } else { cost.ran.entries };
                         let root = roots.entry((node.function, entry));
                         *root.or_insert_with(|| tree.root(node.function, entry))
                     }
@@ -49,7 +49,7 @@ impl CallTree {
             all.sums.add(&of_thread);
             all.threads += 1;
         }
-        CallTree { totals: totals(&tree), tree, all }
+        MergedTree { totals: totals(&tree), tree, all }
     }
 
     /// Returns the costs by function. The total of a recursive function counts only its outermost frames.
@@ -74,9 +74,12 @@ impl CallTree {
             *depth += 1;
             function.own.add(&self.tree.cost(id));
             match node.entry {
-                Entry::Call => function.calls = function.calls.saturating_add(node.ran.entries),
-                Entry::Tail => function.jumps = function.jumps.saturating_add(node.ran.entries),
-                Entry::Root | Entry::Interrupt | Entry::InterruptedCall | Entry::InterruptedReturn => {}
+                FrameEntry::Call => function.calls = function.calls.saturating_add(node.ran.entries),
+                FrameEntry::Tail => function.jumps = function.jumps.saturating_add(node.ran.entries),
+                FrameEntry::Root
+                | FrameEntry::Interrupt
+                | FrameEntry::InterruptedCall
+                | FrameEntry::InterruptedReturn => {}
             }
             walk.push((id, true));
             walk.extend(children.of(id).map(|child| (child, false)));
@@ -91,8 +94,8 @@ impl CallTree {
     /// Visits the nodes that `shown` accepts, depth first, with their depths; the heaviest sibling comes first.
     pub(super) fn walk(
         &self,
-        weight: impl Fn(&Cost) -> u64,
-        shown: impl Fn(&Cost) -> bool,
+        weight: impl Fn(&ProfileCost) -> u64,
+        shown: impl Fn(&ProfileCost) -> bool,
         mut row: impl FnMut(NodeId, u64),
     ) {
         let children = Children::new(&self.tree);
@@ -116,10 +119,10 @@ impl CallTree {
 
     pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
         let sampled = every.is_some();
-        let weight = |cost: &Cost| if sampled { cost.rare.samples } else { cost.ran.instructions };
+        let weight = |cost: &ProfileCost| if sampled { cost.rare.samples } else { cost.ran.instructions };
         let all = weight(&self.all.cost);
         let mut rows = Vec::with_capacity(self.tree.len());
-        let shown = |total: &Cost| !sampled || total.rare.samples > 0;
+        let shown = |total: &ProfileCost| !sampled || total.rare.samples > 0;
         self.walk(weight, shown, |id, depth| rows.push(self.tree_row(id, depth, all, names, sampled)));
         let samples =
             [Column::integer("total_samples", Unit::Count), Column::integer("self_samples", Unit::Count)];
@@ -162,8 +165,8 @@ impl CallTree {
 }
 
 /// By node, the cost of it and all nodes below it.
-pub(super) fn totals(tree: &Tree) -> Vec<Cost> {
-    let mut totals: Vec<Cost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
+pub(super) fn totals(tree: &Forest) -> Vec<ProfileCost> {
+    let mut totals: Vec<ProfileCost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
     // A child follows its parent, so in reverse order each total is complete before it is added to the parent's.
     for (id, node) in tree.iter().rev() {
         if node.parent != NO_PARENT {
@@ -182,7 +185,7 @@ struct Children {
 }
 
 impl Children {
-    fn new(tree: &Tree) -> Children {
+    fn new(tree: &Forest) -> Children {
         let count = tree.len();
         let slot = |parent: NodeId| if parent == NO_PARENT { count } else { parent as usize };
         let mut starts = vec![0u32; count + 2];

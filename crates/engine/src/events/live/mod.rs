@@ -77,7 +77,7 @@ pub fn live_slices(
     Ok(std::mem::take(&mut viewer.losses))
 }
 
-/// Folds counts of the events of a session that pass the filter, until it ends or `go_on` returns `false`. `each`
+/// Folds counts of the events of a session that pass the filter, until it ends or `keep_going` returns `false`. `each`
 /// receives the table so far after each poll. Streams may come and go, so `analysis` must not distinguish them by
 /// index.
 ///
@@ -107,8 +107,8 @@ pub fn live_count(
         streams = streams.max(viewer.stream_count());
         drop(traces);
         viewer.mark_printed(None);
-        let (selection, nobody) = (Selection::default(), Threads::default());
-        let whole = FinishContext::without_events(&selection, &nobody, &NoSources);
+        let (selection, no_threads) = (Selection::default(), Threads::default());
+        let whole = FinishContext::without_events(&selection, &no_threads, &NoSources);
         let copy = analysis.unpack(&analysis.pack(&sum)).expect("what was packed can be unpacked");
         let mut table = analysis.finish(vec![copy], &whole);
         set(&mut table, "streams", Value::Integer(streams));

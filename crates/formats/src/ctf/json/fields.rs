@@ -75,7 +75,7 @@ impl Default for Aliases {
 }
 
 /// The nesting depth and the number of classes within a class.
-fn extent(class: &FieldClass) -> (u32, usize) {
+fn depth_and_count(class: &FieldClass) -> (u32, usize) {
     let parts: Vec<&FieldClass> = match class {
         FieldClass::Structure(structure) => structure.members.iter().map(|member| &member.class).collect(),
         FieldClass::Array(array) => vec![&array.element],
@@ -84,7 +84,7 @@ fn extent(class: &FieldClass) -> (u32, usize) {
         }
         _ => Vec::new(),
     };
-    let inner = parts.into_iter().map(extent);
+    let inner = parts.into_iter().map(depth_and_count);
     let (depth, count) = inner.fold((0, 0), |(depth, count), (d, c)| (depth.max(d), count + c));
     (depth + 1, count + 1)
 }
@@ -101,13 +101,13 @@ impl Aliases {
             let known = self.classes.get(name);
             let class =
                 known.ok_or_else(|| node.wrong(format!("there is no earlier field class `{name}`")))?;
-            let (depth, count) = extent(class);
+            let (depth, count) = depth_and_count(class);
             if self.depth + depth > DEEPEST {
                 return Err(node.wrong(format!("field classes are nested more than {DEEPEST} deep")));
             }
             let left = self.budget.checked_sub(count);
             self.budget =
-                left.ok_or_else(|| node.wrong("field classes that use each other become too many"))?;
+                left.ok_or_else(|| node.wrong("field classes that use each other expand to too many"))?;
             return Ok(class.clone());
         }
         node.no_extensions()?;

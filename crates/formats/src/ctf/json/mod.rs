@@ -48,13 +48,13 @@ fn parse(text: &str) -> Result<TraceClass, Error> {
     for (number, fragment) in text.split(RECORD_SEPARATOR).filter(|part| !part.trim().is_empty()).enumerate()
     {
         at = fragment.as_ptr() as usize - text.as_ptr() as usize;
-        let place = format!("fragment {}", number + 1);
+        let name = format!("fragment {}", number + 1);
         let value: Value =
-            serde_json::from_str(fragment).map_err(|error| wrong(at, format!("{place}: {error}")))?;
+            serde_json::from_str(fragment).map_err(|error| wrong(at, format!("{name}: {error}")))?;
         let node = Node::root(&value);
         reader
             .fragment(number, &node)
-            .map_err(|Wrong { path, reason }| wrong(at, format!("{place}, {path}: {reason}")))?;
+            .map_err(|Wrong { path, reason }| wrong(at, format!("{name}, {path}: {reason}")))?;
     }
     reader.trace.version = 2;
     let mut trace = reader.trace;
@@ -192,7 +192,7 @@ impl Reader {
 
     fn event_class(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
         let id = node.get("id").map_or(Ok(0), |id| id.unsigned())?;
-        let place = node.get("data-stream-class-id").map_or(Ok(0), |id| id.unsigned())?;
+        let stream_id = node.get("data-stream-class-id").map_or(Ok(0), |id| id.unsigned())?;
         let event = EventClass {
             id,
             name: node.text("name")?.map_or_else(|| id.to_string(), str::to_owned),
@@ -200,9 +200,9 @@ impl Reader {
             specific_context: self.structure(node, "specific-context-field-class")?,
             payload: self.structure(node, "payload-field-class")?,
         };
-        let stream = self.trace.streams.get_mut(&place);
-        let stream =
-            stream.ok_or_else(|| node.wrong(format!("no data stream class before it has the id {place}")))?;
+        let stream = self.trace.streams.get_mut(&stream_id);
+        let stream = stream
+            .ok_or_else(|| node.wrong(format!("no data stream class before it has the id {stream_id}")))?;
         stream.events.push(event);
         Ok(())
     }

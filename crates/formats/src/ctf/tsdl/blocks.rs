@@ -55,10 +55,10 @@ impl<'t> Parser<'t> {
         }
         let only = trace.streams.keys().copied().next().filter(|_| trace.streams.len() == 1);
         for (stream, event) in events {
-            let place = stream.or(only).unwrap_or(0);
-            let stream = trace.streams.get_mut(&place);
+            let id = stream.or(only).unwrap_or(0);
+            let stream = trace.streams.get_mut(&id);
             let stream = stream.ok_or_else(|| {
-                self.metadata_error(format!("event `{}`: no stream has the id {place}", event.name))
+                self.metadata_error(format!("event `{}`: no stream has the id {id}", event.name))
             })?;
             stream.events.push(event);
         }

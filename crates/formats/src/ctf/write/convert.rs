@@ -98,7 +98,7 @@ fn word(name: &str) -> String {
 struct Needed {
     slot: Slot,
     label: Label,
-    place: String,
+    field: String,
 }
 
 struct Converter {
@@ -126,22 +126,22 @@ impl Converter {
     fn root(
         &mut self,
         root: Option<&mut Structure>,
-        place: &str,
+        field: &str,
         time: Option<&'static str>,
     ) -> Result<(), Unwritable> {
-        root.map_or(Ok(()), |root| self.structure(root, place, time))
+        root.map_or(Ok(()), |root| self.structure(root, field, time))
     }
 
     fn structure(
         &mut self,
         structure: &mut Structure,
-        place: &str,
+        field: &str,
         time: Option<&'static str>,
     ) -> Result<(), Unwritable> {
         let mut taken = HashSet::new();
         for member in &mut structure.members {
-            let place = format!("{place}, `{}`", member.name);
-            self.class(&mut member.class, &place, time)?;
+            let field = format!("{field}, `{}`", member.name);
+            self.class(&mut member.class, &field, time)?;
             member.raw_name = match self.version {
                 Version::Ctf2 => member.name.clone(),
                 Version::Ctf18 => {
@@ -157,7 +157,7 @@ impl Converter {
                 member.name = shown;
             }
             if !taken.insert(member.raw_name.clone()) {
-                return Err(Unwritable::new(place, "two fields would have this name"));
+                return Err(Unwritable::new(field, "two fields would have this name"));
             }
         }
         Ok(())
@@ -170,11 +170,11 @@ impl Converter {
     fn class(
         &mut self,
         class: &mut FieldClass,
-        place: &str,
+        field: &str,
         time: Option<&'static str>,
     ) -> Result<(), Unwritable> {
         if self.version == Version::Ctf18 {
-            self.lower(class, place)?;
+            self.lower(class, field)?;
         }
         match class {
             FieldClass::Integer(integer) => {
@@ -183,9 +183,9 @@ impl Converter {
                 integer.clock = self.clock.clone().filter(|_| integer.roles.iter().any(is_time));
                 Ok(())
             }
-            FieldClass::Structure(structure) => self.structure(structure, place, time),
-            FieldClass::Array(array) => self.class(&mut array.element, place, None),
-            FieldClass::Variant(choice) | FieldClass::Optional(choice) => self.choice(choice, place, time),
+            FieldClass::Structure(structure) => self.structure(structure, field, time),
+            FieldClass::Array(array) => self.class(&mut array.element, field, None),
+            FieldClass::Variant(choice) | FieldClass::Optional(choice) => self.choice(choice, field, time),
             _ => Ok(()),
         }
     }
@@ -193,11 +193,11 @@ impl Converter {
     fn choice(
         &mut self,
         choice: &mut Choice,
-        place: &str,
+        field: &str,
         time: Option<&'static str>,
     ) -> Result<(), Unwritable> {
         for option in &mut choice.options {
-            self.class(&mut option.class, place, time)?;
+            self.class(&mut option.class, field, time)?;
             if self.version == Version::Ctf2 {
                 option.raw_name = option.name.clone();
                 continue;
@@ -212,13 +212,13 @@ impl Converter {
             option.name = option.raw_name.strip_prefix('_').unwrap_or(&option.raw_name).to_owned();
             let ranges = option.ranges.iter().map(|&(from, to)| from..=to).collect();
             let label = Label { name: option.raw_name.clone(), ranges };
-            self.labels.push(Needed { slot: choice.selector.slot, label, place: place.to_owned() });
+            self.labels.push(Needed { slot: choice.selector.slot, label, field: field.to_owned() });
         }
         Ok(())
     }
 
     /// Replaces classes that CTF 1.8 lacks with the closest it has.
-    fn lower(&mut self, class: &mut FieldClass, place: &str) -> Result<(), Unwritable> {
+    fn lower(&mut self, class: &mut FieldClass, field: &str) -> Result<(), Unwritable> {
         match class {
             FieldClass::Integer(integer) => {
                 integer.reversed = false;
@@ -253,7 +253,7 @@ impl Converter {
             FieldClass::Array(array) => array.minimum_alignment = 1,
             FieldClass::Optional(choice) => {
                 if choice.options.iter().any(|option| is_choice(&option.class)) {
-                    return Err(Unwritable::new(place, "CTF 1.8 has no optional variant"));
+                    return Err(Unwritable::new(field, "CTF 1.8 has no optional variant"));
                 }
                 self.note("optional field becomes a variant");
                 *class = FieldClass::Variant(Box::new(variant(choice)));
@@ -342,9 +342,9 @@ fn label_selector(trace: &mut TraceClass, needed: &Needed) -> Result<(), Unwrita
             Some(label) if label.ranges == needed.label.ranges => {}
             Some(_) => {
                 return Err(Unwritable::new(
-                    &needed.place,
+                    &needed.field,
                     format!(
-                        "its option `{}` is selected by other values than that label has",
+                        "its option `{}` and the label of this name stand for different values",
                         needed.label.name
                     ),
                 ));

@@ -74,7 +74,7 @@ pub(super) struct Encoder<'t, 'e> {
     roles: &'e RoleValues,
     frames: Vec<Frame<'t>>,
     /// Positions of fields with roles.
-    pub(super) places: Vec<RolePosition>,
+    positions: Vec<RolePosition>,
     /// The name of the first field that cannot be encoded, and the reason.
     trouble: Option<(String, &'static str)>,
 }
@@ -92,8 +92,8 @@ impl<'t, 'e> Encoder<'t, 'e> {
     ) -> Encoder<'t, 'e> {
         out.align(structure.minimum_alignment);
         let frames = vec![Frame::Root(structure.members.iter())];
-        let mut encoder = Encoder { out, slots, roles, frames, places: Vec::new(), trouble: None };
-        encoder.assigned();
+        let mut encoder = Encoder { out, slots, roles, frames, positions: Vec::new(), trouble: None };
+        encoder.role_members();
         encoder
     }
 
@@ -103,7 +103,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         if !is_whole && self.trouble.is_none() {
             self.trouble = Some((String::new(), "there are fewer fields than its class has"));
         }
-        self.trouble.map_or(Ok(self.places), Err)
+        self.trouble.map_or(Ok(self.positions), Err)
     }
 
     #[cold]
@@ -116,7 +116,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
     }
 
     /// Writes members with roles, up to the next one that comes through the sink.
-    fn assigned(&mut self) {
+    fn role_members(&mut self) {
         while let [Frame::Root(members)] = self.frames.as_mut_slice() {
             let Some(member) = members.as_slice().first() else { return };
             match &member.class {
@@ -172,8 +172,8 @@ impl<'t, 'e> Encoder<'t, 'e> {
         self.out.align(integer.alignment);
         let (order, reversed) = (integer.byte_order, integer.reversed);
         let value = value & mask(size);
-        let place = |&role: &Role| RolePosition { role, at: self.out.at(), size, order, reversed };
-        self.places.extend(integer.roles.iter().map(place));
+        let position = |&role: &Role| RolePosition { role, at: self.out.at(), size, order, reversed };
+        self.positions.extend(integer.roles.iter().map(position));
         self.out.put(bits::ordered(value, size, reversed), size, order);
         if let Some(slot) = integer.slot {
             self.slots[slot as usize] = if integer.signed { bits::signed(value, size) as u64 } else { value };
@@ -198,7 +198,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
             }
             _ => self.fail(name, UNEXPECTED),
         }
-        self.assigned();
+        self.role_members();
     }
 
     fn floating(&mut self, real: &Real, value: f64) {
@@ -228,7 +228,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         let value = if choice.selector.signed { i128::from(value as i64) } else { i128::from(value) };
         let option = choice.options.iter().find(|option| within(&option.ranges, value));
         if option.is_none() {
-            self.fail(name, "no option is selected by what it depends on");
+            self.fail(name, "its selector selects no option");
         }
         self.frames.push(Frame::Option(option.map(|option| &option.class)));
     }
@@ -260,7 +260,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
             Some(FieldClass::Real(real)) => self.floating(real, value),
             _ => self.fail(name, UNEXPECTED),
         }
-        self.assigned();
+        self.role_members();
     }
 
     fn boolean(&mut self, name: Name<'_>, value: bool) {
@@ -279,7 +279,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
             }
             _ => self.fail(name, UNEXPECTED),
         }
-        self.assigned();
+        self.role_members();
     }
 
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
@@ -289,14 +289,14 @@ impl<'t> FieldSink for Encoder<'t, '_> {
             Some(FieldClass::Array(array)) => self.bytes(name, &array.length, bytes, false),
             _ => self.fail(name, UNEXPECTED),
         }
-        self.assigned();
+        self.role_members();
     }
 
     fn absent(&mut self, name: Name<'_>) {
         if !matches!(self.expected(), Some(FieldClass::Optional(_) | FieldClass::Variant(_))) {
             self.fail(name, UNEXPECTED);
         }
-        self.assigned();
+        self.role_members();
     }
 
     fn begin(&mut self, name: Name<'_>, compound: Compound) {
@@ -324,7 +324,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
         if left > 0 {
             self.fail(Name::Member(""), OTHER_LENGTH);
         }
-        self.assigned();
+        self.role_members();
     }
 }
 

@@ -81,18 +81,19 @@ impl HeaderWriter<'_> {
         &mut self,
         class: &FieldClass,
         name: &str,
-        around: &Structure,
+        enclosing: &Structure,
     ) -> Result<Option<(u64, u32)>, HeaderTrouble> {
         match class {
             FieldClass::Integer(integer) => {
-                let value = self.value(&integer.roles, integer.slot, integer.meaning.size, name, around)?;
+                let value =
+                    self.value(&integer.roles, integer.slot, integer.meaning.size, name, enclosing)?;
                 self.integer(integer, value);
                 let is_time = integer.roles.contains(&Role::Timestamp);
                 Ok(is_time
                     .then_some((value & (u64::MAX >> (64 - integer.meaning.size)), integer.meaning.size)))
             }
             FieldClass::VariableInteger(integer) => {
-                let value = self.value(&integer.roles, integer.slot, 64, name, around)?;
+                let value = self.value(&integer.roles, integer.slot, 64, name, enclosing)?;
                 let before = self.out.at();
                 self.out.put_variable(value, integer.signed);
                 integer.slot.iter().for_each(|&slot| self.slots[slot as usize] = value);
@@ -105,7 +106,7 @@ impl HeaderWriter<'_> {
                 let value = if choice.selector.signed { i128::from(value as i64) } else { i128::from(value) };
                 let option = choice.options.iter().find(|option| within(&option.ranges, value));
                 let option = option.ok_or_else(|| never(name, "nothing is selected"))?;
-                self.class(&option.class, &option.name, around)
+                self.class(&option.class, &option.name, enclosing)
             }
             _ => Err(never(name, "headers are made of integers, structures and variants here")),
         }
@@ -117,10 +118,10 @@ impl HeaderWriter<'_> {
         slot: Option<Slot>,
         size: u32,
         name: &str,
-        around: &Structure,
+        enclosing: &Structure,
     ) -> Result<u64, HeaderTrouble> {
         if roles.contains(&Role::EventClassId) {
-            return self.id(slot, size, around).ok_or_else(|| never(name, "the id does not fit"));
+            return self.id(slot, size, enclosing).ok_or_else(|| never(name, "the id does not fit"));
         }
         if roles.contains(&Role::Timestamp) {
             return Ok(self.cycles.unwrap_or(0));
@@ -132,9 +133,9 @@ impl HeaderWriter<'_> {
     }
 
     /// The value for the id field: the id, or a value that selects the option with the id.
-    fn id(&self, slot: Option<Slot>, size: u32, around: &Structure) -> Option<u64> {
+    fn id(&self, slot: Option<Slot>, size: u32, enclosing: &Structure) -> Option<u64> {
         let fits = size >= 64 || self.id >> size == 0;
-        let choices = around.members.iter().filter_map(|member| match &member.class {
+        let choices = enclosing.members.iter().filter_map(|member| match &member.class {
             FieldClass::Variant(choice) => Some(choice.as_ref()),
             _ => None,
         });
@@ -169,12 +170,12 @@ fn never(name: &str, reason: &str) -> HeaderTrouble {
     HeaderTrouble::Never(format!("`{name}`: {reason}"))
 }
 
-/// Whether a class contains an integer for which `is` holds.
-fn any_integer(class: &FieldClass, is: &dyn Fn(&Integer) -> bool) -> bool {
+/// Whether a class contains an integer that `matches` accepts.
+fn any_integer(class: &FieldClass, matches: &dyn Fn(&Integer) -> bool) -> bool {
     match class {
-        FieldClass::Integer(integer) => is(integer),
+        FieldClass::Integer(integer) => matches(integer),
         FieldClass::Structure(structure) => {
-            structure.members.iter().any(|member| any_integer(&member.class, is))
+            structure.members.iter().any(|member| any_integer(&member.class, matches))
         }
         _ => false,
     }

@@ -5,7 +5,7 @@
 //!                                                                            │ tsdl, json
 //! Target: the classes as read back ◄──read──────── metadata ◄────────────────┘
 //!     │
-//! events of a stream ──tell──► Encoder ──StreamWriter──► packets
+//! events of a stream ──fields──► Encoder ──StreamWriter──► packets
 //! ```
 //!
 //! Packets are always encoded with the classes that a reader gets from the written metadata.

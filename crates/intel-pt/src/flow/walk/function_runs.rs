@@ -130,9 +130,9 @@ impl Walk {
             self.enter_function(graph, id);
             let mut end = 0;
             let taken = bits >> 63 == 1;
-            let next = match compact.pass {
+            let next = match compact.edge {
                 EdgeKind::Free | EdgeKind::Branch => {
-                    let branches = compact.pass == EdgeKind::Branch;
+                    let branches = compact.edge == EdgeKind::Branch;
                     bits <<= u8::from(branches);
                     straight = if branches { 0 } else { straight + 1 };
                     compact.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
@@ -153,20 +153,20 @@ impl Walk {
             };
             let Some(next) = next else {
                 // Unreadable code is trouble only once a packet proves that it ran.
-                if compact.pass != EdgeKind::Return {
+                if compact.edge != EdgeKind::Return {
                     let block = graph.block(id);
-                    self.set_ip(if compact.pass == EdgeKind::Branch && !taken {
+                    self.set_ip(if compact.edge == EdgeKind::Branch && !taken {
                         block.end
                     } else {
                         block.target
                     });
                 }
-                self.pending.end(compact.instructions.into(), compact.pass.transfer(), end);
+                self.pending.end(compact.instructions.into(), compact.edge.transfer(), end);
                 *outcomes = bits;
                 return false;
             };
-            if compact.pass > EdgeKind::Branch {
-                self.pending.end(compact.instructions.into(), compact.pass.transfer(), end);
+            if compact.edge > EdgeKind::Branch {
+                self.pending.end(compact.instructions.into(), compact.edge.transfer(), end);
                 self.pending.begin(graph.start(next), graph.compact(next));
             } else {
                 self.pending.open().until += u32::from(compact.instructions);
@@ -238,7 +238,7 @@ impl Walk {
         let &RunPosition { id, straight } = at;
         self.ip = graph.start(id);
         self.block =
-            Some(id).filter(|&id| graph.compact(id).pass != EdgeKind::Other || graph.holds(id, self.at));
+            Some(id).filter(|&id| graph.compact(id).edge != EdgeKind::Other || graph.holds(id, self.at));
         self.straight = straight;
     }
 
@@ -254,11 +254,11 @@ impl Walk {
         while at.straight < LONGEST_STRAIGHT {
             let (id, compact) = (at.id, graph.compact(at.id));
             self.enter_function(graph, id);
-            let (instructions, transfer) = (u32::from(compact.instructions), compact.pass.transfer());
-            match compact.pass {
+            let (instructions, transfer) = (u32::from(compact.instructions), compact.edge.transfer());
+            match compact.edge {
                 EdgeKind::Free | EdgeKind::Call | EdgeKind::PushOnly => {
                     let next = compact.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;
-                    if compact.pass != EdgeKind::Free {
+                    if compact.edge != EdgeKind::Free {
                         let end = self.push_return(graph, id);
                         self.pending.end(instructions, transfer, end);
                         self.pending.begin(graph.start(next), graph.compact(next));
@@ -268,14 +268,14 @@ impl Walk {
                     *at = RunPosition { id: next, straight: at.straight + 1 };
                 }
                 EdgeKind::Return | EdgeKind::IndirectJump | EdgeKind::IndirectCall
-                    if compact.pass != EdgeKind::Return || !self.returns_are_hidden =>
+                    if compact.edge != EdgeKind::Return || !self.returns_are_hidden =>
                 {
-                    let back = match compact.pass {
+                    let back = match compact.edge {
                         EdgeKind::Return => self.returns.pop().filter(|back| back.address == to),
                         _ => None,
                     };
                     let end =
-                        if compact.pass == EdgeKind::IndirectCall { self.push_return(graph, id) } else { 0 };
+                        if compact.edge == EdgeKind::IndirectCall { self.push_return(graph, id) } else { 0 };
                     self.pending.end(instructions, transfer, end);
                     return Some(back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at)));
                 }

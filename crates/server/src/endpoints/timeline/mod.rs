@@ -1,10 +1,10 @@
 //! `timeline/…`: pictures and records of the store.
 //!
-//! Times are nanoseconds from the snapshot's origin, so that a page has them exactly as doubles for 104 days.
+//! Times are nanoseconds from the snapshot's origin, which doubles hold exactly for 104 days.
 //!
 //! | path | parameters | answer |
 //! |---|---|---|
-//! | `timeline` | – | JSON: the tables, their columns, and their lanes with the paths of these |
+//! | `timeline` | – | JSON: the tables, their columns and lanes, and the path of each lane |
 //! | `timeline/tile` | generation, table, first, digits, tile | a picture of 32 lanes and 256 cells of time |
 //! | `timeline/at` | generation, table, lane, time | JSON: the records there, with all cells |
 //! | `timeline/change` | generation, table, lane, time, next | JSON: the next change of the lane, or the one before |

@@ -35,9 +35,9 @@ pub(crate) fn group(lane: u32, group: u64, to: &mut impl FnMut(State)) {
     let whole: f64 = durations.iter().sum();
     let (first, width) = (group * GROUP * MEAN, GROUP * MEAN);
     let (mut begin, mut sum) = (first, 0.0);
-    for (place, duration) in durations.iter().enumerate() {
+    for (index, duration) in durations.iter().enumerate() {
         sum += duration;
-        let last = place + 1 == durations.len();
+        let last = index + 1 == durations.len();
         let end = if last { first + width } else { first + (sum / whole * width as f64) as u64 };
         to(State { lane, begin, end, value: rng.u64(0..5), cpu: rng.u64(0..8) });
         begin = end;

@@ -44,7 +44,7 @@ const WANDERS: [u32; 3] = [0, 1, 5];
 /// Parts per million by which the slaves' clocks are slewed for a third of each recording, after the fact.
 const SLEWS: [u64; 4] = [1, 5, 50, 500];
 
-struct Wish {
+struct Options {
     seconds: u32,
     only: Vec<String>,
     /// Further settings of the boards, such as the period.
@@ -56,7 +56,7 @@ struct Wish {
     seed: u64,
 }
 
-impl Wish {
+impl Options {
     fn judges(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
@@ -76,10 +76,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn wish() -> Result<Wish, Box<dyn Error>> {
+fn parse() -> Result<Options, Box<dyn Error>> {
     const USAGE: &str = "usage: hodo-clocks [--seconds N] [--only PROTOCOL | --only slews]… [--board SETTINGS] [--keep FOLDER \
                          | --read FOLDER] [--seed N]";
-    let mut wish = Wish {
+    let mut options = Options {
         seconds: SECONDS,
         only: Vec::new(),
         board: BoardSettings::default(),
@@ -91,43 +91,43 @@ fn wish() -> Result<Wish, Box<dyn Error>> {
     while let Some(argument) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;
         match argument.as_str() {
-            "--seconds" => wish.seconds = value.parse().map_err(|_| USAGE)?,
+            "--seconds" => options.seconds = value.parse().map_err(|_| USAGE)?,
             "--only" if value == slews::NAME || PROTOCOLS.iter().any(|(name, _)| *name == value) => {
-                wish.only.push(value);
+                options.only.push(value);
             }
-            "--board" => wish.board = value.parse()?,
-            "--keep" => wish.folder = value.into(),
-            "--seed" => wish.seed = value.parse().map_err(|_| USAGE)?,
-            "--read" => (wish.folder, wish.records) = (value.into(), false),
+            "--board" => options.board = value.parse()?,
+            "--keep" => options.folder = value.into(),
+            "--seed" => options.seed = value.parse().map_err(|_| USAGE)?,
+            "--read" => (options.folder, options.records) = (value.into(), false),
             _ => return Err(USAGE.into()),
         }
     }
-    Ok(wish)
+    Ok(options)
 }
 
 /// Returns the violated promises.
 fn run() -> Result<Vec<String>, Box<dyn Error>> {
-    let wish = wish()?;
+    let options = parse()?;
     let mut broken = Vec::new();
-    if PROTOCOLS.iter().any(|(name, _)| wish.judges(name)) {
-        broken.extend(boards(&wish)?);
+    if PROTOCOLS.iter().any(|(name, _)| options.judges(name)) {
+        broken.extend(boards(&options)?);
     }
-    if wish.judges(slews::NAME) {
-        broken.extend(slews::judge(wish.seed));
+    if options.judges(slews::NAME) {
+        broken.extend(slews::judge(options.seed));
     }
     Ok(broken)
 }
 
 /// Judges boards; returns the violated promises.
-fn boards(wish: &Wish) -> Result<Vec<String>, Box<dyn Error>> {
+fn boards(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
     let keeps = std::env::args().any(|argument| argument == "--keep");
     let (mut broken, mut slews) = (Vec::new(), Vec::new());
     Row::head();
-    for (name, protocol) in PROTOCOLS.into_iter().filter(|(name, _)| wish.judges(name)) {
+    for (name, protocol) in PROTOCOLS.into_iter().filter(|(name, _)| options.judges(name)) {
         for wander in WANDERS {
-            let folder = wish.folder.join(format!("{}-{wander}", name.replace(" + ", "-")));
-            if wish.records {
-                record(&folder, protocol, wander, wish)?;
+            let folder = options.folder.join(format!("{}-{wander}", name.replace(" + ", "-")));
+            if options.records {
+                record(&folder, protocol, wander, options)?;
             }
             let recorded = Recorded::read(&folder)?;
             let rows = judge(&recorded, name, wander)?;
@@ -136,7 +136,7 @@ fn boards(wish: &Wish) -> Result<Vec<String>, Box<dyn Error>> {
             }
             rows.iter().for_each(Row::show);
             broken.extend(verdict::broken(&rows));
-            if wish.records && !keeps {
+            if options.records && !keeps {
                 fs::remove_dir_all(&folder)?;
             }
         }
@@ -155,13 +155,13 @@ fn slewed(recorded: &Recorded, ppm: u64) -> Result<Verdict, Box<dyn Error>> {
     Ok(Verdict::of(&slewed, &pairs, &graph.solve(Method::Bounded)))
 }
 
-fn record(folder: &Path, protocol: Protocol, wander: u32, wish: &Wish) -> Result<(), Box<dyn Error>> {
+fn record(folder: &Path, protocol: Protocol, wander: u32, options: &Options) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(folder.parent().unwrap_or(folder))?;
     let board = BoardSettings {
         protocol,
         wander_ppb: wander * 1_000,
-        time: Some(Duration::from_secs(wish.seconds.into())),
-        ..wish.board.clone()
+        time: Some(Duration::from_secs(options.seconds.into())),
+        ..options.board.clone()
     };
     let command = vec![folder.as_os_str().to_owned()];
     let request = Request { engine: Engine::Board, board, command, ..Request::default() };

@@ -19,7 +19,7 @@ pub(crate) const NAME: &str = "slews";
 /// Random times of the slewed clock that are compared.
 const TIMES: usize = 20_000;
 
-/// What was assumed of each clock: ppb per second.
+/// The assumed wander of each clock, in ppb per second.
 const WANDER: u64 = 1_000;
 
 /// How the intervals of a slewed clock fare.
@@ -95,7 +95,7 @@ mod tests {
             slews::all().into_iter().filter(|slew| slew.ppm == 50.0 && slew.seconds == 6.0).take(4).collect();
         let mut fared = simulate(&all, 0, Method::Bounded);
         assert_eq!(broken(&all, &fared), [""; 0]);
-        // One line is not what a slewed clock shows.
+        // A slewed clock does not follow one line.
         fared[1] = fare(&all[1], 0, Method::Hull);
         let broken_now = broken(&all, &fared);
         assert!(broken_now.len() == 1 && broken_now[0].contains(&all[1].to_string()), "{broken_now:?}");

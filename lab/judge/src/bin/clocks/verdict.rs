@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_promise_is_told() {
+    fn a_broken_promise_is_reported() {
         assert!(broken(&[row(Method::Bounded, &[100, 500], 600)]).is_empty());
         assert_eq!(broken(&[row(Method::Bounded, &[100, 501], 600)]).len(), 1);
         assert_eq!(broken(&[row(Method::Bounded, &[100, 500], 601)]).len(), 1);

@@ -90,7 +90,7 @@ impl Container {
         if snapshots {
             put(&mut file, self.snapshot, 1);
         }
-        let (mut index, mut places) = (vec![buffers.len() as u64], Vec::new());
+        let (mut index, mut offsets) = (vec![buffers.len() as u64], Vec::new());
         for buffer in buffers {
             let end = buffer.offset + buffer.bytes.len() as u64;
             let overwrite = if snapshots { aux_flag::OVERWRITE } else { 0 };
@@ -107,7 +107,7 @@ impl Container {
             let padded = buffer.bytes.len().next_multiple_of(AUXTRACE_ALIGNMENT as usize);
             put(&mut file, head + HEADER, padded as u64);
             put(&mut file, head + HEADER + 8, buffer.offset);
-            places.push(file.len() as u64);
+            offsets.push(file.len() as u64);
             file.extend_from_slice(&buffer.bytes);
             file.resize(file.len() + padded - buffer.bytes.len(), 0);
         }
@@ -116,7 +116,7 @@ impl Container {
         let length = file.len() as u64 - start;
         put(&mut file, DATA_SECTION + 8, length);
         self.features(&mut file, &index);
-        (file, places)
+        (file, offsets)
     }
 
     /// Writes a copy of the recording's AUX record for these bytes.

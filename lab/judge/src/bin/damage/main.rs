@@ -39,7 +39,7 @@ const USAGE: &str = "usage: hodo-damage --hodo PROGRAM --folder FOLDER [--count 
 const SHOWN: usize = 20;
 
 /// The parsed command line.
-struct Wish {
+struct Options {
     hodo: PathBuf,
     folder: PathBuf,
     count: u64,
@@ -50,7 +50,7 @@ struct Wish {
 }
 
 fn main() -> ExitCode {
-    match parse().and_then(|wish| run(&wish)) {
+    match parse().and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hodo-damage: {error}");
@@ -59,8 +59,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse() -> Result<Wish, String> {
-    let mut wish = Wish {
+fn parse() -> Result<Options, String> {
+    let mut options = Options {
         hodo: PathBuf::new(),
         folder: PathBuf::new(),
         count: 10_000,
@@ -74,38 +74,39 @@ fn parse() -> Result<Wish, String> {
         let mut value = || arguments.next().ok_or(USAGE);
         let number = |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
         match argument.as_str() {
-            "--hodo" => wish.hodo = value()?.into(),
-            "--folder" => wish.folder = value()?.into(),
-            "--count" => wish.count = number(value()?)?,
-            "--seed" => wish.seed = number(value()?)?,
-            "--only" => wish.only = Some(number(value()?)?),
-            "--without-perf" => wish.perf = false,
+            "--hodo" => options.hodo = value()?.into(),
+            "--folder" => options.folder = value()?.into(),
+            "--count" => options.count = number(value()?)?,
+            "--seed" => options.seed = number(value()?)?,
+            "--only" => options.only = Some(number(value()?)?),
+            "--without-perf" => options.perf = false,
             "--recording" => {
                 let (name, event, command) = (value()?, value()?, value()?);
                 let command = command.split_whitespace().map(str::to_owned).collect();
-                wish.recordings.push((name, Recipe { event, command }));
+                options.recordings.push((name, Recipe { event, command }));
             }
             _ => return Err(USAGE.into()),
         }
     }
-    if wish.recordings.is_empty() { Err(USAGE.into()) } else { Ok(wish) }
+    if options.recordings.is_empty() { Err(USAGE.into()) } else { Ok(options) }
 }
 
-fn run(wish: &Wish) -> Result<(), String> {
+fn run(options: &Options) -> Result<(), String> {
     let subjects: Result<Vec<Subject>, String> =
-        wish.recordings.iter().map(|(name, recipe)| record(wish, name, recipe)).collect();
+        options.recordings.iter().map(|(name, recipe)| record(options, name, recipe)).collect();
     let subjects = subjects?;
-    let numbers = match wish.only {
+    let numbers = match options.only {
         Some(number) => number..number + 1,
-        None => 0..wish.count,
+        None => 0..options.count,
     };
     let next = AtomicU64::new(numbers.start);
     let done: Mutex<Vec<(u64, Trial)>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let worker = |index: usize| -> Result<(), String> {
-        let folder = wish.folder.join(format!("worker-{index}"));
+        let folder = options.folder.join(format!("worker-{index}"));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-        let bench = Bench { folder, hodo: Some(wish.hodo.clone()), perf: wish.perf, seed: wish.seed };
+        let bench =
+            Bench { folder, hodo: Some(options.hodo.clone()), perf: options.perf, seed: options.seed };
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= numbers.end {
@@ -121,17 +122,17 @@ fn run(wish: &Wish) -> Result<(), String> {
     })?;
     let mut trials = done.into_inner().map_err(|error| error.to_string())?;
     trials.sort_by_key(|&(number, _)| number);
-    report(wish, &trials)
+    report(options, &trials)
 }
 
 /// Records a subject, and checks that perf decodes the same as we do.
-fn record(wish: &Wish, name: &str, recipe: &Recipe) -> Result<Subject, String> {
-    std::fs::create_dir_all(&wish.folder).map_err(|error| error.to_string())?;
-    let file = wish.folder.join(format!("{name}.perf.data"));
-    let mut record = Command::new(&wish.hodo);
+fn record(options: &Options, name: &str, recipe: &Recipe) -> Result<Subject, String> {
+    std::fs::create_dir_all(&options.folder).map_err(|error| error.to_string())?;
+    let file = options.folder.join(format!("{name}.perf.data"));
+    let mut record = Command::new(&options.hodo);
     record.args(["record", "--engine", "emulate", "-q", "-e", &recipe.event, "-o"]).arg(&file);
-    record.arg("--").args(&recipe.command).current_dir(&wish.folder);
-    record.output().map_err(|error| format!("can't start {}: {error}", wish.hodo.display()))?;
+    record.arg("--").args(&recipe.command).current_dir(&options.folder);
+    record.output().map_err(|error| format!("can't start {}: {error}", options.hodo.display()))?;
     let subject = Subject::new(name, Path::new(&file), None, Some(recipe.clone()))?;
     println!(
         "{name:14} {:28} {:8} instructions, {:6} bytes, {:3} segments",
@@ -140,19 +141,19 @@ fn record(wish: &Wish, name: &str, recipe: &Recipe) -> Result<Subject, String> {
         subject.container.trace().len(),
         subject.segments.len()
     );
-    if wish.perf && recovered::perf(&file, None)? != subject.ran.instructions {
+    if options.perf && recovered::perf(&file, None)? != subject.ran.instructions {
         return Err(format!("perf shows other instructions of {name} than we do"));
     }
     Ok(subject)
 }
 
-fn report(wish: &Wish, trials: &[(u64, Trial)]) -> Result<(), String> {
+fn report(options: &Options, trials: &[(u64, Trial)]) -> Result<(), String> {
     let all: Vec<&Trial> = trials.iter().map(|(_, trial)| trial).collect();
-    let worse = table::print(&all, wish.perf);
+    let worse = table::print(&all, options.perf);
     let violations: Vec<(u64, &str)> =
         trials.iter().filter_map(|(number, trial)| Some((*number, trial.violation.as_deref()?))).collect();
     for (number, violation) in violations.iter().take(SHOWN) {
-        println!("--seed {} --only {number}: {violation}", wish.seed);
+        println!("--seed {} --only {number}: {violation}", options.seed);
     }
     match (violations.len(), worse) {
         (0, false) => Ok(()),

@@ -77,7 +77,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 enum Part {
     /// These bytes of the trace.
-    Kept(Range<usize>),
+    RawRecord(Range<usize>),
     /// Other bytes.
     Foreign(Vec<u8>),
 }
@@ -100,12 +100,12 @@ const PAGE: usize = 512;
 impl Damaged {
     /// An undamaged trace of this length.
     pub(crate) fn nothing(length: usize) -> Damaged {
-        Damaged::of(vec![Part::Kept(0..length)])
+        Damaged::of(vec![Part::RawRecord(0..length)])
     }
 
     /// Only this part of a trace.
     pub(crate) fn only(part: Range<usize>) -> Damaged {
-        Damaged::of(vec![Part::Kept(part)])
+        Damaged::of(vec![Part::RawRecord(part)])
     }
 
     fn of(parts: Vec<Part>) -> Damaged {
@@ -118,16 +118,16 @@ impl Damaged {
         let run = random.usize(1..=RUN);
         let at = random.usize(0..length - RUN);
         let around = |inside: Part, until: usize| {
-            Damaged::of(vec![Part::Kept(0..at), inside, Part::Kept(until..length)])
+            Damaged::of(vec![Part::RawRecord(0..at), inside, Part::RawRecord(until..length)])
         };
         match kind {
-            Kind::CutFront => Damaged::of(vec![Part::Kept(random.usize(1..length)..length)]),
+            Kind::CutFront => Damaged::of(vec![Part::RawRecord(random.usize(1..length)..length)]),
             // Writers pad a trace to eight bytes with zeros, which are only skipped at its end.
-            Kind::CutEnd => Damaged::of(vec![Part::Kept(0..random.usize(8..length) / 8 * 8)]),
+            Kind::CutEnd => Damaged::of(vec![Part::RawRecord(0..random.usize(8..length) / 8 * 8)]),
             Kind::CutMiddle => {
                 let from = random.usize(1..length - 1);
                 let to = random.usize(from + 1..length);
-                let parts = vec![Part::Kept(0..from), Part::Kept(to..length)];
+                let parts = vec![Part::RawRecord(0..from), Part::RawRecord(to..length)];
                 Damaged { lost_at: Some(from), ..Damaged::of(parts) }
             }
             Kind::Wrap => Damaged::ring(length, random),
@@ -135,7 +135,7 @@ impl Damaged {
             Kind::FlippedBits => Damaged::flipped(trace, random),
             Kind::FlippedBytes => around(Part::Foreign(bytes(run, random)), at + run),
             Kind::Missing => around(Part::Foreign(Vec::new()), at + run),
-            Kind::Duplicated => around(Part::Kept(at..at + run), at),
+            Kind::Duplicated => around(Part::RawRecord(at..at + run), at),
             Kind::Inserted => around(Part::Foreign(bytes(run, random)), at),
             Kind::Zeroed => {
                 let until = (at + PAGE).min(length);
@@ -148,7 +148,7 @@ impl Damaged {
         let size = random.usize(length / 8..length / 2) / 8 * 8;
         let first = random.usize(size..length - 8) / 8 * 8;
         let second = random.usize(first + 1..=length);
-        let buffers = [first, second].map(|end| vec![Part::Kept(end.saturating_sub(size)..end)]);
+        let buffers = [first, second].map(|end| vec![Part::RawRecord(end.saturating_sub(size)..end)]);
         Damaged { buffers: buffers.into(), lost_at: None, snapshots: true }
     }
 
@@ -160,11 +160,11 @@ impl Damaged {
         places.dedup();
         let (mut parts, mut from) = (Vec::new(), 0);
         for at in places {
-            parts.push(Part::Kept(from..at));
+            parts.push(Part::RawRecord(from..at));
             parts.push(Part::Foreign(vec![trace[at] ^ 1 << random.u8(0..8)]));
             from = at + 1;
         }
-        parts.push(Part::Kept(from..trace.len()));
+        parts.push(Part::RawRecord(from..trace.len()));
         Damaged::of(parts)
     }
 
@@ -172,7 +172,7 @@ impl Damaged {
     pub(crate) fn buffers(&self, trace: &[u8]) -> Vec<Buffer> {
         let buffer = |parts: &Vec<Part>| {
             let bytes = parts.iter().map(|part| match part {
-                Part::Kept(range) => &trace[range.clone()],
+                Part::RawRecord(range) => &trace[range.clone()],
                 Part::Foreign(bytes) => bytes,
             });
             Buffer {
@@ -191,8 +191,8 @@ impl Damaged {
         let mut behind = (offset - places[index]) as usize;
         for part in &self.buffers[index] {
             match part {
-                Part::Kept(range) if behind < range.len() => return Some(range.start + behind),
-                Part::Kept(range) => behind -= range.len(),
+                Part::RawRecord(range) if behind < range.len() => return Some(range.start + behind),
+                Part::RawRecord(range) => behind -= range.len(),
                 Part::Foreign(bytes) => behind = behind.checked_sub(bytes.len())?,
             }
         }
@@ -205,12 +205,12 @@ impl Damaged {
         let mut spans: Vec<Range<usize>> = Vec::new();
         for buffer in &self.buffers {
             for (index, part) in buffer.iter().enumerate() {
-                let Part::Kept(range) = part else { continue };
+                let Part::RawRecord(range) = part else { continue };
                 match spans.last_mut() {
                     Some(last)
                         if index > 0
                             && range.start == last.end
-                            && matches!(buffer[index - 1], Part::Kept(_)) =>
+                            && matches!(buffer[index - 1], Part::RawRecord(_)) =>
                     {
                         last.end = range.end;
                     }

@@ -14,20 +14,20 @@ pub(crate) struct Shown {
     pub(crate) violation: Option<String>,
 }
 
-/// Reads an experiment; each of its trace streams must show what ran in the same stream of the truth. A chunk contains
-/// the index of its first segment, as missing code does not change the number of segments.
+/// Reads an experiment; each of its trace streams must show what ran in the same stream of the truth. Segments are
+/// matched by index: missing code does not change their number.
 pub(crate) fn check(trace: &Trace<'_>, truth: &[&Segments]) -> Shown {
     let mut shown = Shown::default();
     let mut next = vec![0; truth.len()];
     decode_all(
         trace,
         READING,
-        |chunk: &Chunk, ()| Recorder { track: chunk.track, ..Recorder::default() },
+        |chunk: &Chunk, ()| Recorder { stream: chunk.track, ..Recorder::default() },
         |recorder| (recorder, ()),
         |_, recorder| {
             for seen in recorder.segments {
-                let index = &mut next[recorder.track];
-                match truth[recorder.track].get(*index) {
+                let index = &mut next[recorder.stream];
+                match truth[recorder.stream].get(*index) {
                     Some(segment) => compare(&mut shown, segment, &seen, *index),
                     None => _ = shown.violation.get_or_insert("there are more segments".into()),
                 }
@@ -48,7 +48,8 @@ pub(crate) fn check(trace: &Trace<'_>, truth: &[&Segments]) -> Shown {
 struct Seen {
     instructions: Vec<u64>,
     packets: usize,
-    /// Gaps: the number of instructions before each, the number of packets up to its end, and its kind.
+    /// Gaps: the number of instructions before each, the number of packets up to its end, the trouble, and whether
+    /// earlier decoding is doubtful.
     gaps: Vec<(usize, usize, String, bool)>,
     /// Asynchronous transfers.
     transfers: Vec<(u64, u64)>,
@@ -56,7 +57,7 @@ struct Seen {
 
 #[derive(Default)]
 struct Recorder {
-    track: usize,
+    stream: usize,
     segments: Vec<Seen>,
 }
 
@@ -113,18 +114,18 @@ fn violation(truth: &Segment, seen: &Seen) -> Option<String> {
     let (mut shown, mut ran, mut why) = (0, 0, "");
     let end = (seen.instructions.len(), usize::MAX, String::new(), false);
     for (until, packets, trouble, doubtful) in seen.gaps.iter().chain([&end]) {
-        let piece = &seen.instructions[shown..*until];
+        let decoded = &seen.instructions[shown..*until];
         let rest = &truth.instructions[ran..];
-        let alike = piece.iter().zip(rest).take_while(|(one, other)| one == other).count();
-        if alike < piece.len() {
+        let alike = decoded.iter().zip(rest).take_while(|(one, other)| one == other).count();
+        if alike < decoded.len() {
             return Some(format!(
                 "after {shown} instructions, and the gap \"{why}\", {alike} of {} ran; then {:x?} is shown, {:x?} ran",
-                piece.len(),
-                &piece[alike.saturating_sub(2)..piece.len().min(alike + 4)],
+                decoded.len(),
+                &decoded[alike.saturating_sub(2)..decoded.len().min(alike + 4)],
                 &rest[alike.saturating_sub(2).min(rest.len())..rest.len().min(alike + 4)],
             ));
         }
-        ran += piece.len();
+        ran += decoded.len();
         if *doubtful {
             return Some(format!("after {until} instructions doubtful: {trouble}"));
         }

@@ -9,7 +9,7 @@ use hodo_intel_pt::packet::{Decoder, IpPayload, PSB, Packet, find_psb};
 
 use crate::truth::Segments;
 
-/// One packet in so many that show a branch has others inserted before it.
+/// Of the packets that show a branch, the share before which others are inserted: one in this number.
 const RATE: u64 = 12;
 
 /// Returns the trace of a stream with inserted packets. `truth` is what the stream shows with all code.

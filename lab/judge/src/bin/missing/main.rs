@@ -3,8 +3,8 @@
 //! ```text
 //! recording ──► truth: the instructions of every segment, and how many ran before each of its packets
 //!     │                                         │
-//!     └─► a part of the code ─► our reader ─────┴─► law: what is shown after a gap is what ran from the
-//!         (raw buffer, or files removed)                 packet on that ended it, up to the next gap
+//!     └─► a part of the code ─► our reader ─────┴─► law: between two gaps, our reader shows what ran since
+//!         (raw buffer, or files removed)                 the packet that ended the first
 //! ```
 //!
 //! Half of the raw buffers have event trace, PTWRITE, power events and PEBS records, with interrupts at random places.
@@ -26,7 +26,7 @@ use trial::Subject;
 const USAGE: &str = "usage: hodo-missing --folder FOLDER [--count N] [--seed N] NAME=RECORDING…";
 
 /// The parsed command line.
-struct Wish {
+struct Arguments {
     folder: PathBuf,
     /// Trials per recording.
     count: u64,
@@ -35,7 +35,7 @@ struct Wish {
 }
 
 fn main() -> ExitCode {
-    match parse().and_then(|wish| run(&wish)) {
+    match parse().and_then(|arguments| run(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hodo-missing: {error}");
@@ -44,32 +44,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse() -> Result<Wish, String> {
-    let mut wish = Wish { folder: PathBuf::new(), count: 12, seed: 1, recordings: Vec::new() };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or(USAGE);
+fn parse() -> Result<Arguments, String> {
+    let mut arguments = Arguments { folder: PathBuf::new(), count: 12, seed: 1, recordings: Vec::new() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(USAGE);
         let number = |value: String| value.parse().map_err(|_| format!("`{value}` is no number"));
-        match argument.as_str() {
-            "--folder" => wish.folder = value()?.into(),
-            "--count" => wish.count = number(value()?)?,
-            "--seed" => wish.seed = number(value()?)?,
+        match word.as_str() {
+            "--folder" => arguments.folder = value()?.into(),
+            "--count" => arguments.count = number(value()?)?,
+            "--seed" => arguments.seed = number(value()?)?,
             recording => {
                 let (name, path) = recording.split_once('=').ok_or(USAGE)?;
-                wish.recordings.push((name.to_owned(), path.into()));
+                arguments.recordings.push((name.to_owned(), path.into()));
             }
         }
     }
-    if wish.recordings.is_empty() { Err(USAGE.into()) } else { Ok(wish) }
+    if arguments.recordings.is_empty() { Err(USAGE.into()) } else { Ok(arguments) }
 }
 
-fn run(wish: &Wish) -> Result<(), String> {
-    std::fs::create_dir_all(&wish.folder).map_err(|error| error.to_string())?;
+fn run(arguments: &Arguments) -> Result<(), String> {
+    std::fs::create_dir_all(&arguments.folder).map_err(|error| error.to_string())?;
     let mut table = table::Table::default();
-    for (name, file) in &wish.recordings {
-        let subject = Subject::new(name, file, None, &wish.folder)?;
-        for number in 0..wish.count {
-            if let Some(trial) = subject.trial(wish.seed, number)? {
+    for (name, file) in &arguments.recordings {
+        let subject = Subject::new(name, file, None, &arguments.folder)?;
+        for number in 0..arguments.count {
+            if let Some(trial) = subject.trial(arguments.seed, number)? {
                 table.add(name, &trial);
             }
         }

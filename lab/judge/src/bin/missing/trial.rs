@@ -137,7 +137,7 @@ impl Subject {
             return Ok(None);
         };
         let Some(pieces) = &self.code[track] else { return Ok(None) };
-        if way == Withholding::Kept && pieces.iter().all(|piece| piece.module.is_some()) {
+        if way == Withholding::RawRecord && pieces.iter().all(|piece| piece.module.is_some()) {
             return Ok(None);
         }
         let (trace, config, left) = self.open(self.symfs.as_deref(), |trace| {

@@ -43,19 +43,19 @@ pub(crate) const READING: Reading<'static> = Reading {
 
 /// Reads all trace streams.
 pub(crate) fn read(trace: &Trace<'_>) -> Vec<Segments> {
-    let mut tracks = vec![Segments::new(); trace.tracks.len()];
+    let mut streams = vec![Segments::new(); trace.tracks.len()];
     decode_all(
         trace,
         READING,
         |_: &Chunk, ()| Collector::default(),
         |collector| (collector.0, ()),
         |chunk, segments| {
-            tracks[chunk.track].extend(segments);
+            streams[chunk.track].extend(segments);
             true
         },
         |_| true,
     );
-    tracks
+    streams
 }
 
 #[derive(Default)]

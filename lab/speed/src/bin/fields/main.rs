@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The sums over a run of packets. They do not depend on where runs begin and end.
+/// The sums over a range of packets. Those of all ranges do not depend on where ranges begin and end.
 #[derive(Default)]
 struct Sums {
     events: u64,

@@ -4,58 +4,48 @@
 use hodo_clock::Nanos;
 use hodo_model::{FunctionRun, Numbering, Place, Transfer};
 
-use super::Partial;
+use super::FunctionsPartial;
 use crate::{
-    clock::{Even, Share, ShortTime, Time},
-    profile::functions::costs::{Amount, Slot},
-    stack::{At, Below, Edge, Frame, Top, arrive, arrive_plainly},
+    clock::{Even, ShortTime, Time, TimeShare},
+    profile::functions::costs::{CostAmount, CostSlot},
+    stack::{ArrivedAt, Below, FlowEdge, StackFrame, Top, arrive, arrive_plainly},
 };
 
-const ROOM_FOR_FRAME: Frame<(), Slot> = Frame::root(0, ());
+const ROOM_FOR_FRAME: StackFrame<(), CostSlot> = StackFrame::root(0, ());
 
-impl Partial {
+impl FunctionsPartial {
     /// Folds function runs up to a timestamp.
     #[inline]
-    pub(super) fn fold_timed(
-        &mut self,
-        functions: &impl Numbering,
-        function_runs: &[FunctionRun],
-        until: Nanos,
-    ) {
-        let ran = FunctionRun::instructions(function_runs);
-        let Partial { clock, sums, .. } = self;
+    pub(super) fn fold_timed(&mut self, functions: &impl Numbering, runs: &[FunctionRun], until: Nanos) {
+        let ran = FunctionRun::instructions(runs);
+        let FunctionsPartial { clock, sums, .. } = self;
         clock.read(until.0);
         // Something ran, so the time belongs to no wait.
         let even = clock.share(ran, |share| {
-            if let Share::Lost(time) = share {
+            if let TimeShare::Lost(time) = share {
                 sums.add_lost_time(time.length());
             }
         });
-        self.fold_evenly(functions, function_runs, even);
+        self.fold_evenly(functions, runs, even);
     }
 
     /// Folds function runs with a known time per instruction.
     #[inline]
-    pub(super) fn fold_evenly(
-        &mut self,
-        functions: &impl Numbering,
-        function_runs: &[FunctionRun],
-        even: Even,
-    ) {
-        self.clock.left = self.clock.left && stays(function_runs);
-        let short = even.each.short_up_to(FunctionRun::instructions(function_runs));
+    pub(super) fn fold_evenly(&mut self, functions: &impl Numbering, runs: &[FunctionRun], even: Even) {
+        self.clock.left = self.clock.left && stays(runs);
+        let short = even.each.short_up_to(FunctionRun::instructions(runs));
         let mut folded = 0;
         loop {
             if let Some(each) = short {
-                folded += self.fold_plain(function_runs, folded, each);
+                folded += self.fold_plain(runs, folded, each);
             }
-            let Some(function_run) = function_runs.get(folded) else { break };
-            let before = FunctionRun::instructions(&function_runs[..folded]);
+            let Some(function_run) = runs.get(folded) else { break };
+            let before = FunctionRun::instructions(&runs[..folded]);
             self.fold_any(functions, function_run, u64::from(function_run.until) - before, even.each);
             folded += 1;
         }
         if let Some(top) = self.stack.last() {
-            self.costs.ran(top.function, Amount { instructions: 0, time: even.rest });
+            self.costs.ran(top.function, CostAmount { instructions: 0, time: even.rest });
         }
     }
 
@@ -71,24 +61,24 @@ impl Partial {
     ) {
         let slot =
             self.costs.slot_of(function_run.function(), || functions.function(function_run.function()));
-        let Partial { stack, costs, sums, paths, edge, .. } = self;
-        let at = At { address: function_run.start, function: slot, place: function_run.place() };
+        let FunctionsPartial { stack, costs, sums, paths, edge, .. } = self;
+        let at = ArrivedAt { address: function_run.start, function: slot, place: function_run.place() };
         if let Err(edge) = arrive(stack, costs, Below::Unknown, *edge, &at) {
             sums.calls += paths.expand(costs);
             costs.begin_piece(edge, function_run.arrival(functions), slot);
-            stack.push(Frame::root(slot, ()));
+            stack.push(StackFrame::root(slot, ()));
         }
-        costs.ran(slot, Amount { instructions, time: each.times(instructions) });
+        costs.ran(slot, CostAmount { instructions, time: each.times(instructions) });
         self.end(function_run);
     }
 
     /// Fast path: folds function runs after the first `folded`, while they are entered by call, return or
     /// fall-through. Returns the number of runs that it folded.
     #[inline(always)]
-    fn fold_plain(&mut self, function_runs: &[FunctionRun], folded: usize, each: ShortTime) -> usize {
-        let Partial { stack, costs, sums, edge, .. } = self;
+    fn fold_plain(&mut self, runs: &[FunctionRun], folded: usize, each: ShortTime) -> usize {
+        let FunctionsPartial { stack, costs, sums, edge, .. } = self;
         let Some(mut branch) = edge.branch() else { return 0 };
-        let (before, first) = function_runs.split_at(folded);
+        let (before, first) = runs.split_at(folded);
         let mut before = FunctionRun::instructions(before);
         let (frames, depth) = stack.reserve(first.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
@@ -96,7 +86,7 @@ impl Partial {
         let mut rest = first;
         while let [function_run, later @ ..] = rest {
             let Some(slot) = open.known(slots, function_run) else { break };
-            let at = At { address: function_run.start, function: slot, place: function_run.place() };
+            let at = ArrivedAt { address: function_run.start, function: slot, place: function_run.place() };
             if !arrive_plainly(&mut top, &mut open, branch, &at) {
                 break;
             }
@@ -123,7 +113,7 @@ impl Partial {
         let count = first.len() - rest.len();
         if let Some(last) = first[..count].last() {
             // The call that led to the first one was counted when it was made.
-            sums.calls -= u64::from(matches!(edge, Edge::Call { .. }));
+            sums.calls -= u64::from(matches!(edge, FlowEdge::Call { .. }));
             self.end(last);
         }
         count
@@ -131,8 +121,8 @@ impl Partial {
 }
 
 /// Returns whether no function run ends with a transfer that leaves or enters traced code.
-pub(super) fn stays(function_runs: &[FunctionRun]) -> bool {
-    function_runs.iter().all(|function_run| function_run.transfer == Transfer::None)
+pub(super) fn stays(runs: &[FunctionRun]) -> bool {
+    runs.iter().all(|function_run| function_run.transfer == Transfer::None)
 }
 
 /// Returns whether a function run begins at the return address of the call that ends another.
