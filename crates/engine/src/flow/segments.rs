@@ -11,16 +11,15 @@ use std::{
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
-use hodo_intel_pt::{
-    Config,
-    flow::{Decoder, Event, Executed, FunctionRun, Gap, Hidden, Memos, PacketKind, Sink, Step, Trouble},
+use hodo_intel_pt::flow::{
+    Decoder, Event, Executed, FunctionRun, Gap, Hidden, Memos, PacketKind, Sink, Step, Trouble,
 };
 use hodo_model::{Cause, Loss};
 
 use crate::{
     flow::{
         self_check::{PathAccounts, SelfCheck},
-        stream::{Chunk, Extent, Packets, SegmentReader},
+        stream::{Chunk, Extent, Packets, SegmentReader, TraceStream},
         trace::Trace,
     },
     losses::Losses,
@@ -204,16 +203,8 @@ fn decode<'x, 'f, S: TrackSink>(
         if let Some(bytes) = gap {
             located.skip(0..bytes, times[0]);
         }
-        match packets {
-            Some(Packets { bytes, length, .. }) => {
-                let config: &Config = &trace.recording.config;
-                let decoder =
-                    Decoder::new(&bytes, 0..length, config, &track.schedule).with_guests(&trace.guests);
-                match reading.memo {
-                    true => decoder.decode_with_memo(programs, memos, &mut located),
-                    false => decoder.decode(programs, &mut located),
-                }
-            }
+        match &packets {
+            Some(packets) => follow((trace, track), packets, reading, (programs, memos), &mut located),
             None => located.skip(start..end, times[1]),
         }
         located.lose_untimed(end - start);
@@ -228,6 +219,22 @@ fn decode<'x, 'f, S: TrackSink>(
         Located { trace, chunk, start, losses, sink: &mut *sink, give, reading, ran, has_gap, check }
             .skip(0..bytes, None);
         sink.end_segment();
+    }
+}
+
+/// Decodes the packets of a segment.
+fn follow<'x, 'f>(
+    (trace, track): (&'x Trace<'f>, &TraceStream<'f>),
+    packets: &Packets<'f>,
+    reading: Reading<'_>,
+    (programs, memos): (&mut [Program<'x, Modules<'f>>], &mut Memos),
+    sink: &mut impl Sink,
+) {
+    let decoder = Decoder::new(&packets.bytes, 0..packets.length, &trace.recording.config, &track.schedule);
+    let decoder = decoder.with_guests(&trace.guests);
+    match reading.memo {
+        true => decoder.decode_with_memo(programs, memos, sink),
+        false => decoder.decode(programs, sink),
     }
 }
 
