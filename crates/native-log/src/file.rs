@@ -180,6 +180,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Returns the output without an end block.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
     /// Passes what was written to the system.
     ///
     /// # Errors

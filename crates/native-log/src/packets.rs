@@ -19,6 +19,10 @@ use crate::{
     table::{Path, Span, Table},
 };
 
+/// The most bytes that a block may become. A recorder's block becomes some hundred kilobytes; a forged one could become
+/// thousands of times its size.
+const MOST_BYTES: usize = 64 << 20;
+
 /// How to write packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -103,11 +107,15 @@ impl<'l, 'a> Converter<'l, 'a> {
     /// The block with this index as packets.
     ///
     /// # Errors
-    /// The block is damaged.
+    /// The block is damaged, or would become too long.
     pub fn segment(&mut self, index: usize) -> Result<Segment, FileError> {
         let (block, begin) = self.take(index)?;
         let mut bytes = Vec::with_capacity(block.words.len());
         let (length, [instructions, addresses]) = self.write(index, &block, begin, &mut bytes, Vec::len);
+        if length > MOST_BYTES {
+            self.next = None;
+            return Err(FileError::Damaged(self.log.blocks[index].at));
+        }
         Ok(Segment { bytes, length, instructions, addresses })
     }
 
@@ -157,6 +165,9 @@ impl<'l, 'a> Converter<'l, 'a> {
         writer.begin(begin);
         for item in &mut items {
             writer.item(item);
+            if length(writer.sink) > MOST_BYTES {
+                break;
+            }
         }
         let expected = items.leads_to();
         if let Some(following) = &following {

@@ -1,0 +1,56 @@
+//! Any blocks as a native recording: whatever is read becomes packets, block by block, of bounded length, and a file cut in
+//! half gives no more streams.
+
+#![no_main]
+
+use hodo_formats::{Input, Unpacked, native};
+use hodo_native_log::{BlockHeader, BlockKind, Codec, Writer, empty, packets};
+use libfuzzer_sys::{arbitrary::Arbitrary, fuzz_target};
+
+#[derive(Arbitrary, Debug)]
+struct Part {
+    kind: u8,
+    packed: bool,
+    key: u8,
+    table: u8,
+    sequence: u8,
+    times: (u16, u16),
+    content: Vec<u8>,
+}
+
+fuzz_target!(|parts: Vec<Part>| {
+    let mut writer = Writer::new(Vec::new()).expect("memory");
+    for part in &parts {
+        let kinds = [BlockKind::Log, BlockKind::Table, BlockKind::Clock, BlockKind::Loss, BlockKind::Snapshot, BlockKind::Facts];
+        let kind = kinds[usize::from(part.kind) % kinds.len()];
+        // Packed words are longer than their bytes.
+        let length = part.content.len() as u32 * if part.packed { 8 } else { 1 };
+        let header = BlockHeader {
+            codec: Codec { packed: part.packed && kind == BlockKind::Log, lz4: false },
+            length,
+            key: (part.key % 4).into(),
+            table_key: (part.table % 4).into(),
+            sequence: (part.sequence % 8).into(),
+            first_tsc: part.times.0.into(),
+            last_tsc: part.times.1.into(),
+            process: (part.table % 4).into(),
+            thread: (part.key % 4).into(),
+            ..empty(kind)
+        };
+        writer.block(header, &part.content).expect("memory");
+    }
+    let file = writer.into_inner();
+    let unpacked = Unpacked::default();
+    let Ok(read) = native::read(&Input::file(&file, &unpacked)) else { return };
+    for log in read.streams.iter().filter_map(|stream| stream.log.as_ref()) {
+        let mut converter = packets::Converter::new(log, packets::Options { return_compression: true });
+        for index in 0..log.blocks.len() {
+            if let Ok(segment) = converter.segment(index) {
+                assert!(segment.length <= segment.bytes.len());
+            }
+        }
+    }
+    if let Ok(half) = native::read(&Input::file(&file[..file.len() / 2], &unpacked)) {
+        assert!(half.streams.len() <= read.streams.len());
+    }
+});
