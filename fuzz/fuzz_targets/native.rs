@@ -5,7 +5,10 @@
 
 use hodo_formats::{Input, Unpacked, native};
 use hodo_native_log::{BlockHeader, BlockKind, Codec, Writer, empty, packets};
-use libfuzzer_sys::{arbitrary::Arbitrary, fuzz_target};
+use libfuzzer_sys::{
+    arbitrary::{self, Arbitrary},
+    fuzz_target,
+};
 
 #[derive(Arbitrary, Debug)]
 struct Part {

@@ -226,7 +226,7 @@ fn slow_executions_of_a_function_are_kept() {
     let program = compile(&folder, "slow_answers.c", &["-O1"]);
     for limit in ["300000instructions", "1ms"] {
         let trigger = format!("serve > {limit}");
-        let options = ["--snapshot=256K", "--trigger", &trigger];
+        let options = ["--snapshot", "--trigger", &trigger];
         let (recording, ran) = record(&folder, &options, &[&program, "20"]);
         assert!(ran.fine().stderr.contains("20 snapshots"), "{limit}");
         let info = hodo(&["info", "--format", "json", &recording]).fine().json();
@@ -246,7 +246,7 @@ fn slow_executions_of_a_function_are_kept() {
         record(&folder, &["--snapshot", "--trigger", "serve > 300000instructions"], &[&program]);
     assert!(ran.fine().stderr.contains("0 snapshots"));
     let info = hodo(&["info", "--format", "json", &recording]).fine().json();
-    assert_eq!(info["snapshots"].as_array().map(Vec::len), Some(0));
+    assert!(info["snapshots"].is_null(), "{info}");
     let wrong = |trigger: &str, reason: &str| {
         let out = folder.file("x.data");
         let words =
