@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hodo_native_runtime::layout::{MOST_SELECTED, SELECTED_NAME, Selected, VERSION, follow};
+use hodo_native_runtime::layout::{MOST_SELECTED, SELECTED_NAME, Selected, VERSION, follow, slot_state};
 
 use crate::{
     arena::Arena,
@@ -73,8 +73,10 @@ pub struct Control {
     pub stop: AtomicBool,
     /// With [`Options::ring`]: becomes true when what is kept shall be written at once; set back when that is done.
     pub snapshot: AtomicBool,
-    /// The command's process while that runs; 0 before and afterwards.
+    /// The command's process; 0 before it is recorded.
     pub command: AtomicU32,
+    /// Becomes true when the command has ended; processes that it started may go on.
+    pub ended: AtomicBool,
 }
 
 impl Default for Options {
@@ -150,6 +152,7 @@ pub fn record<W: Write + Send>(mut command: Command, out: W, options: Options) -
         tracee.wait();
         return Err(Error::Refused(name, refusal));
     }
+    options.control.command.store(child.id(), Relaxed);
     tracee.detach()?;
     run(&arena, drain, Some(tracee), &options)
 }
@@ -288,7 +291,7 @@ fn follow_descendants<W: Write>(
     let mut warnings = Vec::new();
     let mut status = if root.is_some() { None } else { Some(ExitStatus::from_raw(0)) };
     let begin = Instant::now();
-    let mut left = false;
+    let (mut left, mut idle) = (false, None);
     let header = arena.header();
     loop {
         let requests = header.requests.load(Acquire);
@@ -319,17 +322,31 @@ fn follow_descendants<W: Write>(
                 Event::Gone => status = Some(ExitStatus::from_raw(0)),
                 _ => {}
             }
-            options.control.command.store(if status.is_none() { root.0 as u32 } else { 0 }, Relaxed);
+            if status.is_some() {
+                options.control.ended.store(true, Relaxed);
+            }
         }
+        // A process that was just started takes a slot before it says that it is there. Looked at in this order, it is one of
+        // both.
+        let starting = arena.slots().any(|index| arena.slot_state(index).load(Acquire) == slot_state::TAKEN);
         let running = drain.lock().map_or(Ok(0), |mut drain| drain.processes(arena)).unwrap_or(0);
-        if let Some(status) = status.filter(|_| running == 0) {
-            return (status, warnings);
+        idle = if running == 0 { idle.or_else(|| Some(Instant::now())) } else { None };
+        if let (Some(status), Some(since)) = (status, idle) {
+            if !starting {
+                return (status, warnings);
+            }
+            if since.elapsed() >= STARTERS_PATIENCE {
+                warnings.push("a process or thread that was being started is not recorded".to_owned());
+                return (status, warnings);
+            }
         }
         const PATIENCE: i64 = 5;
         process::wait_for(&header.requests, requests, PATIENCE);
     }
 }
 
+/// How long to wait for processes that have been started, but do not run yet.
+const STARTERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for processes that live in their parents' memory.
 const BORROWERS_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -191,12 +191,12 @@ fn watch<T>(
     control: &Control,
     (request, notice): (&Request, &dyn Fn(&str)),
 ) {
-    let (mut started, mut ended) = (false, None::<Instant>);
+    let begun = Instant::now();
+    let mut since = None::<Instant>;
     let mut silent = true;
     while !recorder.is_finished() {
         let command = control.command.load(Relaxed);
-        started |= command != 0;
-        let over = request.pid.is_some() || started && command == 0;
+        let over = request.pid.is_some() || control.ended.load(Relaxed);
         for origin in incoming.pending() {
             if origin.signal == SIGUSR2 {
                 control.snapshot.store(request.snapshot.is_some(), Relaxed);
@@ -216,7 +216,7 @@ fn watch<T>(
             }
         }
         if over && request.pid.is_none() {
-            let since = *ended.get_or_insert_with(Instant::now);
+            let since = *since.get_or_insert_with(Instant::now);
             if silent && since.elapsed() >= QUIET_TIME {
                 silent = false;
                 notice(
@@ -225,7 +225,7 @@ fn watch<T>(
                 );
             }
         }
-        thread::sleep(if started || request.pid.is_some() { INTERVAL } else { INTERVAL / 10 });
+        thread::sleep(if begun.elapsed() >= QUIET_TIME { INTERVAL } else { INTERVAL / 10 });
     }
 }
 
