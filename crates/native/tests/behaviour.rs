@@ -493,3 +493,26 @@ fn missing_programs_are_an_error() {
     let result = record(Command::new("/nowhere/program"), Vec::new(), Options::default());
     assert!(matches!(result, Err(Error::Start(..))));
 }
+
+/// A disk that becomes full.
+struct Full(usize);
+
+impl std::io::Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_program_goes_on_when_the_disk_is_full() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "threads.c");
+    let outcome = record(Command::new(&program), Full(50_000), Options::default()).expect("it runs");
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert!(outcome.warnings.iter().any(|warning| warning.contains("ends early")), "{outcome:?}");
+}

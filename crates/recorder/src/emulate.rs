@@ -96,14 +96,19 @@ pub(crate) fn spool(output: &Path) -> Result<tempfile::TempDir, Error> {
     tempfile::Builder::new().prefix(".hodo-").tempdir_in(&directory).map_err(Error::file(&directory))
 }
 
+/// The file of a recording that is not complete yet.
+pub(crate) fn partial(output: &Path) -> PathBuf {
+    let mut partial = output.to_owned().into_os_string();
+    partial.push(".partial");
+    partial.into()
+}
+
 /// Writes the recording to a temporary file in the same folder, and renames it when it is complete.
 pub(crate) fn write(
     output: &Path,
     write: impl FnOnce(BufWriter<File>) -> std::io::Result<()>,
 ) -> Result<u64, Error> {
-    let mut partial = output.to_owned().into_os_string();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
+    let partial = partial(output);
     let written = File::create(&partial)
         .and_then(|file| write(BufWriter::with_capacity(1 << 20, file)))
         .and_then(|()| std::fs::rename(&partial, output))

@@ -101,7 +101,8 @@ pub struct Request {
     pub duration: Option<Duration>,
     /// Native: the most bytes of translated code in each process; `None`: 512 MiB.
     pub native_memory: Option<u64>,
-    /// Native: record the time after so many exits of superblocks; `None`: at system calls, and each 4,096.
+    /// Native: exits of superblocks between two recorded times; 0 for none. `None`: 4,096, or 64 with triggers. System calls are
+    /// always timed.
     pub time_every: Option<u32>,
     /// Lose the packets of these instructions of each thread, or of each processor of a machine, counted from its
     /// start, as if a buffer had overflowed; not on hardware.

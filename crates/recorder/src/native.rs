@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::BufWriter,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread::{self, ScopedJoinHandle},
@@ -40,7 +40,8 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     }
     let control = Arc::new(Control::default());
     let options = options(request, control.clone())?;
-    let partial = partial(&request.output);
+    // Should the recorder be killed, this file can be read as far as it goes.
+    let partial = emulate::partial(&request.output);
     let file = File::create(&partial).map_err(Error::file(&request.output))?;
     let out = BufWriter::with_capacity(1 << 20, file);
     let mut incoming = SignalsInfo::<WithOrigin>::new(handled()).map_err(Error::file(&partial))?;
@@ -75,13 +76,6 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
         beside: Vec::new(),
         warnings,
     })
-}
-
-/// The file while it is written. It can be read as far as it goes, should the recorder be killed.
-fn partial(output: &Path) -> PathBuf {
-    let mut partial = output.to_owned().into_os_string();
-    partial.push(".partial");
-    partial.into()
 }
 
 fn options(request: &Request, control: Arc<Control>) -> Result<Options, Error> {

@@ -74,8 +74,8 @@ pub struct Record {
     /// native: memory for translated code in each process [default: 512M]
     #[arg(long, value_name = "SIZE")]
     pub native_memory: Option<String>,
-    /// native: record the time after so many jumps out of translated code, 16 to 32768, beside the times of system calls;
-    /// 0: only these [default: 4096]
+    /// native: exits of superblocks between two recorded times, 16 to 32768. System calls are always timed; 0: nothing else
+    /// is [default: 4096; 64 with --trigger]
     #[arg(long, value_name = "COUNT")]
     pub time_every: Option<u32>,
     /// Lose the packets of these instructions of each thread, as if the buffer had overflowed: number of the first
