@@ -206,6 +206,10 @@ impl<W: Write> Drain<W> {
     /// Writes what the slots of a process contain, and frees them.
     pub(crate) fn retire(&mut self, arena: &Arena, number: u32, end: End) -> io::Result<()> {
         self.chunks(arena)?;
+        if end == End::Executed {
+            // It has no slot until its new program runs, and may not have been seen before.
+            self.processes.entry(number).or_insert_with(|| process::end_of(number));
+        }
         for index in arena.slots() {
             let live = arena.slot_state(index).load(Acquire) == slot_state::LIVE;
             if live && arena.slot(index).process.get() == number {
