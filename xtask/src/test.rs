@@ -44,7 +44,9 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         STEPS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name))
     {
         eprintln!("── {name}");
+        let begin = Instant::now();
         work().map_err(|error| format!("{name}: {error}"))?;
+        eprintln!("── {name}: {} s", begin.elapsed().as_secs());
     }
     let seconds = begin.elapsed().as_secs();
     match names.is_empty() {

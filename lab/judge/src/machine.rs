@@ -8,6 +8,8 @@
 //!
 //! one more recording, one instruction per block ──► QEMU's own log ──► the same account? (`machine_log`; by name only)
 //! ```
+//!
+//! At last it runs the end-to-end tests that boot machines (`tests`).
 
 use std::{
     collections::BTreeMap,
@@ -148,12 +150,19 @@ pub(super) fn run(names: &[String]) -> Outcome {
         );
         _ = fs::remove_dir_all(spool);
     }
-    match wrong {
-        0 => println!("judge machine: {total} instructions, all equal"),
-        wrong => return Err(format!("{wrong} of the verdicts are different").into()),
+    if wrong > 0 {
+        return Err(format!("{wrong} of the verdicts are different").into());
+    }
+    println!("judge machine: {total} instructions, all equal");
+    if names.is_empty() || names.iter().any(|name| name == TESTS) {
+        machine::ensure_lttng()?;
+        command::run(&mut command::cargo(&["test", "-p", "hodo", "--test", "end_to_end", "--", "--ignored"]))?;
     }
     Ok(())
 }
+
+/// The end-to-end tests that boot machines: minutes, which `cargo test` leaves out.
+const TESTS: &str = "tests";
 
 fn compile(folder: &Path) -> Outcome<PathBuf> {
     let program = folder.join("judge-machine");

@@ -65,6 +65,7 @@ fn a_machine_is_read_as_it_ran() {
 
 /// Code that a debugger and the kernel (uprobes) write over that of files, and 32-bit code.
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn what_ran_is_decoded_where_files_have_other_code() {
     let folder = Folder::new();
     let bits32 = ["-m32", "-O1", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-stack-protector"];
@@ -87,6 +88,7 @@ fn what_ran_is_decoded_where_files_have_other_code() {
 
 /// A processor that goes offline starts again in 16-bit code.
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn a_processor_may_start_while_the_machine_is_recorded() {
     let folder = Folder::new();
     let script = "cd /sys/devices/system/cpu/cpu1 && echo 0 > online && echo 1 > online && cat online";

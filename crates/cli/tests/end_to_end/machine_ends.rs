@@ -113,6 +113,7 @@ fn a_panic_of_the_guest_is_a_result() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn what_qemu_wrote_before_it_was_killed_is_recorded() {
     let folder = Folder::new();
     let kill = |recorder: u32, _: &Path| {
@@ -148,6 +149,7 @@ impl Drop for Disk {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn a_full_disk_ends_the_recording_and_loses_nothing_of_it() {
     let folder = Folder::new();
     let Some(disk) = Disk::mount(&folder) else {
@@ -172,6 +174,7 @@ fn a_full_disk_ends_the_recording_and_loses_nothing_of_it() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn functions_of_modules_that_were_unloaded_have_names() {
     let cache = std::env::var_os("HODO_MACHINE").map(PathBuf::from).or_else(|| {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
@@ -213,6 +216,7 @@ fn functions_of_modules_that_were_unloaded_have_names() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn calls_of_a_function_that_alone_is_recorded_are_counted() {
     let folder = Folder::new();
     let options = ["--filter", "filter vfs_read", "--process"];
@@ -228,6 +232,7 @@ fn calls_of_a_function_that_alone_is_recorded_are_counted() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn programs_of_a_machine_reach_each_other() {
     let script = "use Socket; socket(S, PF_INET, SOCK_STREAM, 0) or die; bind(S, sockaddr_in(0, INADDR_LOOPBACK)) or die; \
                   listen(S, 1); my ($port) = sockaddr_in(getsockname(S)); if (!fork) { socket(C, PF_INET, SOCK_STREAM, 0); \
@@ -240,6 +245,7 @@ fn programs_of_a_machine_reach_each_other() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn the_recorders_own_share_is_left_out() {
     let folder = Folder::new();
     let Some((recording, _)) = record(&folder, &["--icount"], "exec true") else { return };

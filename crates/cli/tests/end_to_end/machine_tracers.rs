@@ -101,11 +101,13 @@ fn events_of_ftrace_lie_in_the_calls_that_make_them() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn events_of_perf_lie_in_the_calls_that_make_them() {
     events_lie_in_their_calls("perf", "machine.events.data");
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn events_of_lttng_lie_in_the_calls_that_make_them() {
     events_lie_in_their_calls("lttng", "machine.lttng");
 }
@@ -142,6 +144,7 @@ fn runs(text: &str) -> bool {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn what_tracers_recorded_before_an_interrupt_is_kept() {
     let folder = Folder::new();
     let (out, both) = (folder.file("machine.data"), ["--with", "ftrace,perf"]);

@@ -29,6 +29,7 @@ fn name(code: u64) -> String {
 
 /// KVM's own tracepoint in the machine's kernel says how often the guest has exited, and why.
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn a_nested_guest_is_recorded_with_each_exit() {
     let folder = Folder::new();
     let program = compile(&folder, "nested.c", &["-O1"]);

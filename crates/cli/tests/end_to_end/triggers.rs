@@ -40,6 +40,7 @@ fn planted(folder: &Folder) -> String {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn only_the_filtered_code_of_a_machine_is_recorded() {
     let folder = Folder::new();
     let program = planted(&folder);
@@ -58,6 +59,7 @@ fn only_the_filtered_code_of_a_machine_is_recorded() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn only_one_process_of_a_machine_is_recorded() {
     let folder = Folder::new();
     let command = ["sh", "-c", "ls / | wc -l; true"];
@@ -73,6 +75,7 @@ fn only_one_process_of_a_machine_is_recorded() {
 
 /// Of 400 rounds, 20 are slow: each has a snapshot with the loop that made it slow, and nothing else has one.
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn a_trigger_catches_all_planted_latencies_and_nothing_else() {
     let folder = Folder::new();
     let program = planted(&folder);
@@ -111,6 +114,7 @@ fn a_trigger_catches_all_planted_latencies_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "boots a machine: `cargo judge machine tests`"]
 fn snapshots_of_a_machine_hold_what_ran() {
     let folder = Folder::new();
     let program = planted(&folder);
