@@ -156,7 +156,15 @@ pub(super) fn run(names: &[String]) -> Outcome {
     println!("judge machine: {total} instructions, all equal");
     if names.is_empty() || names.iter().any(|name| name == TESTS) {
         machine::ensure_lttng()?;
-        command::run(&mut command::cargo(&["test", "-p", "hodo", "--test", "end_to_end", "--", "--ignored"]))?;
+        command::run(&mut command::cargo(&[
+            "test",
+            "-p",
+            "hodo",
+            "--test",
+            "end_to_end",
+            "--",
+            "--ignored",
+        ]))?;
     }
     Ok(())
 }
