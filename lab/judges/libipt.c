@@ -2,7 +2,7 @@
  *
  *     gcc -std=c11 -O2 -Wall -Wextra -Werror -o judge-libipt lab/judges/libipt.c -lipt  # libipt-dev
  *     judge-libipt [--cpu FAMILY/MODEL[/STEPPING]] [--limit N] [--events] [--raw FILE:OFFSET:SIZE@ADDRESS]...
- *                  [--expect] TRACE[:OFFSET:SIZE] [[--raw FILE:OFFSET:SIZE@ADDRESS]... TRACE[:OFFSET:SIZE]]...
+ *                  [--expect | --digest] TRACE[:OFFSET:SIZE] [[--raw FILE:OFFSET:SIZE@ADDRESS]... TRACE[:OFFSET:SIZE]]...
  *
  * TRACE is one thread's or one CPU's buffer, or a part of a file. Each --raw adds code of the next TRACE:
  * SIZE bytes of FILE from OFFSET, mapped at ADDRESS; a later one replaces an earlier one that it overlaps. Numbers
@@ -16,6 +16,9 @@
  * for ever and fill the disk. Always pass --limit: decoding more than N instructions is an error.
  *
  * Exit status: 0 if there are no errors, 1 after errors, 2 if the arguments are wrong or a file can't be read.
+ *
+ * With --digest, the number of instructions and the digest of their addresses that a native recording has
+ * (crates/native-log/src/items.rs) are printed instead, in a last line: `digest COUNT HEXADECIMAL`.
  *
  * With --expect, instructions are not printed but compared with the expected ones on standard input, see
  * libipt_expect.h. The first difference is printed in a line that begins with "# difference", and ends the
@@ -117,6 +120,19 @@ static int all_events;
 /* Whether to compare instructions rather than to print them. */
 static int comparing;
 
+/* The digest of what ran, if it is not printed. */
+static struct {
+    int wanted;
+    uint64_t count, sum;
+} digest;
+
+static void add_to_digest(uint64_t address)
+{
+    uint64_t mixed = (address ^ address >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+    digest.sum = digest.sum * UINT64_C(0x9e3779b97f4a7c15) + (mixed ^ mixed >> 32);
+    digest.count++;
+}
+
 /* Statuses for a difference: at a stale return, which is a known error of libipt, or elsewhere. */
 enum { status_stale = -1000, status_different };
 
@@ -171,7 +187,9 @@ static int follow(struct pt_insn_decoder *decoder, int status)
         enum step step = comparing ? compare(&instruction) : AS_EXPECTED;
         if (step != AS_EXPECTED)
             return step == STALE_RETURN ? status_stale : status_different;
-        if (!comparing)
+        if (digest.wanted)
+            add_to_digest(instruction.ip);
+        else if (!comparing)
             print_address(instruction.ip);
     }
 }
@@ -252,6 +270,8 @@ int main(int count, char **arguments)
             left = strtoull(arguments[++index], NULL, 0);
         else if (strcmp(argument, "--events") == 0)
             all_events = 1;
+        else if (strcmp(argument, "--digest") == 0)
+            digest.wanted = 1;
         else if (strcmp(argument, "--expect") == 0)
             comparing = begin_expected();
         else if (*argument != '-' && errors == 0) {
@@ -267,6 +287,8 @@ int main(int count, char **arguments)
         fail("arguments", "TRACE is missing");
     if (comparing)
         end_expected();
+    if (digest.wanted)
+        printf("digest %" PRIu64 " %" PRIx64 "\n", digest.count, digest.sum);
     if (fflush(stdout) != 0)
         fail("standard output", "can't be written");
     return errors != 0;

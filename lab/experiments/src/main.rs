@@ -9,6 +9,7 @@ mod pages;
 mod parallel;
 mod profiles;
 mod resolution;
+mod soak;
 mod trf;
 
 use std::process::ExitCode;
@@ -23,7 +24,8 @@ const USAGE: &str =
        cargo run -p lab -- overhead [programs [NAME…] | ftrace]   what tracing costs, in bytes and in time
        cargo run -p lab -- deltas             histograms of intervals, and sunbursts with and without a tracer
        cargo run -p lab -- kernel             what tracers add to system calls in the kernel, and interrupts off
-       cargo run -p lab -- profiles           how much faster programs get by our profiles for compilers";
+       cargo run -p lab -- profiles           how much faster programs get by our profiles for compilers
+       cargo run -p lab -- soak [MINUTES]     the memory of a server that is recorded natively into a ring";
 
 fn main() -> ExitCode {
     workbench::main("lab", run)
@@ -38,6 +40,7 @@ fn run(arguments: &[String]) -> Outcome {
         Some((name, rest)) if name == "deltas" => deltas::run(rest),
         Some((name, [])) if name == "kernel" => kernel::run(),
         Some((name, [])) if name == "profiles" => profiles::run(),
+        Some((name, rest)) if name == "soak" => soak::run(rest),
         _ => Err(USAGE.into()),
     }
 }

@@ -34,6 +34,7 @@ mod machine_stacks;
 mod maps;
 mod missing;
 mod native;
+mod native_account;
 mod path;
 mod perf;
 mod programs;

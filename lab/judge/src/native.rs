@@ -1,65 +1,222 @@
-//! `cargo judge native [PROGRAM]…`: records programs natively, exports the recordings as Intel PT packets, and lets libipt
-//! decode these: the instructions must be those of the recording.
+//! `cargo judge native [PROGRAM]…`: records programs natively, and compares the recordings with other decoders and with the
+//! emulated processor.
+//!
+//! ```text
+//! program ──hodo record──┬─► log ──packets──► libipt: the same addresses in order, thread by thread?
+//!                        ├─► hodo script --insns ──────────────────────┐
+//!                        ├─► hodo export --to intel-pt ──► perf script ─┴─► the same?
+//!                        └─► hodo report functions ──┐
+//! program ──emulated─────────► hodo report functions ─┴─► the same calls and instructions? (`native_account`)
+//!
+//! short programs ──single steps by ptrace──► the same digest, however superblocks are cut? (tests of `hodo-native`)
+//! ```
 
 use std::{
+    collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
-use hodo_native::{Options, record};
 use hodo_native_log::{
-    Digest, Recording, Table, Thread,
+    Recording, Table, Thread,
     packets::{self, Converter},
 };
 
-use super::libipt;
-use crate::{Outcome, command, setup, setup::Need};
+use super::{
+    Judges, difference, libipt,
+    native_account::{self, Account},
+    perf,
+    programs::{PROGRAMS, Ready},
+    streams::{Streams, read_hodo},
+};
+use crate::{Outcome, command, setup, setup::Need, workloads};
 
-/// A program of `crates/native/tests/programs`, or one of the system with its arguments.
-const PROGRAMS: [(&str, &[&str]); 8] = [
-    ("hello.c", &[]),
-    ("faults.c", &[]),
-    ("far.c", &[]),
-    ("waiting.c", &[]),
-    ("exceptions.cpp", &[]),
-    ("/bin/ls", &["/usr"]),
-    ("/bin/gzip", &["-c", "Cargo.lock"]),
-    ("/usr/bin/perl", &["-e", "my %h; $h{$_ % 100} .= $_ for 1..3000; print scalar keys %h"]),
-];
+/// Programs of `crates/native/tests/programs`, which are hard to record.
+const HARD: [&str; 5] = ["hello.c", "faults.c", "far.c", "waiting.c", "exceptions.cpp"];
+
+/// Programs that run billions of instructions, on eight million bytes of text.
+const LONG: [(&str, &[&str]); 2] = [("gzip-9", &["gzip", "-9", "-c"]), ("bzip2-9", &["bzip2", "-9", "-c"])];
+
+/// Whether a program runs the same instructions each time, so that the emulated processor's account is a truth. For others,
+/// the numbers of processes, the names of temporary files and times decide what they run; the file of `static_pie` contains the
+/// C library.
+fn is_deterministic(name: &str) -> bool {
+    PROGRAMS.iter().any(|program| program.name == name)
+        && !["gcc", "sh", "signals", "static_pie"].contains(&name)
+}
+
+/// A program's results.
+struct Verdict {
+    instructions: u64,
+    threads: usize,
+    /// Threads that libipt can't decode, as their code changes.
+    changing: usize,
+    account: Option<Account>,
+    complaints: Vec<String>,
+}
 
 /// Judges the programs with these names, or all.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
-    let folder = command::target().join("judge");
+    command::build_hodo()?;
+    let folder = command::target().join("judge/native");
     fs::create_dir_all(&folder)?;
-    let harness = libipt::compile(&folder)?;
-    let mut different = Vec::new();
-    for (name, arguments) in PROGRAMS {
+    let judges = Judges { perf: perf::compile(&folder)?, libipt: libipt::compile(&folder)? };
+    let (mut total, mut different) = (0, Vec::new());
+    println!(
+        "{:16} {:>14} {:>7} {:>8} {:>27}  result",
+        "program", "instructions", "threads", "changing", "equal to the emulator's"
+    );
+    let all = HARD.iter().chain(PROGRAMS.iter().map(|program| &program.name));
+    for name in all.chain(LONG.iter().map(|(name, _)| name)) {
         if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let program = if name.starts_with('/') { PathBuf::from(name) } else { compiled(&folder, name)? };
-        let mut native = Command::new(program);
-        native.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).current_dir(command::root());
-        let mut file = Vec::new();
-        record(native, &mut file, Options { time_every: 10_000, ..Options::default() })?;
-        let recording = Recording::read(&file)?;
-        let (mut same, mut threads, mut left) = (0, 0, 0);
-        for thread in recording.threads() {
-            match judge(&harness, &folder, &recording, thread)? {
-                Some(Ok(count)) => {
-                    same += count;
-                    threads += 1;
-                }
-                Some(Err(what)) => different.push(format!("{name}, thread {}: {what}", thread.thread)),
-                None => left += 1,
-            }
+        let folder = folder.join(name);
+        fs::create_dir_all(&folder)?;
+        let verdict = judge(name, &prepare(name, &folder)?, &folder, &judges)?;
+        let account = verdict.account.map_or("–".to_owned(), |account| account.to_string());
+        let result = if verdict.complaints.is_empty() { "equal" } else { "DIFFERENT" };
+        println!(
+            "{name:16} {:>14} {:>7} {:>8} {account:>27}  {result}",
+            verdict.instructions, verdict.threads, verdict.changing
+        );
+        verdict.complaints.iter().for_each(|complaint| println!("  {complaint}"));
+        total += verdict.instructions;
+        if !verdict.complaints.is_empty() {
+            different.push(*name);
         }
-        println!("{name:<16} {same:>12} instructions the same, {threads} threads, {left} whose code changes");
+        fs::remove_dir_all(folder)?;
     }
-    if different.is_empty() { Ok(()) } else { Err(different.join("\n").into()) }
+    if names.is_empty() {
+        command::run(&mut command::cargo(&["test", "-p", "hodo-native", "--lib", "truth"]))?;
+    }
+    println!("judge native: {total} instructions");
+    if different.is_empty() { Ok(()) } else { Err(format!("not equal: {}", different.join(", ")).into()) }
+}
+
+/// Compiles a program, or makes its input.
+fn prepare(name: &str, folder: &Path) -> Outcome<Ready> {
+    if let Some(program) = PROGRAMS.iter().find(|program| program.name == name) {
+        return (program.prepare)(folder);
+    }
+    if let Some((_, words)) = LONG.iter().find(|(long, _)| *long == name) {
+        let input = workloads::generate("text", 8_000_000, folder)?;
+        let words = words.iter().map(|&word| word.to_owned());
+        return Ok(Ready { command: words.chain([input.display().to_string()]).collect() });
+    }
+    Ok(Ready { command: vec![compiled(folder, name)?.display().to_string()] })
+}
+
+/// Records a program, and compares.
+fn judge(name: &str, ready: &Ready, folder: &Path, judges: &Judges) -> Outcome<Verdict> {
+    let recording = record("native", "first", ready, folder)?;
+    let packets = folder.join("packets.data");
+    let mut export = Command::new(command::hodo());
+    export.args(["export", "-q", "--to", "intel-pt", "-o"]).arg(&packets).arg(&recording);
+    command::quietly(&mut export)?;
+    let (ours, theirs, logs) = thread::scope(|scope| {
+        let perf = scope.spawn(|| perf::read(&packets, &judges.perf).map_err(|error| error.to_string()));
+        let ours = read_hodo(&recording, |_, _, _| Ok(()))?;
+        let logs = logs(&recording, folder, &judges.libipt)?;
+        let perf = perf.join().map_err(|_| "reading perf's output failed")??;
+        Ok::<_, Box<dyn std::error::Error>>((ours, perf, logs))
+    })?;
+    let mut verdict = Verdict {
+        instructions: logs.instructions.values().sum(),
+        threads: logs.instructions.len(),
+        changing: logs.changing,
+        account: None,
+        complaints: logs.complaints,
+    };
+    for (tid, &count) in &logs.instructions {
+        let found = ours.threads.get(tid).map_or(0, |thread| thread.instructions);
+        if found != count {
+            verdict
+                .complaints
+                .push(format!("thread {tid}: {found} instructions by hodo, {count} in its logs"));
+        }
+    }
+    compare(&mut verdict.complaints, &packets, &ours, &theirs)?;
+    if is_deterministic(name) {
+        let emulated = record("emulate", "emulated", ready, folder)?;
+        let again = ["second", "third", "fourth"].map(|name| record("native", name, ready, folder));
+        let native = [Ok(recording)].into_iter().chain(again).collect::<Outcome<Vec<_>>>()?;
+        let account = native_account::compare(&native, &emulated)?;
+        verdict.complaints.extend(account.differences());
+        verdict.account = Some(account);
+    }
+    Ok(verdict)
+}
+
+fn record(engine: &str, name: &str, ready: &Ready, folder: &Path) -> Outcome<PathBuf> {
+    let recording = folder.join(name).with_extension("data");
+    let mut hodo = Command::new(command::hodo());
+    hodo.args(["record", "-q", "--engine", engine, "-o"]).arg(&recording).arg("--").args(&ready.command);
+    hodo.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    hodo.env("PYTHONHASHSEED", "0").env("PERL_HASH_SEED", "0").env("HOME", folder);
+    command::quietly(hodo.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()))?;
+    Ok(recording)
+}
+
+/// Adds the threads that differ.
+fn compare(complaints: &mut Vec<String>, packets: &Path, ours: &Streams, theirs: &Streams) -> Outcome {
+    for (who, streams) in [("hodo", ours), ("perf", theirs)] {
+        if let Some(first) = streams.notices.first() {
+            complaints.push(format!("{who} reports {} interruptions, first: {first}", streams.notice_count));
+        }
+    }
+    let tids: std::collections::BTreeSet<u32> =
+        ours.threads.keys().chain(theirs.threads.keys()).copied().collect();
+    for tid in tids {
+        let (our, their) = (ours.threads.get(&tid), theirs.threads.get(&tid));
+        if !our.zip(their).is_some_and(|(our, their)| our.agrees(their)) {
+            complaints.push(difference::explain(packets, tid, our, their)?);
+        }
+    }
+    Ok(())
+}
+
+/// What the logs of a recording say, and what libipt says of them.
+#[derive(Default)]
+struct Logs {
+    /// By thread.
+    instructions: BTreeMap<u32, u64>,
+    changing: usize,
+    complaints: Vec<String>,
+}
+
+fn logs(path: &Path, folder: &Path, harness: &Path) -> Outcome<Logs> {
+    let file = fs::read(path)?;
+    let recording = Recording::read(&file)?;
+    let mut logs = Logs::default();
+    if let Some(damage) = &recording.damage {
+        logs.complaints.push(format!("the file is damaged: {damage}"));
+    }
+    for thread in recording.threads() {
+        let mut items = recording.items(thread).ok_or("a thread without a table")?;
+        items.finish();
+        *logs.instructions.entry(u32::try_from(thread.thread)?).or_default() += items.instructions();
+        if items.contradictions() != 0 || !thread.losses.is_empty() {
+            let (contradictions, losses) = (items.contradictions(), &thread.losses);
+            logs.complaints.push(format!(
+                "thread {}: {contradictions} contradictions, losses {losses:?}",
+                thread.thread
+            ));
+        }
+        let expected = (items.digest(), items.instructions());
+        match decode(harness, folder, &recording, thread, expected)? {
+            None => logs.changing += 1,
+            Some(found) if found == expected => {}
+            Some(found) => logs.complaints.push(format!(
+                "thread {}: digest and instructions {found:x?} by libipt, {expected:x?} in its log",
+                thread.thread
+            )),
+        }
+    }
+    Ok(logs)
 }
 
 fn compiled(folder: &Path, name: &str) -> Outcome<PathBuf> {
@@ -73,21 +230,17 @@ fn compiled(folder: &Path, name: &str) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// Compares a thread: how many instructions are the same, or what differs. `None` if libipt, which knows no time, cannot
+/// The digest of a thread's addresses, and their number, as libipt decodes them. `None` if libipt, which knows no time, can't
 /// decode it, as its code changes.
-fn judge(
+fn decode(
     harness: &Path,
     folder: &Path,
     recording: &Recording<'_>,
     thread: &Thread<'_>,
-) -> Outcome<Option<Result<u64, String>>> {
+    (_, instructions): (u64, u64),
+) -> Outcome<Option<(u64, u64)>> {
     let table = recording.table(thread).ok_or("a thread without a table")?;
     let Some(code) = code(folder, table)? else { return Ok(None) };
-    let mut items = recording.items(thread).ok_or("a thread without a table")?;
-    items.finish();
-    if items.contradictions() != 0 {
-        return Ok(Some(Err(format!("{} contradictions", items.contradictions()))));
-    }
     let trace = folder.join("native.pt");
     let mut bytes = Vec::new();
     let log = recording.log(thread).ok_or("no table")?;
@@ -97,31 +250,15 @@ fn judge(
         bytes.extend_from_slice(&segment.bytes[..segment.length]);
     }
     fs::write(&trace, bytes)?;
-    let limit = (items.instructions() + 1000).to_string();
     let mut command = Command::new(harness);
-    command.args(["--limit", &limit]).args(code).arg(&trace).stdout(Stdio::piped());
-    let mut child = command.spawn()?;
-    let output = BufReader::new(child.stdout.take().ok_or("the harness has no output")?);
-    let (mut digest, mut count) = (Digest::default(), 0);
-    let mut trouble = None;
-    for line in output.lines() {
-        let line = line?;
-        match u64::from_str_radix(&line, 16) {
-            Ok(address) => {
-                digest.push(address);
-                count += 1;
-            }
-            Err(_) => trouble = trouble.or(Some(format!("libipt after {count} instructions: {line}"))),
-        }
+    command.args(["--digest", "--limit", &(instructions + 1000).to_string()]).args(code).arg(&trace);
+    let output = String::from_utf8(command.output()?.stdout)?;
+    let last = output.lines().last().and_then(|line| line.strip_prefix("digest "));
+    let (count, digest) = last.and_then(|last| last.split_once(' ')).ok_or("libipt gives no digest")?;
+    match output.lines().find(|line| line.starts_with('#')) {
+        Some(error) => Err(format!("thread {}: libipt: {error}", thread.thread).into()),
+        None => Ok(Some((u64::from_str_radix(digest, 16)?, count.parse()?))),
     }
-    child.wait()?;
-    if let Some(trouble) = trouble {
-        return Ok(Some(Err(trouble)));
-    }
-    if (digest.value(), count) != (items.digest(), items.instructions()) {
-        return Ok(Some(Err(format!("libipt: {count} instructions, recorded: {}", items.instructions()))));
-    }
-    Ok(Some(Ok(count)))
 }
 
 /// The harness's arguments for the code of a process; `None` if it changes, or is in no file.

@@ -1,0 +1,89 @@
+//! Compares what a native recording says of each function with what the emulated processor says.
+//!
+//! The two run the same program on other systems: there is no vDSO in the emulator, `/proc/self/maps` and the auxiliary vector
+//! differ, and memory lies elsewhere. The C library's, the compiler's and the loader's functions depend on that, and functions
+//! that differ between native recordings too, as the system chooses addresses anew (hashes of addresses, for example). For all
+//! others, calls and instructions must be the same; how many instructions these are is shown, and how many the rest.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::{Outcome, command};
+
+/// Files whose functions depend on the system. Natively, the code that is in no file is the vDSO.
+const OF_SYSTEM: [&str; 5] =
+    ["ld-linux-x86-64.so.2", "libc.so.6", "libgcc_s.so.1", "libstdc++.so.6.0.30", "[generated code]"];
+
+/// What a function did: its calls, and its own instructions.
+type Share = (u64, u64);
+
+/// The comparison of a program's functions.
+#[derive(Default)]
+pub(super) struct Account {
+    /// Instructions of functions that are the same.
+    equal: u64,
+    /// Instructions of functions that depend on the system, and differ.
+    dependent: u64,
+    /// The others, by file and name: natively and emulated.
+    different: Vec<(String, Share, Share)>,
+}
+
+impl Account {
+    /// The functions that differ.
+    pub(super) fn differences(&self) -> impl Iterator<Item = String> {
+        self.different.iter().map(|(function, native, emulated)| {
+            format!("{function}: calls and instructions {native:?} natively, {emulated:?} emulated")
+        })
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, not {}", self.equal, self.dependent)
+    }
+}
+
+/// Compares native recordings of a program with an emulated one.
+pub(super) fn compare(native: &[PathBuf], emulated: &Path) -> Outcome<Account> {
+    let native = native.iter().map(|path| functions(path)).collect::<Outcome<Vec<_>>>()?;
+    let emulated = functions(emulated)?;
+    let mut account = Account::default();
+    let names: BTreeSet<_> = native.iter().flat_map(BTreeMap::keys).chain(emulated.keys()).collect();
+    for name in names {
+        let share = |of: &BTreeMap<_, Share>| of.get(name).copied().unwrap_or_default();
+        let (found, expected) = (share(&native[0]), share(&emulated));
+        if found == expected {
+            account.equal += found.1;
+        } else if OF_SYSTEM.contains(&&*name.0) || native.iter().any(|other| share(other) != found) {
+            account.dependent += found.1;
+        } else {
+            account.different.push((format!("{} of {}", name.1, name.0), found, expected));
+        }
+    }
+    Ok(account)
+}
+
+/// Each function of a recording, by file and name.
+fn functions(recording: &Path) -> Outcome<BTreeMap<(String, String), Share>> {
+    let mut hodo = Command::new(command::hodo());
+    hodo.args(["report", "functions", "-q", "--limit", "1000000", "--format", "json"]).arg(recording);
+    let report: Value = serde_json::from_str(&command::capture(&mut hodo)?)?;
+    let columns = report["columns"].as_array().ok_or("a table without columns")?;
+    let place =
+        |name: &str| columns.iter().position(|column| column["name"] == name).ok_or(format!("no {name}"));
+    let (module, function) = (place("module")?, place("function")?);
+    let (calls, instructions) = (place("calls")?, place("self_instructions")?);
+    let mut functions = BTreeMap::new();
+    for row in report["rows"].as_array().ok_or("a table without rows")? {
+        let text = |at: usize| row[at].as_str().unwrap_or_default().to_owned();
+        let share = (row[calls].as_u64().unwrap_or(0), row[instructions].as_u64().unwrap_or(0));
+        functions.insert((text(module), text(function)), share);
+    }
+    Ok(functions)
+}
