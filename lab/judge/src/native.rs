@@ -207,10 +207,11 @@ fn logs(path: &Path, folder: &Path, harness: &Path) -> Outcome<Logs> {
             ));
         }
         let expected = (items.digest(), items.instructions());
-        match decode(harness, folder, &recording, thread, expected)? {
-            None => logs.changing += 1,
-            Some(found) if found == expected => {}
-            Some(found) => logs.complaints.push(format!(
+        match decode(harness, folder, &recording, thread, expected) {
+            Err(error) => logs.complaints.push(error.to_string()),
+            Ok(None) => logs.changing += 1,
+            Ok(Some(found)) if found == expected => {}
+            Ok(Some(found)) => logs.complaints.push(format!(
                 "thread {}: digest and instructions {found:x?} by libipt, {expected:x?} in its log",
                 thread.thread
             )),

@@ -400,6 +400,8 @@ fn deliver(context: &Context, number: u32, info: u64, frame: Frame) {
         // It was set to be ignored in the meantime.
         1 => resume(context, frame),
         handler => {
+            // Where an indirect branch before the signal led.
+            log::go_on_at(context, frame.rip());
             log::signal(context, number, handler);
             if action.flags & flag::RESETHAND != 0 {
                 let default = Action { handler: 0, ..action };
