@@ -327,8 +327,8 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> TableRows {
         Column::name("reason"),
     ]);
     let mut rows = Vec::new();
-    for (place, stays) in threads.iter().enumerate() {
-        let thread = of.flow_threads.get(place);
+    for (number, stays) in threads.iter().enumerate() {
+        let thread = of.flow_threads.get(number);
         // A stay whose begin has no time comes after the stays before it.
         let mut last_begin = None;
         for (index, stay) in stays.iter().enumerate() {
@@ -347,7 +347,7 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> TableRows {
                     .map(|id| id.map(u64::from).into()),
             );
             row.extend([stay.vmcs.into(), stay.instructions().into(), reason.as_str().into()]);
-            rows.push(((last_begin, place, index), row));
+            rows.push(((last_begin, number, index), row));
         }
     }
     rows.sort_by_key(|(key, _)| *key);

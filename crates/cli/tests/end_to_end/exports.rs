@@ -228,10 +228,10 @@ fn lines_of_callgrind(text: &str) -> (BTreeMap<String, u64>, BTreeMap<String, Ve
             None => {
                 let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
                 let [at, instructions, _] = numbers[..] else { continue };
-                let place = format!("{file}:{at}");
+                let location = format!("{file}:{at}");
                 match count.take() {
-                    Some(count) => calls.entry(callee.clone()).or_default().push((place, count)),
-                    None => *lines.entry(place).or_default() += instructions,
+                    Some(count) => calls.entry(callee.clone()).or_default().push((location, count)),
+                    None => *lines.entry(location).or_default() += instructions,
                 }
             }
         }

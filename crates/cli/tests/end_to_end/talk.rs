@@ -78,7 +78,7 @@ impl Talk {
         }
     }
 
-    /// A conversation: requests and answers 5 ms apart for so many of them, and ticks between.
+    /// A conversation: requests and answers 5 ms apart, `count` of them, and ticks between.
     pub(crate) fn of_exchanges(count: u32) -> Talk {
         let mut talk = Talk::default();
         let mut random = 12_345u64;

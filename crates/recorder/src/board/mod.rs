@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_wrong_is_told() {
+    fn what_went_wrong_is_reported() {
         let said = "slave 0: exchanges 9 lost 0 packets 3 discarded 0 stopped 1\n\
                     slave 1: exchanges 8 lost 1 packets 3 discarded 7 stopped 0\n\
                     pictures 9 rows wrong 2 shortest_us 1 longest_us 2\nrealtime 0\n";

@@ -79,9 +79,9 @@ pub(super) fn convert(trace: &mut TraceClass, version: Version) -> Result<BTreeM
     Ok(converter.conversions)
 }
 
-/// Replaces everything except letters, digits and underscores.
+/// Makes an identifier: replaces what is no ASCII letter or digit, and puts an underscore before a digit.
 fn identifier(name: &str) -> String {
-    let mut text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let mut text = identifier_tail(name);
     if text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() {
         text.insert(0, '_');
     }
@@ -264,7 +264,7 @@ impl Converter {
     }
 }
 
-/// The part of an identifier after an underscore.
+/// Replaces what is no ASCII letter or digit with underscores: the tail of an identifier.
 fn identifier_tail(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
