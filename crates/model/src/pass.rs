@@ -203,7 +203,7 @@ impl<'a> Pass<'a> {
             }
         }
         for ((analysis, partial), list) in self.analyses.iter().zip(&mut states.partials).zip(&self.lists) {
-            analysis.fold(partial, Chosen { streams, places: &chosen[*list] });
+            analysis.fold(partial, Chosen { streams, events: &chosen[*list] });
         }
     }
 

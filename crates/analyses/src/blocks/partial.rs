@@ -205,8 +205,8 @@ impl ExecutedBlocks {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, seen: FlowEvent<'_>) {
-        match seen {
+    pub(super) fn fold(&mut self, event: FlowEvent<'_>) {
+        match event {
             FlowEvent::Run { at, code, .. } => self.run(&at, &code),
             FlowEvent::Leave { next } => {
                 if let Some(next) = next {

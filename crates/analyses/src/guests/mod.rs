@@ -170,9 +170,9 @@ impl Analysis for Guests {
     }
 
     fn fold(&self, partial: &mut GuestsPartial, item: Item<'_>) {
-        let Item::Flow(seen) = item else { return };
+        let Item::Flow(event) = item else { return };
         let mark = partial.clocks.mark();
-        match seen {
+        match event {
             FlowEvent::Run { instructions, .. } => partial.clocks.instructions += instructions,
             FlowEvent::Skip { instructions } => {
                 partial.step(GuestChange::Gap, mark);
@@ -180,9 +180,9 @@ impl Analysis for Guests {
             }
             FlowEvent::Gap => partial.step(GuestChange::Gap, mark),
             FlowEvent::Virtual(change) => partial.step(GuestChange::Change(change), mark),
-            seen => {
+            event => {
                 let mut clocks = std::mem::take(&mut partial.clocks);
-                clocks.fold(&seen, |reading| partial.stamp(reading));
+                clocks.fold(&event, |reading| partial.stamp(reading));
                 partial.clocks = clocks;
             }
         }

@@ -71,8 +71,8 @@ impl MarkersPartial {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, matcher: &MarkerMatcher, seen: &FlowEvent<'_>) {
-        match seen {
+    pub(super) fn fold(&mut self, matcher: &MarkerMatcher, event: &FlowEvent<'_>) {
+        match event {
             FlowEvent::Run { at, instructions, code } => {
                 self.run(matcher, at, code);
                 self.clocks.instructions += instructions;
@@ -84,9 +84,9 @@ impl MarkersPartial {
                 self.gap();
                 self.clocks.instructions += instructions;
             }
-            seen => {
+            event => {
                 let mut clocks = std::mem::take(&mut self.clocks);
-                clocks.fold(seen, |reading| self.stamp(reading));
+                clocks.fold(event, |reading| self.stamp(reading));
                 self.clocks = clocks;
             }
         }

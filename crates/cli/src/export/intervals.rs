@@ -40,6 +40,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         let heading = experiment.heading(&request);
         requests.extend(heading.and_then(|heading| Rows::new(lanes, &heading)).map(|rows| (request, rows)));
     }
+    // Streaming a table takes two passes.
     let work = requests.iter().map(|(request, _)| 2 * experiment.work(request)).sum();
     let progress = Progress::new(work, command.input.quiet);
     let mut out = Destination::open(Some(&command.output))?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     run::{Folder, Ran, hodo},
-    talk::{CLIENT_OFFSET, Side, Talk},
+    talk::{CLIENT_OFFSET, Side, Slew, Talk},
 };
 
 /// A conversation in a folder, with the paths of both traces.
@@ -181,7 +181,7 @@ fn what_little_can_be_known_is_given_and_said() {
 #[test]
 fn a_slewed_clock_keeps_the_truth_in_its_intervals() {
     let mut talk = Talk::of_exchanges(1600);
-    talk.slew = Some((3_000_000_000, 2_500_000_000, 480));
+    talk.slew = Some(Slew { from: 3_000_000_000, duration: 2_500_000_000, ppm: 480 });
     let (folder, client, server) = written(&talk);
     let file = folder.file("experiment.toml");
     let ran = sync(&["-o", &file, &client, &server]);

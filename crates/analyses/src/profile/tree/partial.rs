@@ -67,8 +67,8 @@ impl TreePartial {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, every: Option<Every>, seen: FlowEvent<'_>) {
-        match seen {
+    pub(super) fn fold(&mut self, every: Option<Every>, event: FlowEvent<'_>) {
+        match event {
             FlowEvent::Run { at, instructions, .. } => self.run(every, &at, instructions),
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
@@ -94,10 +94,10 @@ impl TreePartial {
                 self.number += instructions;
                 self.edge = FlowEdge::Gap;
             }
-            seen => {
-                self.clock.left = matches!(seen, FlowEvent::Leave { .. });
-                self.sums.calls += u64::from(matches!(seen, FlowEvent::Call { .. }));
-                self.edge = self.edge.then(FlowEdge::of(&seen));
+            event => {
+                self.clock.left = matches!(event, FlowEvent::Leave { .. });
+                self.sums.calls += u64::from(matches!(event, FlowEvent::Call { .. }));
+                self.edge = self.edge.then(FlowEdge::of(&event));
             }
         }
     }
