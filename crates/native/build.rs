@@ -6,6 +6,7 @@ use std::{env, error::Error, fs, path::PathBuf, process::Command};
 
 /// Where the image lies in each program, as in `native/runtime/src/layout.rs`.
 const IMAGE: u64 = 0x2000_0000_0000;
+/// `R_X86_64_RELATIVE`, the only kind of relocation in a static program.
 const RELATIVE: u64 = 8;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -55,6 +56,7 @@ fn flatten(elf: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
         let (kind, offset, address) = (word(header, 4)?, word(header + 8, 8)?, word(header + 16, 8)?);
         let (in_file, in_memory) = (word(header + 32, 8)?, word(header + 40, 8)?);
         match kind {
+            // PT_LOAD and PT_DYNAMIC.
             1 => {
                 memory.resize(memory.len().max((address + in_memory) as usize), 0);
                 let bytes = elf.get(offset as usize..(offset + in_file) as usize).ok_or("a cut segment")?;
@@ -76,6 +78,7 @@ fn relocate(
     (offset, length): (u64, u64),
     word: &dyn Fn(u64, usize) -> Result<u64, Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
+    // DT_RELA and DT_RELASZ: the position and the size of the table.
     let (mut table, mut size) = (0, 0);
     for at in (offset..offset + length).step_by(16) {
         match word(at, 8)? {

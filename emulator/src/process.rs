@@ -172,7 +172,7 @@ impl Process {
         }
         let placed = self.mappings.place(pc, &bytes, later);
         let not_before = placed.not_before;
-        self.emit(pc, &bytes, placed);
+        self.record_code(pc, &bytes, placed);
         let known = self.blocks.entry(pc).or_default();
         let block = match known.iter().find(|(code, block)| **code == bytes[..] && block.reads == reads.len())
         {
@@ -194,9 +194,9 @@ impl Process {
         block
     }
 
-    /// Records what is new about the code's place. Code that replaced none is dated back to the birth of the program:
+    /// Records the mapping and the bytes of code if they are new. Code that replaced none is dated back to the birth of the program:
     /// threads have separate clocks, and none may run code that, by its clock, does not exist yet.
-    fn emit(&self, pc: u64, bytes: &[u8], placed: Placed) {
+    fn record_code(&self, pc: u64, bytes: &[u8], placed: Placed) {
         let time = placed.not_before.max(self.birth);
         if let Some(map) = placed.new_mapping {
             filter::mapped(&map);

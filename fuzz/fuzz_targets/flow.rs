@@ -1,5 +1,5 @@
 //! Any packets over any code: the decoder comes to an end, what it shows lies in the code, time never runs
-//! backwards, gaps lie in the stream, function runs tell as much as blocks, and a segment decodes to the same wherever the
+//! backwards, gaps lie in the stream, function runs show as much as blocks, and a segment decodes to the same wherever the
 //! stream is cut.
 
 #![no_main]

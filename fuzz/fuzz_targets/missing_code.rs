@@ -35,7 +35,7 @@ struct Input {
     return_compression: bool,
     mtc_period: Option<u8>,
     cyc_threshold: Option<u8>,
-    /// One step in so many loses packets.
+    /// On average, one step in this many loses packets.
     loss: u8,
     events: bool,
     /// Where bytes are changed, how many are removed, and which are inserted.

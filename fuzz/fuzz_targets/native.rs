@@ -11,7 +11,7 @@ use libfuzzer_sys::{
 };
 
 #[derive(Arbitrary, Debug)]
-struct Part {
+struct FuzzedBlock {
     kind: u8,
     packed: bool,
     key: u8,
@@ -21,26 +21,26 @@ struct Part {
     content: Vec<u8>,
 }
 
-fuzz_target!(|parts: Vec<Part>| {
+fuzz_target!(|blocks: Vec<FuzzedBlock>| {
     let mut writer = Writer::new(Vec::new()).expect("memory");
-    for part in &parts {
+    for block in &blocks {
         let kinds = [BlockKind::Log, BlockKind::Table, BlockKind::Clock, BlockKind::Loss, BlockKind::Snapshot, BlockKind::Facts];
-        let kind = kinds[usize::from(part.kind) % kinds.len()];
+        let kind = kinds[usize::from(block.kind) % kinds.len()];
         // Packed words are longer than their bytes.
-        let length = part.content.len() as u32 * if part.packed { 8 } else { 1 };
+        let length = block.content.len() as u32 * if block.packed { 8 } else { 1 };
         let header = BlockHeader {
-            codec: Codec { packed: part.packed && kind == BlockKind::Log, lz4: false },
+            codec: Codec { packed: block.packed && kind == BlockKind::Log, lz4: false },
             length,
-            key: (part.key % 4).into(),
-            table_key: (part.table % 4).into(),
-            sequence: (part.sequence % 8).into(),
-            first_tsc: part.times.0.into(),
-            last_tsc: part.times.1.into(),
-            process: (part.table % 4).into(),
-            thread: (part.key % 4).into(),
+            key: (block.key % 4).into(),
+            table_key: (block.table % 4).into(),
+            sequence: (block.sequence % 8).into(),
+            first_tsc: block.times.0.into(),
+            last_tsc: block.times.1.into(),
+            process: (block.table % 4).into(),
+            thread: (block.key % 4).into(),
             ..empty(kind)
         };
-        writer.block(header, &part.content).expect("memory");
+        writer.block(header, &block.content).expect("memory");
     }
     let file = writer.into_inner();
     let unpacked = Unpacked::default();

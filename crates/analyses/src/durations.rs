@@ -109,19 +109,19 @@ impl TryFrom<SerializedDurations> for Durations {
 
 /// Number of bits after the leading one that determine the bucket of a duration: a bucket is at most 1/64 of its
 /// durations wide.
-const KEPT: u32 = 6;
+const KEPT_BITS: u32 = 6;
 
 /// Returns the bucket of a duration: below 128 the duration; above, its magnitude and the bits after the leading one.
 fn bucket(length: u64) -> u16 {
-    let shift = (64 - length.leading_zeros()).saturating_sub(KEPT + 1);
-    ((u64::from(shift) << KEPT) + (length >> shift)) as u16
+    let shift = (64 - length.leading_zeros()).saturating_sub(KEPT_BITS + 1);
+    ((u64::from(shift) << KEPT_BITS) + (length >> shift)) as u16
 }
 
 /// Returns the middle of a bucket, rounded down. It differs by at most 1/128 from each duration in the bucket.
 fn middle(bucket: u16) -> u64 {
     let bucket = u64::from(bucket);
-    let shift = (bucket >> KEPT).saturating_sub(1);
-    ((bucket - (shift << KEPT)) << shift) + ((1 << shift) >> 1)
+    let shift = (bucket >> KEPT_BITS).saturating_sub(1);
+    ((bucket - (shift << KEPT_BITS)) << shift) + ((1 << shift) >> 1)
 }
 
 impl Durations {

@@ -70,8 +70,8 @@ pub(crate) enum Prevented {
 impl FlowEdge {
     /// Returns the edge from an event to the next run, if the event is a transfer.
     #[inline]
-    pub(crate) fn of(seen: &FlowEvent<'_>) -> FlowEdge {
-        match *seen {
+    pub(crate) fn of(event: &FlowEvent<'_>) -> FlowEdge {
+        match *event {
             FlowEvent::Call { return_address } => FlowEdge::Call { return_address },
             FlowEvent::Return => FlowEdge::Return,
             FlowEvent::IndirectJump => FlowEdge::Indirect,

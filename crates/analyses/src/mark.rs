@@ -116,8 +116,8 @@ impl Clocks {
 
     /// Folds an event, and passes each new reading to `emit`, which stamps the marks that wait for it.
     #[inline]
-    pub(crate) fn fold(&mut self, seen: &FlowEvent<'_>, mut emit: impl FnMut(&ReadingDelta)) {
-        match *seen {
+    pub(crate) fn fold(&mut self, event: &FlowEvent<'_>, mut emit: impl FnMut(&ReadingDelta)) {
+        match *event {
             FlowEvent::Begin(time) => {
                 self.time = (time.map(|time| time.0), self.instructions);
                 self.cycles = (Some(0), self.instructions);

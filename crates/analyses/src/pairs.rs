@@ -129,7 +129,7 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "B: DeserializeOwned, E: DeserializeOwned"))]
 pub(crate) struct Requests<B, E> {
-    places: FxHashMap<u64, PendingRequest<B, E>>,
+    pending: FxHashMap<u64, PendingRequest<B, E>>,
     /// Begins without a request.
     unmatched: u64,
 }
@@ -144,7 +144,7 @@ struct PendingRequest<B, E> {
 
 impl<B, E> Default for Requests<B, E> {
     fn default() -> Requests<B, E> {
-        Requests { places: FxHashMap::default(), unmatched: 0 }
+        Requests { pending: FxHashMap::default(), unmatched: 0 }
     }
 }
 
@@ -152,17 +152,17 @@ impl<B, E> Requests<B, E> {
     /// Adds a request.
     #[inline]
     pub(crate) fn ask(&mut self, key: u64, request: B) {
-        let place = self.places.entry(key).or_insert(PendingRequest { first: None, open: None });
-        place.open.get_or_insert(request);
+        let pending = self.pending.entry(key).or_insert(PendingRequest { first: None, open: None });
+        pending.open.get_or_insert(request);
     }
 
     /// Adds a begin of the service; returns it with the first request, if that is known.
     #[inline]
     pub(crate) fn begin(&mut self, key: u64, begin: E) -> Option<(B, E)> {
-        let place = self.places.entry(key).or_insert(PendingRequest { first: None, open: None });
-        let request = place.open.take();
-        if place.first.is_none() {
-            place.first = Some((request, begin));
+        let pending = self.pending.entry(key).or_insert(PendingRequest { first: None, open: None });
+        let request = pending.open.take();
+        if pending.first.is_none() {
+            pending.first = Some((request, begin));
             return None;
         }
         self.unmatched += u64::from(request.is_none());
@@ -172,26 +172,26 @@ impl<B, E> Requests<B, E> {
     /// Adds the requests of the next task, and reports the pairs that this completes.
     pub(crate) fn add(&mut self, later: Requests<B, E>, mut complete: impl FnMut(B, E)) {
         self.unmatched += later.unmatched;
-        for (key, place) in later.places {
-            if let Some((request, begin)) = place.first {
+        for (key, pending) in later.pending {
+            if let Some((request, begin)) = pending.first {
                 request.into_iter().for_each(|request| self.ask(key, request));
                 if let Some((request, begin)) = self.begin(key, begin) {
                     complete(request, begin);
                 }
             }
-            place.open.into_iter().for_each(|request| self.ask(key, request));
+            pending.open.into_iter().for_each(|request| self.ask(key, request));
         }
     }
 
     /// Returns the number of requests that were not served.
     pub(crate) fn waiting(&self) -> u64 {
-        self.places.values().filter(|place| place.open.is_some()).count() as u64
+        self.pending.values().filter(|pending| pending.open.is_some()).count() as u64
     }
 
     /// Reports the remaining pairs of the whole trace, and returns the number of begins without a request.
     pub(crate) fn finish(self, mut complete: impl FnMut(B, E)) -> u64 {
         let mut unmatched = self.unmatched;
-        for (request, begin) in self.places.into_values().filter_map(|place| place.first) {
+        for (request, begin) in self.pending.into_values().filter_map(|pending| pending.first) {
             match request {
                 Some(request) => complete(request, begin),
                 None => unmatched += 1,

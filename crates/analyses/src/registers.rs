@@ -74,7 +74,7 @@ impl<S: Default> Registers<S> {
     ) {
         let Registers { cpus, threads, overwritten } = later;
         let mut before = std::mem::take(self);
-        let mut place = |content: RegisterContent<S>| {
+        let mut resolve = |content: RegisterContent<S>| {
             let mut joined = match content.from {
                 None => RegisterContent { from: None, since: S::default() },
                 Some(register) => before.take(register),
@@ -86,11 +86,11 @@ impl<S: Default> Registers<S> {
             joined
         };
         for (cpu, content) in cpus.into_all() {
-            let placed = place(content);
-            self.cpus.get_or(cpu, || placed);
+            let resolved = resolve(content);
+            self.cpus.get_or(cpu, || resolved);
         }
-        self.threads = threads.into_iter().map(|(thread, content)| (thread, place(content))).collect();
-        let overwritten: Vec<RegisterContent<S>> = overwritten.into_iter().map(&mut place).collect();
+        self.threads = threads.into_iter().map(|(thread, content)| (thread, resolve(content))).collect();
+        let overwritten: Vec<RegisterContent<S>> = overwritten.into_iter().map(&mut resolve).collect();
         // What the later chunk did not touch stays.
         for (cpu, content) in before.cpus.into_all() {
             self.cpus.get_or(cpu, || content);

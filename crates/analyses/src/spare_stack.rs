@@ -59,7 +59,7 @@ impl<T: Copy> SpareCapacityStack<T> {
     #[inline(always)]
     pub(crate) fn push(&mut self, value: T) {
         match self.all.get_mut(self.len) {
-            Some(place) => *place = value,
+            Some(slot) => *slot = value,
             None => self.all.push(value),
         }
         self.len += 1;

@@ -458,8 +458,8 @@ impl<O: Observer> EventPartial for ThreadStatesDelta<O> {
 
     fn see(&mut self, event: &KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
-        let tid = |place| event.integer(place).map(|tid| tid as u32);
-        let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
+        let tid = |field| event.integer(field).map(|tid| tid as u32);
+        let on = |field| event.integer(field).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
         // Exits may be joined with their entries, and then say nothing of their own: the result must not depend on that.
         let runs = if event.kind == Kind::SyscallExit { None } else { self.running.see(event) };
         if let Some(tid) = runs {

@@ -86,8 +86,8 @@ fn table_with(
         let mut records = Records::default();
         records.push(Nanos(time), (cpu, tid), kind, 0);
         let words = VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
-        for place in 0..words.fields.len() {
-            match fields.iter().find(|(own, _)| *own == place) {
+        for index in 0..words.fields.len() {
+            match fields.iter().find(|(own, _)| *own == index) {
                 Some(&(_, value)) => records.integer(value),
                 None => records.absent(),
             }

@@ -55,9 +55,9 @@ pub enum Owner {
     Guest(Option<u64>),
 }
 
-/// A part of a file, which begins with a name in brackets; the first part has no name.
+/// A section of a file, which begins with a name in brackets; the first section has no name.
 struct Section<'a> {
-    /// The number of the line before this part's body.
+    /// The number of the line before this section's body.
     line: usize,
     name: &'a str,
     body: &'a str,
@@ -77,30 +77,30 @@ impl<'a> Case<'a> {
             expected: "",
             head: text,
         };
-        for part in parts(text) {
-            let mut lines = part.lines();
-            match part.name.split_once(' ').unwrap_or((part.name, "")) {
+        for section in sections(text) {
+            let mut lines = section.lines();
+            match section.name.split_once(' ').unwrap_or((section.name, "")) {
                 ("", _) => lines.try_for_each(|(number, line)| case.setting(number, line))?,
                 ("code", options) => {
                     let expected =
                         "expected [code], with from=TICK, host, guest or guest=VMCS in it, in hexadecimal";
-                    case.code.push(part.code(options).ok_or_else(|| Error::new(part.line, expected))?);
+                    case.code.push(section.code(options).ok_or_else(|| Error::new(section.line, expected))?);
                 }
                 ("packets", "") => case.packets.extend(lines),
                 ("expect", "") => {
-                    case.head = &text[..text.len() - part.body.len()];
-                    case.expected = part.body;
+                    case.head = &text[..text.len() - section.body.len()];
+                    case.expected = section.body;
                 }
-                _ => return Err(Error::new(part.line, "expected [code], [packets] or [expect]")),
+                _ => return Err(Error::new(section.line, "expected [code], [packets] or [expect]")),
             }
         }
         if case.head.len() == text.len() && !text.ends_with("[expect]\n") {
-            return Err(Error::new(text.lines().count(), "the last part must be [expect]"));
+            return Err(Error::new(text.lines().count(), "the last section must be [expect]"));
         }
         Ok(case)
     }
 
-    /// Parses a line before the first part.
+    /// Parses a line before the first section.
     fn setting(&mut self, number: usize, line: &'a str) -> Result<(), Error> {
         let (name, value) = line.split_once(' ').unwrap_or((line, ""));
         let value = value.trim();
@@ -117,15 +117,15 @@ impl<'a> Case<'a> {
                     Error::new(number, format!("`{word}` is not a setting, or has an invalid value"))
                 })
             })?,
-            _ => return Err(Error::new(number, "expected cpu, config, filter, differs, or a part")),
+            _ => return Err(Error::new(number, "expected cpu, config, filter, differs, or a section")),
         }
         Ok(())
     }
 }
 
-/// The parts of a file; [expect] is the last one, whatever its lines look like.
-fn parts(text: &str) -> Vec<Section<'_>> {
-    let mut parts = vec![Section { line: 0, name: "", body: text }];
+/// The sections of a file; [expect] is the last one, whatever its lines look like.
+fn sections(text: &str) -> Vec<Section<'_>> {
+    let mut sections = vec![Section { line: 0, name: "", body: text }];
     let mut end = 0;
     for (index, line) in text.split_inclusive('\n').enumerate() {
         let start = end;
@@ -134,15 +134,15 @@ fn parts(text: &str) -> Vec<Section<'_>> {
         else {
             continue;
         };
-        if let Some(before) = parts.last_mut() {
+        if let Some(before) = sections.last_mut() {
             before.body = &before.body[..before.body.len() - (text.len() - start)];
         }
-        parts.push(Section { line: index + 1, name, body: &text[end..] });
+        sections.push(Section { line: index + 1, name, body: &text[end..] });
         if name == "expect" {
             break;
         }
     }
-    parts
+    sections
 }
 
 impl<'a> Section<'a> {

@@ -67,7 +67,7 @@ struct Words<'a, 'x> {
 }
 
 impl<'a> Words<'a, '_> {
-    /// The bytes after `db`.
+    /// The bytes after `db`; the inner `None` if one of them is invalid.
     fn raw(&self) -> Option<Option<Vec<u8>>> {
         let (&name, bytes) = self.words.split_first()?;
         let byte = |word: &&str| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2);

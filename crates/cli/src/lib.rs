@@ -84,11 +84,11 @@ pub fn run(all: &[OsString]) -> ExitCode {
         Command::Manual { folder } => manual::write(folder),
     };
     let code = result.unwrap_or_else(|failure| failure.report());
-    message::checked(readable(code))
+    message::checked(report_unreadable(code))
 }
 
-/// Prints which files could not be read to their end. The result can't be relied on then, whatever it was.
-fn readable(code: ExitCode) -> ExitCode {
+/// Prints which files could not be read to their end: the result is unreliable then, and success becomes loss.
+fn report_unreadable(code: ExitCode) -> ExitCode {
     let unreadable = hodo_engine::unreadable_files();
     for Unreadable { path, offset } in &unreadable {
         message!(

@@ -223,10 +223,10 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     };
     let parts = command.parts.iter().map(read).collect::<Result<Vec<Part>, Failure>>()?;
     let failed = |error: PartError| match error {
-        PartError::Differs(place, what) => Failure::usage(format!(
+        PartError::Differs(index, what) => Failure::usage(format!(
             "{} and {} are not parts of the same request: {what} differs",
             command.parts[0].display(),
-            command.parts[place].display()
+            command.parts[index].display()
         )),
         error => Failure::usage(error),
     };

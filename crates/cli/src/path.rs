@@ -26,7 +26,7 @@ use crate::{
   hodo path --thread worker perf.data          with the functions that ran, if it has Intel PT and kernel events
   hodo path --thread slave-1/sobel board.toml  of a task of a board
 
-Each moment belongs to one piece, so pieces add up to the span. What the trace does not tell is `unknown`.")]
+Each moment belongs to one piece, so pieces add up to the span. What the trace does not show is `unknown`.")]
 pub struct Path {
     /// The thread: its name, its id, or TRACE/TASK of a board
     #[arg(long, value_name = "THREAD")]

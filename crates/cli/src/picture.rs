@@ -22,23 +22,23 @@ pub fn offset(name: &str, knots: &[TimeKnot], out: &mut dyn Write) -> io::Result
     let span = (last.own - first.own).max(1);
     let offset = |knot: &TimeKnot| (knot.estimate - knot.own) as f64;
     let slope = (offset(last) - offset(first)) / span as f64;
-    let places = places(knots, offset(first), slope);
-    let (low, high) = range(&places);
+    let samples = samples(knots, offset(first), slope);
+    let (low, high) = range(&samples);
     let seconds = offset(first) / 1e9;
     writeln!(out, "offset of {name} less {seconds:+.9} s and {:+.3} ppm, in µs", slope * 1e6)?;
     let step = (high - low) / (HEIGHT - 1) as f64;
     let row_of = |value: f64| ((high - value) / step).round().clamp(0.0, (HEIGHT - 1) as f64) as usize;
     for row in 0..HEIGHT {
-        let mark = |place: &ClockSample| {
-            let top = place.upper.map_or(0, row_of);
-            let bottom = place.lower.map_or(HEIGHT - 1, row_of);
-            match row == row_of(place.estimate) {
+        let mark = |sample: &ClockSample| {
+            let top = sample.upper.map_or(0, row_of);
+            let bottom = sample.lower.map_or(HEIGHT - 1, row_of);
+            match row == row_of(sample.estimate) {
                 true => '●',
                 false if (top..=bottom).contains(&row) => '·',
                 false => ' ',
             }
         };
-        let line: String = places.iter().map(mark).collect();
+        let line: String = samples.iter().map(mark).collect();
         let value = (high - step * row as f64) / 1e3;
         writeln!(out, "{value:>12.3} │{}", line.trim_end())?;
     }
@@ -47,10 +47,10 @@ pub fn offset(name: &str, knots: &[TimeKnot], out: &mut dyn Write) -> io::Result
     writeln!(out, "{:>14}0 s{label:>width$}", "", width = WIDTH - 3)
 }
 
-fn places(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<ClockSample> {
+fn samples(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<ClockSample> {
     let map = TimeMap::along(knots.to_vec());
     let (first, span) = (knots[0].own, knots[knots.len() - 1].own - knots[0].own);
-    let place = |column: usize| {
+    let sample = |column: usize| {
         let own = first + span * column as i128 / (WIDTH - 1) as i128;
         let bounds = map.bounds(OriginNanos(own));
         let line = begin + slope * (own - first) as f64;
@@ -61,22 +61,22 @@ fn places(knots: &[TimeKnot], begin: f64, slope: f64) -> Vec<ClockSample> {
             upper: bounds.upper.map(less),
         }
     };
-    (0..WIDTH).map(place).collect()
+    (0..WIDTH).map(sample).collect()
 }
 
 /// Returns the range of values to show. It extends at most two median widths beyond the median bounds, because bounds
 /// far from messages are wide.
-fn range(places: &[ClockSample]) -> (f64, f64) {
+fn range(samples: &[ClockSample]) -> (f64, f64) {
     let all = |of: fn(&ClockSample) -> f64| {
-        let mut values: Vec<f64> = places.iter().map(of).collect();
+        let mut values: Vec<f64> = samples.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values
     };
-    let lower = all(|place| place.lower.unwrap_or(place.estimate));
-    let upper = all(|place| place.upper.unwrap_or(place.estimate));
+    let lower = all(|sample| sample.lower.unwrap_or(sample.estimate));
+    let upper = all(|sample| sample.upper.unwrap_or(sample.estimate));
     let (low, high) = (lower[lower.len() / 2], upper[upper.len() / 2]);
     let most = 2.0 * (high - low).max(1.0);
-    let estimates = all(|place| place.estimate);
+    let estimates = all(|sample| sample.estimate);
     let low = lower[0].max(low - most).min(estimates[0]);
     let high = upper[upper.len() - 1].min(high + most).max(estimates[estimates.len() - 1]);
     (low, high.max(low + 1.0))

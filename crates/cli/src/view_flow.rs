@@ -223,7 +223,8 @@ impl FlowInputs for Opened {
             intervals.iter().filter(|interval| interval.ended.is_complete()).collect();
         let chosen = usize::try_from(nth).ok().and_then(|nth| intervals.get(nth.checked_sub(1)?));
         let asked = executions::typical(&complete).zip(chosen).map(|(typical, chosen)| [typical, chosen]);
-        let Some(asked) = asked.filter(|both| both.iter().all(|one| executions::place(one).is_some())) else {
+        let Some(asked) = asked.filter(|both| both.iter().all(|one| executions::location(one).is_some()))
+        else {
             return Err(refused(format!("execution {nth} has no call tree")));
         };
         // Instructions are numbered over whole threads.

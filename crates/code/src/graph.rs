@@ -363,9 +363,12 @@ impl<'a, L: Labels> Graph<'a, L> {
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
             match self.reader.read(self.snapshot(at), block.end) {
                 Ok((origin, valid)) => {
-                    let (at, place) = labelled;
-                    let is_contiguous =
-                        origin == Origin { offset: place.offset.wrapping_add(block.end - at), ..place };
+                    let (at, origin_there) = labelled;
+                    let is_contiguous = origin
+                        == Origin {
+                            offset: origin_there.offset.wrapping_add(block.end - at),
+                            ..origin_there
+                        };
                     if !is_contiguous || block.end >= boundary {
                         labelled = (block.end, origin);
                         if !self.enter_function(&mut block, &mut from, origin, &mut boundary) {

@@ -10,8 +10,8 @@ use crate::Sides;
 /// Returns the name that identifies a function of a module in all builds. Code without a symbol is identified by its
 /// offset in the module, whose name may change.
 pub(crate) fn own_name<'n>(name: &'n str, module: &str) -> &'n str {
-    let place = name.strip_prefix(module).filter(|place| place.starts_with("+0x"));
-    without_clone(place.unwrap_or(name))
+    let offset = name.strip_prefix(module).filter(|offset| offset.starts_with("+0x"));
+    without_clone(offset.unwrap_or(name))
 }
 
 /// Suffixes that compilers append to the names of a function's clones: GCC's `create_clone_suffix` and its callers,

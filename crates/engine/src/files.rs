@@ -103,10 +103,10 @@ impl Maps {
         let mut losses = Vec::new();
         let mut slot = &self.first;
         while let Some(opened) = slot.get() {
-            losses.extend(opened.map.unreadable().map(|place| Loss {
-                stream: place.path.display().to_string(),
+            losses.extend(opened.map.unreadable().map(|range| Loss {
+                stream: range.path.display().to_string(),
                 cause: Cause::CutShort,
-                bytes: place.offset..opened.map.len() as u64,
+                bytes: range.offset..opened.map.len() as u64,
                 time: None,
                 count: 1,
                 detail: "the file shrank while it was read, or its disk failed".to_owned(),

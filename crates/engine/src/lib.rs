@@ -52,7 +52,7 @@ pub use files::Files;
 pub use flow::annotate::{Annotation, Instruction, Line, annotate};
 pub use flow::calls::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
 pub use flow::convert::{ConvertedChunk, convert_logs};
-pub use flow::divergence::{Divergence, Execution, Place, divergence};
+pub use flow::divergence::{CodeLocation, Divergence, Execution, divergence};
 pub use flow::fold::profile;
 pub use flow::info::{Info, ModuleInfo, Source, info};
 pub use flow::passes::{Executions, Progress};

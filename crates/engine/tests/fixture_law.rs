@@ -65,9 +65,9 @@ fn follow(experiment: &Experiment, request: &Request, (size, portions, choices):
     let unpack = |bytes: &Vec<u8>| Part::from_bytes(bytes).unwrap();
     for choice in choices {
         if parts.len() > 1 {
-            let place = choice.index(parts.len() - 1);
-            let merged = Part::merge(parts[place..=place + 1].iter().map(unpack).collect()).unwrap();
-            parts.splice(place..=place + 1, [merged.to_bytes()]);
+            let index = choice.index(parts.len() - 1);
+            let merged = Part::merge(parts[index..=index + 1].iter().map(unpack).collect()).unwrap();
+            parts.splice(index..=index + 1, [merged.to_bytes()]);
         }
     }
     unpack(&parts[0]).tables(&Selection::default(), Some(experiment), 1).unwrap().tables

@@ -39,15 +39,15 @@ fn request(reports: Vec<&'static AnyReport>) -> Request {
 /// Returns where two parts of a whole first differ, apart from their numbers. The bytes before describe the whole.
 fn differ_from([one, other]: &[Vec<u8>; 2]) -> usize {
     let mut pairs = (BEFORE..).zip(one[BEFORE..].iter().zip(&other[BEFORE..]));
-    let mut differs = || pairs.find(|(_, (one, other))| one != other).map_or(BEFORE, |(place, _)| place);
+    let mut differs = || pairs.find(|(_, (one, other))| one != other).map_or(BEFORE, |(index, _)| index);
     differs().max(differs())
 }
 
 /// Changes some bytes of a part from `from` on, and updates the checksum.
 fn forged(part: &[u8], from: usize, edits: &[(prop::sample::Index, u8)]) -> Vec<u8> {
     let mut forged = part.to_vec();
-    for (place, byte) in edits {
-        forged[from + place.index(part.len() - from)] = *byte;
+    for (position, byte) in edits {
+        forged[from + position.index(part.len() - from)] = *byte;
     }
     let sum = crc32fast::hash(&forged[BEFORE..]).to_le_bytes();
     forged[BEFORE - 4..BEFORE].copy_from_slice(&sum);

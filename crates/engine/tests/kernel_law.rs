@@ -147,8 +147,8 @@ fn holds(
         let start = start.index(events.len());
         let end = (start + length).min(events.len());
         // Fibonacci hashing: a pseudo-random number for each position.
-        let cut = |place: usize| {
-            let hash = (seed ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let cut = |position: usize| {
+            let hash = (seed ^ position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (hash >> 11) as f64 / (1u64 << 53) as f64 <= share
         };
         let (whole, merged) =

@@ -18,13 +18,13 @@ pub fn line_rows<E>(
     };
     let columns = cells(batch);
     for row in 0..batch.num_rows() {
-        let (Cell::Text(place), Cell::Integer(executions)) =
+        let (Cell::Text(location), Cell::Integer(executions)) =
             (columns[line].cell(row), columns[executions].cell(row))
         else {
             continue;
         };
-        let place = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
-        if let Some((file, line)) = place {
+        let location = location.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
+        if let Some((file, line)) = location {
             let module = match columns[module].cell(row) {
                 Cell::Text(module) => module,
                 _ => "",

@@ -7,7 +7,7 @@ use hodo_model::table::{Cell, RecordBatch, cells};
 /// A call path: the last frame and its costs.
 #[derive(Clone, Copy, Debug)]
 pub struct PathRow<'r> {
-    /// Frames below the last one.
+    /// Number of frames that lead to the last one.
     pub depth: usize,
     /// The function of the last frame.
     pub function: &'r str,
@@ -34,12 +34,11 @@ pub fn path_rows<E>(
     let names =
         ["depth", "entries", "self_instructions", "self_time_ns", "total_instructions", "total_time_ns"];
     let numbers: Vec<usize> = names.iter().filter_map(|name| find(name)).collect();
-    let (Some(function), Some(module), [depth, entries, own @ .., total, total_time]) =
+    let (Some(function), Some(module), &[depth, entries, own, own_time, total, total_time]) =
         (find("function"), find("module"), &numbers[..])
     else {
         return Ok(false);
     };
-    let &[own, own_time] = own else { return Ok(false) };
     let columns = cells(batch);
     for row in 0..batch.num_rows() {
         let number = |column: usize| match columns[column].cell(row) {
@@ -51,12 +50,12 @@ pub fn path_rows<E>(
             _ => "-",
         };
         each(&PathRow {
-            depth: number(*depth) as usize,
+            depth: number(depth) as usize,
             function: text(function),
             module: text(module),
-            entries: number(*entries),
+            entries: number(entries),
             own: [number(own), number(own_time)],
-            total: [number(*total), number(*total_time)],
+            total: [number(total), number(total_time)],
         })?;
     }
     Ok(true)

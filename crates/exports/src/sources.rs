@@ -72,12 +72,12 @@ impl SourceProfile {
             let function = self.functions.number(text(&module, row), text(&function, row));
             self.grow();
             let source = &mut self.sources[function];
-            let (place, address) = (place(&line, row), integer(&address, row));
+            let (source_line, address) = (source_line(&line, row), integer(&address, row));
             if source.first.as_ref().is_none_or(|(first, _)| address < *first) {
-                source.first = Some((address, place.clone()));
+                source.first = Some((address, source_line.clone()));
             }
             let cost = [integer(&instructions, row), integer(&time, row)];
-            add(source.lines.entry(place).or_default(), cost);
+            add(source.lines.entry(source_line).or_default(), cost);
         }
         true
     }
@@ -94,7 +94,7 @@ impl SourceProfile {
             let from = self.functions.number(text(&module, row), text(&function, row));
             let callee = self.functions.number(text(&to_module, row), text(&to_function, row));
             let sites = self.branches.entry((from, callee, integer(&to, row))).or_default();
-            let count = sites.entry(place(&line, row)).or_default();
+            let count = sites.entry(source_line(&line, row)).or_default();
             *count = count.saturating_add(integer(&executions, row));
         }
         self.grow();
@@ -111,7 +111,7 @@ impl SourceProfile {
         let sites = self.branches.get(&(caller, callee, *begin))?;
         // Of equals the first.
         let most = sites.iter().rev().max_by_key(|(_, count)| **count);
-        most.map(|(place, _)| place)
+        most.map(|(source_line, _)| source_line)
     }
 }
 
@@ -137,7 +137,8 @@ fn text<'c>(cells: &'c Cells<'_>, row: usize) -> &'c str {
     }
 }
 
-fn place(cells: &Cells<'_>, row: usize) -> SourceLine {
-    let place = text(cells, row).rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
-    place.map_or_else(SourceLine::default, |(file, line)| (file.to_owned(), line))
+fn source_line(cells: &Cells<'_>, row: usize) -> SourceLine {
+    let source_line =
+        text(cells, row).rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
+    source_line.map_or_else(SourceLine::default, |(file, line)| (file.to_owned(), line))
 }

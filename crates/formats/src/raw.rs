@@ -92,14 +92,14 @@ impl FromStr for Code {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Code, OptionError> {
-        let (file, place) = text.rsplit_once('@').ok_or(wrong(text, "FILE@ADDRESS[:OFFSET[:SIZE]]"))?;
-        let mut parts = place.split(':').map(number);
-        let address = parts.next().unwrap_or(Err(wrong(place, "an address")))?;
+        let (file, mapping) = text.rsplit_once('@').ok_or(wrong(text, "FILE@ADDRESS[:OFFSET[:SIZE]]"))?;
+        let mut parts = mapping.split(':').map(number);
+        let address = parts.next().unwrap_or(Err(wrong(mapping, "an address")))?;
         let offset = parts.next().transpose()?.unwrap_or(0);
         let size = parts.next().transpose()?;
         match parts.next() {
             None => Ok(Code { file: file.to_owned(), address, offset, size }),
-            Some(_) => Err(wrong(place, "ADDRESS[:OFFSET[:SIZE]]")),
+            Some(_) => Err(wrong(mapping, "ADDRESS[:OFFSET[:SIZE]]")),
         }
     }
 }

@@ -71,25 +71,25 @@ impl Filter {
     }
 }
 
-const SPACE: [char; 4] = [' ', ',', '\t', '\n'];
+const SEPARATORS: [char; 4] = [' ', ',', '\t', '\n'];
 
 /// The valid forms of a part.
 const RANGE: &str = "`filter ADDRESS/SIZE`, `tracestop ADDRESS/SIZE` or ADDRESS-ADDRESS";
 
 /// Splits a filter into parts, or errors for invalid ones.
 fn parts(text: &str) -> impl Iterator<Item = Result<FilterRange, FilterError>> {
-    let mut rest = text.trim_start_matches(SPACE);
+    let mut rest = text.trim_start_matches(SEPARATORS);
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let (word, behind) = rest.split_once(SPACE).unwrap_or((rest, ""));
+        let (word, behind) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
         if word.starts_with(|first: char| first.is_ascii_digit()) {
-            rest = behind.trim_start_matches(SPACE);
+            rest = behind.trim_start_matches(SEPARATORS);
             return Some(plain(word));
         }
         let (range, behind) = behind.trim_start().split_once([',', ' ']).unwrap_or((behind.trim_start(), ""));
-        rest = behind.trim_start_matches(SPACE);
+        rest = behind.trim_start_matches(SEPARATORS);
         Some(part(word, range))
     })
 }

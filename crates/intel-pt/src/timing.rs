@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn mtc_between_tsc_and_tma_tells_nothing() {
+    fn mtc_between_tsc_and_tma_gives_no_time() {
         let packets =
             [Packet::Tsc(1000), Packet::Mtc(4), Packet::Tma { ctc: 25, fast_counter: 0 }, Packet::Mtc(5)];
         assert_eq!(times(&packets), [1000, 1000, 1000, 1600].map(Some));

@@ -182,10 +182,10 @@ impl<'a> Pass<'a> {
             let records = &mut streams[*stream];
             // Usually all events of a stream are on one CPU.
             let mut running = None;
-            for place in run.clone() {
-                let event = records.event(place);
+            for index in run.clone() {
+                let event = records.event(index);
                 let needs = &self.by_kind[event.kind as usize];
-                let mut choose = |own: &usize| chosen[*own].push((*stream as u32, place as u32));
+                let mut choose = |own: &usize| chosen[*own].push((*stream as u32, index as u32));
                 if let Some(thread) = event.reported() {
                     states.threads.runs(event.cpu, thread);
                     running = None;
@@ -199,11 +199,11 @@ impl<'a> Pass<'a> {
                     states.threads.see(&event);
                     running = None;
                 }
-                records.set_thread(place, thread);
+                records.set_thread(index, thread);
             }
         }
         for ((analysis, partial), list) in self.analyses.iter().zip(&mut states.partials).zip(&self.lists) {
-            analysis.fold(partial, Chosen { streams, places: &chosen[*list] });
+            analysis.fold(partial, Chosen { streams, events: &chosen[*list] });
         }
     }
 

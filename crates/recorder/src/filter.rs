@@ -82,7 +82,7 @@ fn parse_filter(words: &[&str], files: &mut VecDeque<&str>) -> Result<Part, Stri
         return Err(format!("the emulated processor has `filter` only, not `{action}`"));
     }
     let at = rest.iter().position(|&word| word == "@");
-    let (&place, end) =
+    let (&start, end) =
         rest[..at.unwrap_or(rest.len())].split_first().ok_or("no function or address follows `filter`")?;
     let end = match end {
         [] => None,
@@ -90,17 +90,17 @@ fn parse_filter(words: &[&str], files: &mut VecDeque<&str>) -> Result<Part, Stri
         _ => return Err(format!("`{}` is not understood", end.join(" "))),
     };
     let Some(_) = at else {
-        return in_memory(place, end);
+        return in_memory(start, end);
     };
     let path = files.pop_front().ok_or("no file follows @")?;
     let path = Path::new(path).canonicalize().map_err(|error| format!("{path}: {error}"))?;
-    let range = in_file(&path, place, end)?;
+    let range = in_file(&path, start, end)?;
     Ok(Part::File { path, range })
 }
 
 /// Addresses, or functions of the kernel.
-fn in_memory(place: &str, end: Option<&str>) -> Result<Part, String> {
-    match (number(place), end.map(|end| (end, number(end)))) {
+fn in_memory(start: &str, end: Option<&str>) -> Result<Part, String> {
+    match (number(start), end.map(|end| (end, number(end)))) {
         (Some(start), Some((_, Some(size)))) if size > 0 => {
             Ok(Part::Addresses(start..start.saturating_add(size)))
         }
@@ -108,11 +108,11 @@ fn in_memory(place: &str, end: Option<&str>) -> Result<Part, String> {
         (None, end) => {
             let end = match end {
                 None => KernelEnd::OfFirst,
-                Some((_, Some(0))) => return Err(format!("the size of {place} is 0")),
+                Some((_, Some(0))) => return Err(format!("the size of {start} is 0")),
                 Some((_, Some(size))) => KernelEnd::After(size),
                 Some((last, None)) => KernelEnd::Of(last.to_owned()),
             };
-            Ok(Part::Kernel { first: place.to_owned(), end })
+            Ok(Part::Kernel { first: start.to_owned(), end })
         }
     }
 }
@@ -125,19 +125,19 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// The file offsets from `place` to its own end, or, with `end`, for that size or to the end of that function.
-fn in_file(path: &Path, place: &str, end: Option<&str>) -> Result<Range<u64>, String> {
+/// The file offsets from `start` to its own end, or, with `end`, for that size or to the end of that function.
+fn in_file(path: &Path, start: &str, end: Option<&str>) -> Result<Range<u64>, String> {
     let name = path.display();
     let file = std::fs::File::open(path).map_err(|error| format!("{name}: {error}"))?;
     let length = file.metadata().map_err(|error| format!("{name}: {error}"))?.len();
     let cache = ReadCache::new(file);
     let object = object::File::parse(&cache).map_err(|error| format!("{name}: {error}"))?;
-    if place == "*" {
+    if start == "*" {
         return Ok(0..length);
     }
-    let range = match number(place) {
+    let range = match number(start) {
         Some(offset) => offset..offset,
-        None => function(&object, place).ok_or_else(|| format!("{name} has no function {place}"))?,
+        None => function(&object, start).ok_or_else(|| format!("{name} has no function {start}"))?,
     };
     let end = match end {
         None => range.end,
@@ -148,7 +148,7 @@ fn in_file(path: &Path, place: &str, end: Option<&str>) -> Result<Range<u64>, St
     };
     match end > range.start {
         true => Ok(range.start..end),
-        false => Err(format!("the size of {place} is unknown; give one: filter {place} / SIZE @ {name}")),
+        false => Err(format!("the size of {start} is unknown; give one: filter {start} / SIZE @ {name}")),
     }
 }
 

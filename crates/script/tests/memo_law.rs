@@ -56,9 +56,9 @@ proptest! {
         let mut recording = fs::read(format!("{folder}{}", RECORDINGS[which])).unwrap();
         // Most bytes of the second half are trace.
         let half = recording.len() / 2;
-        for (place, byte) in damage {
-            let place = half + place.index(half);
-            recording[place] = byte;
+        for (position, byte) in damage {
+            let position = half + position.index(half);
+            recording[position] = byte;
         }
         let with = results(&recording, every, chunk_size, threads, true);
         prop_assert_eq!(with, results(&recording, every, 1 << 30, 1, false));

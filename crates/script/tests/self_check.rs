@@ -41,8 +41,8 @@ const ROUND: [u64; 5] = [0x1000, 0x1009, 0x100a, 0x1005, 0x1007];
 fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
     let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
     let mut encoder = Encoder::new(Settings { return_compression: true, timing }, 1000);
-    let (mut bytes, mut places) = (Vec::new(), Vec::new());
-    let place = |segment: u64, bytes: &[u8]| Checkpoint {
+    let (mut bytes, mut checkpoints) = (Vec::new(), Vec::new());
+    let checkpoint = |segment: u64, bytes: &[u8]| Checkpoint {
         position: bytes.len() as u64,
         instructions: segment * ROUNDS * ROUND.len() as u64,
         sum: segment * ROUNDS * ROUND.iter().sum::<u64>(),
@@ -50,7 +50,7 @@ fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
     for segment in 0..SEGMENTS {
         let now = 1000 * (segment + 1);
         encoder.flush(now, &mut bytes);
-        places.push(place(segment, &bytes));
+        checkpoints.push(checkpoint(segment, &bytes));
         let next = (segment > 0).then_some(START);
         encoder.synchronize(next, now, &mut bytes);
         if next.is_none() {
@@ -63,8 +63,8 @@ fn trace() -> (Vec<u8>, Vec<Checkpoint>) {
         }
     }
     encoder.interrupt(START, 9000, &mut bytes);
-    places.push(place(SEGMENTS, &bytes));
-    (bytes, places)
+    checkpoints.push(checkpoint(SEGMENTS, &bytes));
+    (bytes, checkpoints)
 }
 
 /// Writes a recording with these checkpoints of the trace.
@@ -151,12 +151,12 @@ fn other_instructions_are_a_loss_where_addresses_are_shown() {
     });
 }
 
-/// A recording that was cut, or whose pieces were lost: places are elsewhere, and nothing is compared.
+/// A recording that was cut, or whose pieces were lost: checkpoints are elsewhere, and nothing is compared.
 #[test]
 fn places_that_are_no_psb_are_not_compared() {
-    let (_, mut places) = trace();
-    for (place, index) in places.iter_mut().zip(1..) {
-        (place.position, place.instructions) = (place.position + 1, index * index);
+    let (_, mut checkpoints) = trace();
+    for (checkpoint, index) in checkpoints.iter_mut().zip(1..) {
+        (checkpoint.position, checkpoint.instructions) = (checkpoint.position + 1, index * index);
     }
-    each_reading(&places, Window::ALL, |losses| assert_eq!(losses, [NOTHING; 4]));
+    each_reading(&checkpoints, Window::ALL, |losses| assert_eq!(losses, [NOTHING; 4]));
 }

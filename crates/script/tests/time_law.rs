@@ -248,7 +248,7 @@ fn what_has_no_time_is_a_loss() {
         let untimed = listing(trace, WHOLE).iter().filter(|(time, _)| time.is_none()).count();
         assert!(untimed > 1000);
         let reading = Reading { window: Window { from: Some(Tsc(0)), to: Some(Tsc(u64::MAX)) }, ..WHOLE };
-        let detail = format!("no packet tells the time of {untimed} instructions");
+        let detail = format!("no packet gives the time of {untimed} instructions");
         let mut text = Vec::new();
         let listed =
             flow::instructions(trace, (&[Field::Ip], Format::Text), reading, None, &mut text, &mut |_| true);

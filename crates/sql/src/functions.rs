@@ -74,11 +74,11 @@ impl Aggregate<Seen, rusqlite::types::Value> for Percentile {
     fn finalize(&self, _: &mut Context<'_>, seen: Option<Seen>) -> Result<rusqlite::types::Value> {
         let (mut values, of) = seen.unwrap_or_default();
         let rank = (of * values.len() as f64).ceil() as usize;
-        let place = rank.max(1) - 1;
-        if place >= values.len() {
+        let index = rank.max(1) - 1;
+        if index >= values.len() {
             return Ok(rusqlite::types::Value::Null);
         }
-        let (_, value, _) = values.select_nth_unstable_by(place, Number::compare);
+        let (_, value, _) = values.select_nth_unstable_by(index, Number::compare);
         Ok(match value {
             Number::Integer(integer) => (*integer).into(),
             Number::Real(real) => (*real).into(),

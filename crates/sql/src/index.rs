@@ -158,9 +158,9 @@ impl Keys {
         let (mut sizes, mut group_of) = (Vec::new(), Vec::with_capacity(all.rows.len()));
         let mut key: Vec<Key> = Vec::new();
         for &row in &all.rows {
-            let (batch, place) = rows.position(row as usize);
+            let (batch, row_of_batch) = rows.position(row as usize);
             key.clear();
-            key.extend(cells[batch].iter().filter_map(|cells| Key::of_cell(cells.cell(place))));
+            key.extend(cells[batch].iter().filter_map(|cells| Key::of_cell(cells.cell(row_of_batch))));
             let next = sizes.len() as u32;
             let group = match groups.get(&key[..]) {
                 _ if key.len() < columns.len() => NONE,
@@ -255,10 +255,10 @@ impl Rows {
         Ok(Rows { table, starts, layout, ordered: OnceLock::new(), keys: Mutex::default() })
     }
 
-    /// The batch of a row, and the place in it.
-    pub(crate) fn place(&self, row: usize) -> (&RecordBatch, usize) {
-        let (batch, place) = self.position(row);
-        (&self.table.batches()[batch], place)
+    /// The batch of a row, and the row in it.
+    pub(crate) fn batch_and_row(&self, row: usize) -> (&RecordBatch, usize) {
+        let (batch, row_of_batch) = self.position(row);
+        (&self.table.batches()[batch], row_of_batch)
     }
 
     /// The number of the batch of a row, and the place in it.

@@ -321,7 +321,7 @@ unsafe impl VTabCursor for Cursor {
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
         let rows = self.table.rows()?;
-        let (batch, row) = rows.place(self.row);
+        let (batch, row) = rows.batch_and_row(self.row);
         if self.table.layout().is_some_and(|layout| layout.is_computed(column as usize)) {
             return context.set_result(rows.computed_end(batch, row));
         }

@@ -216,9 +216,9 @@ impl Codec {
         decode(input, count, column)?;
         into.rows.iter_mut().zip(&*column).for_each(|(row, &nulls)| row.nulls = nulls as u32);
         into.cells.resize(count * into.width, 0);
-        for place in 0..into.width {
+        for index in 0..into.width {
             decode(input, count, column)?;
-            into.cells[place..]
+            into.cells[index..]
                 .iter_mut()
                 .step_by(into.width)
                 .zip(&*column)

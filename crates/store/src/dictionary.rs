@@ -53,7 +53,7 @@ impl Dictionary {
             return Err(Refused::TooMany);
         }
         match self.tables.iter().position(|table| table.schema.name == schema.name) {
-            Some(place) if self.tables[place].schema == *schema => Ok(place as u32),
+            Some(index) if self.tables[index].schema == *schema => Ok(index as u32),
             Some(_) => Err(Refused::OtherTable),
             None => {
                 self.tables.push(TableKeys { schema: schema.clone(), lanes: Numbered::default() });
@@ -76,7 +76,7 @@ impl Dictionary {
             return Err(Refused::Unknown);
         }
         match table.lanes.get_index_of(key) {
-            Some(place) => Ok(place as u32),
+            Some(index) => Ok(index as u32),
             None => number(table.lanes.insert_full(key.into()).0),
         }
     }
@@ -105,8 +105,8 @@ impl Dictionary {
     }
 }
 
-fn number(place: usize) -> Result<u32, Refused> {
-    u32::try_from(place).map_err(|_| Refused::TooMany)
+fn number(index: usize) -> Result<u32, Refused> {
+    u32::try_from(index).map_err(|_| Refused::TooMany)
 }
 
 /// Returns the new number of each old number, given the old numbers in their new order.
@@ -127,7 +127,7 @@ fn renumbered_key(key: &Key, schema: &Schema, names: &[u32]) -> Key {
 }
 
 fn compare(one: &Key, other: &Key, schema: &Schema) -> Ordering {
-    let ordered = |key: &Key, place: usize| key[place].map(|bits| schema.key[place].kind.ordered(bits));
-    let places = 0..schema.key.len();
-    places.map(|place| ordered(one, place).cmp(&ordered(other, place))).fold(Ordering::Equal, Ordering::then)
+    let ordered = |key: &Key, index: usize| key[index].map(|bits| schema.key[index].kind.ordered(bits));
+    let indices = 0..schema.key.len();
+    indices.map(|index| ordered(one, index).cmp(&ordered(other, index))).fold(Ordering::Equal, Ordering::then)
 }

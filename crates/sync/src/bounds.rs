@@ -69,30 +69,30 @@ pub(crate) fn thinned(bounds: &[Bound], spacing: i64) -> Vec<bool> {
     keep
 }
 
-/// Returns the envelope of the lower bounds (`upper` false) or of the upper bounds at each of `places`: the tightest
+/// Returns the envelope of the lower bounds (`upper` false) or of the upper bounds at each of `xs`: the tightest
 /// value that any bound and the drift limit imply there. Both slices are sorted by x. `None` without bounds on that
 /// side.
-pub(crate) fn envelope(bounds: &[Bound], places: &[i64], slope: Slope, upper: bool) -> Option<Vec<i64>> {
+pub(crate) fn envelope(bounds: &[Bound], xs: &[i64], slope: Slope, upper: bool) -> Option<Vec<i64>> {
     // Lower bounds are upper bounds of the mirrored offset.
     let sign = if upper { 1 } else { -1 };
     let of_side = || bounds.iter().filter(|bound| bound.upper == upper);
     of_side().next()?;
-    let mut best = vec![i64::MAX; places.len()];
+    let mut best = vec![i64::MAX; xs.len()];
     let mut before = of_side().peekable();
     let mut least = i64::MAX;
-    for (&place, best) in places.iter().zip(&mut best) {
-        while let Some(bound) = before.next_if(|bound| bound.x <= place) {
+    for (&x, best) in xs.iter().zip(&mut best) {
+        while let Some(bound) = before.next_if(|bound| bound.x <= x) {
             least = least.min(sign * bound.value - slope.times(bound.x));
         }
-        *best = least.saturating_add(slope.times(place));
+        *best = least.saturating_add(slope.times(x));
     }
     let mut behind = of_side().rev().peekable();
     let mut least = i64::MAX;
-    for (&place, best) in places.iter().zip(&mut best).rev() {
-        while let Some(bound) = behind.next_if(|bound| bound.x >= place) {
+    for (&x, best) in xs.iter().zip(&mut best).rev() {
+        while let Some(bound) = behind.next_if(|bound| bound.x >= x) {
             least = least.min(sign * bound.value + slope.times(bound.x));
         }
-        *best = (*best).min(least.saturating_sub(slope.times(place)));
+        *best = (*best).min(least.saturating_sub(slope.times(x)));
     }
     Some(best.into_iter().map(|value| sign * value).collect())
 }

@@ -26,7 +26,7 @@ pub struct ClockGraph {
     scales: Vec<Scale>,
     reference: u32,
     edges: Vec<((u32, u32), Edge)>,
-    places: BTreeMap<(u32, u32), usize>,
+    indices: BTreeMap<(u32, u32), usize>,
     /// Index of the last pair's edge, which is mostly the next pair's edge too.
     recent: usize,
 }
@@ -120,12 +120,12 @@ impl ClockGraph {
     }
 
     fn edge(&mut self, ends: (u32, u32)) -> usize {
-        if let Some(&place) = self.places.get(&ends) {
-            return place;
+        if let Some(&index) = self.indices.get(&ends) {
+            return index;
         }
         let scales = [self.scales[ends.0 as usize], self.scales[ends.1 as usize]];
         self.edges.push((ends, Edge::new(scales, self.drift(ends.0, ends.1))));
-        self.places.insert(ends, self.edges.len() - 1);
+        self.indices.insert(ends, self.edges.len() - 1);
         self.edges.len() - 1
     }
 
@@ -154,7 +154,7 @@ impl ClockGraph {
 
     /// Returns the edges, sorted by their clocks.
     pub(crate) fn edges(&self) -> impl Iterator<Item = ((u32, u32), &Edge)> {
-        self.places.iter().map(|(&ends, &place)| (ends, &self.edges[place].1))
+        self.indices.iter().map(|(&ends, &index)| (ends, &self.edges[index].1))
     }
 
     /// Returns the number of messages held in memory.

@@ -196,31 +196,31 @@ impl BoundsRun {
     }
 }
 
-/// A step before the bound `place`. Bounds before index `last` are certainly before the step, those from `first` on
+/// A step before the bound `index`. Bounds before index `last` are certainly before the step, those from `first` on
 /// certainly after it.
 #[derive(Clone, Copy)]
 struct Cut {
     last: usize,
-    place: usize,
+    index: usize,
     first: usize,
 }
 
 /// Splits bounds where a step leaves fewer contradictions.
 fn split(bounds: &[Bound]) -> Vec<BoundsRun> {
     let mut cuts = near_cuts(bounds);
-    let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.place).collect();
+    let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.index).collect();
     edges.insert(0, 0);
     edges.push(bounds.len());
     for edge in edges.windows(2) {
         far_cuts(bounds, edge[0], edge[1], FAR_DEPTH, &mut cuts);
     }
-    cuts.sort_unstable_by_key(|cut| cut.place);
+    cuts.sort_unstable_by_key(|cut| cut.index);
     let mut runs = Vec::with_capacity(cuts.len() + 1);
     let (mut start, mut sure_first) = (0, None);
     for cut in cuts {
         let sure_last = cut.last.checked_sub(1).map(|last| bounds[last]);
-        runs.push(BoundsRun { bounds: bounds[start..cut.place].to_vec(), sure_first, sure_last });
-        (start, sure_first) = (cut.place, bounds.get(cut.first).copied());
+        runs.push(BoundsRun { bounds: bounds[start..cut.index].to_vec(), sure_first, sure_last });
+        (start, sure_first) = (cut.index, bounds.get(cut.first).copied());
     }
     runs.push(BoundsRun { bounds: bounds[start..].to_vec(), sure_first, sure_last: None });
     runs
@@ -234,8 +234,8 @@ fn near_cuts(bounds: &[Bound]) -> Vec<Cut> {
         let end = (at + WINDOW).min(bounds.len());
         match best_split(&bounds[at..end]) {
             Some((last, first)) => {
-                let place = at + likely(&bounds[at..end], last, first);
-                cuts.push(Cut { last: at + last, place, first: at + first });
+                let index = at + likely(&bounds[at..end], last, first);
+                cuts.push(Cut { last: at + last, index, first: at + first });
                 at += first;
             }
             None if end == bounds.len() => break,
@@ -246,7 +246,7 @@ fn near_cuts(bounds: &[Bound]) -> Vec<Cut> {
 }
 
 /// Finds steps that are visible only over long distances: a clock that stood still contradicts itself during that time
-/// and stays behind afterwards. Searches a sample, first on a coarse grid and then around the best place.
+/// and stays behind afterwards. Searches a sample, first on a coarse grid and then around the best cut.
 fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec<Cut>) {
     let run = &bounds[from..to];
     let every = run.len().div_ceil(SAMPLE).max(1);
@@ -257,36 +257,36 @@ fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec
     if depth == 0 || cuts.len() >= STEPS || whole <= STEP_COST || whole * 12 <= sample.len() {
         return;
     }
-    let cost = |place: usize| conflicts(&sample[..place]) + conflicts(&sample[place..]);
+    let cost = |index: usize| conflicts(&sample[..index]) + conflicts(&sample[index..]);
     let (mut low, mut high) = (1, sample.len());
     let mut best = (usize::MAX, 0);
     loop {
         let stride = (high - low).div_ceil(16).max(1);
-        best = (low..high).step_by(stride).map(|place| (cost(place), place)).min().unwrap_or(best).min(best);
+        best = (low..high).step_by(stride).map(|index| (cost(index), index)).min().unwrap_or(best).min(best);
         if stride == 1 {
             break;
         }
         (low, high) = (best.1.saturating_sub(stride).max(1), (best.1 + stride).min(sample.len()));
     }
-    let (least, place) = best;
+    let (least, index) = best;
     if whole <= least + STEP_COST + sample.len() / 32 {
         return;
     }
-    let place = from + place * every;
-    let (last, first) = ((place + 1).saturating_sub(every).max(from + 1), (place + every - 1).min(to - 1));
-    cuts.push(Cut { last, place, first });
-    far_cuts(bounds, from, place, depth - 1, cuts);
-    far_cuts(bounds, place, to, depth - 1, cuts);
+    let index = from + index * every;
+    let (last, first) = ((index + 1).saturating_sub(every).max(from + 1), (index + every - 1).min(to - 1));
+    cuts.push(Cut { last, index, first });
+    far_cuts(bounds, from, index, depth - 1, cuts);
+    far_cuts(bounds, index, to, depth - 1, cuts);
 }
 
-/// Returns the first and the last of the best places for a step, if it saves more than [`STEP_COST`] pairs.
+/// Returns the first and the last of the best indices for a step, if it saves more than [`STEP_COST`] pairs.
 fn best_split(window: &[Bound]) -> Option<(usize, usize)> {
     let whole = conflicts(window);
     if whole <= STEP_COST {
         return None;
     }
-    let cost = |place: usize| conflicts(&window[..place]) + conflicts(&window[place..]);
-    let coarse = (GRID..window.len()).step_by(GRID).min_by_key(|&place| cost(place))?;
+    let cost = |cut: usize| conflicts(&window[..cut]) + conflicts(&window[cut..]);
+    let coarse = (GRID..window.len()).step_by(GRID).min_by_key(|&cut| cost(cut))?;
     let from = coarse.saturating_sub(GRID).max(1);
     let to = (coarse + GRID).min(window.len() - 1);
     let costs: Vec<usize> = (from..=to).map(cost).collect();

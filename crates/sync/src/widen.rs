@@ -260,8 +260,8 @@ fn gap_of_windows(bounds: &[Bound]) -> Option<f64> {
     };
     let lower_quartile = |length: usize| {
         let mut gaps: Vec<i64> = bounds.chunks_exact(length).filter_map(gap).collect();
-        let place = gaps.len() / 4;
-        (gaps.len() >= LEAST_WINDOWS).then(|| *gaps.select_nth_unstable(place).1)
+        let quarter = gaps.len() / 4;
+        (gaps.len() >= LEAST_WINDOWS).then(|| *gaps.select_nth_unstable(quarter).1)
     };
     let mut best: Option<f64> = None;
     let (mut shorter, mut length) = (lower_quartile(2)?, 4);

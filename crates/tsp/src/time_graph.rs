@@ -53,7 +53,7 @@ impl Service {
         let mut rows: BTreeMap<usize, Vec<State>> = BTreeMap::new();
         for (lane, node) in lanes {
             let states = found.binary_search_by_key(&lane, |slices| slices.lane);
-            let states = states.map_or(Vec::new(), |place| self.lane(table, &found[place]));
+            let states = states.map_or(Vec::new(), |index| self.lane(table, &found[index]));
             rows.entry(node).or_default().extend(states);
         }
         let rows = rows.into_iter().map(|(entry_id, states)| TimeGraphRow { entry_id, states });

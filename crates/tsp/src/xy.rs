@@ -71,10 +71,10 @@ fn exact(
     budget: &Budget,
 ) -> Result<Vec<Vec<f64>>, Error> {
     let kind = table.schema().value.kind;
-    let place = |lane: u32| lanes.binary_search(&lane).ok();
+    let index = |lane: u32| lanes.binary_search(&lane).ok();
     let mut now = vec![0.0; lanes.len()];
     for record in table.at(span.begin, Lanes::Some(lanes), budget)? {
-        place(record.lane).into_iter().for_each(|place| now[place] = number(kind, record.value));
+        index(record.lane).into_iter().for_each(|index| now[index] = number(kind, record.value));
     }
     let wanted = Wanted { lanes: Lanes::Some(lanes), span: (span.begin, span.behind), ..Wanted::ALL };
     let mut values = vec![Vec::with_capacity(times.len()); lanes.len()];
@@ -90,7 +90,7 @@ fn exact(
         let records = table.records(&wanted, last.as_ref(), AT_A_TIME, budget)?;
         for record in &records {
             until(Some(record.begin), &now);
-            place(record.lane).into_iter().for_each(|place| now[place] = number(kind, record.value));
+            index(record.lane).into_iter().for_each(|index| now[index] = number(kind, record.value));
         }
         match records.len() < AT_A_TIME {
             true => break,

@@ -89,10 +89,10 @@ pub(crate) fn instant(nanoseconds: u64, out: &mut String) {
 
 /// Appends a number below a power of ten, padded with zeros to that power's digits.
 fn decimals(number: u64, power: u64, out: &mut String) {
-    let mut place = power / 10;
-    while place > 0 {
-        out.push(char::from(b'0' + (number / place % 10) as u8));
-        place /= 10;
+    let mut digit_value = power / 10;
+    while digit_value > 0 {
+        out.push(char::from(b'0' + (number / digit_value % 10) as u8));
+        digit_value /= 10;
     }
 }
 

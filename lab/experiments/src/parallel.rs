@@ -23,7 +23,7 @@ use workbench::{
 
 use super::pages::{self, Storage};
 
-/// Runs of each; an odd number, so that there is a median.
+/// Runs of each measurement; an odd number, so that there is a median.
 const ROUNDS: usize = 3;
 /// The default trace.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     fs::create_dir_all(&folder)?;
     let cores = thread::available_parallelism()?.get();
     let threads: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= cores).collect();
-    println!("{} threads at most, medians of {ROUNDS}, the trace in memory unless said.", cores);
+    println!("{cores} threads at most, medians of {ROUNDS}, the trace in memory unless said.");
     let by_threads = by_threads(&trace, &threads)?;
     plot::lines(&folder.join("speed-up.svg"), ("threads", "times as fast as one thread"), &by_threads)?;
     by_partition(&trace, cores)?;
@@ -162,8 +162,8 @@ fn storage(trace: &Path, threads: &[usize]) -> Outcome<Vec<Line>> {
     babeltrace.arg(trace).args(["-o", "dummy"]);
     let theirs = median(1, || command::quietly(&mut babeltrace))?;
     println!(
-        "\n## Work for each page, and storage\n\nbabeltrace2 decodes {:.0} MB/s; work is simulated as so many times \
-         faster. {megabytes:.0} MB.\n\n| decoding | storage | threads | MB/s | efficiency |\n|---|---|---|---|---|",
+        "\n## Work for each page, and storage\n\nbabeltrace2 decodes {:.0} MB/s; work is simulated at multiples \
+         of that speed. {megabytes:.0} MB.\n\n| decoding | storage | threads | MB/s | efficiency |\n|---|---|---|---|---|",
         megabytes / theirs
     );
     let mut speeds: Vec<(String, f64)> = FASTER.map(|times| (format!("{times}×"), times.into())).to_vec();

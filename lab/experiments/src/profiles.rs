@@ -19,7 +19,7 @@ use super::measure::record;
 /// Programs of `paper.c`, the iterations that are recorded, and those that are timed.
 const PROGRAMS: [(&str, &str, &str); 3] =
     [("Sort", "20", "8000"), ("Canny", "8", "15000"), ("ParseInt", "200", "30000")];
-/// Runs of each; the median counts.
+/// Timed runs of each build, of which the median is printed.
 const RUNS: usize = 15;
 /// What all builds have: BOLT needs the relocations, and profiles of samples the names of inlined functions.
 const FLAGS: [&str; 5] = ["-O2", "-w", "-g", "-fdebug-info-for-profiling", "-Wl,--emit-relocs"];

@@ -22,7 +22,7 @@ use crate::{
     setup::{self, Need},
 };
 
-/// Options of `perf record` by file name; a pipe if there is no `-o`.
+/// Options of `perf record` by file name; `-o -` writes to a pipe.
 const RECORDED: &[(&str, &str)] = &[
     ("plain.data", "-o OUT"),
     ("compressed.data", "-z -o OUT"),
@@ -94,8 +94,9 @@ fn sideband(path: &Path) -> Outcome<bool> {
     let mut ours = Vec::new();
     each_line(hodo, |line| {
         let line = String::from_utf8_lossy(line).trim_end().to_owned();
-        let shown = ["trace start", "throttle", "unthrottle", "symbol", "bpf program"];
-        if !shown.iter().any(|what| line.splitn(4, ' ').nth(3).is_some_and(|rest| rest.starts_with(what))) {
+        let only_ours = ["trace start", "throttle", "unthrottle", "symbol", "bpf program"];
+        if !only_ours.iter().any(|what| line.splitn(4, ' ').nth(3).is_some_and(|rest| rest.starts_with(what)))
+        {
             ours.push(line);
         }
     })?;
@@ -133,7 +134,7 @@ fn pipe(path: &Path) -> Outcome<Stdio> {
 }
 
 /// Converts a line of `perf script` to the format of `hodo script --sideband`: time, CPU, process and thread, what
-/// happened. `None` for lines of other things, such as mappings of data.
+/// happened. perf shows time 0 for records without a time. `None` for other lines, such as mappings of data.
 fn canonical(line: &str) -> Option<String> {
     let (head, said) = line.trim_end().split_once(": PERF_RECORD_")?;
     let mut head = head.rsplit(' ').filter(|word| !word.is_empty());
@@ -157,14 +158,14 @@ fn canonical(line: &str) -> Option<String> {
     Some(format!("{at} {thread} {what}"))
 }
 
-/// Parses a mapping: thread, address, size, place in the file, access and path, as in
+/// Parses a mapping: thread, address, size, offset in the file, access and path, as in
 /// `7/7: [0x1000(0x2000) @ 0x3000 08:01 5 0]: r-xp /bin/ls`.
 fn mapping(rest: &str) -> Option<(String, String)> {
     let (thread, rest) = rest.split_once(": [")?;
-    let (place, rest) = rest.split_once("]: ")?;
-    let (address, place) = place.split_once('(')?;
-    let (length, place) = place.split_once(") @ ")?;
-    let offset = place.split(' ').next()?;
+    let (range, rest) = rest.split_once("]: ")?;
+    let (address, range) = range.split_once('(')?;
+    let (length, source) = range.split_once(") @ ")?;
+    let offset = source.split(' ').next()?;
     let offset = if offset == "0" { "0x0" } else { offset };
     let (protection, name) = rest.split_once(' ')?;
     let executable = protection.contains('x');

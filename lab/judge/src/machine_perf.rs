@@ -58,6 +58,7 @@ fn arrange(recording: &Path, spool: &Path, folder: &Path) -> Outcome<PathBuf> {
         fs::copy(spool.join(name), kernel.join(as_perf_names_it))?;
     }
     let symbols = fs::read_to_string(spool.join("symbols"))?;
+    // A line is the address in 16 digits, a letter between spaces, and the name.
     let symbol = |name: &str| -> Outcome<u64> {
         let line = symbols.lines().find(|line| line.get(19..) == Some(name));
         let digits =
@@ -69,7 +70,8 @@ fn arrange(recording: &Path, spool: &Path, folder: &Path) -> Outcome<PathBuf> {
     Ok(recorded)
 }
 
-/// The first code at each address of the kernel half: the image as one segment, and the other pages.
+/// The first code at each address of the kernel, whose address space is number 0: the image as one segment, and the
+/// other pages.
 fn segments(notes: &[u8], (begin, end): (u64, u64)) -> Vec<(u64, Vec<u8>)> {
     let mut image = vec![0; (end - begin) as usize];
     let mut known = vec![false; image.len()];

@@ -22,7 +22,7 @@ const REASONS: [(Why, &str); 3] = [
     (Why::Behind, "perf reads a packet of the clock no sooner than a branch needs the packet behind it"),
     (
         Why::Ahead,
-        "perf gives the time that a CYC packet tells of the packet behind it to the branches in there, which ran before",
+        "a CYC packet gives the time of the packet after it; perf gives that time to the branches in that packet too, which ran before",
     ),
     (
         Why::Estimated,

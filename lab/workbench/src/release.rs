@@ -166,7 +166,7 @@ fn programs(folder: &Path, target: &str) -> PathBuf {
 fn host() -> Outcome<String> {
     let version = command::capture(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.ok_or("`rustc -vV` tells no host")?.to_owned())
+    Ok(host.ok_or("`rustc -vV` names no host")?.to_owned())
 }
 
 /// Compiles packages; a named target keeps the flags away from build scripts.

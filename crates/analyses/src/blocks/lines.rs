@@ -49,11 +49,11 @@ pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
     let mut lines: BTreeMap<LineKey<'_>, (LineCount, u64)> = BTreeMap::new();
     for at in &flow.instructions {
         let found = line(at);
-        let place = found.map(|line| (line.file, line.line));
-        let key = (place, if place.is_some() { 0 } else { at.function.index });
+        let location = found.map(|line| (line.file, line.line));
+        let key = (location, if location.is_some() { 0 } else { at.function.index });
         let (count, _) = lines.entry(key).or_insert_with(|| {
             let (function, module) = sources.names(at.function);
-            let (file, line) = place.unwrap_or_default();
+            let (file, line) = location.unwrap_or_default();
             let count = LineCount {
                 module,
                 function,

@@ -76,8 +76,8 @@ impl Analysis for Blocks {
 
     #[inline]
     fn fold(&self, partial: &mut ExecutedBlocks, item: Item<'_>) {
-        if let Item::Flow(seen) = item {
-            partial.fold(seen);
+        if let Item::Flow(event) = item {
+            partial.fold(event);
         }
     }
 

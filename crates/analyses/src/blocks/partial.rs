@@ -128,16 +128,16 @@ impl BlockList {
 
     /// Adds the blocks of another list, and returns our index of each.
     fn add(&mut self, other: &BlockList) -> Vec<u32> {
-        let mut places = Vec::with_capacity(other.blocks.len());
+        let mut indices = Vec::with_capacity(other.blocks.len());
         for block in &other.blocks {
-            let place = match self.index.get(&key(block)) {
+            let index = match self.index.get(&key(block)) {
                 Some(&index) => index,
                 None => self.push(CountedBlock { counts: BlockCounts::default(), ..block.clone() }),
             };
-            self.counts(place).add(&block.counts);
-            places.push(place);
+            self.counts(index).add(&block.counts);
+            indices.push(index);
         }
-        places
+        indices
     }
 }
 
@@ -205,8 +205,8 @@ impl ExecutedBlocks {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, seen: FlowEvent<'_>) {
-        match seen {
+    pub(super) fn fold(&mut self, event: FlowEvent<'_>) {
+        match event {
             FlowEvent::Run { at, code, .. } => self.run(&at, &code),
             FlowEvent::Leave { next } => {
                 if let Some(next) = next {
@@ -354,15 +354,15 @@ impl ExecutedBlocks {
             }
             LastBlock::Nothing => {}
         }
-        let places = self.list.add(&later.list);
-        let place = |block: u32| places[block as usize];
+        let indices = self.list.add(&later.list);
+        let joined = |block: u32| indices[block as usize];
         match later.last {
             LastBlock::Unknown => {}
             LastBlock::Nothing => self.last = LastBlock::Nothing,
-            LastBlock::Block(block) => self.last = LastBlock::Block(place(block)),
+            LastBlock::Block(block) => self.last = LastBlock::Block(joined(block)),
         }
         if let Some(branch) = later.branch {
-            self.branch = Some(PendingBranch { block: place(branch.block), ..branch });
+            self.branch = Some(PendingBranch { block: joined(branch.block), ..branch });
         }
         self
     }

@@ -91,8 +91,8 @@ pub(super) fn lines(blocks: &[CountedBlock], threads: u64, sources: &dyn Sources
     let mut lines = lines::by_line(blocks, sources);
     let all = lines.iter().fold(0, |sum: u64, line| sum.saturating_add(line.instructions));
     lines.sort_by(|a, b| {
-        let place = |line: &lines::LineCount| (Reverse(line.instructions), line.line, line.function.clone());
-        let (a, b) = ((place(a), &a.file, &a.module), (place(b), &b.file, &b.module));
+        let key = |line: &lines::LineCount| (Reverse(line.instructions), line.line, line.function.clone());
+        let (a, b) = ((key(a), &a.file, &a.module), (key(b), &b.file, &b.module));
         a.cmp(&b)
     });
     let rows = lines.iter().map(|line| {

@@ -208,8 +208,8 @@ impl ChunkCalls {
     }
 
     /// Folds the next event.
-    pub fn fold(&mut self, seen: &FlowEvent<'_>) {
-        match *seen {
+    pub fn fold(&mut self, event: &FlowEvent<'_>) {
+        match *event {
             FlowEvent::Run { at, instructions, .. } => {
                 let edge = mem::replace(&mut self.edge, FlowEdge::Flow);
                 self.arrive(edge, &at);
@@ -227,7 +227,7 @@ impl ChunkCalls {
                 self.edge = FlowEdge::Gap;
                 self.log.instructions += instructions;
             }
-            _ => self.edge = self.edge.then(FlowEdge::of(seen)),
+            _ => self.edge = self.edge.then(FlowEdge::of(event)),
         }
         self.report_untimed();
     }

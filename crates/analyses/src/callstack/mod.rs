@@ -155,16 +155,16 @@ impl<K: KeptCalls> StateMachine<CallStackStep> for Stacks<K> {
             CallStackStep::Exit { time, owner, function } => {
                 let owner = self.resolved(owner);
                 let stack = self.owners.entry(owner).or_default();
-                let Some(place) = stack.iter().rposition(|(known, _)| *known == function) else {
+                let Some(index) = stack.iter().rposition(|(known, _)| *known == function) else {
                     self.unmatched += 1;
                     return;
                 };
-                self.unmatched += (stack.len() - place - 1) as u64;
+                self.unmatched += (stack.len() - index - 1) as u64;
                 let task = match &owner {
                     StackOwner::Task(key) => self.tasks.get(key).map(String::as_str),
                     _ => None,
                 };
-                while stack.len() > place {
+                while stack.len() > index {
                     self.kept.leave(InnermostEnd { owner, task, stack, time });
                     stack.pop();
                 }
@@ -204,7 +204,7 @@ impl<K: KeptCalls> EventPartial for CallStackSteps<K> {
         use field::task_switch::{NEXT, NEXT_NAME};
         let trace = event.trace();
         self.traces.entry(trace).or_insert_with(|| event.trace_name().to_owned());
-        let text = |place| event.text(place).map(|name| String::from_utf8_lossy(name).into_owned());
+        let text = |field| event.text(field).map(|name| String::from_utf8_lossy(name).into_owned());
         let time = event.time;
         match event.kind {
             Kind::TaskSwitch => {

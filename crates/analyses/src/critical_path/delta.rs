@@ -65,8 +65,8 @@ pub(crate) struct HistoryLabels {
 
 impl HistoryLabels {
     /// Returns the task in a field of an event, and keeps its name and that of its trace.
-    pub(crate) fn task(&mut self, event: &KernelEvent<'_>, place: usize, name: usize) -> u32 {
-        let task = TraceKey { trace: event.trace(), id: event.integer(place).unwrap_or(0) as u32 };
+    pub(crate) fn task(&mut self, event: &KernelEvent<'_>, field: usize, name: usize) -> u32 {
+        let task = TraceKey { trace: event.trace(), id: event.integer(field).unwrap_or(0) as u32 };
         self.trace(event);
         if let Some(name) = event.text(name).filter(|_| !self.tasks.contains_key(&task)) {
             self.tasks.insert(task, String::from_utf8_lossy(name).into_owned());
@@ -175,7 +175,7 @@ impl Delta {
 
     fn scheduler(&mut self, event: &KernelEvent<'_>, cpu: TraceKey) {
         let time = event.time;
-        let integer = |place| event.integer(place).map(|value| value as u32);
+        let integer = |field| event.integer(field).map(|value| value as u32);
         let thread = |tid| TraceKey { id: tid, ..cpu };
         let step = match event.kind {
             Kind::SchedSwitch => {
@@ -207,7 +207,7 @@ impl Delta {
 
     fn interrupt(&mut self, event: &KernelEvent<'_>, cpu: TraceKey) {
         use field::{block, irq, net, softirq};
-        let integer = |place| event.integer(place).unwrap_or(0);
+        let integer = |field| event.integer(field).unwrap_or(0);
         let request = (integer(block::DEV) as u32, integer(block::SECTOR) as u64);
         let step = match event.kind {
             Kind::IrqEntry => {
@@ -241,8 +241,8 @@ impl Delta {
 
     fn board(&mut self, event: &KernelEvent<'_>) {
         use field::{message, task_switch, task_wake};
-        let integer = |place| event.integer(place).unwrap_or(0);
-        let mut named = |place, name| self.labels.task(event, place, name);
+        let integer = |field| event.integer(field).unwrap_or(0);
+        let mut named = |field, name| self.labels.task(event, field, name);
         let own = match event.kind {
             Kind::TaskSwitch => BoardEvent::Switch {
                 prev: named(task_switch::PREV, task_switch::PREV_NAME),

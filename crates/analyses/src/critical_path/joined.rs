@@ -98,7 +98,8 @@ impl StretchColumns {
     /// The stretch of a row, if a thread of the only host ran.
     fn stretch(&self, row: &[Value]) -> Option<ThreadStretch> {
         let ran = row[self.cause] == Value::from("running") && row[self.host] == Value::Null;
-        let [begin, duration, tid] = [self.begin, self.duration, self.tid].map(|place| integer(&row[place]));
+        let [begin, duration, tid] =
+            [self.begin, self.duration, self.tid].map(|column| integer(&row[column]));
         let (begin, end) = (Nanos(begin), Nanos(begin.saturating_add(duration)));
         ran.then_some(ThreadStretch { begin, end, tid: u32::try_from(tid).ok()? })
     }

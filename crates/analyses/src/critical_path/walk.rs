@@ -12,7 +12,7 @@
 //!
 //! A wait from `b` to `w` is replaced by what its waker did from `b` to `w`, whose own waits are replaced likewise. A
 //! wait for a device or a timer stays, from when the request was made: until then the path is of the thread that made it.
-//! Each moment belongs to one piece, so the pieces add up to the span.
+//! Each moment belongs to one stretch, so the stretches add up to the span.
 //!
 //! Source: F. Giraldeau, M. Dagenais, "Wait analysis of distributed systems using kernel tracing", IEEE TPDS 2016.
 
@@ -74,20 +74,21 @@ struct PathWalk<'h> {
     levels: Vec<Level>,
     /// Everything after it is done.
     now: Nanos,
-    pieces: Vec<PathStretch>,
+    /// Latest first.
+    path: Vec<PathStretch>,
 }
 
 /// Threads that wait for each other at one moment, which real traces do not have, are not followed deeper than this.
 const DEEPEST: usize = 1 << 12;
 
-/// The pieces of a thread's path, in order of time.
+/// The stretches of a thread's path, in order of time.
 pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Nanos) -> Vec<PathStretch> {
     // A wait that lasts longer leads to who ends it, later.
     let last = histories.history(subject).and_then(|history| history.before(to));
     let wait = last.filter(|stretch| matches!(stretch.to, Doing::Blocked(_) | Doing::Left(_)));
     let end = wait.and_then(|wait| wait.end).map_or(to, |end| end.max(to));
     let level = Level { thread: subject, floor: from, since: end, via: WaitIn::Unknown };
-    let mut walk = PathWalk { histories, levels: vec![level], now: end, pieces: Vec::new() };
+    let mut walk = PathWalk { histories, levels: vec![level], now: end, path: Vec::new() };
     while let Some(&level) = walk.levels.last() {
         if walk.now <= level.floor {
             walk.levels.pop();
@@ -95,34 +96,34 @@ pub(crate) fn walk(histories: &Histories, subject: TraceKey, from: Nanos, to: Na
         }
         walk.step(level);
     }
-    walk.pieces.retain(|piece| piece.begin < to);
-    walk.pieces.iter_mut().for_each(|piece| piece.end = piece.end.min(to));
-    walk.pieces.reverse();
-    walk.pieces
+    walk.path.retain(|stretch| stretch.begin < to);
+    walk.path.iter_mut().for_each(|stretch| stretch.end = stretch.end.min(to));
+    walk.path.reverse();
+    walk.path
 }
 
 impl PathWalk<'_> {
-    /// Adds the piece from `begin` to now.
-    fn piece(&mut self, begin: Nanos, cause: StretchCause) {
+    /// Adds the stretch from `begin` to now.
+    fn add(&mut self, begin: Nanos, cause: StretchCause) {
         let begin = begin.max(self.levels.last().map_or(begin, |level| level.floor));
         if begin >= self.now {
             return;
         }
         let thread = self.levels.last().map_or_else(TraceKey::default, |level| level.thread);
         let waits = self.levels.windows(2).map(|pair| (pair[0].thread, pair[1].via)).collect();
-        self.pieces.push(PathStretch { begin, end: self.now, thread, cause, waits });
+        self.path.push(PathStretch { begin, end: self.now, thread, cause, waits });
         self.now = begin;
     }
 
     fn step(&mut self, level: Level) {
         let history = self.histories.history(level.thread);
         let Some(stretch) = history.and_then(|history| history.before(self.now)) else {
-            return self.piece(level.floor, StretchCause::Unknown(Why::Before));
+            return self.add(level.floor, StretchCause::Unknown(Why::Before));
         };
         let is_over = stretch.end == Some(self.now);
         let begin = stretch.begin.max(level.floor);
         match (stretch.to, stretch.next) {
-            (Doing::Running(_), _) => self.piece(begin, StretchCause::Running),
+            (Doing::Running(_), _) => self.add(begin, StretchCause::Running),
             (Doing::Ready(cpu) | Doing::Woken(cpu, _), _) => self.waits_for_cpu(begin, level.thread, cpu),
             (Doing::Left(cpu), Some(Doing::Running(_))) => self.waits_for_cpu(begin, level.thread, cpu),
             (Doing::Blocked(via), Some(Doing::Woken(_, by))) if is_over => self.resolve(begin, by, via),
@@ -133,23 +134,21 @@ impl PathWalk<'_> {
                 let parent = TraceKey { id: parent, ..level.thread };
                 self.enter(level.floor, parent, WaitIn::Unknown);
             }
-            (Doing::Unknown(why), _) => self.piece(begin, StretchCause::Unknown(why)),
-            (Doing::Ended, _) => self.piece(begin, StretchCause::Unknown(Why::Lost)),
+            (Doing::Unknown(why), _) => self.add(begin, StretchCause::Unknown(why)),
+            (Doing::Ended, _) => self.add(begin, StretchCause::Unknown(Why::Lost)),
             (Doing::Blocked(_) | Doing::Left(_), Some(next)) if is_over => {
                 let lost = matches!(next, Doing::Unknown(_) | Doing::Ended);
-                self.piece(begin, StretchCause::Unknown(if lost { Why::Lost } else { Why::NoWakeup }));
+                self.add(begin, StretchCause::Unknown(if lost { Why::Lost } else { Why::NoWakeup }));
             }
-            (Doing::Blocked(_) | Doing::Left(_), _) => {
-                self.piece(begin, StretchCause::Unknown(Why::NotWoken))
-            }
+            (Doing::Blocked(_) | Doing::Left(_), _) => self.add(begin, StretchCause::Unknown(Why::NotWoken)),
         }
     }
 
-    /// The thread waits for a CPU from `begin` to now: one piece for each thread that ran there.
+    /// The thread waits for a CPU from `begin` to now: one stretch for each thread that ran there.
     fn waits_for_cpu(&mut self, begin: Nanos, thread: TraceKey, cpu: u32) {
         let cpu = TraceKey { id: cpu, ..thread };
         let Some(occupants) = self.histories.occupants(cpu) else {
-            return self.piece(begin, StretchCause::Unknown(Why::Lost));
+            return self.add(begin, StretchCause::Unknown(Why::Lost));
         };
         while self.now > begin {
             let (since, tid) = occupants.before(self.now);
@@ -163,7 +162,7 @@ impl PathWalk<'_> {
                 }
                 _ => StretchCause::Unknown(Why::Lost),
             };
-            self.piece(since, cause);
+            self.add(since, cause);
         }
     }
 
@@ -174,7 +173,7 @@ impl PathWalk<'_> {
         match by {
             Waker::Thread(tid) => self.enter(begin, key(tid), via),
             Waker::Cpu(cpu) => match self.histories.occupants(key(cpu)).and_then(|cpu| cpu.first()) {
-                Some(0) | None => self.piece(begin, StretchCause::Unknown(Why::Interrupt)),
+                Some(0) | None => self.add(begin, StretchCause::Unknown(Why::Interrupt)),
                 Some(tid) => self.enter(begin, key(tid), via),
             },
             Waker::Interrupt(InterruptSource::Timer) => self.device(begin, StretchCause::Timer, via),
@@ -182,16 +181,16 @@ impl PathWalk<'_> {
             Waker::SomeInterrupt => self.device(begin, StretchCause::Unknown(Why::Interrupt), via),
             Waker::Work(index) => match self.histories.work(index).copied() {
                 Some(work) => self.work(begin, work, via),
-                None => self.piece(begin, StretchCause::Unknown(Why::Lost)),
+                None => self.add(begin, StretchCause::Unknown(Why::Lost)),
             },
         }
     }
 
-    /// No thread is waited for: the piece is one level below the thread, to show how it waits.
+    /// No thread is waited for: the stretch is one level below the thread, to show how it waits.
     fn device(&mut self, begin: Nanos, cause: StretchCause, via: WaitIn) {
         let level = self.levels[self.levels.len() - 1];
         self.levels.push(Level { via, floor: begin, since: self.now, ..level });
-        self.piece(begin, cause);
+        self.add(begin, cause);
         self.levels.pop();
     }
 
@@ -223,8 +222,8 @@ impl PathWalk<'_> {
     /// The path goes on with another thread, down to `floor`.
     fn enter(&mut self, floor: Nanos, thread: TraceKey, via: WaitIn) {
         let ran = self.histories.history(thread).is_some_and(|history| history.ran_at(self.now));
-        let is_known = self.levels.iter().rev().take_while(|level| level.since == self.now);
-        let returns = is_known.clone().any(|level| level.thread == thread);
+        let mut entered_now = self.levels.iter().rev().take_while(|level| level.since == self.now);
+        let returns = entered_now.any(|level| level.thread == thread);
         let last = self.levels[self.levels.len() - 1].thread;
         if !ran || returns || thread == last || self.levels.len() >= DEEPEST {
             return self.device(floor, StretchCause::Unknown(Why::Waker), via);
@@ -270,16 +269,16 @@ pub(crate) fn waits(
             _ => continue,
         };
         let level = Level { thread, floor: begin, since: end, via: WaitIn::Unknown };
-        let mut walk = PathWalk { histories, levels: vec![level], now: end, pieces: Vec::new() };
+        let mut walk = PathWalk { histories, levels: vec![level], now: end, path: Vec::new() };
         walk.step(level);
         let entered = walk.levels.get(1).map(|level| WaitEndedBy::Thread(level.thread));
-        match (what, walk.pieces.first(), entered) {
-            (None, ..) => waits.extend(walk.pieces.iter().map(|piece| {
-                let awaited = WaitEndedBy::Cause(piece.cause);
-                PathWait { begin: piece.begin, end: piece.end, what, awaited }
+        match (what, walk.path.first(), entered) {
+            (None, ..) => waits.extend(walk.path.iter().map(|stretch| {
+                let awaited = WaitEndedBy::Cause(stretch.cause);
+                PathWait { begin: stretch.begin, end: stretch.end, what, awaited }
             })),
-            (_, Some(piece), _) => {
-                waits.push(PathWait { begin, end, what, awaited: WaitEndedBy::Cause(piece.cause) })
+            (_, Some(stretch), _) => {
+                waits.push(PathWait { begin, end, what, awaited: WaitEndedBy::Cause(stretch.cause) })
             }
             (_, None, entered) => waits.extend(entered.map(|awaited| PathWait { begin, end, what, awaited })),
         }

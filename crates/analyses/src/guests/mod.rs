@@ -170,9 +170,9 @@ impl Analysis for Guests {
     }
 
     fn fold(&self, partial: &mut GuestsPartial, item: Item<'_>) {
-        let Item::Flow(seen) = item else { return };
+        let Item::Flow(event) = item else { return };
         let mark = partial.clocks.mark();
-        match seen {
+        match event {
             FlowEvent::Run { instructions, .. } => partial.clocks.instructions += instructions,
             FlowEvent::Skip { instructions } => {
                 partial.step(GuestChange::Gap, mark);
@@ -180,9 +180,9 @@ impl Analysis for Guests {
             }
             FlowEvent::Gap => partial.step(GuestChange::Gap, mark),
             FlowEvent::Virtual(change) => partial.step(GuestChange::Change(change), mark),
-            seen => {
+            event => {
                 let mut clocks = std::mem::take(&mut partial.clocks);
-                clocks.fold(&seen, |reading| partial.stamp(reading));
+                clocks.fold(&event, |reading| partial.stamp(reading));
                 partial.clocks = clocks;
             }
         }
@@ -327,8 +327,8 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> TableRows {
         Column::name("reason"),
     ]);
     let mut rows = Vec::new();
-    for (place, stays) in threads.iter().enumerate() {
-        let thread = of.flow_threads.get(place);
+    for (number, stays) in threads.iter().enumerate() {
+        let thread = of.flow_threads.get(number);
         // A stay whose begin has no time comes after the stays before it.
         let mut last_begin = None;
         for (index, stay) in stays.iter().enumerate() {
@@ -347,7 +347,7 @@ fn intervals(threads: &[Vec<Stay>], of: &FinishContext<'_>) -> TableRows {
                     .map(|id| id.map(u64::from).into()),
             );
             row.extend([stay.vmcs.into(), stay.instructions().into(), reason.as_str().into()]);
-            rows.push(((last_begin, place, index), row));
+            rows.push(((last_begin, number, index), row));
         }
     }
     rows.sort_by_key(|(key, _)| *key);

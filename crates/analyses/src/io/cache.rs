@@ -54,7 +54,7 @@ impl Analysis for PageCache {
         }
         let order = event.integer(field::cache::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
         let pages = 1 << order.unwrap_or(0);
-        let number = |place| event.integer(place).unwrap_or(0) as u64;
+        let number = |field| event.integer(field).unwrap_or(0) as u64;
         let file = (number(field::cache::DEV) as u32, number(field::cache::INODE));
         partial.0.of(event.thread, event.cpu, file).add(match event.kind {
             Kind::CacheAdd => CachedPages { added: pages, deleted: 0 },

@@ -99,7 +99,7 @@ impl FilesPartial {
 
     fn fork(&mut self, event: &KernelEvent<'_>) {
         use field::fork;
-        let pid = |place| event.integer(place).map(|pid| pid as u32);
+        let pid = |field| event.integer(field).map(|pid| pid as u32);
         let Some(tid) = event.integer(fork::CHILD_TID) else { return };
         let (parent, child) = (pid(fork::PARENT_PID), pid(fork::CHILD_PID));
         if let Some((tid, pid)) = event.integer(fork::PARENT_TID).zip(parent) {

@@ -18,7 +18,7 @@ use crate::{
     pairs::Pairs,
 };
 
-/// The analysis; with `ALL`, of each time.
+/// The analysis; `ALL`: it keeps each interval, not only the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptsOff<const ALL: bool>;
 

@@ -281,8 +281,8 @@ impl ExecutionsPartial {
 
     /// Folds the next event.
     #[inline]
-    pub(super) fn fold(&mut self, which: &Which, seen: &FlowEvent<'_>) {
-        match *seen {
+    pub(super) fn fold(&mut self, which: &Which, event: &FlowEvent<'_>) {
+        match *event {
             FlowEvent::Run { at, instructions, .. } => {
                 let edge = mem::replace(&mut self.edge, FlowEdge::Flow);
                 self.run(which, edge, &at, self.clocks.mark());
@@ -298,11 +298,11 @@ impl ExecutionsPartial {
             }
             FlowEvent::Begin(_) | FlowEvent::Time(_) | FlowEvent::Cycles(_) | FlowEvent::End => {
                 let mut clocks = mem::take(&mut self.clocks);
-                clocks.fold(seen, |reading| self.stamp(reading));
+                clocks.fold(event, |reading| self.stamp(reading));
                 self.clocks = clocks;
             }
             FlowEvent::Number(_) | FlowEvent::Interrupts(_) => {}
-            _ => self.edge = self.edge.then(FlowEdge::of(seen)),
+            _ => self.edge = self.edge.then(FlowEdge::of(event)),
         }
     }
 

@@ -71,8 +71,8 @@ impl MarkersPartial {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, matcher: &MarkerMatcher, seen: &FlowEvent<'_>) {
-        match seen {
+    pub(super) fn fold(&mut self, matcher: &MarkerMatcher, event: &FlowEvent<'_>) {
+        match event {
             FlowEvent::Run { at, instructions, code } => {
                 self.run(matcher, at, code);
                 self.clocks.instructions += instructions;
@@ -84,9 +84,9 @@ impl MarkersPartial {
                 self.gap();
                 self.clocks.instructions += instructions;
             }
-            seen => {
+            event => {
                 let mut clocks = std::mem::take(&mut self.clocks);
-                clocks.fold(seen, |reading| self.stamp(reading));
+                clocks.fold(event, |reading| self.stamp(reading));
                 self.clocks = clocks;
             }
         }
@@ -96,7 +96,7 @@ impl MarkersPartial {
     fn run(&mut self, matcher: &MarkerMatcher, at: &Arrival, code: &Code<'_>) {
         let mut cache = std::mem::take(&mut self.cache);
         let begin = self.clocks.mark();
-        let place = |instructions: u32| begin.after(instructions.into(), 0);
+        let position = |instructions: u32| begin.after(instructions.into(), 0);
         let (mut state, mut next) = (self.state, 0);
         for matched in matcher.find(&mut cache, at, code) {
             if matched.index > next {
@@ -104,10 +104,10 @@ impl MarkersPartial {
             }
             self.look_early(matcher, begin, next, matched.index, 0);
             self.look_early(matcher, begin, matched.index, matched.index + 1, matched.bits);
-            self.hit(matched.before, place(matched.index));
+            self.hit(matched.before, position(matched.index));
             state = matcher.step(state, matched.bits);
             next = matched.index + 1;
-            self.hit(matcher.kinds(state) | matched.behind, place(next));
+            self.hit(matcher.kinds(state) | matched.behind, position(next));
         }
         let count = code.lengths.len() as u32;
         if count > next {

@@ -128,8 +128,8 @@ impl MarkerMatcher {
             let mut bits = 0;
             if !self.patterns.is_empty() && decoder.can_decode() {
                 decoder.decode_out(&mut instruction);
-                for (place, pattern) in self.patterns.iter().enumerate() {
-                    bits |= u64::from(fits(pattern, &instruction)) << place;
+                for (bit, pattern) in self.patterns.iter().enumerate() {
+                    bits |= u64::from(fits(pattern, &instruction)) << bit;
                 }
             }
             let is_last = index + 1 == code.lengths.len();
@@ -156,8 +156,8 @@ fn is_at(marker: &Marker, at: &Arrival, code: &Code<'_>, offset: u64, is_last: b
         Marker::Entry(function) => (offset == 0 && at.place == Place::Entry && is_own(function), false),
         Marker::Exit(function) => (false, is_last && code.end == End::Return && is_own(function)),
         Marker::Address(address) => (at.address.wrapping_add(offset) == *address, false),
-        Marker::Code { module, offset: place } => {
-            (*module == at.function.module && code.offset.wrapping_add(offset) == *place, false)
+        Marker::Code { module, offset: wanted } => {
+            (*module == at.function.module && code.offset.wrapping_add(offset) == *wanted, false)
         }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_told_by_mnemonic_prefix_and_operands() {
+    fn instructions_are_recognised_by_mnemonic_prefix_and_operands() {
         assert!(is("pushf", &[0x9c]) && is("pushfq", &[0x9c]) && !is("popf", &[0x9c]));
         assert!(is("pause", &[0xf3, 0x90]) && is("rep nop", &[0xf3, 0x90]) && !is("nop", &[0xf3, 0x90]));
         assert!(is("rep movsb", &[0xf3, 0xa4]) && !is("rep movsb", &[0xa4]) && is("movsb", &[0xf3, 0xa4]));

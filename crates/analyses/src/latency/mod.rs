@@ -198,8 +198,8 @@ impl Analysis for Executions {
 
     #[inline]
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        if let Item::Flow(seen) = item {
-            partial.fold(&self.which, &seen);
+        if let Item::Flow(event) = item {
+            partial.fold(&self.which, &event);
         }
     }
 
@@ -271,8 +271,8 @@ impl Analysis for Marked {
 
     #[inline]
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
-        if let Item::Flow(seen) = item {
-            partial.fold(&self.matcher, &seen);
+        if let Item::Flow(event) = item {
+            partial.fold(&self.matcher, &event);
         }
     }
 

@@ -232,11 +232,11 @@ pub fn of_table(table: &Table) -> Option<Vec<Interval>> {
     for batch in table.batches() {
         let columns = cells(batch);
         for row in 0..batch.num_rows() {
-            let text = |place: usize| match columns.get(place)?.cell(row) {
+            let text = |column: usize| match columns.get(column)?.cell(row) {
                 Cell::Text(text) => Some(text),
                 _ => None,
             };
-            let number = |place: usize| match columns.get(place)?.cell(row) {
+            let number = |column: usize| match columns.get(column)?.cell(row) {
                 Cell::Integer(number) => Some(number),
                 _ => None,
             };

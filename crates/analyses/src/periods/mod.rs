@@ -20,7 +20,7 @@ use crate::{
     pairs::Pairs,
 };
 
-/// The analysis; with `ALL`, of each period.
+/// The analysis; `ALL`: it keeps each period, not only the longest.
 #[derive(Clone, Debug, Default)]
 pub struct Periods<const ALL: bool = false> {
     /// The definition of a period. Merging does not need it.

@@ -81,7 +81,7 @@ impl RanInstructions {
 
     fn count(&mut self, end: End, instructions: u64) {
         self.all = self.all.saturating_add(instructions);
-        let place = match end {
+        let counter = match end {
             End::Next => return,
             End::Conditional => &mut self.conditional,
             End::Jump => &mut self.direct,
@@ -90,7 +90,7 @@ impl RanInstructions {
             End::Indirect => &mut self.indirect,
             End::Far => &mut self.far,
         };
-        *place = place.saturating_add(1);
+        *counter = counter.saturating_add(1);
     }
 
     fn add(&mut self, later: &RanInstructions) {

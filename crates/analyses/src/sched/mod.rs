@@ -24,7 +24,7 @@ use crate::{
     thread_states::REPORTING,
 };
 
-/// The analysis; with `ALL`, of each wait.
+/// The analysis; `ALL`: it keeps each wait, not only the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling<const ALL: bool>;
 

@@ -26,7 +26,7 @@ mod taken;
 
 use taken::{SignalBlocks, Taken};
 
-/// The analysis; with `ALL`, of each wait.
+/// The analysis; `ALL`: it keeps each wait, not only the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals<const ALL: bool>;
 

@@ -158,7 +158,7 @@ impl<L: Lengths> StateTimes<L> {
         self.states.retain(|&(tid, state), _| state.is_wanted(tid, of));
         let mut sums = StateSums::default();
         for (&(tid, state), lengths) in &self.states {
-            sums.entry(tid).or_default()[place(state)] += lengths.total();
+            sums.entry(tid).or_default()[column(state)] += lengths.total();
         }
         for (tid, sums) in &mut sums {
             sums[UNKNOWN] = unknown.get(tid).copied().unwrap_or(0);
@@ -246,7 +246,7 @@ const UNKNOWN: usize = 5;
 const LIFETIME: usize = 6;
 
 /// Returns the column to which a state counts.
-fn place(state: Activity) -> usize {
+fn column(state: Activity) -> usize {
     match state {
         Activity::Running(_) => 0,
         Activity::Runnable(_) => 1,

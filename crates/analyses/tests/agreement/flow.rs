@@ -27,7 +27,7 @@ impl Takes for ChunkCalls {
     }
 }
 
-/// The calls of a thread that `tell` passes on.
+/// The calls of a thread whose events `emit` reports.
 fn moments(begins: bool, emit: impl FnOnce(&mut ChunkCalls)) -> Vec<Moment> {
     let (mut part, mut calls, mut moments) =
         (ChunkCalls::unknown(begins, Spare::default()), OpenCalls::default(), Vec::new());
@@ -60,7 +60,7 @@ fn finish_forged(
     let which = which.index(parts.len());
     let mut bytes = analysis.pack(&parts.remove(which));
     let len = bytes.len();
-    edits.iter().for_each(|(place, byte)| bytes[place.index(len)] = *byte);
+    edits.iter().for_each(|(position, byte)| bytes[position.index(len)] = *byte);
     parts.insert(which, analysis.unpack(&bytes)?);
     Some(finish(analysis, vec![merge_all(analysis, parts, choices)]))
 }
@@ -101,7 +101,7 @@ proptest! {
     /// In a segment that begins without a timestamp, the time before the first one is unknown, and all time after it
     /// counts.
     #[test]
-    fn time_counts_from_where_the_clock_is_told_first(before in 0u64..9, after in 1u64..9, later in 0u64..9) {
+    fn time_counts_from_the_first_timestamp(before in 0u64..9, after in 1u64..9, later in 0u64..9) {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
         let code = code(1, 1, End::Next, 2);
         let run = FlowEvent::Run { at, instructions: 1, code };

@@ -1,7 +1,9 @@
 //! The divergence of two executions, as a table.
 
 use hodo_compare::Sides;
-use hodo_engine::{Chunks, Divergence, Execution, Experiment, Needs, Place, Reading, Trace, divergence};
+use hodo_engine::{
+    Chunks, CodeLocation, Divergence, Execution, Experiment, Needs, Reading, Trace, divergence,
+};
 use hodo_model::{Column, Shape, Table, Unit, Value};
 
 use super::Diff;
@@ -47,23 +49,23 @@ fn reading(input: &Input) -> Reading<'static> {
 }
 
 fn draw(found: &Divergence) -> Table {
-    let place = |at: &str, number: u64, place: &Option<Place>| -> Vec<Value> {
-        let known = place.as_ref();
+    let row = |at: &str, number: u64, location: &Option<CodeLocation>| -> Vec<Value> {
+        let known = location.as_ref();
         vec![
             at.into(),
             number.into(),
-            known.map_or("(the execution ends)", |place| place.function.as_str()).into(),
-            known.map(|place| place.offset).into(),
-            known.and_then(|place| place.line.as_deref()).into(),
-            known.map(|place| place.module.as_str()).into(),
+            known.map_or("(the execution ends)", |location| location.function.as_str()).into(),
+            known.map(|location| location.offset).into(),
+            known.and_then(|location| location.line.as_deref()).into(),
+            known.map(|location| location.module.as_str()).into(),
         ]
     };
     let rows = match found.is_none() {
         true => Vec::new(),
         false => vec![
-            place("both: the branch", found.common, &found.branch),
-            place("A goes on", found.common + 1, &found.next[0]),
-            place("B goes on", found.common + 1, &found.next[1]),
+            row("both: the branch", found.common, &found.branch),
+            row("A goes on", found.common + 1, &found.next[0]),
+            row("B goes on", found.common + 1, &found.next[1]),
         ],
     };
     let columns = vec![

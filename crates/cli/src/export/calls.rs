@@ -105,12 +105,11 @@ impl Sink<'_, '_, '_> {
         }
         let thread = self.trace.threads[context as usize];
         let name = self.trace.thread_name(thread).unwrap_or_default();
-        let what = String::new();
         self.calls.begin_track(&Track::Thread {
             pid: thread.pid,
             tid: thread.tid,
             name: name.to_string(),
-            what,
+            what: String::new(),
         })
     }
 

@@ -40,6 +40,7 @@ pub(super) fn export(command: &Export, begin: BeginTimeline) -> Result<ExitCode,
         let heading = experiment.heading(&request);
         requests.extend(heading.and_then(|heading| Rows::new(lanes, &heading)).map(|rows| (request, rows)));
     }
+    // Streaming a table takes two passes.
     let work = requests.iter().map(|(request, _)| 2 * experiment.work(request)).sum();
     let progress = Progress::new(work, command.input.quiet);
     let mut out = Destination::open(Some(&command.output))?;
@@ -155,11 +156,11 @@ impl Rows {
     fn add(&self, batch: &RecordBatch, writer: &mut Writer<'_>) -> io::Result<()> {
         let columns = cells(batch);
         (0..batch.num_rows()).try_for_each(|row| {
-            let integer = |place: usize| match columns[place].cell(row) {
+            let integer = |column: usize| match columns[column].cell(row) {
                 Cell::Integer(integer) => integer,
                 _ => 0,
             };
-            let word = |place: &usize| words(columns[*place].cell(row));
+            let word = |column: &usize| words(columns[*column].cell(row));
             let track = match self.thread {
                 Some([comm, tid, pid]) => Track::Thread {
                     pid: integer(pid) as u32,

@@ -32,6 +32,7 @@ const DIFFERENTIAL: &str = "folded";
 /// Number of missing source files that a message names.
 const SHOWN: usize = 3;
 
+/// Writes the call paths with their costs.
 pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Failure> {
     if let Some(before) = &command.before {
         return difference(command, before);
@@ -56,8 +57,8 @@ pub(super) fn paths(command: &Export, begin: BeginPaths) -> Result<ExitCode, Fai
 
 /// Writes the costs of source lines, and of the calls between functions.
 pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode, Failure> {
-    let parts = [(Role::CallTree, ""), (Role::SourceLines, BY_FUNCTION), (Role::Branches, "")];
-    let Some(Made { tables, code }) = make(command, &command.input, &parts)? else {
+    let reports = [(Role::CallTree, ""), (Role::SourceLines, BY_FUNCTION), (Role::Branches, "")];
+    let Some(Made { tables, code }) = make(command, &command.input, &reports)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let mut profile = SourceProfile::default();
@@ -76,7 +77,7 @@ pub(super) fn sources(command: &Export, write: WriteSources) -> Result<ExitCode,
     Ok(code)
 }
 
-/// Writes the lines of all modules or of one, without those of source files that are not there: their readers need these.
+/// Writes the lines of all modules or of one. Lines of missing source files are left out: who reads the export opens them.
 pub(super) fn lines(command: &Export, begin: BeginLines) -> Result<ExitCode, Failure> {
     let Some(Made { tables, code }) = make(command, &command.input, &[(Role::SourceLines, "")])? else {
         return Ok(ExitCode::from(INTERRUPTED));

@@ -220,7 +220,7 @@ pub fn trees(
     asked: &[&Interval],
     begin: Begin<'_>,
 ) -> Result<Option<Vec<CallTree>>, Failure> {
-    let spans: Option<Vec<_>> = asked.iter().map(|interval| latency::place(interval)).collect();
+    let spans: Option<Vec<_>> = asked.iter().map(|interval| latency::location(interval)).collect();
     let spans = spans.expect("executions of control flow say whose they are, and which instructions");
     experiment.with(|traces| {
         let flow = only(traces)?;

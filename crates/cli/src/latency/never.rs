@@ -112,13 +112,13 @@ fn never_ran(name: &str, near: &[String], role: Role) -> String {
 
 /// Returns the lines that ran in this file, the nearest first.
 fn lines_near(ran: &[String], file: &str, line: u32) -> Vec<String> {
-    let near = ran.iter().filter_map(|place| {
-        let (path, number) = place.rsplit_once(':')?;
+    let near = ran.iter().filter_map(|pattern| {
+        let (path, number) = pattern.rsplit_once(':')?;
         let is_own = path.strip_suffix(file).is_some_and(|before| before.is_empty() || before.ends_with('/'));
         Some((number.parse::<u32>().ok()?.abs_diff(line), format!("{file}:{number}"))).filter(|_| is_own)
     });
     let mut near: Vec<_> = near.collect();
     near.sort();
     near.dedup();
-    near.into_iter().take(SHOWN).map(|(_, place)| place).collect()
+    near.into_iter().take(SHOWN).map(|(_, pattern)| pattern).collect()
 }

@@ -132,12 +132,12 @@ enum Damage {
 
 fn damage() -> impl Strategy<Value = Damage> {
     // Half of it hits headers, sideband and the ends of sections.
-    let place = || prop_oneof![0.0..1.0, 0.0..0.1f64, 0.98..1.0f64];
+    let share = || prop_oneof![0.0..1.0, 0.0..0.1f64, 0.98..1.0f64];
     prop_oneof![
-        place().prop_map(Damage::Cut),
-        (place(), 1u8..).prop_map(|(at, bits)| Damage::Flip(at, bits)),
-        (place(), 1usize..100).prop_map(|(at, length)| Damage::Remove(at, length)),
-        (place(), 1usize..100).prop_map(|(at, length)| Damage::Zero(at, length)),
+        share().prop_map(Damage::Cut),
+        (share(), 1u8..).prop_map(|(at, bits)| Damage::Flip(at, bits)),
+        (share(), 1usize..100).prop_map(|(at, length)| Damage::Remove(at, length)),
+        (share(), 1usize..100).prop_map(|(at, length)| Damage::Zero(at, length)),
     ]
 }
 

@@ -105,7 +105,8 @@ fn the_first_divergence_is_the_planted_branch() {
     let recording = build(&folder, "slowpath.c", &["-O0"], "slowpath", &[]);
     let source = include_str!("../../../../lab/workloads/slowpath.c");
     let branch = source.lines().position(|line| line.contains("used * 4 >= table->size * 3")).unwrap() + 1;
-    let is_at = |place: &Value, line: usize| place.as_str().unwrap().ends_with(&format!("slowpath.c:{line}"));
+    let is_at =
+        |location: &Value, line: usize| location.as_str().unwrap().ends_with(&format!("slowpath.c:{line}"));
     let mut found = Vec::new();
     for options in [&["-j1"][..], &["-j2", "--chunk-size", "2K"]] {
         let command =

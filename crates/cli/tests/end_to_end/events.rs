@@ -52,7 +52,7 @@ fn script(folder: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_stream_that_stands_where_events_do_is_found() {
+fn a_stream_block_after_an_event_block_in_a_comment_is_found() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
     let plain = script(folder.path(), &[]);
@@ -63,7 +63,7 @@ fn a_stream_that_stands_where_events_do_is_found() {
 }
 
 #[test]
-fn a_field_within_a_field_is_named_with_points() {
+fn a_field_within_a_field_is_named_with_a_dot() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
     let nested = METADATA
@@ -112,16 +112,8 @@ fn a_loss_in_the_first_packet_of_a_stream_leaves_events_in_order() {
     sorted.sort();
     assert_eq!(times(&text), sorted, "{text}");
     assert_eq!(script(folder.path(), &["-j3", "--chunk-size", "1K"]), text);
-    let lost = hodo(&[
-        "report",
-        "lost",
-        "--by",
-        "longest",
-        "--format",
-        "csv",
-        "-q",
-        folder.path().to_str().unwrap(),
-    ]);
+    let input = folder.path().to_str().unwrap();
+    let lost = hodo(&["report", "lost", "--by", "longest", "--format", "csv", "-q", input]);
     assert!(lost.stdout.contains("cpu_0,2,0,30,10,40"), "{}", lost.stdout);
 }
 

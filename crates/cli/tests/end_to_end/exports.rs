@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -47,17 +48,22 @@ fn slices(folder: &Folder, to: &str, options: &[&str], input: &str) -> Slices {
     serde_json::from_str(&output(python.arg(script).args([to, &file]).arg(schema))).expect("JSON")
 }
 
-/// Returns the calls of a recording with one thread by the times that `hodo script` prints, from a number of
-/// nanoseconds on. What has no timestamp after it is at the last one.
-fn calls(recording: &str, shortest: u64) -> Slices {
+/// Returns the calls of a recording with one thread, each with the times that `hodo script` prints. What has no timestamp
+/// after it is at the last one.
+fn timed_calls(recording: &str) -> Vec<(Range<u64>, Value)> {
     let script = hodo(&["script", "--calls", "--format", "jsonl", "-q", recording]).fine().stdout;
     let calls: Vec<Value> = script.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let last = calls.iter().flat_map(|call| [call["time_ns"].as_u64(), call["end_ns"].as_u64()]).max();
     let last = last.flatten().expect("a time");
+    let time = |call: &Value, name: &str| call[name].as_u64().unwrap_or(last);
+    calls.into_iter().map(|call| (time(&call, "time_ns")..time(&call, "end_ns"), call)).collect()
+}
+
+/// Returns the calls that take at least `shortest` nanoseconds.
+fn calls(recording: &str, shortest: u64) -> Slices {
     let mut slices = Slices::new();
-    for call in &calls {
-        let begin = call["time_ns"].as_u64().unwrap_or(last);
-        let took = call["end_ns"].as_u64().unwrap_or(last) - begin;
+    for (span, call) in timed_calls(recording) {
+        let took = span.end - span.start;
         if took >= shortest {
             let sum = slices.entry(call["function"].as_str().unwrap().to_owned()).or_default();
             *sum = (sum.0 + 1, sum.1 + took);
@@ -86,22 +92,16 @@ fn other_tools_read_every_call() {
 
 /// For each function, the nanoseconds in its calls without those in their callees.
 fn own_times(recording: &str) -> BTreeMap<String, u64> {
-    let script = hodo(&["script", "--calls", "--format", "jsonl", "-q", recording]).fine().stdout;
-    let calls: Vec<Value> = script.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let time = |call: &Value, name: &str| call[name].as_u64();
-    let last = calls.iter().flat_map(|call| [time(call, "time_ns"), time(call, "end_ns")]).max().flatten();
-    let last = last.expect("a time");
-    let span = |call: &Value| (time(call, "time_ns").unwrap_or(last), time(call, "end_ns").unwrap_or(last));
-    let mut order: Vec<&Value> = calls.iter().collect();
-    order.sort_by_key(|call| (span(call).0, call["depth"].as_u64()));
+    let mut calls = timed_calls(recording);
+    calls.sort_by_key(|(span, call)| (span.start, call["depth"].as_u64()));
     let (mut stack, mut own): (BTreeMap<u64, &str>, BTreeMap<String, u64>) = Default::default();
-    for call in order {
-        let (begin, end) = span(call);
+    for (span, call) in &calls {
+        let took = span.end - span.start;
         let (depth, function) = (call["depth"].as_u64().unwrap(), call["function"].as_str().unwrap());
-        *own.entry(function.to_owned()).or_default() += end - begin;
+        *own.entry(function.to_owned()).or_default() += took;
         let caller = depth.checked_sub(1).and_then(|depth| stack.get(&depth));
         if let Some(own) = caller.and_then(|caller| own.get_mut(*caller)) {
-            *own -= end - begin;
+            *own -= took;
         }
         stack.insert(depth, function);
     }
@@ -228,10 +228,10 @@ fn lines_of_callgrind(text: &str) -> (BTreeMap<String, u64>, BTreeMap<String, Ve
             None => {
                 let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
                 let [at, instructions, _] = numbers[..] else { continue };
-                let place = format!("{file}:{at}");
+                let location = format!("{file}:{at}");
                 match count.take() {
-                    Some(count) => calls.entry(callee.clone()).or_default().push((place, count)),
-                    None => *lines.entry(place).or_default() += instructions,
+                    Some(count) => calls.entry(callee.clone()).or_default().push((location, count)),
+                    None => *lines.entry(location).or_default() += instructions,
                 }
             }
         }

@@ -154,8 +154,9 @@ fn the_kernel_of_a_guest_is_placed_by_its_symbols() {
     let bytes: Vec<String> = program::code(ROUNDS).iter().map(u8::to_string).collect();
     let source = format!(".globl _text, _start\n_text: _start: .byte {}\n", bytes.join(","));
     let (source, vmlinux) = (folder.write("kernel.s", source.as_bytes()), folder.file("vmlinux"));
-    let place = format!("-Wl,-Ttext={KERNEL:#x},--build-id=none");
-    let linked = Command::new("cc").args(["-nostdlib", "-static", &place, "-o", &vmlinux, &source]).status();
+    let address = format!("-Wl,-Ttext={KERNEL:#x},--build-id=none");
+    let linked =
+        Command::new("cc").args(["-nostdlib", "-static", &address, "-o", &vmlinux, &source]).status();
     assert!(linked.is_ok_and(|status| status.success()), "cc links a kernel");
     let kallsyms = format!("{:016x} T _text\n{:016x} T tick\n", KERNEL + shift, KERNEL + shift + 29);
     let kallsyms = folder.write("kallsyms", kallsyms.as_bytes());
@@ -216,8 +217,8 @@ fn guests_are_told_apart_with_the_reasons_of_their_exits() {
     assert_eq!(summary["guest_time_ns"], 150);
     let row = |table: &serde_json::Value, index: usize, columns: &[&str]| -> Vec<serde_json::Value> {
         let names = table["columns"].as_array().unwrap();
-        let place = |name: &&str| names.iter().position(|column| column["name"] == *name).unwrap();
-        columns.iter().map(|name| table["rows"][index][place(name)].clone()).collect()
+        let index_of = |name: &&str| names.iter().position(|column| column["name"] == *name).unwrap();
+        columns.iter().map(|name| table["rows"][index][index_of(name)].clone()).collect()
     };
     let columns = ["machine", "vmcs", "instructions", "stays", "total_ns"];
     let json = |text: &str| -> Vec<serde_json::Value> { serde_json::from_str(text).unwrap() };

@@ -146,9 +146,9 @@ fn a_store_has_what_the_tracer_discarded() {
     let stream = &info["traces"][0]["streams"][0];
     let store = Store::open(Path::new(&store)).unwrap();
     let losses = store.table("losses").unwrap();
-    let place = losses.schema().columns.iter().position(|field| field.name == "count").unwrap();
+    let index = losses.schema().columns.iter().position(|field| field.name == "count").unwrap();
     let records = losses.records(&Wanted::ALL, None, usize::MAX, &Budget::default()).unwrap();
-    let count: u64 = records.iter().map(|record| record.cells[place].unwrap()).sum();
+    let count: u64 = records.iter().map(|record| record.cells[index].unwrap()).sum();
     assert_eq!(Value::from(count), stream["events_lost"]);
     // Each lies between the ends of two packets.
     let (begin, end) = (stream["begin_ns"].as_u64().unwrap(), stream["end_ns"].as_u64().unwrap());

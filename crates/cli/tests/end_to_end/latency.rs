@@ -12,7 +12,7 @@ use crate::{
     run::{Folder, hodo},
 };
 
-/// Builds and records `planted.c`: so many calls, of which one in so many is slow.
+/// Builds and records `planted.c` with this number of calls, of which one in `distance` is slow.
 pub(crate) fn planted(folder: &Folder, calls: &str, distance: &str) -> String {
     let program = compile(folder, "planted.c", &["-O1", "-g", "-fcf-protection=none"]);
     let (recording, ran) = record(folder, &[], &[&program, calls, distance]);
@@ -319,7 +319,7 @@ fn what_a_gap_cuts_is_in_no_percentile() {
 }
 
 #[test]
-fn the_interrupt_flag_tells_which_popf_turned_interrupts_on() {
+fn the_interrupt_flag_shows_which_popf_turned_interrupts_on() {
     let folder = Folder::new();
     // cli; popf; nop; popf; nop; syscall
     let code = format!("{}@0x1000", folder.write("code.bin", &[0xfa, 0x9d, 0x90, 0x9d, 0x90, 0x0f, 0x05]));

@@ -129,7 +129,7 @@ fn what_qemu_wrote_before_it_was_killed_is_recorded() {
     ends_because(&recording, "QEMU ended (signal: 9 (SIGKILL))");
 }
 
-/// A small disk, which goes with this value.
+/// A small disk, which is unmounted when this value is dropped.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -185,7 +185,7 @@ fn functions_of_modules_that_were_unloaded_have_names() {
         eprintln!("skipped: only root loads modules, and only a machine has some");
         return;
     }
-    // finit_module and delete_module. The second module comes to the place of the first.
+    // finit_module and delete_module. The second module is loaded where the first one was.
     let script = format!(
         r#"for my $one ("crypto/crc32_generic", "net/ipv4/tcp_bic") {{
             open my $file, "<", "{}/$one.ko" or die "$one: $!";

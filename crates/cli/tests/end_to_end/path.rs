@@ -58,9 +58,9 @@ fn an_inverted_priority_leads_to_the_thread_in_the_middle() {
 #[test]
 fn an_answer_from_the_network_leads_to_the_server() {
     let causes = causes(&["--thread", "subject", &fixture("path-network")]);
-    let place = |wanted: [&str; 3]| causes.iter().position(|cause| *cause == wanted);
-    assert_eq!(place(["data", "running", "server"]), Some(0), "{causes:?}");
-    assert!(place(["data", "network", "subject"]).is_some(), "{causes:?}");
+    let index_of = |wanted: [&str; 3]| causes.iter().position(|cause| *cause == wanted);
+    assert_eq!(index_of(["data", "running", "server"]), Some(0), "{causes:?}");
+    assert!(index_of(["data", "network", "subject"]).is_some(), "{causes:?}");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn inputs(folder: &Folder, kernel: &Kernel) -> Vec<String> {
 
 /// The Intel PT alone.
 fn flow(inputs: &[String]) -> Vec<String> {
-    [0, 2, 3].map(|place| inputs[place].clone()).to_vec()
+    [0, 2, 3].map(|index| inputs[index].clone()).to_vec()
 }
 
 type Row = serde_json::Map<String, Value>;

@@ -16,7 +16,7 @@ fn periods(trace: &str, more: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn periods_of_interrupts_are_what_the_analysis_of_interrupts_tells() {
+fn periods_of_interrupts_are_what_the_analysis_of_interrupts_reports() {
     for trace in ["ctf/lttng2.13-kernel", "ctf/lttng2.16-kernel-ctf2"].map(fixture) {
         let irq = hodo(&["report", "irq", "-q", "--format", "json", &trace]).fine().json();
         let hard = periods(&trace, &HARD);

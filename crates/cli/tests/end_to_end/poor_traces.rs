@@ -111,7 +111,7 @@ fn a_trace_of_which_nothing_can_be_read_is_no_success() {
 }
 
 #[test]
-fn a_folder_without_a_trace_is_told_as_one() {
+fn a_folder_without_a_trace_is_reported_as_one() {
     let (folder, output) = (Folder::new(), Folder::new());
     let path = folder.path().into_os_string().into_string().unwrap();
     let output = output.file("new");

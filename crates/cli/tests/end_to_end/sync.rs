@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     run::{Folder, Ran, hodo},
-    talk::{CLIENT_OFFSET, Side, Talk},
+    talk::{CLIENT_OFFSET, Side, Slew, Talk},
 };
 
 /// A conversation in a folder, with the paths of both traces.
@@ -181,7 +181,7 @@ fn what_little_can_be_known_is_given_and_said() {
 #[test]
 fn a_slewed_clock_keeps_the_truth_in_its_intervals() {
     let mut talk = Talk::of_exchanges(1600);
-    talk.slew = Some((3_000_000_000, 2_500_000_000, 480));
+    talk.slew = Some(Slew { from: 3_000_000_000, duration: 2_500_000_000, ppm: 480 });
     let (folder, client, server) = written(&talk);
     let file = folder.file("experiment.toml");
     let ran = sync(&["-o", &file, &client, &server]);
@@ -334,20 +334,21 @@ event {{ id = 3; name = \"tick\"; fields := struct {{ u64 truth; }}; }};
         }
     }
     events.sort();
-    for (truth, place, id, fields) in events {
+    for (truth, stream_index, id, fields) in events {
         // Both slaves are 20 ppm slow, each by its number, and began later.
-        let clock = match place as u64 {
+        let clock = match stream_index as u64 {
             0 => truth,
             slave => (truth - truth / 1_000_000 * 20 * slave - 900_000_000) / 100,
         };
-        streams[place].push(id);
-        streams[place].extend(clock.to_le_bytes());
-        fields.iter().for_each(|field| streams[place].extend(field.to_le_bytes()));
+        streams[stream_index].push(id);
+        streams[stream_index].extend(clock.to_le_bytes());
+        fields.iter().for_each(|field| streams[stream_index].extend(field.to_le_bytes()));
     }
     let names = ["master", "slave1", "slave2"];
-    for ((name, stream), place) in names.iter().zip(streams).zip(0..) {
+    for ((name, stream), stream_index) in names.iter().zip(streams).zip(0..) {
         std::fs::create_dir(folder.path().join(name)).unwrap();
-        let (frequency, slave) = if place == 0 { (1_000_000_000, "u64 slave;") } else { (10_000_000, "") };
+        let (frequency, slave) =
+            if stream_index == 0 { (1_000_000_000, "u64 slave;") } else { (10_000_000, "") };
         folder.write(&format!("{name}/metadata"), metadata(frequency, slave).as_bytes());
         folder.write(&format!("{name}/stream"), &stream);
     }

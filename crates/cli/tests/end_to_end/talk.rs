@@ -33,7 +33,8 @@ event { id = 2; name = \"net_if_receive_skb\"; fields := struct { struct headers
 event { id = 3; name = \"tick\"; fields := struct { u64 _truth; }; };
 ";
 
-/// Where 1970 lies for the client's clock, in seconds; the server's claims to be half a second behind.
+/// Where 1970 lies for the client's clock, in seconds. The server's clock counts half a second more, and its offset is a
+/// second less: its wall-clock time is half a second behind.
 pub(crate) const CLIENT_OFFSET: u64 = 1_795_171_000;
 const SERVER_OFFSET: u64 = CLIENT_OFFSET - 1;
 
@@ -44,16 +45,22 @@ pub(crate) enum Side {
     Server,
 }
 
-/// What happened at a host at a true time, in nanoseconds.
+/// What happened at a host: the true time in nanoseconds, the id of the event, its fields.
 type Happened = (u64, u8, Vec<u8>);
+
+/// A span of true time, in nanoseconds, in which the server's clock runs faster, by parts per million.
+pub(crate) struct Slew {
+    pub(crate) from: u64,
+    pub(crate) duration: u64,
+    pub(crate) ppm: u64,
+}
 
 /// What both hosts recorded.
 #[derive(Default)]
 pub(crate) struct Talk {
     client: Vec<Happened>,
     server: Vec<Happened>,
-    /// From when on, for how long, and by how many parts per million the server's clock runs faster.
-    pub(crate) slew: Option<(u64, u64, u64)>,
+    pub(crate) slew: Option<Slew>,
     /// When the server's clock jumps ahead, and by how much.
     pub(crate) step: Option<(u64, u64)>,
 }
@@ -78,7 +85,7 @@ impl Talk {
         }
     }
 
-    /// A conversation: requests and answers 5 ms apart for so many of them, and ticks between.
+    /// A conversation: requests and answers 5 ms apart, `count` of them, and ticks between.
     pub(crate) fn of_exchanges(count: u32) -> Talk {
         let mut talk = Talk::default();
         let mut random = 12_345u64;
@@ -103,9 +110,9 @@ impl Talk {
     pub(crate) fn write(&self, folder: &Path) {
         write(&folder.join("client"), "one", CLIENT_OFFSET, &self.client, |truth| truth);
         write(&folder.join("server"), "two", SERVER_OFFSET, &self.server, |truth| {
-            let slewed = self
-                .slew
-                .map_or(0, |(from, time, ppm)| truth.saturating_sub(from).min(time) * ppm / 1_000_000);
+            let slewed =
+                |slew: &Slew| truth.saturating_sub(slew.from).min(slew.duration) * slew.ppm / 1_000_000;
+            let slewed = self.slew.as_ref().map_or(0, slewed);
             let stepped = self.step.filter(|(at, _)| truth >= *at).map_or(0, |(_, jump)| jump);
             server_clock(truth) + slewed + stepped
         });

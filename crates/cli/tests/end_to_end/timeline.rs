@@ -24,7 +24,7 @@ fn joined(folder: &Folder) -> String {
     };
     let attrs = flow.attrs.iter().chain(&events.attrs).map(widened).collect();
     let records = flow.records.into_iter().chain(events.records).collect();
-    // Names of events are told by number, and each file knows its own only.
+    // Events refer to names by number, and each file knows its own only.
     let mut features: BTreeMap<_, _> = events.features.clone();
     features.extend(flow.features);
     features.remove(&hodo_formats::perf::layout::feature::EVENT_DESC);

@@ -159,7 +159,7 @@ fn any_chunks_give_the_same() {
 }
 
 #[test]
-fn what_is_missing_from_a_file_is_told() {
+fn what_is_missing_from_a_file_is_reported() {
     let bytes = fs::read(fixture("ftrace/small-6.dat")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cut.dat");

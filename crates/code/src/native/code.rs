@@ -51,7 +51,7 @@ pub(super) struct Places {
 #[repr(C)]
 pub(super) struct Target {
     address: u64,
-    place: u64,
+    offset: u64,
 }
 
 impl Target {
@@ -66,7 +66,7 @@ impl Target {
     /// Returns an empty table: each slot holds an address that belongs in another slot.
     fn none() -> Box<[Target]> {
         const { assert!(Target::index(0) == 0 && Target::index(u64::MAX) != 0) };
-        let mut all = vec![Target { address: 0, place: 0 }; 1 << Target::BITS];
+        let mut all = vec![Target { address: 0, offset: 0 }; 1 << Target::BITS];
         all[0].address = u64::MAX;
         all.into_boxed_slice()
     }
@@ -79,7 +79,7 @@ pub(crate) struct Code {
     /// End of the code at the low end, and start of the exits at the high end.
     low: u32,
     high: u32,
-    places: Vec<Places>,
+    offsets: Vec<Places>,
     enter: CodeOffset,
     exit: CodeOffset,
     /// Code that follows an indirect branch through the target cache.
@@ -115,7 +115,7 @@ impl Code {
             memory,
             low: 1,
             high,
-            places: Vec::new(),
+            offsets: Vec::new(),
             enter: 0,
             exit: 0,
             over: 0,
@@ -150,11 +150,11 @@ impl Code {
     /// Caches the return entry of a block as the target of indirect branches to `address`. Returns `false` if the
     /// block has none.
     pub(super) fn know(&mut self, address: u64, id: BlockId) -> bool {
-        let place = self.places(id).landing;
-        if place != 0 {
-            self.targets[Target::index(address)] = Target { address, place: place.into() };
+        let offset = self.offsets(id).landing;
+        if offset != 0 {
+            self.targets[Target::index(address)] = Target { address, offset: offset.into() };
         }
-        place != 0
+        offset != 0
     }
 
     pub(super) fn generation(&self) -> u32 {
@@ -171,14 +171,14 @@ impl Code {
     }
 
     #[inline]
-    pub(super) fn places(&self, id: BlockId) -> Places {
-        self.places.get(id.0 as usize).copied().unwrap_or_default()
+    pub(super) fn offsets(&self, id: BlockId) -> Places {
+        self.offsets.get(id.0 as usize).copied().unwrap_or_default()
     }
 
     /// Returns the checked entry of a block.
     #[inline]
     pub(super) fn checked_entry_of(&self, id: BlockId) -> CodeOffset {
-        if self.left.0 == id { self.left.1 } else { self.places(id).checked }
+        if self.left.0 == id { self.left.1 } else { self.offsets(id).checked }
     }
 
     /// Records that the last exit was before this block, which has this checked entry.
@@ -190,15 +190,15 @@ impl Code {
     /// Returns the entries of a block, to be changed.
     pub(super) fn places_of(&mut self, id: BlockId) -> &mut Places {
         let index = id.0 as usize;
-        if index >= self.places.len() {
-            self.places.resize(index + 1, Places::default());
+        if index >= self.offsets.len() {
+            self.offsets.resize(index + 1, Places::default());
         }
-        &mut self.places[index]
+        &mut self.offsets[index]
     }
 
-    /// Returns the address of a place in the code.
-    pub(super) fn address(&self, place: CodeOffset) -> u64 {
-        self.memory.address(place)
+    /// Returns the address of an offset in the code.
+    pub(super) fn address(&self, offset: CodeOffset) -> u64 {
+        self.memory.address(offset)
     }
 
     /// Runs from the checked entry that `state` names. Returns the exit reason and the block.
@@ -217,7 +217,7 @@ impl Code {
         self.low + self.text.len() as u32
     }
 
-    /// Copies the appended code to its place.
+    /// Copies the appended code to its offset.
     pub(super) fn commit(&mut self) {
         self.memory.put(self.low, &self.text);
         self.low += self.text.len() as u32;
@@ -228,21 +228,21 @@ impl Code {
         self.text.extend(word.to_le_bytes());
     }
 
-    /// Appends the distance to `place`, the last operand of an instruction. Returns where the distance is.
-    fn to(&mut self, place: CodeOffset) -> CodeOffset {
+    /// Appends the distance to `offset`, the last operand of an instruction. Returns where the distance is.
+    fn to(&mut self, offset: CodeOffset) -> CodeOffset {
         let site = self.here();
-        self.word(place.wrapping_sub(site + 4));
+        self.word(offset.wrapping_sub(site + 4));
         site
     }
 
-    /// Redirects the jump whose distance is at `site` to `place`.
-    pub(super) fn redirect(&mut self, site: CodeOffset, place: CodeOffset) {
-        self.memory.put(site, &place.wrapping_sub(site + 4).to_le_bytes());
+    /// Redirects the jump whose distance is at `site` to `offset`.
+    pub(super) fn redirect(&mut self, site: CodeOffset, offset: CodeOffset) {
+        self.memory.put(site, &offset.wrapping_sub(site + 4).to_le_bytes());
     }
 
-    /// Writes `place` itself to `site`.
-    pub(super) fn write_place(&mut self, site: CodeOffset, place: CodeOffset) {
-        self.memory.put(site, &place.to_le_bytes());
+    /// Writes `offset` itself to `site`.
+    pub(super) fn write_offset(&mut self, site: CodeOffset, offset: CodeOffset) {
+        self.memory.put(site, &offset.to_le_bytes());
     }
 
     // The functions below prepend at the high end.
@@ -259,8 +259,8 @@ impl Code {
         self.put_before([opcode, one, two, three, four])
     }
 
-    fn put_jump_before(&mut self, place: CodeOffset) -> CodeOffset {
-        self.put_word_before(0xe9, place.wrapping_sub(self.high)) // jmp place
+    fn put_jump_before(&mut self, offset: CodeOffset) -> CodeOffset {
+        self.put_word_before(0xe9, offset.wrapping_sub(self.high)) // jmp offset
     }
 
     /// Prepends an exit.
@@ -274,7 +274,7 @@ impl Code {
 
     /// Prepends an exit before a block, whose checked entry must be known.
     pub(super) fn leave_before(&mut self, id: BlockId) -> CodeOffset {
-        let checked = self.places(id).checked;
+        let checked = self.offsets(id).checked;
         assert_ne!(checked, 0, "code would go on nowhere");
         self.way_out(BEFORE | id.0);
         self.put_word_before(0xba, checked) // mov edx, checked
@@ -322,7 +322,7 @@ impl Code {
         self.text.extend([0x4c, 0x39, 0x06]); // cmp [rsi], r8
         self.text.extend([0x75, KNOWN]); // jne unknown
         let from = self.text.len();
-        self.text.extend([0x8b, 0x46, offset_of!(Target, place) as u8]); // mov eax, [rsi+8]
+        self.text.extend([0x8b, 0x46, offset_of!(Target, offset) as u8]); // mov eax, [rsi+8]
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
         self.next_batch();
         assert_eq!(self.text.len() - from, usize::from(KNOWN));
@@ -354,9 +354,9 @@ impl Code {
         self.text.extend([0xff, 0xe0]); // jmp rax
     }
 
-    pub(super) fn jump(&mut self, place: CodeOffset) -> CodeOffset {
-        self.text.extend([0xe9]); // jmp place
-        self.to(place)
+    pub(super) fn jump(&mut self, offset: CodeOffset) -> CodeOffset {
+        self.text.extend([0xe9]); // jmp offset
+        self.to(offset)
     }
 
     /// Appends the check of a checked entry: exits if no outcome is left and the batch stops there.
@@ -415,7 +415,7 @@ impl Code {
     const IF_NOT_TAKEN: u8 = 0x83;
 
     /// Appends a conditional branch. It jumps to an exit if it is taken or not taken, as `jumps` selects, and falls
-    /// through otherwise. Returns the place of the jump's distance.
+    /// through otherwise. Returns the offset of the jump's distance.
     pub(super) fn branch(&mut self, id: BlockId, instructions: u16, jumps: bool) -> CodeOffset {
         let out = self.leave_before(id);
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
@@ -488,7 +488,7 @@ impl Code {
         self.end_function_run(Transfer::IndirectJump);
     }
 
-    /// Appends a call, up to its target. Returns the place in which its return entry is stored.
+    /// Appends a call, up to its target. Returns the offset at which its return entry is stored.
     pub(super) fn call(&mut self, compact: CompactBlock, back: BlockId, end: u64) -> CodeOffset {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };

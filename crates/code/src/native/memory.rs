@@ -65,43 +65,43 @@ impl Memory {
         self.write.len()
     }
 
-    /// Returns the bytes in a range of places.
+    /// Returns the bytes in a range of offsets.
     #[cfg(test)]
-    pub(super) fn bytes(&self, places: std::ops::Range<u32>) -> &[u8] {
-        &self.write[places.start as usize..places.end as usize]
+    pub(super) fn bytes(&self, offsets: std::ops::Range<u32>) -> &[u8] {
+        &self.write[offsets.start as usize..offsets.end as usize]
     }
 
-    /// Returns the byte at a place.
-    pub(super) fn byte(&self, place: u32) -> u8 {
-        self.write[place as usize]
+    /// Returns the byte at an offset.
+    pub(super) fn byte(&self, offset: u32) -> u8 {
+        self.write[offset as usize]
     }
 
-    /// Returns the 32-bit word at a place.
-    pub(super) fn word(&self, place: u32) -> u32 {
-        let bytes = self.write[place as usize..].first_chunk().copied();
+    /// Returns the 32-bit word at an offset.
+    pub(super) fn word(&self, offset: u32) -> u32 {
+        let bytes = self.write[offset as usize..].first_chunk().copied();
         u32::from_le_bytes(bytes.expect("code does not end within a word"))
     }
 
-    /// Writes bytes at a place.
+    /// Writes bytes at an offset.
     #[inline]
-    pub(super) fn put(&mut self, place: u32, bytes: &[u8]) {
-        self.write[place as usize..][..bytes.len()].copy_from_slice(bytes);
+    pub(super) fn put(&mut self, offset: u32, bytes: &[u8]) {
+        self.write[offset as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Returns the address at which the code of a place runs.
-    pub(super) fn address(&self, place: u32) -> u64 {
-        self.run.as_ptr() as u64 + u64::from(place)
+    /// Returns the address at which the code of an offset runs.
+    pub(super) fn address(&self, offset: u32) -> u64 {
+        self.run.as_ptr() as u64 + u64::from(offset)
     }
 
-    /// Calls the code at a place.
+    /// Calls the code at an offset.
     ///
     /// # Safety
-    /// The place holds whole instructions that end in a return, and that write only to registers that a function may
+    /// The offset holds whole instructions that end in a return, and that write only to registers that a function may
     /// change, and to what the state points to.
     #[inline]
     #[allow(unsafe_code)]
-    pub(super) unsafe fn call(&self, place: u32, state: &mut State) -> u32 {
-        let code = self.run.as_ptr().wrapping_add(place as usize);
+    pub(super) unsafe fn call(&self, offset: u32, state: &mut State) -> u32 {
+        let code = self.run.as_ptr().wrapping_add(offset as usize);
         // SAFETY: the caller guarantees valid code there.
         let enter: extern "sysv64" fn(&mut State) -> u32 = unsafe { std::mem::transmute(code) };
         enter(state)

@@ -211,8 +211,8 @@ impl<L: Labels> Graph<'_, L> {
     #[inline]
     pub fn landing(&self, id: Option<BlockId>) -> ReturnTarget {
         match (&self.native, id) {
-            (Native::Made(code), Some(id)) if code.places(id).landing != 0 => {
-                ReturnTarget { code: code.places(id).landing, generation: code.generation() }
+            (Native::Made(code), Some(id)) if code.offsets(id).landing != 0 => {
+                ReturnTarget { code: code.offsets(id).landing, generation: code.generation() }
             }
             _ => ReturnTarget::UNKNOWN,
         }

@@ -63,15 +63,15 @@ fn generated(graph: &mut Graph<'_, Functions>, from: BlockId, returns: bool) -> 
     let Native::Made(code) = &graph.native else { panic!("there is code") };
     let mut formatter = GasFormatter::new();
     let mut text = String::new();
-    for (instruction, place) in code.instructions(|bytes, place| {
-        let decoder = Decoder::with_ip(64, bytes, place.into(), DecoderOptions::NONE);
+    for (instruction, offset) in code.instructions(|bytes, offset| {
+        let decoder = Decoder::with_ip(64, bytes, offset.into(), DecoderOptions::NONE);
         decoder.into_iter().map(|instruction| (instruction, instruction.ip())).collect::<Vec<_>>()
     }) {
-        text.push_str(&format!("{place:3x}: "));
+        text.push_str(&format!("{offset:3x}: "));
         formatter.format(&instruction, &mut text);
         text.push('\n');
     }
-    (text, code.places(from).checked)
+    (text, code.offsets(from).checked)
 }
 
 /// Compares the code for each kind of block with `expected.s` beside this file.
@@ -112,7 +112,7 @@ fn code_lies_in_the_order_in_which_it_runs() {
     bytes[8..].copy_from_slice(&[0x74, 0xf6, 0x74, 0xf4]);
     let space = space(&bytes);
     let checked = |graph: &Graph<'_, Functions>, id| match &graph.native {
-        Native::Made(code) => code.places(id).checked,
+        Native::Made(code) => code.offsets(id).checked,
         _ => panic!("there is code"),
     };
     for first in [false, true] {

@@ -19,7 +19,7 @@ enum Entry {
 pub(super) enum Reference {
     /// The distance of a jump out of a function is at `site`.
     Jump { site: CodeOffset, function: u32, to: BlockId },
-    /// The place of a return entry is at `site`.
+    /// The offset of a return entry is at `site`.
     ReturnTarget { site: CodeOffset, to: BlockId },
 }
 
@@ -57,8 +57,8 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Like [`Translation::translate`], for the target of a return or indirect branch.
     pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
         self.with_code(at, |translation| {
-            translation.place(id, Entry::Checked);
-            translation.place(id, Entry::ReturnTarget);
+            translation.offset(id, Entry::Checked);
+            translation.offset(id, Entry::ReturnTarget);
         });
     }
 
@@ -66,7 +66,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
         self.with_code(at, |translation| {
             let CompactBlock { instructions, function, .. } = translation.graph.compact(id);
-            let checked = translation.code.places(id).checked;
+            let checked = translation.code.offsets(id).checked;
             if translation.can_follow(function, next)
                 && translation.code.continue_after(checked, instructions, taken)
             {
@@ -100,15 +100,15 @@ impl<'a, L: Labels> Graph<'a, L> {
 }
 
 impl<L: Labels> Translation<'_, '_, L> {
-    /// Returns the place of a block's entry, and generates its code if needed.
-    fn place(&mut self, id: BlockId, entry: Entry) -> CodeOffset {
-        let places = self.code.places(id);
-        let place = match entry {
-            Entry::Checked => places.checked,
-            Entry::Body => places.body,
-            Entry::ReturnTarget => places.landing,
+    /// Returns the offset of a block's entry, and generates its code if needed.
+    fn offset(&mut self, id: BlockId, entry: Entry) -> CodeOffset {
+        let offsets = self.code.offsets(id);
+        let offset = match entry {
+            Entry::Checked => offsets.checked,
+            Entry::Body => offsets.body,
+            Entry::ReturnTarget => offsets.landing,
         };
-        if place == 0 { self.emit(id, entry) } else { place }
+        if offset == 0 { self.emit(id, entry) } else { offset }
     }
 
     /// Returns how to generate code for a block.
@@ -170,13 +170,13 @@ impl<L: Labels> Translation<'_, '_, L> {
             None => return false,
             Some(&Reference::ReturnTarget { site, to }) => {
                 self.code.references.truncate(newest);
-                let place = self.place(to, Entry::ReturnTarget);
-                self.code.write_place(site, place);
+                let offset = self.offset(to, Entry::ReturnTarget);
+                self.code.write_offset(site, offset);
             }
             Some(&Reference::Jump { site, function, to }) => {
                 self.code.references.truncate(newest);
                 let into = self.graph.compact(to).function;
-                let checked = self.place(to, Entry::Checked);
+                let checked = self.offset(to, Entry::Checked);
                 if into == function {
                     self.code.redirect(site, checked);
                     return true;
@@ -202,7 +202,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                 self.code.places_of(id).landing = self.code.here();
                 let (start, compact) = self.start(id);
                 self.code.begin_function_run(start, compact);
-                if let checked @ 1.. = self.code.places(id).checked {
+                if let checked @ 1.. = self.code.offsets(id).checked {
                     self.code.jump(checked);
                     break;
                 }
@@ -212,7 +212,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                 self.code.places_of(id).checked = self.code.here();
                 let out = self.code.leave_before(id);
                 self.code.checked(out);
-                if let body @ 1.. = self.code.places(id).body {
+                if let body @ 1.. = self.code.offsets(id).body {
                     self.code.jump(body);
                     break;
                 }
@@ -305,12 +305,12 @@ impl<L: Labels> Translation<'_, '_, L> {
     /// Returns whether the code of a block can follow that of a block of `function`: it is in the same function and
     /// has no code yet.
     fn can_follow(&self, function: u32, next: BlockId) -> bool {
-        self.graph.compact(next).function == function && self.code.places(next).checked == 0
+        self.graph.compact(next).function == function && self.code.offsets(next).checked == 0
     }
 
     /// Continues at the unchecked entry of a block: falls through to new code, or jumps.
     fn advance(&mut self, to: BlockId) -> Option<(BlockId, Entry)> {
-        match self.code.places(to).body {
+        match self.code.offsets(to).body {
             0 => Some((to, Entry::Body)),
             body => {
                 self.code.jump(body);

@@ -428,8 +428,8 @@ impl StreamBinding {
             let calls = if is_every { call_names(trace) } else { Vec::new() };
             let calls: Vec<u32> = calls.into_iter().filter_map(|call| Some(index(call)? as u32)).collect();
             let name = if is_every { *calls.last()? } else { index(&name)? as u32 };
-            let place = |place: usize| match words.fields[place] {
-                _ if !fields.contains(&place) => FieldSource::Absent,
+            let field_source = |index: usize| match words.fields[index] {
+                _ if !fields.contains(&index) => FieldSource::Absent,
                 ALL => FieldSource::All,
                 word if word.starts_with(LABEL) => {
                     let path = path(trace, stream, class, &word[LABEL.len()..]);
@@ -446,9 +446,9 @@ impl StreamBinding {
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
             let cpu = cpu(class).filter(|path| !path.is_of_packet());
             let mut fields: Vec<FieldSource> =
-                (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect();
+                (0..fields.iter().max().map_or(0, |last| last + 1)).map(field_source).collect();
             let joins = joins && words.kind == Kind::SyscallExit;
-            while fields.pop_if(|place| !joins && matches!(place, FieldSource::Absent)).is_some() {}
+            while fields.pop_if(|source| !joins && matches!(source, FieldSource::Absent)).is_some() {}
             let has_more = is_every || cpu.is_some() || tid.is_some();
             Some(ClassBinding {
                 kind: words.kind,
@@ -518,9 +518,9 @@ impl ClassBinding {
     #[inline]
     fn read(&self, event: &Event<'_, '_, '_>, records: &mut Records) -> bool {
         let mut readable = true;
-        for place in &self.fields {
+        for source in &self.fields {
             let before = records.fields();
-            match place {
+            match source {
                 FieldSource::Absent => {}
                 FieldSource::Field(path) => {
                     readable &= event.emit_field(path, &mut Filler { records, depth: 0 }).is_ok();

@@ -49,7 +49,7 @@ enum ValueSource {
 }
 
 /// Resolves a field by its name; `cpu` and `event` mean the CPU and the event's name if there is no field of that name.
-fn place(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, name: &str) -> Option<ValueSource> {
+fn source(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, name: &str) -> Option<ValueSource> {
     let names: Vec<&str> = name.split('.').collect();
     match (find(trace, stream, class, &names), name) {
         (Some(path), _) => Some(ValueSource::Field(path)),
@@ -72,9 +72,9 @@ impl Side {
             let of_stream = |(index, stream): (usize, &Stream<'_>)| {
                 let classes = trace.stream_class(stream).events.iter().enumerate();
                 let of_class = |(class_index, class): (usize, &EventClass)| {
-                    let place = |name: &String| place(trace, stream, class, name);
-                    let key = key.iter().map(|name| place(name)).collect::<Option<_>>()?;
-                    let group = group.iter().map(place).collect();
+                    let source = |name: &String| source(trace, stream, class, name);
+                    let key = key.iter().map(|name| source(name)).collect::<Option<_>>()?;
+                    let group = group.iter().map(source).collect();
                     let cpu = path_of_cpu(trace, stream, class).filter(|path| !path.is_of_packet());
                     filter.wants_class(trace_index, index, class_index).then_some(EdgeFields {
                         cpu,
@@ -100,8 +100,8 @@ impl Side {
         let (time, of_packet) = at;
         let cpu = reported.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(of_packet);
         let (mut key, mut group) = (Vec::new(), Vec::new());
-        reported.key.iter().for_each(|place| put(Some(place), event, cpu, &mut key));
-        reported.group.iter().for_each(|place| put(place.as_ref(), event, cpu, &mut group));
+        reported.key.iter().for_each(|source| put(Some(source), event, cpu, &mut key));
+        reported.group.iter().for_each(|source| put(source.as_ref(), event, cpu, &mut group));
         records.push(time, (cpu, None), self.kind, 0);
         records.text(&key);
         records.text(&group);
@@ -113,11 +113,11 @@ impl Side {
 }
 
 /// Appends a value to a text.
-fn put(place: Option<&ValueSource>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Vec<u8>) {
+fn put(source: Option<&ValueSource>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Vec<u8>) {
     if !text.is_empty() {
         text.extend_from_slice(BETWEEN);
     }
-    match place {
+    match source {
         Some(ValueSource::Cpu) => text.extend_from_slice(cpu.to_string().as_bytes()),
         Some(ValueSource::Event(name)) => text.extend_from_slice(name.as_bytes()),
         // An unreadable field counts as absent.

@@ -193,12 +193,12 @@ impl<'t, 'a> Source<'t, 'a> {
     }
 
     /// Appends a record of lost events, in the vocabulary's order of fields, if an analysis requests it.
-    fn record_loss(&self, place: Option<OriginNanos>, lost: &Lost, records: &mut Records) {
+    fn record_loss(&self, at: Option<OriginNanos>, lost: &Lost, records: &mut Records) {
         let time = |time: Option<OriginNanos>| time.and_then(|time| u64::try_from(time.0).ok());
         let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
         let Some((begin, end)) = begin.zip(end).filter(|_| self.whole.wants_lost) else { return };
-        let place = time(place).unwrap_or(begin);
-        records.push(Nanos(place), (0, None), Kind::Lost, 0);
+        let at = time(at).unwrap_or(begin);
+        records.push(Nanos(at), (0, None), Kind::Lost, 0);
         records.integer(lost.count as i64);
         records.integer(lost.packets.into());
         records.integer(begin as i64);

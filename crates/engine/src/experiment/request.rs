@@ -123,9 +123,9 @@ impl Request {
     /// Returns the analyses of the reports.
     pub(super) fn analyses(&self) -> Analyses {
         let mut analyses = Analyses::default();
-        for (place, report) in self.reports.iter().enumerate() {
+        for (index, report) in self.reports.iter().enumerate() {
             let mut parameters = self.parameters.clone();
-            if let Some(view) = self.views.get(place) {
+            if let Some(view) = self.views.get(index) {
                 parameters.selection.view = (*view).to_owned();
             }
             let (name, made) = (report.description().name, report.make(&parameters));

@@ -290,9 +290,9 @@ pub(super) fn finish(traces: &Traces<'_>, state: State, analyses: &Analyses, thr
 
 /// Makes the tables of counts and events.
 pub(super) fn finish_events(state: State, analyses: &Analyses, threads: usize) -> Outcome {
-    let nobody = Threads::default();
+    let no_threads = Threads::default();
     let count = |(requested, (partial, losses)): (&Requested, (AnyPartial, Losses))| {
-        let whole = FinishContext::without_events(&requested.selection, &nobody, &NoSources);
+        let whole = FinishContext::without_events(&requested.selection, &no_threads, &NoSources);
         requested.analysis().finish(vec![partial], &whole).with_loss(losses.into_list())
     };
     let mut made: Vec<Table> = analyses.counts.iter().zip(state.counts).map(count).collect();

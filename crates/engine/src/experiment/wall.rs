@@ -36,12 +36,11 @@ pub(super) struct Zone {
 
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fixed = || self.zone.to_fixed_offset().map(|offset| format!("UTC{offset}"));
-        let name = match self.zone == TimeZone::UTC {
-            true => "UTC".to_owned(),
-            false => {
-                self.zone.iana_name().map(str::to_owned).or(fixed().ok()).unwrap_or("local time".to_owned())
-            }
+        let name = match (self.zone.iana_name(), self.zone.to_fixed_offset()) {
+            _ if self.zone == TimeZone::UTC => "UTC".to_owned(),
+            (Some(name), _) => name.to_owned(),
+            (None, Ok(offset)) => format!("UTC{offset}"),
+            (None, Err(_)) => "local time".to_owned(),
         };
         write!(f, "{name} ({})", self.by)
     }
@@ -81,6 +80,7 @@ impl Zone {
 
 /// Parses the UTC offset at the end of LTTng's `20261120T103744+0000`.
 fn offset(text: &str) -> Option<Offset> {
+    // The sign comes after the date, which may itself contain `-`.
     let at = text.rfind(['+', '-']).filter(|&at| at > 8)?;
     let (sign, digits) = text[at..].split_at(1);
     let number: i32 = digits.parse().ok().filter(|_| digits.len() == 4)?;

@@ -192,7 +192,7 @@ fn list(
     let mut formatter = GasFormatter::new();
     formatter.options_mut().set_uppercase_hex(false);
     formatter.options_mut().set_branch_leading_zeros(false);
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     let mut address = start;
     while address < end {
         let bytes = bytes_at(trace, function.module, offset(address));
@@ -205,8 +205,8 @@ fn list(
         }
         let count = counts.get(&address);
         let branch = count.filter(|count| count.end == End::Conditional);
-        let place = modules.line(function.module, address).map(|line| (line.file.to_owned(), line.line));
-        if let Some((file, line)) = &place {
+        let location = modules.line(function.module, address).map(|line| (line.file.to_owned(), line.line));
+        if let Some((file, line)) = &location {
             // Code that never ran has no counts.
             lines.entry((file.clone(), *line)).or_insert_with(|| Line {
                 file: file.clone(),
@@ -218,7 +218,7 @@ fn list(
                 ipc: None,
             });
         }
-        places.push(place);
+        locations.push(location);
         annotation.code.push(Instruction {
             address,
             executions: count.map_or(0, |count| count.executions),
@@ -235,8 +235,8 @@ fn list(
         address = (address + length).min(next);
     }
     let index: BTreeMap<&(String, u32), usize> = lines.keys().zip(0..).collect();
-    for (instruction, place) in annotation.code.iter_mut().zip(&places) {
-        instruction.line = place.as_ref().and_then(|place| index.get(place).copied());
+    for (instruction, location) in annotation.code.iter_mut().zip(&locations) {
+        instruction.line = location.as_ref().and_then(|location| index.get(location).copied());
     }
     annotation.lines = lines.into_values().collect();
 }

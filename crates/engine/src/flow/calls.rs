@@ -95,10 +95,10 @@ impl Gathered<'_> {
 
 impl ThreadSink for Gathered<'_> {
     #[inline]
-    fn take(&mut self, _: u32, seen: FlowEvent<'_>) {
+    fn take(&mut self, _: u32, event: FlowEvent<'_>) {
         if let Some(slice) = self.slices.last_mut() {
             slice.seen = true;
-            slice.part.fold(&seen);
+            slice.part.fold(&event);
         }
     }
 

@@ -46,7 +46,7 @@ pub struct Execution<'x, 'f> {
 
 /// The place of an instruction in the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CodeLocation {
     /// The function.
     pub function: String,
     /// Offset from the function's first instruction.
@@ -65,9 +65,9 @@ pub struct Divergence {
     /// Number of instructions of each execution.
     pub instructions: [u64; 2],
     /// The last common instruction, which is the branch; `None` if there is none.
-    pub branch: Option<Place>,
+    pub branch: Option<CodeLocation>,
     /// The next instruction of each execution; `None` if it ends.
-    pub next: [Option<Place>; 2],
+    pub next: [Option<CodeLocation>; 2],
 }
 
 impl Divergence {
@@ -154,13 +154,18 @@ impl<'x, 'f> Execution<'x, 'f> {
         all
     }
 
-    fn place(&self, step: &ExecutedInstruction) -> Place {
+    fn location(&self, step: &ExecutedInstruction) -> CodeLocation {
         let modules = &self.trace.modules;
         let origin = Origin { module: step.module, offset: step.offset };
         let (function, offset) = modules.function(origin);
         let (function, module) = modules.names(function);
         let line = modules.line(step.module, modules.address(origin));
-        Place { function, offset, line: line.map(|line| format!("{}:{}", line.file, line.line)), module }
+        CodeLocation {
+            function,
+            offset,
+            line: line.map(|line| format!("{}:{}", line.file, line.line)),
+            module,
+        }
     }
 
     fn instructions(&self) -> u64 {
@@ -198,7 +203,7 @@ pub fn divergence(
     Divergence {
         common: first + same as u64,
         instructions,
-        branch: same.checked_sub(1).map(|last| a.place(&of_a[last])),
-        next: [of_a.get(same).map(|step| a.place(step)), of_b.get(same).map(|step| b.place(step))],
+        branch: same.checked_sub(1).map(|last| a.location(&of_a[last])),
+        next: [of_a.get(same).map(|step| a.location(step)), of_b.get(same).map(|step| b.location(step))],
     }
 }

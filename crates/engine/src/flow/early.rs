@@ -14,7 +14,7 @@ const MOST: usize = 1 << 18;
 #[derive(Default)]
 pub(crate) struct Early {
     /// The events; runs are stored without their instructions.
-    seen: Vec<FlowEvent<'static>>,
+    events: Vec<FlowEvent<'static>>,
     /// Lengths of the instructions of all runs.
     lengths: Vec<u8>,
     /// Bytes of the instructions of all runs.
@@ -27,7 +27,7 @@ pub(crate) struct Early {
 
 impl Early {
     pub(crate) fn is_empty(&self) -> bool {
-        self.seen.is_empty()
+        self.events.is_empty()
     }
 
     /// Returns the number of instructions buffered or dropped.
@@ -46,21 +46,21 @@ impl Early {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.seen.clear();
+        self.events.clear();
         self.lengths.clear();
         self.bytes.clear();
         (self.ran, self.left_out) = (0, 0);
     }
 
     #[cold]
-    pub(crate) fn push(&mut self, seen: FlowEvent<'_>) {
+    pub(crate) fn push(&mut self, event: FlowEvent<'_>) {
         if self.left_out > 0 {
-            if let FlowEvent::Run { instructions, .. } = seen {
+            if let FlowEvent::Run { instructions, .. } = event {
                 self.left_out += instructions;
             }
             return;
         }
-        match &seen {
+        match &event {
             FlowEvent::Run { code, .. } => {
                 self.lengths.extend_from_slice(code.lengths);
                 self.bytes.extend_from_slice(code.bytes);
@@ -69,22 +69,22 @@ impl Early {
             FlowEvent::Skip { instructions } => self.ran += instructions,
             _ => {}
         }
-        self.seen.push(seen.without_instructions());
-        if self.seen.len() > MOST {
+        self.events.push(event.without_instructions());
+        if self.events.len() > MOST {
             self.left_out = self.lengths.len().max(1) as u64;
             self.lengths.clear();
             self.bytes.clear();
             self.ran = 0;
             // The next event doesn't follow from a known one.
-            self.seen = vec![FlowEvent::Gap];
+            self.events = vec![FlowEvent::Gap];
         }
     }
 
     /// Drains the buffered events in order.
     pub(crate) fn emit(&mut self, mut take: impl FnMut(FlowEvent<'_>)) {
         let (mut lengths, mut bytes) = (&self.lengths[..], &self.bytes[..]);
-        for seen in mem::take(&mut self.seen) {
-            match seen {
+        for event in mem::take(&mut self.events) {
+            match event {
                 FlowEvent::Run { at, instructions, code } => {
                     let (of_run, rest) = lengths.split_at(instructions as usize);
                     lengths = rest;
@@ -126,12 +126,12 @@ mod tests {
         let mut early = Early::default();
         [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])]
             .into_iter()
-            .for_each(|seen| early.push(seen));
+            .for_each(|event| early.push(event));
         assert_eq!(early.instructions(), 4);
         let mut reported = Vec::new();
-        early.emit(|seen| reported.push(format!("{seen:?}")));
+        early.emit(|event| reported.push(format!("{event:?}")));
         let expected = [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])];
-        assert_eq!(reported, expected.map(|seen| format!("{seen:?}")));
+        assert_eq!(reported, expected.map(|event| format!("{event:?}")));
         assert!(early.is_empty() && early.instructions() == 0);
     }
 
@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!((early.left_out(), early.instructions()), (6 * MOST as u64, 6 * MOST as u64));
         let mut reported = Vec::new();
-        early.emit(|seen| reported.push(matches!(seen, FlowEvent::Gap)));
+        early.emit(|event| reported.push(matches!(event, FlowEvent::Gap)));
         assert_eq!(reported, [true]);
     }
 }

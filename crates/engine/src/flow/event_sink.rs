@@ -81,22 +81,22 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
     }
 
     #[inline]
-    fn take(&mut self, seen: FlowEvent<'_>) {
+    fn take(&mut self, event: FlowEvent<'_>) {
         if self.fresh {
             if !self.open {
-                self.early.push(seen);
+                self.early.push(event);
                 return;
             }
             self.fresh = false;
             self.emit(FlowEvent::Begin(None));
         }
-        self.emit(seen);
+        self.emit(event);
     }
 
     #[inline]
-    fn emit(&mut self, seen: FlowEvent<'_>) {
+    fn emit(&mut self, event: FlowEvent<'_>) {
         if self.open && self.filter.wanted {
-            self.taker.take(self.filter.context, seen);
+            self.taker.take(self.filter.context, event);
         }
     }
 
@@ -270,7 +270,7 @@ impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
             self.emit(FlowEvent::Number(number - self.early.ran()));
         }
         let mut early = std::mem::take(&mut self.early);
-        early.emit(|seen| self.emit(seen));
+        early.emit(|event| self.emit(event));
         self.early = early;
         if let Some(clock) = self.clock() {
             self.emit(FlowEvent::Time(clock));

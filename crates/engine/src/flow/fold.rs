@@ -122,7 +122,7 @@ pub(crate) fn by_thread<P>(trace: &Trace<'_>, tracks: Tracks<P>, merge: impl Fn(
 /// Receives the events of threads.
 pub(crate) trait ThreadSink {
     /// Receives an event of the thread with this context.
-    fn take(&mut self, context: u32, seen: FlowEvent<'_>);
+    fn take(&mut self, context: u32, event: FlowEvent<'_>);
 
     /// Whether the sink accepts function runs, joined as far as they are of one function, in place of blocks.
     const TAKES_FUNCTION_RUNS: bool;
@@ -189,9 +189,9 @@ impl<A: FastFlow> Folder<'_, A> {
 
 impl<A: FastFlow> ThreadSink for Folder<'_, A> {
     #[inline(always)]
-    fn take(&mut self, _: u32, seen: FlowEvent<'_>) {
+    fn take(&mut self, _: u32, event: FlowEvent<'_>) {
         if let Some(slice) = self.slices.last_mut() {
-            self.analysis.fold(&mut slice.partial, Item::Flow(seen));
+            self.analysis.fold(&mut slice.partial, Item::Flow(event));
         }
     }
 

@@ -354,7 +354,7 @@ impl<S: TrackSink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
             time: None,
             count: 1,
             detail: format!(
-                "no packet tells the time of {instructions} instructions or events, so they are in no part of the times"
+                "no packet gives the time of {instructions} instructions or events, so they are in no part of the times"
             ),
         });
     }

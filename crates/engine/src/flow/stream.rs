@@ -286,7 +286,7 @@ impl<'f> Extent<'f> {
         Some(at).filter(|&at| at < span.end)
     }
 
-    /// Returns the time at the begin of the segment at `at`, if its status packets or its block tell it.
+    /// Returns the time at the begin of the segment at `at`, if its status packets or its block contain it.
     pub(crate) fn tsc_at(&self, at: u64) -> Option<Tsc> {
         if let Some((log, first)) = &self.log {
             return Some(Tsc(log.blocks[first + self.piece_at(at)].header.first_tsc));
@@ -380,8 +380,8 @@ mod tests {
             let total: usize = lengths.iter().sum();
             let mut whole = vec![0u8; total];
             for mark in marks {
-                if let Some(place) = whole.get_mut(mark..mark + PSB.len()) {
-                    place.copy_from_slice(&PSB);
+                if let Some(bytes) = whole.get_mut(mark..mark + PSB.len()) {
+                    bytes.copy_from_slice(&PSB);
                 }
             }
             let mut extent: Option<Extent<'_>> = None;

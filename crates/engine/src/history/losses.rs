@@ -61,9 +61,9 @@ pub(super) fn add<'l>(
         let stream = feed.name(stream)?;
         let lane = feed.lane(&[Some(stream)])?;
         let (cause, detail) = (feed.name(loss.cause.name())?, feed.name(&loss.detail)?);
-        let place = loss.time.map(|(begin, end)| (begin.0, end.0.max(begin.0)));
-        let cells = [Some(loss.count), Some(detail), Some(place.is_some().into())];
-        feed.push(lane, place.unwrap_or(span), Some(cause), &cells)?;
+        let known = loss.time.map(|(begin, end)| (begin.0, end.0.max(begin.0)));
+        let cells = [Some(loss.count), Some(detail), Some(known.is_some().into())];
+        feed.push(lane, known.unwrap_or(span), Some(cause), &cells)?;
     }
     feed.flush()
 }

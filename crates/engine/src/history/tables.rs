@@ -57,7 +57,7 @@ fn kind(of: Type) -> Option<Kind> {
 }
 
 /// Indexes of the columns of a report by what they become.
-struct Places {
+struct ColumnIndices {
     begin: usize,
     duration: Option<usize>,
     lane: Vec<usize>,
@@ -66,30 +66,30 @@ struct Places {
     others: Vec<usize>,
 }
 
-impl Places {
-    fn new(lanes: &Lanes, heading: &Heading) -> Places {
+impl ColumnIndices {
+    fn new(lanes: &Lanes, heading: &Heading) -> ColumnIndices {
         let find = |name: &str| heading.columns.iter().position(|column| column.name == name);
-        let place =
+        let index =
             |name: &&str| find(name).expect("a report that is indexed has the columns that its lanes name");
         let begin = BEGINS.iter().find_map(|name| find(name)).expect("a report that is indexed has times");
-        let (duration, lane) = (find(DURATION), lanes.lane.iter().map(place).collect::<Vec<_>>());
+        let (duration, lane) = (find(DURATION), lanes.lane.iter().map(index).collect::<Vec<_>>());
         let value: Vec<usize> = match lanes.value {
-            LaneValue::Column(name) => vec![place(&name)],
-            LaneValue::Lane(names) => names.iter().map(place).collect(),
+            LaneValue::Column(name) => vec![index(&name)],
+            LaneValue::Lane(names) => names.iter().map(index).collect(),
         };
-        let is_other = |place: &usize| {
-            !lane.contains(place) && !value.contains(place) && *place != begin && Some(*place) != duration
+        let is_other = |index: &usize| {
+            !lane.contains(index) && !value.contains(index) && *index != begin && Some(*index) != duration
         };
-        let is_cell = |place: &usize| kind(heading.columns[*place].kind).is_some();
-        let others = (0..heading.columns.len()).filter(|place| is_other(place) && is_cell(place)).collect();
-        Places { begin, duration, lane, value, others }
+        let is_cell = |index: &usize| kind(heading.columns[*index].kind).is_some();
+        let others = (0..heading.columns.len()).filter(|index| is_other(index) && is_cell(index)).collect();
+        ColumnIndices { begin, duration, lane, value, others }
     }
 }
 
 /// Converts rows of a report to records of a store.
 pub(super) struct Rows {
     feed: Feed,
-    places: Places,
+    indices: ColumnIndices,
     /// Whether values are lanes.
     links: bool,
     /// The first begin and the last end.
@@ -98,18 +98,18 @@ pub(super) struct Rows {
 
 impl Rows {
     pub(super) fn new(writer: &Writer, lanes: &Lanes, heading: &Heading) -> Result<Rows, Error> {
-        let places = Places::new(lanes, heading);
-        let field = |place: usize| {
-            let column = &heading.columns[place];
+        let indices = ColumnIndices::new(lanes, heading);
+        let field = |index: usize| {
+            let column = &heading.columns[index];
             let kind = kind(column.kind).expect("a key, a value and a cell of a record are no lists");
             Field { name: column.name.to_owned(), kind, unit: column.unit.name().to_owned() }
         };
-        let fields = |places: &[usize]| places.iter().map(|&place| field(place)).collect();
+        let fields = |indices: &[usize]| indices.iter().map(|&index| field(index)).collect();
         let value = match lanes.value {
-            LaneValue::Column(_) => field(places.value[0]),
+            LaneValue::Column(_) => field(indices.value[0]),
             LaneValue::Lane(names) => Field::new(names[names.len() - 1], Kind::Lane),
         };
-        let shape = match (lanes.value, places.duration) {
+        let shape = match (lanes.value, indices.duration) {
             (LaneValue::Lane(_), _) => Shape::Links,
             (LaneValue::Column(_), Some(_)) => Shape::Intervals,
             (LaneValue::Column(_), None) => Shape::Counters,
@@ -117,31 +117,31 @@ impl Rows {
         let schema = Schema {
             name: heading.name.to_owned(),
             shape,
-            key: fields(&places.lane),
+            key: fields(&indices.lane),
             value,
-            columns: fields(&places.others),
+            columns: fields(&indices.others),
             naming: naming(lanes.title, lanes.path),
         };
         let feed = writer.feed(writer.table(&schema)?);
-        Ok(Rows { feed, places, links: schema.shape == Shape::Links, span: (u64::MAX, 0) })
+        Ok(Rows { feed, indices, links: schema.shape == Shape::Links, span: (u64::MAX, 0) })
     }
 
     pub(super) fn add(&mut self, columns: &[Cells<'_>], rows: usize) -> Result<(), Error> {
-        let Rows { feed, places, links, span } = self;
+        let Rows { feed, indices, links, span } = self;
         let mut cells = Vec::new();
         for row in 0..rows {
-            let time = |place: usize| match columns[place].cell(row) {
+            let time = |index: usize| match columns[index].cell(row) {
                 Cell::Integer(time) => time,
                 cell => panic!("a time is {cell:?}"),
             };
-            let begin = time(places.begin);
-            let end = places.duration.map_or(begin, |place| begin.saturating_add(time(place)));
+            let begin = time(indices.begin);
+            let end = indices.duration.map_or(begin, |index| begin.saturating_add(time(index)));
             *span = (span.0.min(begin), span.1.max(end));
-            take(feed, columns, row, &places.lane, &mut cells)?;
+            take(feed, columns, row, &indices.lane, &mut cells)?;
             let lane = feed.lane(&cells)?;
-            take(feed, columns, row, &places.value, &mut cells)?;
+            take(feed, columns, row, &indices.value, &mut cells)?;
             let value = if *links { Some(feed.lane(&cells)?.into()) } else { cells[0] };
-            take(feed, columns, row, &places.others, &mut cells)?;
+            take(feed, columns, row, &indices.others, &mut cells)?;
             feed.push(lane, (begin, end), value, &cells)?;
         }
         Ok(())
@@ -154,17 +154,17 @@ impl Rows {
     }
 }
 
-/// Replaces `cells` by the cells of a row at some places, in the form of the store.
+/// Replaces `cells` by the cells of a row at some indices, in the form of the store.
 fn take(
     feed: &mut Feed,
     columns: &[Cells<'_>],
     row: usize,
-    places: &[usize],
+    indices: &[usize],
     cells: &mut Vec<Option<u64>>,
 ) -> Result<(), Error> {
     cells.clear();
-    for &place in places {
-        cells.push(match columns[place].cell(row) {
+    for &index in indices {
+        cells.push(match columns[index].cell(row) {
             Cell::Null | Cell::List(_) => None,
             Cell::Text(text) => Some(feed.name(text)?),
             Cell::Integer(integer) => Some(integer),

@@ -21,7 +21,7 @@ pub fn typical<'i>(executions: &[&'i Interval]) -> Option<&'i Interval> {
 
 /// Returns the process and thread of an execution, and the numbers of its instructions there; `None` if it is of
 /// software events.
-pub fn place(execution: &Interval) -> Option<(u32, u32, Range<u64>)> {
+pub fn location(execution: &Interval) -> Option<(u32, u32, Range<u64>)> {
     let (pid, tid) = execution.thread.split_once('/')?;
     let first = execution.first?;
     Some((pid.parse().ok()?, tid.parse().ok()?, first..first + execution.instructions?))

@@ -78,7 +78,7 @@ impl<'f> Generated<'f> {
         let mut budget = PIECES_PER_FUNCTION;
         let mut loaded: HashMap<u64, Content<'f>> = HashMap::new();
         for record in dump.records() {
-            let (time, place) = match record {
+            let (time, loaded_code) = match record {
                 Err(error) => {
                     problem = Some(error);
                     break;
@@ -97,7 +97,7 @@ impl<'f> Generated<'f> {
                     _ => continue,
                 },
             };
-            let Some((address, size, content)) = place else { continue };
+            let Some((address, size, content)) = loaded_code else { continue };
             let range = address..address.saturating_add(size);
             budget = match self.place(pid, range.clone(), content.origin, time, budget) {
                 Some(budget) => budget,

@@ -75,7 +75,7 @@ impl<'f> Kernel<'f> {
             kernel.vmlinux = kernel.read(files, &path);
             kernel.place_vmlinux(image);
         }
-        kernel.made_at_run_time(recording);
+        kernel.add_generated(recording);
         kernel
     }
 
@@ -98,14 +98,13 @@ impl<'f> Kernel<'f> {
             build_id: &[],
             kernel: true,
         };
-        for (reference, name) in
-            [("_text", &b"[kernel.kallsyms]_text"[..]), ("_stext", b"[kernel.kallsyms]_stext")]
-        {
+        let named = [("_text", &b"[kernel.kallsyms]_text"[..]), ("_stext", b"[kernel.kallsyms]_stext")];
+        for (reference, name) in named {
             let linked = kernel.vmlinux.and_then(|vmlinux| symbol_address(vmlinux, reference));
-            if let (Some(linked), b"[kernel.kallsyms]") = (linked, image.name) {
-                let ran = kernel.functions.iter().find(|entry| entry.name == reference.as_bytes());
-                (image.file_offset, image.name) = (ran.map_or(linked, |entry| entry.address), name);
-            }
+            let Some(linked) = linked else { continue };
+            let ran = kernel.functions.iter().find(|entry| entry.name == reference.as_bytes());
+            (image.file_offset, image.name) = (ran.map_or(linked, |entry| entry.address), name);
+            break;
         }
         kernel.place_vmlinux(&image);
         (kernel, image)
@@ -162,7 +161,8 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    fn made_at_run_time(&mut self, recording: &Recording<'f>) {
+    /// Adds the code that the kernel generated at run time.
+    fn add_generated(&mut self, recording: &Recording<'f>) {
         let mut end = 0u64;
         for symbol in made(recording) {
             self.made.entry((symbol.address, symbol.name)).or_insert(end);

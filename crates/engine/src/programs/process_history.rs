@@ -190,13 +190,13 @@ impl<'f> ProcessHistory<'f> {
     /// Relabels the range of a function on its first use: the recording omits bytes that equal those of the previous
     /// function at the same address.
     fn meet(&mut self, pid: u32, address: u64, origin: Origin, at: u64, modules: &Modules<'f>) {
-        let place = modules.extent(origin);
-        let start = address.saturating_sub(origin.offset - place.start);
-        let origin = Origin { offset: place.start, ..origin };
+        let extent = modules.extent(origin);
+        let start = address.saturating_sub(origin.offset - extent.start);
+        let origin = Origin { offset: extent.start, ..origin };
         self.space(pid, at);
         let program = self.by_process[&pid].last().expect("it was started").1;
         if self.met.insert((program, origin)) {
-            let range = start..start.saturating_add(place.end - place.start);
+            let range = start..start.saturating_add(extent.end - extent.start);
             self.spaces[program].relabel(range, origin, at);
         }
     }

@@ -104,23 +104,23 @@ impl<'p> Writer<'p, '_> {
             calls_of.entry(site).or_default().push((callee, calls));
         }
         let costs = &profile.sources[function].lines;
-        let places: BTreeSet<&'p SourceLine> = costs.keys().chain(calls_of.keys().copied()).collect();
+        let lines: BTreeSet<&'p SourceLine> = costs.keys().chain(calls_of.keys().copied()).collect();
         // Code without a line counts for the function's file.
-        let file_of = |place: &'p SourceLine| if place.1 == 0 { file } else { name_of(&place.0) };
+        let file_of = |line: &'p SourceLine| if line.1 == 0 { file } else { name_of(&line.0) };
         let mut now = file;
-        for place in places {
-            let here = file_of(place);
+        for line in lines {
+            let here = file_of(line);
             if here != now {
                 let which = if here == file { "fe" } else { "fi" };
                 let of_file = self.files.of(here);
                 writeln!(self.out, "{which}={of_file}")?;
                 now = here;
             }
-            if let Some([instructions, time]) = costs.get(place) {
-                writeln!(self.out, "{} {instructions} {time}", place.1)?;
+            if let Some([instructions, time]) = costs.get(line) {
+                writeln!(self.out, "{} {instructions} {time}", line.1)?;
             }
-            for (callee, calls) in calls_of.get(place).into_iter().flatten() {
-                self.call(*callee, place.1, calls)?;
+            for (callee, calls) in calls_of.get(line).into_iter().flatten() {
+                self.call(*callee, line.1, calls)?;
             }
         }
         Ok(())

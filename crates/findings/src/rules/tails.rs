@@ -113,12 +113,12 @@ fn sentence(causes: &Table) -> String {
             if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) }
         };
         let path = row.text("path");
-        let place = match path.contains(" → ") {
+        let where_most = match path.contains(" → ") {
             true => format!("{} of them in {path}", range("there_")),
             false => format!("{} of them in its own code", range("self_")),
         };
         format!(
-            "{} ran {} more instructions than the median, {place}",
+            "{} ran {} more instructions than the median, {where_most}",
             count(row.integer("executions")),
             range("")
         )

@@ -138,8 +138,9 @@ impl<'t, 'a> Cursor<'t, 'a> {
                     Ok(Some(Found::Event(parts))) => return Some((self.time(parts), Item::Event(parts))),
                     Ok(Some(Found::Lost(lost))) => {
                         let map = self.trace.time_map();
-                        let place = |time: Option<OriginNanos>| time.map(|time| map.estimate(time));
-                        let lost = Lost { after: place(lost.after), before: place(lost.before), ..lost };
+                        let estimate = |time: Option<OriginNanos>| time.map(|time| map.estimate(time));
+                        let lost =
+                            Lost { after: estimate(lost.after), before: estimate(lost.before), ..lost };
                         return Some((lost.after.or(lost.before), Item::Lost(lost)));
                     }
                     Ok(None) => {}
@@ -184,15 +185,15 @@ impl<'t, 'a> Cursor<'t, 'a> {
     fn lose(&mut self, index: usize, packet: &StreamPacket<'a>) {
         let before = index.checked_sub(1).and_then(|index| self.stream.packets.get(index));
         let (after, begin) = (before.and_then(|before| before.end), packet.begin);
-        let place = after.into_iter().chain(begin).min();
+        let time = after.into_iter().chain(begin).min();
         let lost =
             |count, packets, after, before| (count > 0).then_some(Lost { count, packets, after, before });
-        let packets = lost(packet.packets_lost, true, after, begin).map(|lost| (place, lost));
+        let packets = lost(packet.packets_lost, true, after, begin).map(|lost| (time, lost));
         // As far as is known, the first packet counts losses since its own beginning.
         let events = lost(packet.events_lost, false, after.or(begin), packet.end);
-        let is_by_end = place.is_none() && packet.end.is_some();
+        let is_by_end = time.is_none() && packet.end.is_some();
         self.lost_by_end = events.filter(|_| is_by_end);
-        self.lost = [packets, events.filter(|_| !is_by_end).map(|lost| (place, lost))];
+        self.lost = [packets, events.filter(|_| !is_by_end).map(|lost| (time, lost))];
     }
 
     #[cold]

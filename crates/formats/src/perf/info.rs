@@ -53,10 +53,10 @@ impl Info {
 
     /// The trace settings, given the recorded events.
     pub(super) fn config(&self, attrs: &[Attr]) -> Config {
-        let of = |place: usize| self.words[place];
+        let of = |index: usize| self.words[index];
         let traced = attrs.iter().filter(|attr| u64::from(attr.kind) == of(word::PMU_TYPE));
         let config = traced.map(|attr| attr.config).fold(0, |all, config| all | config);
-        let has = |place: usize| config & of(place) != 0;
+        let has = |index: usize| config & of(index) != 0;
         let ratio = Some((of(word::TSC_CTC_N) as u32, of(word::TSC_CTC_D) as u32));
         let mask = of(word::MTC_FREQ_BITS);
         let frequency = (config & mask).checked_shr(mask.trailing_zeros()).unwrap_or(0);

@@ -66,7 +66,7 @@ fn read_all<'a>(
     reader: &mut Reader<'a>,
     input: &Input<'a>,
     mut records: Records<'a>,
-    place: &RecordSource,
+    source: &RecordSource,
     is_cut: bool,
 ) -> Option<u64> {
     let mut packed = Some(records.clone());
@@ -75,14 +75,14 @@ fn read_all<'a>(
         let start = records.offset();
         let taken = match records.next() {
             None => return cut_at,
-            Some(Ok(record)) if place.packed.is_some() && never_packed(&record) => {
+            Some(Ok(record)) if source.packed.is_some() && never_packed(&record) => {
                 let kind =
                     ErrorKind::Unsupported { what: name(&record), help: "perf does not compress these" };
                 Err(Error { at: start, kind })
             }
             Some(Ok(record)) if is_packed(&record) => {
                 reader.count(record.kind);
-                packed.take().into_iter().for_each(|packed| read_packed(reader, input, packed, place));
+                packed.take().into_iter().for_each(|packed| read_packed(reader, input, packed, source));
                 continue;
             }
             Some(Ok(record)) => {
@@ -96,7 +96,7 @@ fn read_all<'a>(
             Some(Err(error)) => Err(error),
         };
         if let Err(error) = taken {
-            reader.loss.push(place.lost(start..records.offset(), &error));
+            reader.loss.push(source.lost(start..records.offset(), &error));
         }
     }
 }
@@ -115,7 +115,7 @@ fn never_packed(record: &Record<'_>) -> bool {
 }
 
 /// Unpacks the compressed records of a file and reads them.
-fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<'a>, place: &RecordSource) {
+fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<'a>, source: &RecordSource) {
     let packed: Vec<Record<'a>> = records.filter_map(Result::ok).filter(is_packed).collect();
     let span = packed.iter().map(|record| record.offset).min().unwrap_or(0)
         ..packed.iter().map(Record::behind_offset).max().unwrap_or(0);
@@ -123,12 +123,12 @@ fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<
     let (bytes, problem) = unpack(&bodies.concat());
     let bytes = input.unpacked.keep(bytes);
     let inside = RecordSource {
-        prefix: format!("{}in compressed records: ", place.prefix),
+        prefix: format!("{}in compressed records: ", source.prefix),
         packed: Some(span.clone()),
     };
     if let Some(reason) = problem {
         let error = Error { at: span.start, kind: ErrorKind::Text { what: "compressed records", reason } };
-        reader.loss.push(place.lost(span, &error));
+        reader.loss.push(source.lost(span, &error));
     }
     read_all(reader, input, Records::new(bytes, 0..bytes.len() as u64, Vec::new()), &inside, false);
 }

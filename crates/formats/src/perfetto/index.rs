@@ -196,16 +196,16 @@ impl<'a> Index<'a> {
         machine.gap(packet);
         packet.interned.into_iter().for_each(|interned| machine.intern(interned));
         let Some((field, data)) = packet.data.and_then(|field| Some((field, field.bytes()?))) else { return };
-        let place = (file, base + field.at);
+        let position = (file, base + field.at);
         match field.number {
-            packet::FTRACE_EVENTS => machine.bundle(packet.sequence, data, place),
+            packet::FTRACE_EVENTS => machine.bundle(packet.sequence, data, position),
             packet::PROCESS_TREE => machine.process_tree(data),
             packet::CLOCK_SNAPSHOT => machine.clock_snapshot(data),
             packet::FTRACE_STATS => machine.statistics(packet.sequence, data),
             packet::SYSTEM_INFO => machine.system(data),
             packet::TRACE_STATS => self.lost = buffers(data),
             packet::COMPRESSED | packet::ZSTD_COMPRESSED if !is_unpacked => {
-                self.unpack(input, field.number, data, place);
+                self.unpack(input, field.number, data, position);
             }
             number => *self.unread.entry(number).or_default() += 1,
         }
@@ -219,9 +219,9 @@ impl<'a> Index<'a> {
         };
         match unpacked {
             Ok(bytes) => {
-                let place = (1, self.unpacked);
+                let position = (1, self.unpacked);
                 self.unpacked += bytes.len();
-                self.walk(input, input.unpacked.keep(bytes), place, true);
+                self.walk(input, input.unpacked.keep(bytes), position, true);
             }
             Err(reason) => {
                 let detail = format!("compressed packets can't be unpacked: {reason}");
@@ -249,12 +249,12 @@ impl<'a> Machine<'a> {
         add(&mut self.loss, Loss { stream, cause: Cause::Corrupt, bytes, time: None, count: 1, detail });
     }
 
-    fn bundle(&mut self, sequence: u32, bytes: &'a [u8], place: FilePosition) {
+    fn bundle(&mut self, sequence: u32, bytes: &'a [u8], position: FilePosition) {
         let bundle = match Bundle::read(bytes) {
             Ok(bundle) => bundle,
             Err(at) => {
                 let detail = format!("a bundle of events can't be read from byte {at} of it on");
-                return self.corrupt(0, place, bytes, detail);
+                return self.corrupt(0, position, bytes, detail);
             }
         };
         let times = self.events(bytes);
@@ -263,7 +263,7 @@ impl<'a> Machine<'a> {
         *instant = instant.or(bundle.instant.0.zip(bundle.instant.1));
         if bundle.errors > 0 {
             let detail = format!("Perfetto could not parse {} parts of the kernel's buffer", bundle.errors);
-            self.corrupt(bundle.cpu, place, bytes, detail);
+            self.corrupt(bundle.cpu, position, bytes, detail);
         }
         let is_after_gap = self.sequences.insert(sequence, false).unwrap_or(false);
         let cpu = self.cpus.entry((bundle.cpu, sequence)).or_default();
@@ -271,13 +271,13 @@ impl<'a> Machine<'a> {
             cpu.running = Running::UNKNOWN;
         }
         let before = Before {
-            place,
+            position,
             running: cpu.running,
             lost: bundle.has_lost.then_some(0),
             is_after_gap,
             lost_after: 0,
         };
-        let rows = bundle.compact.and_then(|table| self.rows((bundle.cpu, sequence), table, bytes, place));
+        let rows = bundle.compact.and_then(|table| self.rows((bundle.cpu, sequence), table, bytes, position));
         let times =
             [times, rows].into_iter().flatten().reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         if let (Some(cpu), true) =
@@ -328,13 +328,13 @@ impl<'a> Machine<'a> {
         key: (u32, u32),
         table: &'a [u8],
         bundle: &[u8],
-        place: FilePosition,
+        position: FilePosition,
     ) -> Option<(u64, u64)> {
         let mut rows = match Compact::read(table) {
             Ok(rows) => rows,
             Err(at) => {
                 let detail = format!("a table of switches and wake-ups can't be read at byte {at} of it");
-                self.corrupt(key.0, place, bundle, detail);
+                self.corrupt(key.0, position, bundle, detail);
                 return None;
             }
         };

@@ -12,7 +12,7 @@ use crate::events::{EventTrouble, Lost, Parts, StreamPacket, framing::Found, ste
 #[derive(Clone, Debug)]
 pub(super) struct Before {
     /// The file of its bytes, and their offset in it: its key.
-    pub(super) place: (usize, usize),
+    pub(super) position: (usize, usize),
     /// The thread that runs before its first event.
     pub(super) running: Running,
     /// Events lost before it; 0 if there were some.
@@ -26,7 +26,7 @@ pub(super) struct Before {
 /// The bundles of a trace.
 #[derive(Debug)]
 pub(crate) struct Bundles {
-    /// In order of their places.
+    /// In order of their positions.
     pub(super) before: Vec<Before>,
     pub(super) classes: Classes,
     /// The names in the tables of all bundles.
@@ -35,8 +35,8 @@ pub(crate) struct Bundles {
 
 impl Bundles {
     fn before(&self, packet: &StreamPacket<'_>) -> Option<&Before> {
-        let place = (packet.file, packet.packet.bytes.start);
-        let index = self.before.binary_search_by_key(&place, |before| before.place).ok()?;
+        let position = (packet.file, packet.packet.bytes.start);
+        let index = self.before.binary_search_by_key(&position, |before| before.position).ok()?;
         self.before.get(index)
     }
 }

@@ -126,7 +126,7 @@ fn trace<'a>(input: &Input<'a>, number: u32, mut machine: Machine<'a>) -> Trace<
         },
     );
     let streams: Vec<Stream<'a>> = streams.collect();
-    before.sort_by_key(|before| before.place);
+    before.sort_by_key(|before| before.position);
     let class = TraceClass {
         environment,
         clocks: vec![clock],
@@ -240,7 +240,7 @@ fn stream<'a>(
             lose(
                 Cause::Truncated,
                 lost,
-                "the kernel counted lost events, but no bundle tells where they were",
+                "the kernel counted lost events, but no bundle shows where they were",
             );
         }
         _ => {}
@@ -255,9 +255,9 @@ fn stream<'a>(
         let time = |time: u64| Some(cycles.nanos(time));
         let (begin, end) = times.map_or((latest, latest), |(first, last)| (time(first), time(last)));
         packets.push(StreamPacket {
-            file: before.place.0,
+            file: before.position.0,
             bytes,
-            packet: Packet::framed(before.place.1..before.place.1 + bytes.len(), Some(cpu.into())),
+            packet: Packet::framed(before.position.1..before.position.1 + bytes.len(), Some(cpu.into())),
             clock: 0,
             begin,
             end,

@@ -47,16 +47,16 @@ fn fact_12_one_underscore_is_no_part_of_a_name() {
 }
 
 #[test]
-fn fact_15_alignment_counts_from_the_packet_and_holds_for_nothing_too() {
+fn fact_15_alignment_counts_from_the_packet_and_holds_for_empty_arrays_too() {
     let aligned = "u8 n; integer { size = 32; align = 32; } s[n]; u8 after;";
     assert_eq!(lines(&event(aligned), &[0, 0xee, 0xee, 0xee, 5]), ["- e n=0 s=[ ] after=5"]);
     let variant =
         "enum : u8 { small = 0, big = 1 } t; variant <t> { u8 small; struct { u8 x; } align(32) big; } v;";
     assert_eq!(lines(&event(variant), &[0, 7]), ["- e t=0:small v={ small=7 }"]);
     assert_eq!(lines(&event(variant), &[1, 0, 0, 0, 7]), ["- e t=1:big v={ big={ x=7 } }"]);
-    let nothing = lines(&tsdl("event { name = e; };"), &[1, 2]);
-    assert_eq!(nothing.len(), 1);
-    assert!(nothing[0].contains("of zero bits"), "{nothing:?}");
+    let empty = lines(&tsdl("event { name = e; };"), &[1, 2]);
+    assert_eq!(empty.len(), 1);
+    assert!(empty[0].contains("of zero bits"), "{empty:?}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn facts_19_and_20_text_ends_at_its_nul_and_may_be_empty() {
 }
 
 #[test]
-fn arrays_of_several_dimensions_and_numbers_with_points() {
+fn arrays_of_several_dimensions_and_floating_point_numbers() {
     let fields = "u8 a[2][3]; floating_point { exp_dig = 8; mant_dig = 24; align = 8; } f; floating_point { exp_dig = 11; mant_dig = 53; align = 8; } d;";
     let bytes =
         [vec![1, 2, 3, 4, 5, 6], 1.5f32.to_le_bytes().to_vec(), (-0.1f64).to_le_bytes().to_vec()].concat();

@@ -48,7 +48,7 @@ fn fact_28_a_sound_index_finds_packets_behind_a_damaged_one() {
 }
 
 #[test]
-fn fact_28_an_index_that_is_wrong_is_not_used_and_that_is_told() {
+fn fact_28_an_index_that_is_wrong_is_reported_and_not_used() {
     let (bytes, entries) = two();
     let with = |entry: usize, word: usize, value: u64| {
         let mut entries = entries;
@@ -77,7 +77,7 @@ fn fact_28_an_index_that_is_wrong_is_not_used_and_that_is_told() {
 }
 
 #[test]
-fn fact_29_a_file_that_is_no_stream_is_left_out_and_that_is_told() {
+fn fact_29_a_file_that_is_no_stream_is_reported_and_left_out() {
     let class = read_metadata(metadata().as_bytes()).unwrap();
     let (bytes, _) = two();
     let file = |name: &str, bytes| DataFile { name: name.to_owned(), bytes, index: None };

@@ -146,7 +146,7 @@ fn errors_show_the_line_and_a_mark() {
 }
 
 #[test]
-fn attributes_that_no_type_has_are_ignored_and_told() {
+fn attributes_that_no_type_has_are_ignored_and_reported() {
     let metadata = tsdl(
         "event { name = e; fields := struct {
             integer { size = 8; colour = red; volume = 11; } a; floating_point { exp_dig = 8; mant_dig = 24; unit = \"m\"; } b;

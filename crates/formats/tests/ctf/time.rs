@@ -100,7 +100,7 @@ fn fact_6_a_clock_need_not_count_from_1970() {
     assert_eq!(read(&trace), ["0 e x=1"]);
 }
 
-/// LTTng's header with an id of `id` bits.
+/// LTTng's header with an id of `id` bits, which is extended at `limit`, and a timestamp of `time` bits.
 fn lttng(id: u32, limit: u32, time: u32, alignment: u32) -> String {
     tsdl(&format!(
         "clock {{ name = monotonic; }};
@@ -160,7 +160,7 @@ fn zephyr() -> Vec<u8> {
 }
 
 #[test]
-fn fact_5b_times_without_a_clock_are_of_one_of_1_ghz() {
+fn fact_5b_times_without_a_clock_are_nanoseconds() {
     let expected = ["100 thread_switched_in thread_id=7", "250 isr_enter", "4294967346 isr_enter"];
     let (metadata, files) = (tsdl(ZEPHYR), [("channel0_0", zephyr())]);
     let zephyr = trace(&metadata, &files);
@@ -203,7 +203,7 @@ fn the_frequency_of_a_clock_that_is_implied_can_be_set() {
 }
 
 #[test]
-fn a_time_that_may_be_of_several_clocks_is_none_and_that_is_told() {
+fn a_time_that_may_be_of_several_clocks_is_unknown_and_that_is_reported() {
     let metadata = tsdl(&format!("clock {{ name = a; }}; clock {{ name = b; }}; {ZEPHYR}"));
     let files = [("s", zephyr())];
     let trace = trace(&metadata, &files);

@@ -57,9 +57,9 @@ fn versions_before_6_are_read_as_version_6() {
     let mut old = [&six[..options], &six[records..]].concat();
     old[10] = b'3';
     let moved = (records - options) as u64;
-    let place = options + 10;
-    let offset = u64::from_le_bytes(old[place..place + 8].try_into().unwrap()) - moved;
-    old[place..place + 8].copy_from_slice(&offset.to_le_bytes());
+    let position = options + 10;
+    let offset = u64::from_le_bytes(old[position..position + 8].try_into().unwrap()) - moved;
+    old[position..position + 8].copy_from_slice(&offset.to_le_bytes());
     assert_eq!(lines(&old), lines(&six));
     for version in [b'8', b'x'] {
         old[10] = version;
@@ -100,7 +100,7 @@ fn seven(name: &str, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut file =
         [b"\x17\x08\x44tracing7\0\0\x08", &(PAGE as u32).to_le_bytes()[..], name.as_bytes(), b"\x001\0"]
             .concat();
-    let place = file.len();
+    let position = file.len();
     file.extend([0; 8]);
     let mut options = Vec::new();
     let mut option = |number: u16, value: &[u8]| {
@@ -129,7 +129,7 @@ fn seven(name: &str, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     );
     option(0, &[0; 8]);
     let at = file.len() as u64;
-    file[place..place + 8].copy_from_slice(&at.to_le_bytes());
+    file[position..position + 8].copy_from_slice(&at.to_le_bytes());
     file.extend([&[0; 8][..], &sized(&options)].concat());
     file
 }

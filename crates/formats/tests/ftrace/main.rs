@@ -130,7 +130,7 @@ fn texts_are_read_where_the_format_has_no_brackets() {
 }
 
 #[test]
-fn lost_events_are_told_where_they_were() {
+fn lost_events_are_reported_where_they_were() {
     let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
     let pages = vec![
         page(10, &[one()], 0, &[]),
@@ -154,7 +154,7 @@ fn lost_events_are_told_where_they_were() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_is_read() {
+fn damage_is_reported_and_the_rest_is_read() {
     let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
     let outside = record(5, 20, &[9, 0, 0, 0, 200, 0, 200, 0]);
     let pages = vec![

@@ -50,9 +50,9 @@ impl Swap {
                 (start, if field.size == 0 { end } else { (start + field.size).min(end) });
             if field.located {
                 self.at = start;
-                let place = self.number(4) as usize;
-                from = place % (1 << 16) + if field.relative { start + 4 } else { content };
-                to = from + (place >> 16);
+                let location = self.number(4) as usize;
+                from = location % (1 << 16) + if field.relative { start + 4 } else { content };
+                to = from + (location >> 16);
             }
             self.at = from;
             while field.element > 1 && self.at + field.element <= to {

@@ -16,11 +16,11 @@ use crate::file::{Bytes, FIELDS, PerfFile, read, trailer};
 fn small() -> PerfFile {
     let mut file = PerfFile::new(&[FIELDS, FIELDS]);
     let at = |time| trailer((7, 7), time, 0, 1);
-    let place = Bytes::new().u32([7, 7]).u64([0x40_0000, 0x1000, 0]).u32([8, 1]).u64([5, 0]).u32([5, 2]);
+    let mapping = Bytes::new().u32([7, 7]).u64([0x40_0000, 0x1000, 0]).u32([8, 1]).u64([5, 0]).u32([5, 2]);
     let task = || Bytes::new().u32([8, 7, 8, 7]).u64([0]);
     file.settings(0, false, false, "filter main @ /bin/ls")
         .record(record::COMM, misc::COMM_EXEC, Bytes::new().u32([7, 7]).text("ls").raw(&at(10)))
-        .record(record::MMAP2, misc::USER, place.text("/bin/ls").raw(&at(11)))
+        .record(record::MMAP2, misc::USER, mapping.text("/bin/ls").raw(&at(11)))
         .record(record::ITRACE_START, 0, Bytes::new().u32([7, 7]).raw(&at(12)))
         .trace(7, NO_CPU, 0, &[1; 61])
         .record(record::FORK, 0, task().raw(&at(13)))

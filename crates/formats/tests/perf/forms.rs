@@ -21,7 +21,7 @@ fn kinds<'a>(sideband: &[Sideband<'a>]) -> Vec<SidebandKind<'a>> {
 }
 
 #[test]
-fn the_kernel_tells_how_its_code_changes() {
+fn the_kernel_records_how_its_code_changes() {
     let mut file = PerfFile::new(&[FIELDS, FIELDS]);
     let symbol = |flags: u16| {
         let kind_and_flags = [ksymbol::BPF, flags].map(u16::to_le_bytes).concat();
@@ -58,11 +58,11 @@ fn the_kernel_tells_how_its_code_changes() {
 #[test]
 fn guests_are_told_apart_by_the_mode_or_by_the_id() {
     let mut file = PerfFile::new(&[FIELDS]);
-    let place = |pid| Bytes::new().u32([pid, pid]).u64([0x1000, 0x1000, 0]).text("[guest.kernel.kallsyms]");
+    let mapping = |pid| Bytes::new().u32([pid, pid]).u64([0x1000, 0x1000, 0]).text("[guest.kernel.kallsyms]");
     let entries = [[1, 0, 0, 7], [2, 1, 0, 7]].as_flattened().to_vec();
     let machines = [0, 0, 500, 3];
     file.record(record::ID_INDEX, 0, Bytes::new().u64([2]).u64(entries).u64(machines))
-        .record(record::MMAP, misc::GUEST_KERNEL, place(400).raw(&at(1)))
+        .record(record::MMAP, misc::GUEST_KERNEL, mapping(400).raw(&at(1)))
         .record(record::COMM, 0, Bytes::new().u32([9, 9]).text("init").raw(&trailer((9, 9), 2, 0, 2)))
         .record(record::COMM, 0, Bytes::new().u32([7, 7]).text("host").raw(&at(3)));
     let bytes = file.finish();
@@ -107,9 +107,9 @@ fn trace_is_found_behind_all_other_parts_of_a_sample() {
     let start = file.data_start() as usize - 80;
     bytes.splice(start..start + 64, attr.0.iter().copied());
     let grown = (attr.0.len() - 64) as u64;
-    for (place, by) in [(16, grown), (32, grown), (40, grown)] {
-        let old = u64::from_le_bytes(bytes[place..place + 8].try_into().unwrap());
-        bytes[place..place + 8].copy_from_slice(&(old + by).to_le_bytes());
+    for (position, by) in [(16, grown), (32, grown), (40, grown)] {
+        let old = u64::from_le_bytes(bytes[position..position + 8].try_into().unwrap());
+        bytes[position..position + 8].copy_from_slice(&(old + by).to_le_bytes());
     }
     let recording = read(&bytes).unwrap();
     let stream = recording.streams.first().unwrap_or_else(|| panic!("{:?}", recording.loss));

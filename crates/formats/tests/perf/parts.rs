@@ -86,15 +86,15 @@ fn records_become_sideband_in_order_of_time() {
 #[test]
 fn a_mapping_has_its_build_id_inline_or_from_the_table() {
     let mut file = PerfFile::new(&[FIELDS]);
-    let place = || Bytes::new().u32([7, 7]).u64([0x40_0000, 0x1000, 0x2000]);
+    let mapping = || Bytes::new().u32([7, 7]).u64([0x40_0000, 0x1000, 0x2000]);
     let inode = || Bytes::new().u32([8, 1]).u64([5, 0]);
     let mut inline = vec![4, 0, 0, 0, 0xa, 0xb, 0xc, 0xd];
     inline.resize(24, 0);
-    let map2 = |inode: &[u8]| place().raw(inode).u32([5, 2]).text("/bin/ls").raw(&trailer(MAIN, 5, 0, 1));
+    let map2 = |inode: &[u8]| mapping().raw(inode).u32([5, 2]).text("/bin/ls").raw(&trailer(MAIN, 5, 0, 1));
     file.record(record::MMAP2, misc::USER, map2(&inode().0))
         .record(record::MMAP2, misc::USER | misc::MMAP_BUILD_ID, map2(&inline))
         .record(record::MMAP2, misc::USER | misc::MMAP_DATA, map2(&inode().0))
-        .record(record::MMAP, misc::KERNEL, place().text("[kernel]").raw(&trailer(MAIN, 5, 0, 1)));
+        .record(record::MMAP, misc::KERNEL, mapping().text("[kernel]").raw(&trailer(MAIN, 5, 0, 1)));
     let table = Bytes::new().u32([7]).raw(&[0xee; 20]).u32([20]).text("/bin/ls");
     let size = (table.0.len() as u16 + 8).to_le_bytes();
     let header = Bytes::new().u32([0]).raw(&misc::USER.to_le_bytes()).raw(&size);

@@ -164,8 +164,8 @@ fn the_kernels_count_of_lost_events_is_used() {
     // Without a mark, the time of the loss is not known.
     let read = lines(&[statistics(1, 3), one(10, &[]), statistics(2, 10)].concat());
     let starts: Vec<&str> = read.iter().map(|line| line.split(" comm").next().unwrap()).collect();
-    let told = "! the kernel counted lost events, but no bundle tells where they were";
-    assert_eq!(starts, [&event(10), "- lost 7", told]);
+    let lost = "! the kernel counted lost events, but no bundle shows where they were";
+    assert_eq!(starts, [&event(10), "- lost 7", lost]);
     let other = packet(&[message(34, &[integer(1, 2), message(2, &[integer(1, 3), integer(3, 4)])])]);
     let read = lines(&[one(10, &[]), other].concat());
     assert!(read[1].ends_with("of this CPU, of which there are no events"), "{read:?}");
@@ -219,7 +219,7 @@ fn functions_are_named_by_interned_symbols() {
 }
 
 #[test]
-fn what_is_not_read_is_told() {
+fn what_is_not_read_is_reported() {
     let slices =
         [packet(&[message(60, &[integer(1, 5)])]), packet(&[message(11, &[integer(9, 1)])])].concat();
     assert!(recognise(&slices));
@@ -231,7 +231,7 @@ fn what_is_not_read_is_told() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_is_read() {
+fn damage_is_reported_and_the_rest_is_read() {
     let one = |time| event(time, 57, &[]);
     let broken_event = bytes(2, &[0x08]);
     let mut table = switches(&[(5, 0, 1, 1, 0), (6, 0, 2, 1, 0)], &["a"]);

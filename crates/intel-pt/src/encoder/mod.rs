@@ -427,7 +427,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_branch_is_told_in_order(taken in prop::collection::vec(any::<bool>(), 0..300), dense: bool) {
+        fn every_branch_is_encoded_in_order(taken in prop::collection::vec(any::<bool>(), 0..300), dense: bool) {
             let timing = Timing { cyc_threshold: dense.then_some(0), ..QUIET.timing };
             let mut encoder = Encoder::new(Settings { timing, ..QUIET }, 0);
             let mut bytes = Vec::new();

@@ -5,10 +5,10 @@ use iced_x86::Instruction;
 
 use super::Trouble;
 
-/// Blocks between two packets after which a walk checks for a loop.
+/// Number of blocks without a packet after which a walk checks for a loop.
 pub(super) const SUSPICIOUS: u32 = 64;
 
-/// Brent's cycle detection: remembers one block and compares, at growing distances.
+/// Brent's cycle detection: compares with one remembered block, which it replaces at growing distances.
 pub(super) struct CircleGuard {
     steps: u32,
     limit: u32,

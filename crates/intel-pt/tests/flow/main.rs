@@ -77,14 +77,14 @@ fn is_part_of(seen: &Seen, truth: &[u64]) -> bool {
     let mut start = 0;
     let mut rest = truth;
     for end in ends {
-        let chunk = &seen.addresses[start..end];
+        let shown = &seen.addresses[start..end];
         start = end;
         let Some(at) =
-            (0..=rest.len() - chunk.len().min(rest.len())).find(|&at| rest[at..].starts_with(chunk))
+            (0..=rest.len() - shown.len().min(rest.len())).find(|&at| rest[at..].starts_with(shown))
         else {
             return false;
         };
-        rest = &rest[at + chunk.len()..];
+        rest = &rest[at + shown.len()..];
     }
     true
 }
@@ -142,10 +142,10 @@ proptest! {
         prop_assert_eq!(seen.transfers.len(), ran.transfers.len());
         prop_assert_eq!(seen.ptwrites.len(), ran.ptwrites.len());
         prop_assert!(seen.addresses == *truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
-        // No estimated time is later than the real end.
+        // The walk begins at 1000 and takes one tick per instruction. No estimated time is later than its end.
         let end = 1000 + truth.len() as u64;
         prop_assert!(seen.times.iter().all(|(time, _)| (1000..=end).contains(time)), "{:?} {end}", seen.times);
-        // An instruction takes a tick. What was reported began no later than the time reported then, except for
+        // What was reported began no later than the time reported then, except for
         // cycles that are too few for a CYC packet.
         let slack = 1 + cyc_threshold.unwrap_or(0);
         let late = seen.times.iter().find(|(time, before)| 1000 + *before as u64 > time + slack);
@@ -201,7 +201,7 @@ proptest! {
         steps in 1usize..3000,
         return_compression: bool,
         holes in holes(0..12),
-        place in any::<prop::sample::Index>(),
+        position in any::<prop::sample::Index>(),
         removed in 0usize..4,
         inserted in prop::collection::vec(any::<u8>(), 0..4),
     ) {
@@ -209,7 +209,7 @@ proptest! {
         let settings = Settings { return_compression, timing };
         let ran = Walker { events: true, ..walker(&code, &choices, settings, 0) }.run(steps);
         let config = Config { no_return_compression: !return_compression, ..Config::default() };
-        let damage = Damage { place: place.index(ran.trace.len()), removed, inserted };
+        let damage = Damage { position: position.index(ran.trace.len()), removed, inserted };
         prop_assert_eq!(damage_changes_nothing_before(&code, &holes, &ran.trace, &damage, &config), Ok(()));
     }
 }

@@ -212,9 +212,9 @@ proptest! {
         let timing = Timing { tsc: true, mtc_period, cyc_threshold };
         let (trace, ..) = walker(&code, &choices, Settings { return_compression, timing }, loss).walk(steps);
         let mut trace = if deferred { defer_tips(&trace) } else { trace };
-        for (place, byte) in damage {
-            let place = place.index(trace.len());
-            trace[place] = byte;
+        for (position, byte) in damage {
+            let position = position.index(trace.len());
+            trace[position] = byte;
         }
         let mut space = space_with_holes(&code, &holes);
         if let Some((slot, at)) = changed {
@@ -247,7 +247,7 @@ proptest! {
 
 /// The fast path must be used for a plain trace.
 #[test]
-fn a_plain_trace_is_told_by_paths_and_function_runs() {
+fn a_plain_trace_is_reported_by_paths_and_function_runs() {
     // A loop over six branches.
     let bytes = [&[0x74, 0].repeat(6)[..], &[0xeb, 0xf2]].concat();
     let mut space = AddressSpace::new();
@@ -268,7 +268,7 @@ fn a_plain_trace_is_told_by_paths_and_function_runs() {
 
 /// A loop without a packet is reported identically up to its detection.
 #[test]
-fn circles_are_told_alike() {
+fn circles_are_reported_alike() {
     let jump =
         |from: u64, to: u64| [&[0xe9][..], &((to as i64 - from as i64 - 5) as i32).to_le_bytes()].concat();
     // A branch, and a loop over code of two functions.
@@ -279,15 +279,15 @@ fn circles_are_told_alike() {
     let mut space = AddressSpace::new();
     let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
     space.map(BASE..BASE + bytes.len() as u64, content, 0);
-    circles_are_told_alike_in(&space);
+    circles_are_reported_alike_in(&space);
     // A part of the loop changes at some time.
     let offset = 3 * SLOT;
     let content = Content { bytes: &bytes[offset as usize..], origin: Origin { module: 2, offset } };
     space.map(BASE + offset..BASE + offset + SLOT, content, 1000);
-    circles_are_told_alike_in(&space);
+    circles_are_reported_alike_in(&space);
 }
 
-fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
+fn circles_are_reported_alike_in(space: &AddressSpace<'_>) {
     let (branch, branches) = (Tnt { bits: 0, count: 1 }, Tnt { bits: 0, count: 2 });
     // Enough branches for native code.
     let many = Tnt { bits: 0, count: 22 };

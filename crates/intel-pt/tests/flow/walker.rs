@@ -501,7 +501,7 @@ pub(crate) fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
 /// Bytes that are changed in a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Damage {
-    pub(crate) place: usize,
+    pub(crate) position: usize,
     pub(crate) removed: usize,
     pub(crate) inserted: Vec<u8>,
 }
@@ -538,24 +538,25 @@ pub(crate) fn damage_changes_nothing_before(
     damage: &Damage,
     config: &Config,
 ) -> Result<(), String> {
-    let place = damage.place;
+    let position = damage.position;
     let mut damaged = trace.to_vec();
-    damaged.splice(place..(place + damage.removed).min(trace.len()), damage.inserted.iter().copied());
+    damaged.splice(position..(position + damage.removed).min(trace.len()), damage.inserted.iter().copied());
     // A PSB+ is only as good as the whole of it.
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let psbs = std::iter::successors(next(0), |&start| next(start + PSB.len()));
-    let psb = psbs.take_while(|&at| at <= place).last().unwrap_or(0);
-    let whole = if place < psb + PSB_PLUS { psb } else { place };
+    let psb = psbs.take_while(|&at| at <= position).last().unwrap_or(0);
+    let whole = if position < psb + PSB_PLUS { psb } else { position };
     let before = decode_with_holes(code, holes, &trace[..complete(&trace[..whole])], config);
     let seen = decode_with_holes(code, holes, &damaged, config);
     let alike = seen.addresses.iter().zip(&before.addresses).take_while(|(one, other)| one == other).count();
     // What follows a gap was decoded by a guess, which the damage may disprove: then the decoder says from where on.
-    let doubtful = seen.gaps.iter().filter_map(|gap| gap.doubtful_since).find(|&since| since < place as u64);
+    let doubtful =
+        seen.gaps.iter().filter_map(|gap| gap.doubtful_since).find(|&since| since < position as u64);
     let guessed = before.gaps.iter().zip(&before.gap_after).find(|(gap, _)| Some(gap.to) == doubtful);
     let certain = guessed.map_or(before.addresses.len(), |(_, &addresses)| addresses);
     if alike < certain {
         return Err(format!(
-            "{alike} of {} as before byte {place}, then {:x?} for {:x?}; gaps {:?} for {:?}",
+            "{alike} of {} as before byte {position}, then {:x?} for {:x?}; gaps {:?} for {:?}",
             before.addresses.len(),
             seen.addresses.get(alike),
             before.addresses[alike],
@@ -566,7 +567,7 @@ pub(crate) fn damage_changes_nothing_before(
     // The FUP of the last PTW may be damaged.
     let ptwrites = &before.ptwrites[..before.ptwrites.len().saturating_sub(1)];
     if !seen.ptwrites.starts_with(ptwrites) {
-        return Err(format!("PTWRITEs before byte {place}: {:x?} for {ptwrites:x?}", seen.ptwrites));
+        return Err(format!("PTWRITEs before byte {position}: {:x?} for {ptwrites:x?}", seen.ptwrites));
     }
     Ok(())
 }

@@ -60,8 +60,8 @@ impl PrevState {
 
     /// The state with a number.
     pub fn of(number: i64) -> PrevState {
-        let place = usize::try_from(number).ok();
-        place.and_then(|place| PrevState::ALL.get(place)).copied().unwrap_or(PrevState::Unknown)
+        let index = usize::try_from(number).ok();
+        index.and_then(|index| PrevState::ALL.get(index)).copied().unwrap_or(PrevState::Unknown)
     }
 }
 

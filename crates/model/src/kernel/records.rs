@@ -167,14 +167,14 @@ pub struct Chosen<'r> {
     /// The streams.
     pub streams: &'r [Records],
     /// Stream and index in the stream of each selected event.
-    pub places: &'r [(u32, u32)],
+    pub events: &'r [(u32, u32)],
 }
 
 impl<'r> Chosen<'r> {
     /// The selected events.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
-        self.places.iter().map(move |&(stream, index)| self.streams[stream as usize].event(index as usize))
+        self.events.iter().map(move |&(stream, index)| self.streams[stream as usize].event(index as usize))
     }
 }
 

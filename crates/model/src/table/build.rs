@@ -297,17 +297,17 @@ impl ColumnBuilder {
 impl Names {
     #[inline]
     fn push(&mut self, name: &str) {
-        let place = match self.places.get(name) {
-            Some(place) => *place,
+        let key = match self.places.get(name) {
+            Some(key) => *key,
             None => {
-                let place = self.places.len() as i32;
-                self.places.insert(name.into(), place);
+                let key = self.places.len() as i32;
+                self.places.insert(name.into(), key);
                 self.names.append_value(name);
                 self.bytes += name.len();
-                place
+                key
             }
         };
-        self.cells.append_value(place);
+        self.cells.append_value(key);
     }
 }
 

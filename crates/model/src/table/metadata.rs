@@ -100,16 +100,15 @@ pub fn loss_json(losses: &[Loss]) -> String {
     let mut json = b"[".to_vec();
     for (index, loss) in losses.iter().enumerate() {
         json.extend(if index == 0 { &b"\n"[..] } else { b",\n" });
-        let known = |value: Option<u64>| value.map_or(Value::Null, Value::Integer);
         let bytes = Some(&loss.bytes).filter(|bytes| !bytes.is_empty());
         let members = [
             ("stream", Value::from(loss.stream.as_str())),
             ("cause", Value::from(loss.cause.name())),
             ("count", Value::from(loss.count)),
-            ("begin_ns", known(loss.time.map(|(begin, _)| begin.0))),
-            ("end_ns", known(loss.time.map(|(_, end)| end.0))),
-            ("begin_byte", known(bytes.map(|bytes| bytes.start))),
-            ("end_byte", known(bytes.map(|bytes| bytes.end))),
+            ("begin_ns", Value::from(loss.time.map(|(begin, _)| begin.0))),
+            ("end_ns", Value::from(loss.time.map(|(_, end)| end.0))),
+            ("begin_byte", Value::from(bytes.map(|bytes| bytes.start))),
+            ("end_byte", Value::from(bytes.map(|bytes| bytes.end))),
             ("detail", Value::from(loss.detail.as_str())),
         ];
         for (index, (name, value)) in members.iter().enumerate() {

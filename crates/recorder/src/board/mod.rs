@@ -48,7 +48,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let kinds = [(settings.slaves, Kind::Riscv64), (settings.cortex_m3, Kind::CortexM3)];
     let kinds: Vec<Kind> = kinds.iter().filter(|(count, _)| *count > 0).map(|&(_, kind)| kind).collect();
     let programs = files::find(&kinds)?;
-    free(&folder)?;
+    refuse_taken(&folder)?;
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fresh = temporary(parent)?;
     // A file system in memory, if there is one.
@@ -78,7 +78,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
 }
 
 /// Rejects a folder that is not empty.
-fn free(folder: &Path) -> Result<(), Error> {
+fn refuse_taken(folder: &Path) -> Result<(), Error> {
     let taken = match fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_wrong_is_told() {
+    fn what_went_wrong_is_reported() {
         let said = "slave 0: exchanges 9 lost 0 packets 3 discarded 0 stopped 1\n\
                     slave 1: exchanges 8 lost 1 packets 3 discarded 7 stopped 0\n\
                     pictures 9 rows wrong 2 shortest_us 1 longest_us 2\nrealtime 0\n";
@@ -279,8 +279,8 @@ mod tests {
     #[test]
     fn a_folder_with_something_in_it_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(free(folder.path()).is_ok() && free(&folder.path().join("new")).is_ok());
+        assert!(refuse_taken(folder.path()).is_ok() && refuse_taken(&folder.path().join("new")).is_ok());
         fs::write(folder.path().join("file"), "").unwrap();
-        assert!(free(folder.path()).is_err() && free(&folder.path().join("file")).is_err());
+        assert!(refuse_taken(folder.path()).is_err() && refuse_taken(&folder.path().join("file")).is_err());
     }
 }

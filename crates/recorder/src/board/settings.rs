@@ -34,9 +34,9 @@ pub struct BoardSettings {
     /// Deviation of the slaves' clocks from their nominal frequency, in parts per billion; `None` selects a different
     /// value below 100 ppm for each.
     pub drift_ppb: Option<i64>,
-    /// Amplitude of their frequency's deviation, in parts per billion.
+    /// Amplitude of a periodic change of their frequency, in parts per billion.
     pub wander_ppb: u32,
-    /// Period of this deviation.
+    /// Period of this change.
     pub wander_period: Duration,
     /// Whether slaves compute the edges of pictures that the master sends them in pieces; requires ticks.
     pub sobel: bool,
@@ -152,7 +152,7 @@ impl BoardSettings {
         Ok(())
     }
 
-    /// All slaves.
+    /// The number of all slaves.
     pub(super) fn count(&self) -> u32 {
         self.slaves + self.cortex_m3
     }
@@ -176,6 +176,7 @@ impl BoardSettings {
         values.iter().for_each(|(name, value)| _ = writeln!(text, "{name} {value}"));
         for slave in 0..self.count() {
             let drift = self.drift_ppb.unwrap_or(DRIFTS[slave as usize % DRIFTS.len()]);
+            // Any offset, so that the clocks of no two slaves agree.
             let offset = (u64::from(slave) + 1) * 123_456_789;
             let (ram, socket) = (ram(spool, slave), socket(spool, slave));
             _ = write!(text, "slave {} {} {offset} {drift}", ram.display(), socket.display());

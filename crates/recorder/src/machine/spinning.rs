@@ -31,13 +31,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_is_told_from_work() {
+    fn waiting_is_distinguished_from_work() {
         assert_eq!(sentence(0, 0), None);
         assert_eq!(sentence(2_000, 100_000), None);
-        let told = sentence(1_060, 20_000).unwrap();
+        let text = sentence(1_060, 20_000).unwrap();
         assert!(
-            told.starts_with("5.3 % of the instructions are PAUSE") && told.contains("--icount"),
-            "{told}"
+            text.starts_with("5.3 % of the instructions are PAUSE") && text.contains("--icount"),
+            "{text}"
         );
     }
 }

@@ -153,8 +153,8 @@ impl EventTable {
     /// Adds a column, or widens the type of the one that has this origin.
     fn add(&mut self, name: &str, origin: Origin, kind: Type) {
         match self.origins.iter().position(|known| *known == origin) {
-            Some(place) => {
-                let known = &mut self.columns[place + 2].kind;
+            Some(index) => {
+                let known = &mut self.columns[index + 2].kind;
                 if *known != kind {
                     *known = Type::Text;
                 }

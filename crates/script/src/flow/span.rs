@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_tells_what_ran_since_the_clock_before_the_last_one() {
+    fn a_packet_shows_what_ran_since_the_clock_before_the_last_one() {
         let steps = [
             (Some(Clock), Some(1)),
             (Some(Other), None),

@@ -22,7 +22,7 @@ pub struct Wanted<'a> {
     pub span: (u64, u64),
     /// Only records of these durations, such as those of a bar of a histogram.
     pub durations: RangeInclusive<u64>,
-    /// Only records with this value.
+    /// Only records with this value; `Some(None)` for those without one.
     pub value: Option<Option<u64>>,
 }
 

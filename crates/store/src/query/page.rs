@@ -95,8 +95,8 @@ impl Table<'_> {
         let mut quarters = [0, 1, 2, 3].map(quarter);
         let behind = end(first + 3, digits).saturating_add(1);
         let mut see = |begin: u64, rows: u64| {
-            let place = cell(begin, digits).checked_sub(first).and_then(|place| usize::try_from(place).ok());
-            if let Some(quarter) = place.and_then(|place| quarters.get_mut(place)) {
+            let index = cell(begin, digits).checked_sub(first).and_then(|index| usize::try_from(index).ok());
+            if let Some(quarter) = index.and_then(|index| quarters.get_mut(index)) {
                 quarter.rows += rows;
             }
         };

@@ -150,8 +150,8 @@ fn lane_of(feed: &mut hodo_store::Feed, lane: u32) -> Result<u32, Error> {
 
 fn feed(writer: &Writer, case: &Case, plain: &Plain, part: &[usize]) -> Result<(), Error> {
     let mut feed = writer.feed(writer.table(&plain.schema)?);
-    for &place in part {
-        let record = &plain.records[place];
+    for &index in part {
+        let record = &plain.records[index];
         let lane = lane_of(&mut feed, record.lane)?;
         let mut numbered = |kind: Kind, cell: Option<u64>| -> Result<Option<u64>, Error> {
             Ok(match (kind, cell) {

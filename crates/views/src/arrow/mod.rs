@@ -64,7 +64,7 @@ fn without_names(schema: &Schema) -> Schema {
 fn as_text(column: &ArrayRef) -> ArrayRef {
     let Some(names) = column.as_dictionary_opt::<Int32Type>() else { return Arc::clone(column) };
     let values = names.values().as_string::<i32>();
-    let text = names.keys().iter().map(|place| place.map(|place| values.value(place as usize)));
+    let text = names.keys().iter().map(|key| key.map(|key| values.value(key as usize)));
     Arc::new(text.collect::<StringArray>())
 }
 

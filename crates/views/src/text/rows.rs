@@ -36,7 +36,7 @@ struct Drawn<'t> {
     is_secondary: bool,
     /// Index among the table's columns, and among those that are drawn.
     index: usize,
-    place: usize,
+    drawn_index: usize,
     /// The name, one word per line.
     heading: Vec<&'t str>,
     /// Width in characters.
@@ -68,7 +68,7 @@ pub(super) fn write(rows: &Rows, width: Option<usize>, bold: Style, out: &mut dy
         writeln!(out, "{bold}{line}{bold:#}")?;
     }
     for row in cells.rows(all) {
-        align(&columns, columns.iter().map(|column| row[column.place]), cuts, &mut line);
+        align(&columns, columns.iter().map(|column| row[column.drawn_index]), cuts, &mut line);
         line.push('\n');
         out.write_all(line.as_bytes())?;
     }
@@ -101,12 +101,12 @@ fn align<'c>(
 }
 
 impl<'t> Drawn<'t> {
-    fn new(index: usize, place: usize, field: &'t Field) -> Drawn<'t> {
+    fn new(index: usize, drawn_index: usize, field: &'t Field) -> Drawn<'t> {
         let name = field.name();
         let heading = words(name, field.unit());
         let width = heading.iter().map(|word| word.len()).max().unwrap_or(0);
         let (unit, is_text, is_secondary) = (field.unit(), is_text(field), field.is_secondary());
-        Drawn { name, unit, is_text, is_secondary, index, place, heading, width }
+        Drawn { name, unit, is_text, is_secondary, index, drawn_index, heading, width }
     }
 }
 
@@ -145,7 +145,8 @@ impl Cells {
 fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
     let depth = depth_column(&rows.schema);
     let fields = rows.schema.fields().iter().enumerate().filter(|(index, _)| Some(*index) != depth);
-    let columns = fields.enumerate().map(|(place, (index, field))| Drawn::new(index, place, field));
+    let columns =
+        fields.enumerate().map(|(drawn_index, (index, field))| Drawn::new(index, drawn_index, field));
     let mut columns: Vec<Drawn<'_>> = columns.collect();
     // Tree guides precede the names.
     let guided = depth.and_then(|_| columns.iter().position(|column| column.is_text));
@@ -156,7 +157,7 @@ fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
         let guide = guides.next().unwrap_or_default();
         for column in &mut columns {
             let begin = cells.text.len();
-            if guided == Some(column.place) {
+            if guided == Some(column.drawn_index) {
                 cells.text += &guide;
             }
             show(column.name, column.unit, row.cell(column.index), &mut cells.text);

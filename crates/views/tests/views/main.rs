@@ -222,18 +222,21 @@ fn folded_paths_are_lines_of_their_own_numbers() {
     assert_eq!(draw("folded", &table, Options::default()), expected);
 }
 
+/// Returns an attribute of an element.
+fn attribute<'l>(line: &'l str, name: &str) -> &'l str {
+    line.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap()
+}
+
 /// Returns an attribute of each rectangle of a plot that has a title.
-fn attribute(drawn: &str, name: &str) -> Vec<f64> {
+fn attributes(drawn: &str, name: &str) -> Vec<f64> {
     let rectangles = drawn.lines().filter(|line| line.starts_with("<rect ") && line.contains("<title>"));
-    let value =
-        |line: &str| line.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap().to_owned();
-    rectangles.map(|line| value(line).parse().unwrap()).collect()
+    rectangles.map(|line| attribute(line, name).parse().unwrap()).collect()
 }
 
 #[test]
 fn a_plot_of_counters_has_a_bar_for_each_row() {
     let drawn = draw("svg", &functions(), Options::default());
-    let widths = attribute(&drawn, "width");
+    let widths = attributes(&drawn, "width");
     assert_eq!(widths.len(), functions().row_count());
     // 1,200,000 and 34,000 instructions.
     assert!((widths[0] / widths[1] - 1_200_000.0 / 34_000.0).abs() < 0.1, "{widths:?}");
@@ -252,12 +255,10 @@ fn texts(drawn: &str, size: f64) -> Vec<(f64, f64, String)> {
     let of_size = format!("font-size=\"{size}\"");
     let lines = drawn.lines().filter(|line| line.starts_with("<text ") && line.contains(&of_size));
     let text = |line: &str| {
-        let attribute =
-            |name: &str| line.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap();
-        let x: f64 = attribute("x").parse().unwrap();
+        let x: f64 = attribute(line, "x").parse().unwrap();
         let text = line.split_once('>').unwrap().1.strip_suffix("</text>").unwrap().to_owned();
         let width = text.chars().count() as f64 * 0.636 * size;
-        let begin = match attribute("text-anchor") {
+        let begin = match attribute(line, "text-anchor") {
             "middle" => x - width / 2.0,
             "end" => x - width,
             anchor => panic!("{anchor}"),
@@ -352,7 +353,7 @@ fn a_plot_of_intervals_has_a_lane_for_each_thread() {
     ];
     let table = Table::new("states", Shape::Intervals, vec![], columns, rows);
     let drawn = draw("svg", &table, Options::default());
-    let (x, width, y) = (attribute(&drawn, "x"), attribute(&drawn, "width"), attribute(&drawn, "y"));
+    let (x, width, y) = (attributes(&drawn, "x"), attributes(&drawn, "width"), attributes(&drawn, "y"));
     let of_all = width[1];
     assert_eq!(x, [x[1], x[1], x[1] + of_all / 2.0]);
     assert_eq!(width, [of_all / 2.0, of_all, of_all / 2.0]);
@@ -372,22 +373,20 @@ fn a_plot_of_points_shows_values_over_time() {
     assert!(drawn.matches('V').count() > 500 && drawn.len() < 30_000, "{}", drawn.len());
 }
 
-#[test]
-fn a_sunburst_has_an_arc_for_each_path_with_a_share_of_the_whole() {
+fn paths_of(rows: &[(u64, &str, u64)]) -> Table {
     let columns = vec![
         Column::integer("depth", Unit::None),
         Column::name("function"),
         Column::integer("self_instructions", Unit::Instructions),
     ];
-    let row = |depth: u64, function: &str, own: u64| vec![depth.into(), function.into(), own.into()];
-    let rows = vec![
-        row(0, "main", 10),
-        row(1, "<a>", 30),
-        row(2, "unseen", 0),
-        row(1, "b", 20),
-        row(0, "thread", 40),
-    ];
-    let table = Table::new("paths", Shape::Tree, vec![], columns, rows);
+    let rows = rows.iter().map(|&(depth, function, own)| vec![depth.into(), function.into(), own.into()]);
+    Table::new("paths", Shape::Tree, vec![], columns, rows)
+}
+
+#[test]
+fn a_sunburst_has_an_arc_for_each_path_with_a_share_of_the_whole() {
+    let table =
+        paths_of(&[(0, "main", 10), (1, "<a>", 30), (2, "unseen", 0), (1, "b", 20), (0, "thread", 40)]);
     let drawn = draw("sunburst", &table, Options::default());
     let expected = [
         "main: 60 instructions (60.00 %)",
@@ -404,22 +403,15 @@ fn a_sunburst_has_an_arc_for_each_path_with_a_share_of_the_whole() {
 
 #[test]
 fn a_sunburst_with_a_limit_keeps_the_whole() {
-    let columns = vec![
-        Column::integer("depth", Unit::None),
-        Column::name("function"),
-        Column::integer("self_instructions", Unit::Instructions),
-    ];
-    let row = |depth: u64, function: &str, own: u64| vec![depth.into(), function.into(), own.into()];
-    let rows = vec![
-        row(0, "light", 5),
-        row(0, "main", 10),
-        row(1, "a", 20),
-        row(2, "aa", 8),
-        row(2, "ab", 2),
-        row(1, "b", 15),
-        row(0, "thread", 40),
-    ];
-    let table = Table::new("paths", Shape::Tree, vec![], columns, rows);
+    let table = paths_of(&[
+        (0, "light", 5),
+        (0, "main", 10),
+        (1, "a", 20),
+        (2, "aa", 8),
+        (2, "ab", 2),
+        (1, "b", 15),
+        (0, "thread", 40),
+    ]);
     let limited = |limit| draw("sunburst", &table, Options { limit: Some(limit), ..Options::default() });
     let three = [
         "main: 55 instructions (55.00 %)",

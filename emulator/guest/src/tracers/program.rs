@@ -81,7 +81,7 @@ impl Program<'_> {
             libc::sigemptyset(&mut blocked);
             COMMANDS_SIGNALS.iter().for_each(|&signal| _ = libc::sigaddset(&mut blocked, signal));
             libc::sigprocmask(libc::SIG_BLOCK, &blocked, ptr::null_mut());
-            // Moved out of the way of the numbers first.
+            // Copied to high numbers first, so that no `dup2` replaces a file that is still to be copied.
             let moved: Vec<_> =
                 files.iter().map(|file| libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 16)).collect();
             for (file, number) in moved.into_iter().zip(0..) {

@@ -1,4 +1,4 @@
-//! Writing a vCPU's trace: bit by bit, in snapshots, and its end.
+//! Writes a vCPU's trace: whenever its buffer is full, in snapshots, and at its end.
 
 use super::{Moment, Vcpu};
 use crate::machine::{
@@ -55,6 +55,7 @@ impl Vcpu {
         self.buffer.wait(self.next_psb);
     }
 
+    /// Emits a PSB+; `next` is the address of the next instruction, if tracing is on.
     pub(super) fn synchronize(&mut self, next: Option<u64>) {
         self.read_clock();
         self.stamped = self.now;

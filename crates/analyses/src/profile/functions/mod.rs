@@ -88,8 +88,8 @@ impl Analysis for Functions {
 
     #[inline]
     fn fold(&self, partial: &mut FunctionsPartial, item: Item<'_>) {
-        if let Item::Flow(seen) = item {
-            partial.fold(seen);
+        if let Item::Flow(event) = item {
+            partial.fold(event);
         }
     }
 

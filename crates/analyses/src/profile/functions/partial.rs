@@ -167,8 +167,8 @@ impl FunctionsPartial {
     }
 
     #[inline(always)]
-    pub(super) fn fold(&mut self, seen: FlowEvent<'_>) {
-        match seen {
+    pub(super) fn fold(&mut self, event: FlowEvent<'_>) {
+        match event {
             FlowEvent::Run { at, instructions, .. } => {
                 if !self.clock.runs() && self.log.is_long() {
                     self.settle(Even::default());
@@ -202,10 +202,10 @@ impl FunctionsPartial {
                 self.log.instructions += instructions;
                 self.edge = FlowEdge::Gap;
             }
-            seen => {
-                self.clock.left = matches!(seen, FlowEvent::Leave { .. });
-                self.sums.calls += u64::from(matches!(seen, FlowEvent::Call { .. }));
-                self.edge = self.edge.then(FlowEdge::of(&seen));
+            event => {
+                self.clock.left = matches!(event, FlowEvent::Leave { .. });
+                self.sums.calls += u64::from(matches!(event, FlowEvent::Call { .. }));
+                self.edge = self.edge.then(FlowEdge::of(&event));
             }
         }
     }

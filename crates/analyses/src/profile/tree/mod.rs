@@ -89,8 +89,8 @@ impl Analysis for Profile {
 
     #[inline]
     fn fold(&self, partial: &mut TreePartial, item: Item<'_>) {
-        if let Item::Flow(seen) = item {
-            partial.fold(self.every, seen);
+        if let Item::Flow(event) = item {
+            partial.fold(self.every, event);
         }
     }
 

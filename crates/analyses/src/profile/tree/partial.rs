@@ -67,8 +67,8 @@ impl TreePartial {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, every: Option<Every>, seen: FlowEvent<'_>) {
-        match seen {
+    pub(super) fn fold(&mut self, every: Option<Every>, event: FlowEvent<'_>) {
+        match event {
             FlowEvent::Run { at, instructions, .. } => self.run(every, &at, instructions),
             FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             FlowEvent::Time(clock) => {
@@ -94,10 +94,10 @@ impl TreePartial {
                 self.number += instructions;
                 self.edge = FlowEdge::Gap;
             }
-            seen => {
-                self.clock.left = matches!(seen, FlowEvent::Leave { .. });
-                self.sums.calls += u64::from(matches!(seen, FlowEvent::Call { .. }));
-                self.edge = self.edge.then(FlowEdge::of(&seen));
+            event => {
+                self.clock.left = matches!(event, FlowEvent::Leave { .. });
+                self.sums.calls += u64::from(matches!(event, FlowEvent::Call { .. }));
+                self.edge = self.edge.then(FlowEdge::of(&event));
             }
         }
     }
@@ -252,9 +252,9 @@ impl TreePartial {
             Some(frame) => self.tree.change(frame.note, |cost| cost.add(&later.before)),
             None => self.before.add(&later.before),
         }
-        let places = self.graft(later, below);
+        let nodes = self.graft(later, below);
         for frame in later.stack.iter().skip(1) {
-            self.stack.push(StackFrame { note: places[frame.note as usize], ..*frame });
+            self.stack.push(StackFrame { note: nodes[frame.note as usize], ..*frame });
         }
         self.edge = self.edge.then(later.edge);
         self.sums.add(&later.sums);
@@ -262,27 +262,27 @@ impl TreePartial {
 
     /// Adds each tree of `later` at the frame where its edge ends. Returns the new node of each of its nodes.
     fn graft(&mut self, later: &TreePartial, below: Below) -> Vec<NodeId> {
-        let mut places: Vec<NodeId> = Vec::with_capacity(later.tree.len());
+        let mut nodes: Vec<NodeId> = Vec::with_capacity(later.tree.len());
         let mut pieces = later.pieces.iter();
         for (id, node) in later.tree.iter() {
-            let place = if node.parent == NO_PARENT {
+            let merged = if node.parent == NO_PARENT {
                 let piece = pieces.next().expect("each root begins a piece");
                 let edge = self.edge.then(piece.edge);
                 self.edge = FlowEdge::Flow;
                 let roots = self.pieces.len();
-                let place = self.arrive(edge, &piece.arrival, below);
+                let merged = self.arrive(edge, &piece.arrival, below);
                 if below == Below::Nothing && self.pieces.len() > roots && edge.begins_interrupt() {
-                    self.tree.entered_by_interrupt(place);
+                    self.tree.entered_by_interrupt(merged);
                 }
-                place
+                merged
             } else {
-                self.tree.child(places[node.parent as usize], node.function, node.entry)
+                self.tree.child(nodes[node.parent as usize], node.function, node.entry)
             };
             let cost = later.tree.cost(id);
-            self.tree.change(place, |place| place.add(&cost));
-            places.push(place);
+            self.tree.change(merged, |cost_there| cost_there.add(&cost));
+            nodes.push(merged);
         }
-        places
+        nodes
     }
 }
 

@@ -30,21 +30,21 @@ impl MergedTree {
         let mut all = Amounts::default();
         let mut roots: BTreeMap<(FunctionId, FrameEntry), NodeId> = BTreeMap::new();
         for (thread, of_thread) in threads {
-            let mut places: Vec<NodeId> = Vec::with_capacity(thread.len());
+            let mut nodes: Vec<NodeId> = Vec::with_capacity(thread.len());
             for (id, node) in thread.iter() {
                 let mut cost = thread.cost(id);
-                let place = match node.parent {
+                let merged = match node.parent {
                     NO_PARENT => {
                         let entry = if interrupts { node.entry } else { FrameEntry::Root };
                         cost.ran.entries = if entry == FrameEntry::Root { 0 } else { cost.ran.entries };
                         let root = roots.entry((node.function, entry));
                         *root.or_insert_with(|| tree.root(node.function, entry))
                     }
-                    parent => tree.child(places[parent as usize], node.function, node.entry),
+                    parent => tree.child(nodes[parent as usize], node.function, node.entry),
                 };
-                tree.change(place, |place| place.add(&cost));
+                tree.change(merged, |cost_there| cost_there.add(&cost));
                 all.cost.add(&cost);
-                places.push(place);
+                nodes.push(merged);
             }
             all.sums.add(&of_thread);
             all.threads += 1;
@@ -100,19 +100,19 @@ impl MergedTree {
     ) {
         let children = Children::new(&self.tree);
         let total = |id: NodeId| &self.totals[id as usize];
-        let heaviest = |ids: &mut Vec<NodeId>| {
+        let sort_heaviest_last = |ids: &mut Vec<NodeId>| {
             ids.sort_by_key(|&id| {
                 let node = self.tree.node(id);
                 (weight(total(id)), Reverse((node.function, node.entry)))
             });
         };
         let mut roots: Vec<NodeId> = children.roots().filter(|&id| shown(total(id))).collect();
-        heaviest(&mut roots);
+        sort_heaviest_last(&mut roots);
         let mut walk: Vec<(NodeId, u64)> = roots.into_iter().map(|id| (id, 0)).collect();
         while let Some((id, depth)) = walk.pop() {
             row(id, depth);
             let mut below: Vec<NodeId> = children.of(id).filter(|&id| shown(total(id))).collect();
-            heaviest(&mut below);
+            sort_heaviest_last(&mut below);
             walk.extend(below.into_iter().map(|child| (child, depth + 1)));
         }
     }
@@ -198,9 +198,9 @@ impl Children {
         let mut next = starts.clone();
         let mut sorted = vec![0; count];
         for (id, node) in tree.iter() {
-            let place = &mut next[slot(node.parent)];
-            sorted[*place as usize] = id;
-            *place += 1;
+            let index = &mut next[slot(node.parent)];
+            sorted[*index as usize] = id;
+            *index += 1;
         }
         Children { starts, sorted }
     }

@@ -347,8 +347,8 @@ fn fetch_packet(
     let mut found = Next::default();
     while awaited.bytes.len() < awaited.index.length as usize {
         let had = awaited.bytes.len() as u32;
-        let place = (awaited.index.offset.saturating_add(had.into()), awaited.index.length - had);
-        let (head, bytes) = client.packet(id, place)?;
+        let rest = (awaited.index.offset.saturating_add(had.into()), awaited.index.length - had);
+        let (head, bytes) = client.packet(id, rest)?;
         found.new_streams |= head.new_streams;
         trace.needs_metadata |= head.new_metadata;
         match head.status {

@@ -167,10 +167,10 @@ fn synchronise(
 ) -> Result<Option<SyncOutcome>, Refusal> {
     let mut members = members(traces, labels);
     if let Some(name) = &request.reference {
-        let place = members.iter().position(|member| member.unit.is_named(name));
-        let place =
-            place.ok_or_else(|| Refusal(format!("--reference {name}: no input of this name has events")))?;
-        members[..=place].rotate_right(1);
+        let index = members.iter().position(|member| member.unit.is_named(name));
+        let index =
+            index.ok_or_else(|| Refusal(format!("--reference {name}: no input of this name has events")))?;
+        members[..=index].rotate_right(1);
     }
     if members.len() < 2 {
         return Err(Refusal(

@@ -11,36 +11,14 @@ use crate::events::schema::{
 };
 
 /// Reserved words of TSDL, which cannot be field names.
-const RESERVED: &[&str] = &[
-    "align",
-    "callsite",
-    "char",
-    "clock",
-    "const",
-    "double",
-    "enum",
-    "env",
-    "event",
-    "float",
-    "floating_point",
-    "int",
-    "integer",
-    "long",
-    "short",
-    "signed",
-    "stream",
-    "string",
-    "struct",
-    "trace",
-    "typealias",
-    "typedef",
-    "unsigned",
-    "variant",
-    "void",
-    "_Bool",
-    "_Complex",
-    "_Imaginary",
-];
+const RESERVED: &str = "\
+    align callsite char clock const double enum env event float floating_point int integer long \
+    short signed stream string struct trace typealias typedef unsigned variant void _Bool _Complex \
+    _Imaginary";
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.split(' ').any(|reserved| reserved == name)
+}
 
 /// CTF 1.8 names for roles.
 const ROLE_NAMES: &[(Role, &str)] = &[
@@ -79,9 +57,9 @@ pub(super) fn convert(trace: &mut TraceClass, version: Version) -> Result<BTreeM
     Ok(converter.conversions)
 }
 
-/// Replaces everything except letters, digits and underscores.
+/// Makes an identifier: replaces what is no ASCII letter or digit, and puts an underscore before a digit.
 fn identifier(name: &str) -> String {
-    let mut text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let mut text = identifier_tail(name);
     if text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() {
         text.insert(0, '_');
     }
@@ -91,7 +69,7 @@ fn identifier(name: &str) -> String {
 /// Makes an identifier that is no TSDL keyword.
 fn word(name: &str) -> String {
     let name = identifier(name);
-    if RESERVED.contains(&name.as_str()) { format!("_{name}") } else { name }
+    if is_reserved(&name) { format!("_{name}") } else { name }
 }
 
 /// A label that a selector needs so that it can select an option.
@@ -204,7 +182,7 @@ impl Converter {
             }
             let is_plain = option.name == identifier(&option.name)
                 && !option.name.starts_with('_')
-                && !RESERVED.contains(&option.name.as_str());
+                && !is_reserved(&option.name);
             option.raw_name = match is_plain {
                 true => option.name.clone(),
                 false => format!("_{}", identifier_tail(&option.name)),
@@ -264,7 +242,7 @@ impl Converter {
     }
 }
 
-/// The part of an identifier after an underscore.
+/// Replaces what is no ASCII letter or digit with underscores: the tail of an identifier.
 fn identifier_tail(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

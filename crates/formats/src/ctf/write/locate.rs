@@ -32,7 +32,7 @@ pub(super) fn locate(trace: &mut TraceClass, version: Version) -> Result<(), Unw
         for event in &mut stream.events {
             let result = locator.event(event);
             result.map_err(|error| {
-                Unwritable::new(format!("event `{}`, {}", event.name, error.place), error.reason)
+                Unwritable::new(format!("event `{}`, {}", event.name, error.element), error.reason)
             })?;
         }
     }
@@ -154,19 +154,19 @@ impl Locator {
     }
 
     fn reference(&self, reference: &mut Reference) -> Result<(), Unwritable> {
-        let place = || {
+        let field = || {
             let names: Vec<&str> = self.here.iter().filter_map(Descent::name).collect();
             names.join(".")
         };
         let Some((scope, target)) = self.places.get(&reference.slot) else {
-            return Err(Unwritable::new(place(), "what it depends on is not written"));
+            return Err(Unwritable::new(field(), "what it depends on is not written"));
         };
         let common = self.here.iter().zip(target).take_while(|(here, there)| here == there).count();
         let in_array = target.contains(&Descent::Element);
         let names = |from: usize| target[from..].iter().filter_map(|step| step.name_in(self.version));
         let (origin, path) = match self.version {
             _ if *scope != self.scope && in_array => {
-                return Err(Unwritable::new(place(), "what it depends on lies in an array elsewhere"));
+                return Err(Unwritable::new(field(), "what it depends on lies in an array elsewhere"));
             }
             // Uses a relative path if possible: babeltrace2 accepts only a single name as a selector.
             Version::Ctf18 if *scope == self.scope => (None, names(common).map(Some).collect()),

@@ -43,20 +43,20 @@ pub enum Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritable {
     /// The field, stream or event.
-    pub place: String,
+    pub element: String,
     /// The reason.
     pub reason: String,
 }
 
 impl Unwritable {
-    fn new(place: impl Into<String>, reason: impl Into<String>) -> Unwritable {
-        Unwritable { place: place.into(), reason: reason.into() }
+    fn new(element: impl Into<String>, reason: impl Into<String>) -> Unwritable {
+        Unwritable { element: element.into(), reason: reason.into() }
     }
 }
 
 impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.reason)
+        write!(f, "{}: {}", self.element, self.reason)
     }
 }
 
@@ -85,10 +85,8 @@ impl Target {
     ) -> Result<Target, Unwritable> {
         let mut class = source.clone();
         for stream in class.streams.values_mut() {
-            let kept: Vec<bool> =
-                stream.events.iter().map(|event| keep(&source.streams[&stream.id], event)).collect();
-            let mut kept = kept.into_iter();
-            stream.events.retain(|_| kept.next() == Some(true));
+            let whole = &source.streams[&stream.id];
+            stream.events.retain(|event| keep(whole, event));
         }
         let lifted = if source.version == 0 { foreign::arrange(&mut class) } else { Lifted::new() };
         complete::complete(&mut class)?;
@@ -100,41 +98,42 @@ impl Target {
         let read = metadata::read(metadata.as_bytes()).map_err(|error| {
             Unwritable::new("metadata", format!("what was written can't be read: {error}"))
         })?;
-        same(&class, &read)
-            .map_err(|place| Unwritable::new(place, "can't be written so that what is read is the same"))?;
+        same(&class, &read).map_err(|element| {
+            Unwritable::new(element, "can't be written so that what is read is the same")
+        })?;
         Ok(Target { metadata, conversions, class: read, lifted })
     }
 }
 
-/// Checks that the metadata reads back as written. The error is the differing place.
+/// Checks that the metadata reads back as written: what packets are encoded by. The error names what differs.
 fn same(written: &TraceClass, read: &TraceClass) -> Result<(), String> {
-    let root = |place: &str, one: &Option<Structure>, other: &Option<Structure>| {
+    let root = |element: &str, one: &Option<Structure>, other: &Option<Structure>| {
         let (one, other) = (one.as_ref().filter(has_members), other.as_ref().filter(has_members));
         match (one, other) {
             (Some(one), Some(other)) => {
-                same_structure(one, other).map_err(|inner| format!("{place}.{inner}"))
+                same_structure(one, other).map_err(|inner| format!("{element}.{inner}"))
             }
             (None, None) => Ok(()),
-            _ => Err(place.to_owned()),
+            _ => Err(element.to_owned()),
         }
     };
     root("packet header", &written.packet_header, &read.packet_header)?;
     for stream in written.streams.values() {
-        let place = format!("stream {}", stream.id);
-        let other = read.streams.get(&stream.id).ok_or_else(|| place.clone())?;
+        let element = format!("stream {}", stream.id);
+        let other = read.streams.get(&stream.id).ok_or_else(|| element.clone())?;
         root("packet context", &stream.packet_context, &other.packet_context)?;
         root("event header", &stream.event_header, &other.event_header)?;
         root("event context", &stream.common_context, &other.common_context)?;
         if stream.clock.is_some() != other.clock.is_some() || stream.events.len() != other.events.len() {
-            return Err(place);
+            return Err(element);
         }
         for (event, other) in stream.events.iter().zip(&other.events) {
-            let place = |scope: &str| format!("event `{}`, {scope}", event.name);
+            let element = |scope: &str| format!("event `{}`, {scope}", event.name);
             if (event.id, &event.name) != (other.id, &other.name) {
-                return Err(place("name"));
+                return Err(element("name"));
             }
-            root(&place("context"), &event.specific_context, &other.specific_context)?;
-            root(&place("fields"), &event.payload, &other.payload)?;
+            root(&element("context"), &event.specific_context, &other.specific_context)?;
+            root(&element("fields"), &event.payload, &other.payload)?;
         }
     }
     Ok(())
@@ -158,18 +157,18 @@ fn same_structure(one: &Structure, other: &Structure) -> Result<(), String> {
 }
 
 fn same_class(one: &FieldClass, other: &FieldClass) -> Result<(), String> {
-    let is = |same: bool| if same { Ok(()) } else { Err(String::new()) };
+    let check = |same: bool| if same { Ok(()) } else { Err(String::new()) };
     match (one, other) {
-        (FieldClass::Integer(one), FieldClass::Integer(other)) => is(one.meaning.size == other.meaning.size
-            && one.signed == other.signed
-            && one.roles == other.roles),
+        (FieldClass::Integer(one), FieldClass::Integer(other)) => check(
+            one.meaning.size == other.meaning.size && one.signed == other.signed && one.roles == other.roles,
+        ),
         (FieldClass::VariableInteger(one), FieldClass::VariableInteger(other)) => {
-            is(one.signed == other.signed && one.roles == other.roles)
+            check(one.signed == other.signed && one.roles == other.roles)
         }
-        (FieldClass::Real(one), FieldClass::Real(other)) => is(one.size == other.size),
-        (FieldClass::String(one), FieldClass::String(other)) => is(one == other),
-        (FieldClass::Text(one, _), FieldClass::Text(other, _)) => is(one == other),
-        (FieldClass::Blob(_, one), FieldClass::Blob(_, other)) => is(one == other),
+        (FieldClass::Real(one), FieldClass::Real(other)) => check(one.size == other.size),
+        (FieldClass::String(one), FieldClass::String(other)) => check(one == other),
+        (FieldClass::Text(one, _), FieldClass::Text(other, _)) => check(one == other),
+        (FieldClass::Blob(_, one), FieldClass::Blob(_, other)) => check(one == other),
         (FieldClass::Structure(one), FieldClass::Structure(other)) => {
             same_structure(one, other).map_err(|inner| format!(".{inner}"))
         }
@@ -178,14 +177,14 @@ fn same_class(one: &FieldClass, other: &FieldClass) -> Result<(), String> {
         }
         (FieldClass::Variant(one), FieldClass::Variant(other))
         | (FieldClass::Optional(one), FieldClass::Optional(other)) => {
-            is(one.options.len() == other.options.len())?;
+            check(one.options.len() == other.options.len())?;
             let mut options = one.options.iter().zip(&other.options);
             options.try_for_each(|(one, other)| {
-                is(one.name == other.name && ranges(&one.ranges) == ranges(&other.ranges))?;
+                check(one.name == other.name && ranges(&one.ranges) == ranges(&other.ranges))?;
                 same_class(&one.class, &other.class)
             })
         }
-        _ => is(false),
+        _ => check(false),
     }
 }
 

@@ -190,7 +190,7 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|wide| u64::from_le_bytes(*wide))
 }
 
-/// Returns whether a word holds a TNT-64.
+/// Returns whether a word holds a TNT-64 with an outcome: a one alone after its header only marks the end.
 fn is_long(word: u64) -> bool {
     word as u16 == LONG_TNT && word >> 16 > 1
 }
@@ -222,6 +222,7 @@ fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize)
 #[inline(always)]
 fn tip_at(bytes: &[u8], at: usize, last_ip: u64) -> Option<(u64, usize)> {
     let word = word_at(bytes, at)?;
+    // The headers of a TIP with two, four and six bytes of an address.
     match word as u8 {
         0x2d => Some((join(last_ip, 0x2d, word), 3)),
         0x4d => Some((join(last_ip, 0x4d, word), 5)),

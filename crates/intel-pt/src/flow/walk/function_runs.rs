@@ -8,8 +8,9 @@ use hodo_code::{BlockId, BranchBatch, EdgeKind, Graph, Labels, NO_OUTCOMES, Nati
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
 
-/// Number of function runs, and of instructions, after which they are reported.
+/// Number of function runs after which they are reported.
 const REPORT_THRESHOLD: usize = 1 << 12;
+/// Number of instructions of a function run after which it is reported.
 const LONG: u32 = 1 << 30;
 
 /// Below this many branches, entering native code costs more than it saves.
@@ -21,6 +22,12 @@ pub(super) struct RunPosition {
     id: BlockId,
     /// Number of blocks passed since the last decision.
     straight: u32,
+}
+
+/// An indirect branch that a walk has passed.
+struct PassedBranch {
+    /// The block at its target, if its call gave it.
+    known: Option<BlockId>,
 }
 
 impl Walk {
@@ -71,8 +78,8 @@ impl Walk {
                 break;
             }
             if let Some(to) = to {
-                let Some(back) = self.pass_indirect(graph, &mut at, to) else { break };
-                let Some(next) = back.or_else(|| graph.indirect_target(at.id, to, self.at).ok()) else {
+                let Some(PassedBranch { known }) = self.pass_indirect(graph, &mut at, to) else { break };
+                let Some(next) = known.or_else(|| graph.indirect_target(at.id, to, self.at).ok()) else {
                     self.branch_batches.pass();
                     return self.set_ip(to);
                 };
@@ -242,15 +249,14 @@ impl Walk {
         self.straight = straight;
     }
 
-    /// Walks to an indirect branch and past it, to `to`. Returns the block there if a call gives it, or `None` if
-    /// there is no such branch.
+    /// Walks to an indirect branch and past it, to `to`. Returns `None` if there is no such branch.
     #[inline(always)]
     fn pass_indirect<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         at: &mut RunPosition,
         to: u64,
-    ) -> Option<Option<BlockId>> {
+    ) -> Option<PassedBranch> {
         while at.straight < LONGEST_STRAIGHT {
             let (id, compact) = (at.id, graph.compact(at.id));
             self.enter_function(graph, id);
@@ -277,7 +283,8 @@ impl Walk {
                     let end =
                         if compact.edge == EdgeKind::IndirectCall { self.push_return(graph, id) } else { 0 };
                     self.pending.end(instructions, transfer, end);
-                    return Some(back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at)));
+                    let known = back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at));
+                    return Some(PassedBranch { known });
                 }
                 _ => break,
             }

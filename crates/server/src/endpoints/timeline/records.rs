@@ -60,27 +60,27 @@ impl<'q> RecordQuery<'q> {
 }
 
 pub(super) fn at(question: &Question<'_>) -> Result<Answer, Failure> {
-    let place = RecordQuery::of(question)?;
-    let (table, lane, time) = (place.table()?, question.number("lane")?, place.time("time")?);
+    let query = RecordQuery::of(question)?;
+    let (table, lane, time) = (query.table()?, question.number("lane")?, query.time("time")?);
     let wanted = Wanted { lanes: Lanes::Some(&[lane]), span: (time, time.saturating_add(1)), ..Wanted::ALL };
     let records = table.records(&wanted, None, MOST_AT, &question.budget(BUDGET))?;
-    place.answer(&table, &records)
+    query.answer(&table, &records)
 }
 
 pub(super) fn change(question: &Question<'_>) -> Result<Answer, Failure> {
-    let place = RecordQuery::of(question)?;
-    let (table, lane, time) = (place.table()?, question.number("lane")?, place.time("time")?);
+    let query = RecordQuery::of(question)?;
+    let (table, lane, time) = (query.table()?, question.number("lane")?, query.time("time")?);
     let budget = question.budget(BUDGET);
     let found = match question.text("next") {
         "true" => table.next_change(lane, time, &budget)?,
         _ => table.previous_change(lane, time, &budget)?,
     };
-    Answer::json(&json!({ "time": found.map(|time| place.snapshot.since(time)) }))
+    Answer::json(&json!({ "time": found.map(|time| query.snapshot.since(time)) }))
 }
 
 pub(super) fn longest(question: &Question<'_>) -> Result<Answer, Failure> {
-    let place = RecordQuery::of(question)?;
-    let (table, span) = (place.table()?, (place.time("begin")?, place.time("end")?));
+    let query = RecordQuery::of(question)?;
+    let (table, span) = (query.table()?, (query.time("begin")?, query.time("end")?));
     let records = table.longest(&Wanted { span, ..Wanted::ALL }, MOST_LONGEST, &question.budget(BUDGET))?;
-    place.answer(&table, &records)
+    query.answer(&table, &records)
 }

@@ -19,11 +19,20 @@ pub(crate) struct Event {
     message: Option<(Direction, u64)>,
 }
 
-/// The traces of a board, the master's first.
+/// The events of a clock, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedClock {
+    name: String,
+    /// Ticks per second.
+    frequency: u64,
+    pub(crate) events: Vec<Event>,
+}
+
+/// The traces of a board.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
-    /// By clock: name, ticks per second, and events in order.
-    pub(crate) clocks: Vec<(String, u64, Vec<Event>)>,
+    /// The master's first.
+    pub(crate) clocks: Vec<RecordedClock>,
 }
 
 impl Recorded {
@@ -35,20 +44,21 @@ impl Recorded {
         let mut recorded = Recorded::default();
         for trace in info(&traces) {
             let clock = trace.clocks.first().ok_or_else(|| format!("{}: no clock", trace.name))?;
-            recorded.clocks.push((clock.name.clone(), clock.frequency, Vec::new()));
+            let (name, frequency) = (clock.name.clone(), clock.frequency);
+            recorded.clocks.push(RecordedClock { name, frequency, events: Vec::new() });
         }
         let reading = Reading::new(1, Chunks::Streams);
         let mut wrong = None;
         each_range(&traces, &reading, events, |range, read| {
             match read {
-                Ok(events) => recorded.clocks[range.trace].2.extend(events),
+                Ok(events) => recorded.clocks[range.trace].events.extend(events),
                 Err(reason) => wrong = Some(reason),
             }
             wrong.is_none()
         });
         match wrong {
             Some(reason) => Err(reason.into()),
-            None if recorded.clocks.first().is_none_or(|(name, ..)| name != "master_clk") => {
+            None if recorded.clocks.first().is_none_or(|clock| clock.name != "master_clk") => {
                 Err(format!("{}: no board's master was recorded here", folder.display()).into())
             }
             None => Ok(recorded),
@@ -59,7 +69,7 @@ impl Recorded {
     /// faster.
     pub(crate) fn slewed(&self, ppm: u64) -> Recorded {
         let mut clocks = self.clocks.clone();
-        for (_, frequency, events) in &mut clocks {
+        for RecordedClock { frequency, events, .. } in &mut clocks {
             let times = events.iter().filter_map(|event| event.truth);
             let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { continue };
             let third = (last - first) / 3;
@@ -78,9 +88,9 @@ impl Recorded {
     /// to hold for the clocks, as for those that boards emulate.
     pub(crate) fn graph(&self, known: bool) -> Result<(ClockGraph, Vec<Pair>), Box<dyn Error>> {
         let mut graph = ClockGraph::new();
-        let mut matcher = Matcher::new(self.clocks.iter().map(|(.., events)| events.len()).sum());
+        let mut matcher = Matcher::new(self.clocks.iter().map(|clock| clock.events.len()).sum());
         let mut pairs = Vec::new();
-        for (name, frequency, events) in &self.clocks {
+        for RecordedClock { name, frequency, events } in &self.clocks {
             let clock = Clock::new(name.clone(), *frequency);
             let clock = graph.add(if known { clock.with_known_wander() } else { clock });
             for event in events {

@@ -225,7 +225,7 @@ mod tests {
     fn a_truth_that_is_elsewhere_is_noticed() {
         let mut recorded = fixture();
         let (graph, pairs) = recorded.graph(true).unwrap();
-        let events = recorded.clocks[1].2.iter_mut();
+        let events = recorded.clocks[1].events.iter_mut();
         events.for_each(|event| event.truth = event.truth.map(|truth| truth + 10_000));
         let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));
         let row = Row {

@@ -27,10 +27,11 @@ pub(crate) struct Verdict {
 impl Verdict {
     pub(crate) fn of(recorded: &Recorded, pairs: &[Pair], timeline: &Timeline) -> Verdict {
         let mut verdict = Verdict::default();
-        for (clock, (_, _, events)) in recorded.clocks.iter().enumerate().skip(1) {
-            let mut cursor = timeline.cursor(ClockId(clock as u32));
+        // The master's clock is the timeline.
+        for (number, clock) in recorded.clocks.iter().enumerate().skip(1) {
+            let mut cursor = timeline.cursor(ClockId(number as u32));
             let mut before = TimelineNanos(i64::MIN);
-            for event in events {
+            for event in &clock.events {
                 let stamp = cursor.convert(event.ticks);
                 verdict.inversions += usize::from(stamp.estimate < before);
                 before = stamp.estimate;

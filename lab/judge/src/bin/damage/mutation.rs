@@ -77,7 +77,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 enum Part {
     /// These bytes of the trace.
-    RawRecord(Range<usize>),
+    Original(Range<usize>),
     /// Other bytes.
     Foreign(Vec<u8>),
 }
@@ -91,8 +91,8 @@ pub(crate) struct Damaged {
     pub(crate) snapshots: bool,
 }
 
-/// The longest run of damaged bytes, except pages.
-const RUN: usize = 16;
+/// The most bytes that are damaged together, except pages.
+const LONGEST: usize = 16;
 /// The size of a block that a file system or a network loses at once; smaller than a page, as the traces here are
 /// small.
 const PAGE: usize = 512;
@@ -100,43 +100,43 @@ const PAGE: usize = 512;
 impl Damaged {
     /// An undamaged trace of this length.
     pub(crate) fn nothing(length: usize) -> Damaged {
-        Damaged::of(vec![Part::RawRecord(0..length)])
+        Damaged::of(vec![Part::Original(0..length)])
     }
 
     /// Only this part of a trace.
     pub(crate) fn only(part: Range<usize>) -> Damaged {
-        Damaged::of(vec![Part::RawRecord(part)])
+        Damaged::of(vec![Part::Original(part)])
     }
 
     fn of(parts: Vec<Part>) -> Damaged {
         Damaged { buffers: vec![parts], lost_at: None, snapshots: false }
     }
 
-    /// Damages a trace, of at least 64 bytes, in this way at random places.
+    /// Damages a trace, of at least 64 bytes, in this way at random positions.
     pub(crate) fn random(kind: Kind, trace: &[u8], random: &mut Rng) -> Damaged {
         let length = trace.len();
-        let run = random.usize(1..=RUN);
-        let at = random.usize(0..length - RUN);
+        let count = random.usize(1..=LONGEST);
+        let at = random.usize(0..length - LONGEST);
         let around = |inside: Part, until: usize| {
-            Damaged::of(vec![Part::RawRecord(0..at), inside, Part::RawRecord(until..length)])
+            Damaged::of(vec![Part::Original(0..at), inside, Part::Original(until..length)])
         };
         match kind {
-            Kind::CutFront => Damaged::of(vec![Part::RawRecord(random.usize(1..length)..length)]),
+            Kind::CutFront => Damaged::of(vec![Part::Original(random.usize(1..length)..length)]),
             // Writers pad a trace to eight bytes with zeros, which are only skipped at its end.
-            Kind::CutEnd => Damaged::of(vec![Part::RawRecord(0..random.usize(8..length) / 8 * 8)]),
+            Kind::CutEnd => Damaged::of(vec![Part::Original(0..random.usize(8..length) / 8 * 8)]),
             Kind::CutMiddle => {
                 let from = random.usize(1..length - 1);
                 let to = random.usize(from + 1..length);
-                let parts = vec![Part::RawRecord(0..from), Part::RawRecord(to..length)];
+                let parts = vec![Part::Original(0..from), Part::Original(to..length)];
                 Damaged { lost_at: Some(from), ..Damaged::of(parts) }
             }
             Kind::Wrap => Damaged::ring(length, random),
             Kind::Overflow => Damaged::nothing(length),
             Kind::FlippedBits => Damaged::flipped(trace, random),
-            Kind::FlippedBytes => around(Part::Foreign(bytes(run, random)), at + run),
-            Kind::Missing => around(Part::Foreign(Vec::new()), at + run),
-            Kind::Duplicated => around(Part::RawRecord(at..at + run), at),
-            Kind::Inserted => around(Part::Foreign(bytes(run, random)), at),
+            Kind::FlippedBytes => around(Part::Foreign(bytes(count, random)), at + count),
+            Kind::Missing => around(Part::Foreign(Vec::new()), at + count),
+            Kind::Duplicated => around(Part::Original(at..at + count), at),
+            Kind::Inserted => around(Part::Foreign(bytes(count, random)), at),
             Kind::Zeroed => {
                 let until = (at + PAGE).min(length);
                 around(Part::Foreign(vec![0; until - at]), until)
@@ -148,23 +148,24 @@ impl Damaged {
         let size = random.usize(length / 8..length / 2) / 8 * 8;
         let first = random.usize(size..length - 8) / 8 * 8;
         let second = random.usize(first + 1..=length);
-        let buffers = [first, second].map(|end| vec![Part::RawRecord(end.saturating_sub(size)..end)]);
+        let buffers = [first, second].map(|end| vec![Part::Original(end.saturating_sub(size)..end)]);
         Damaged { buffers: buffers.into(), lost_at: None, snapshots: true }
     }
 
     fn flipped(trace: &[u8], random: &mut Rng) -> Damaged {
-        let mut places: Vec<usize> = (0..random.usize(1..=8)).map(|_| random.usize(0..trace.len())).collect();
+        let mut flipped: Vec<usize> =
+            (0..random.usize(1..=8)).map(|_| random.usize(0..trace.len())).collect();
         // Most damage is one bit.
-        places.truncate(if random.bool() { 1 } else { places.len() });
-        places.sort_unstable();
-        places.dedup();
+        flipped.truncate(if random.bool() { 1 } else { flipped.len() });
+        flipped.sort_unstable();
+        flipped.dedup();
         let (mut parts, mut from) = (Vec::new(), 0);
-        for at in places {
-            parts.push(Part::RawRecord(from..at));
+        for at in flipped {
+            parts.push(Part::Original(from..at));
             parts.push(Part::Foreign(vec![trace[at] ^ 1 << random.u8(0..8)]));
             from = at + 1;
         }
-        parts.push(Part::RawRecord(from..trace.len()));
+        parts.push(Part::Original(from..trace.len()));
         Damaged::of(parts)
     }
 
@@ -172,7 +173,7 @@ impl Damaged {
     pub(crate) fn buffers(&self, trace: &[u8]) -> Vec<Buffer> {
         let buffer = |parts: &Vec<Part>| {
             let bytes = parts.iter().map(|part| match part {
-                Part::RawRecord(range) => &trace[range.clone()],
+                Part::Original(range) => &trace[range.clone()],
                 Part::Foreign(bytes) => bytes,
             });
             Buffer {
@@ -185,15 +186,15 @@ impl Damaged {
         self.buffers.iter().map(buffer).collect()
     }
 
-    /// The byte of the original trace at an offset of the file, if the buffers begin at `places`.
-    pub(crate) fn original(&self, offset: u64, places: &[u64]) -> Option<usize> {
-        let index = places.partition_point(|&place| place <= offset).checked_sub(1)?;
-        let mut behind = (offset - places[index]) as usize;
+    /// The byte of the original trace at an offset of the file, if the buffers begin at `starts`.
+    pub(crate) fn original(&self, offset: u64, starts: &[u64]) -> Option<usize> {
+        let index = starts.partition_point(|&start| start <= offset).checked_sub(1)?;
+        let mut left = (offset - starts[index]) as usize;
         for part in &self.buffers[index] {
             match part {
-                Part::RawRecord(range) if behind < range.len() => return Some(range.start + behind),
-                Part::RawRecord(range) => behind -= range.len(),
-                Part::Foreign(bytes) => behind = behind.checked_sub(bytes.len())?,
+                Part::Original(range) if left < range.len() => return Some(range.start + left),
+                Part::Original(range) => left -= range.len(),
+                Part::Foreign(bytes) => left = left.checked_sub(bytes.len())?,
             }
         }
         None
@@ -205,12 +206,12 @@ impl Damaged {
         let mut spans: Vec<Range<usize>> = Vec::new();
         for buffer in &self.buffers {
             for (index, part) in buffer.iter().enumerate() {
-                let Part::RawRecord(range) = part else { continue };
+                let Part::Original(range) = part else { continue };
                 match spans.last_mut() {
                     Some(last)
                         if index > 0
                             && range.start == last.end
-                            && matches!(buffer[index - 1], Part::RawRecord(_)) =>
+                            && matches!(buffer[index - 1], Part::Original(_)) =>
                     {
                         last.end = range.end;
                     }

@@ -120,6 +120,8 @@ impl Subject {
 
     /// The trial with this number, which is deterministic; `None` if the recording has nothing to withhold in this way.
     pub(crate) fn trial(&self, seed: u64, number: u64) -> Result<Option<Trial>, String> {
+        // Multiplied by the golden ratio in 64 bits, neighbouring numbers have unlike seeds. Of three trials in a row,
+        // two are raw, with the ways one after the other, and one removes files, with and without the kept code.
         let mut random = Rng::with_seed(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let trial = match number % 3 {
             2 => self.files_removed((number / 3).is_multiple_of(2), &mut random).map(Some),
@@ -137,7 +139,7 @@ impl Subject {
             return Ok(None);
         };
         let Some(pieces) = &self.code[track] else { return Ok(None) };
-        if way == Withholding::RawRecord && pieces.iter().all(|piece| piece.module.is_some()) {
+        if way == Withholding::Generated && pieces.iter().all(|piece| piece.module.is_some()) {
             return Ok(None);
         }
         let (trace, config, left) = self.open(self.symfs.as_deref(), |trace| {

@@ -21,7 +21,7 @@ pub(crate) enum Withholding {
     /// Single functions, one in this many.
     Functions(u64),
     /// Code that no file contains.
-    RawRecord,
+    Generated,
 }
 
 /// All ways that withhold code.
@@ -32,7 +32,7 @@ pub(crate) const WAYS: [Withholding; 8] = [
     Withholding::Functions(4),
     Withholding::Pages(30),
     Withholding::Functions(100),
-    Withholding::RawRecord,
+    Withholding::Generated,
     Withholding::None,
 ];
 
@@ -49,7 +49,7 @@ impl Withholding {
             Withholding::Libraries => "raw, libraries".into(),
             Withholding::Pages(part) => format!("raw, 1 page of {part}"),
             Withholding::Functions(part) => format!("raw, 1 function of {part}"),
-            Withholding::RawRecord => "raw, code at run time".into(),
+            Withholding::Generated => "raw, code at run time".into(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Withholding {
             Withholding::Functions(part) => {
                 parts(piece, GRAIN, |address| toss(function(piece, address, trace), part))
             }
-            Withholding::RawRecord => one(piece, piece.module.is_some()),
+            Withholding::Generated => one(piece, piece.module.is_some()),
         });
         left.collect()
     }

@@ -393,11 +393,11 @@ impl Decoder<'_> {
 /// Follows a superblock; returns `false` if none continues from here.
 #[inline(always)]
 fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut Memo, sink: &mut S) -> bool {
-    let Some(SuperblockMatch { place, ways, to, bytes }) = memo.superblocks.find(*state, bytes, *position)
+    let Some(SuperblockMatch { slot, ways, to, bytes }) = memo.superblocks.find(*state, bytes, *position)
     else {
         return false;
     };
-    memo.superblocks.report(place, ways, sink);
+    memo.superblocks.report(slot, ways, sink);
     *state = to;
     *position += bytes;
     true

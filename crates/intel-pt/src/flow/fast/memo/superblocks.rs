@@ -57,7 +57,7 @@ const NONE: Superblock = Superblock {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SuperblockMatch {
     /// The slot of the superblock.
-    pub(super) place: usize,
+    pub(super) slot: usize,
     /// Number of its transitions.
     pub(super) ways: usize,
     /// The state after it.
@@ -72,7 +72,7 @@ pub(super) struct Superblocks {
     kept: Vec<Superblock>,
     /// The superblock being recorded, and its slot.
     next: Superblock,
-    place: usize,
+    slot: usize,
     /// Position of its packets.
     start: usize,
     /// Number of its transitions that the table has already.
@@ -102,7 +102,7 @@ impl Superblocks {
         Superblocks {
             kept: vec![NONE; SUPERBLOCKS],
             next: NONE,
-            place: 0,
+            slot: 0,
             start: 0,
             known: 0,
             joined: FxHashMap::default(),
@@ -129,8 +129,8 @@ impl Superblocks {
         if plain_size(words[0]) == 0 {
             return None;
         }
-        let place = (hash(from, words[0]) >> 40) as usize % SUPERBLOCKS;
-        let kept = &self.kept[place];
+        let slot = (hash(from, words[0]) >> 40) as usize % SUPERBLOCKS;
+        let kept = &self.kept[slot];
         let same = matching(&kept.words, &words);
         let ways = if usize::from(kept.bytes) <= same {
             kept.count.into()
@@ -139,7 +139,7 @@ impl Superblocks {
         };
         if kept.from != from || ways < FEWEST {
             (self.next.from, self.next.words, self.next.count, self.next.joined) = (from, words, 0, 1);
-            (self.place, self.start, self.known) = (place, position, 0);
+            (self.slot, self.start, self.known) = (slot, position, 0);
             return None;
         }
         let Superblock { to, ends, count, .. } = kept;
@@ -151,20 +151,20 @@ impl Superblocks {
             && plain_size(bytes[position + end].into()) != 0
         {
             self.next = Superblock { words, ..*kept };
-            (self.place, self.start, self.known) = (place, position, ways);
+            (self.slot, self.start, self.known) = (slot, position, ways);
         }
-        Some(SuperblockMatch { place, ways, to: to[ways - 1], bytes: end })
+        Some(SuperblockMatch { slot, ways, to: to[ways - 1], bytes: end })
     }
 
     /// Reports the paths of the first transitions of a superblock: as one, if the sink joins paths.
     #[inline(always)]
-    pub(super) fn report(&mut self, place: usize, ways: usize, sink: &mut impl Sink) {
-        if !self.apart && usize::from(self.kept[place].joined) < ways {
-            self.join(place, ways, sink);
+    pub(super) fn report(&mut self, slot: usize, ways: usize, sink: &mut impl Sink) {
+        if !self.apart && usize::from(self.kept[slot].joined) < ways {
+            self.join(slot, ways, sink);
         }
-        let Superblock { paths, joined, .. } = &self.kept[place];
+        let Superblock { paths, joined, .. } = &self.kept[slot];
         if *joined == 1 {
-            // If the compiler unrolls this loop, the processor predicts the length of each path by its place.
+            // If the compiler unrolls this loop, the processor predicts the length of each path by its slot.
             for (index, &path) in paths.iter().enumerate() {
                 if index == ways {
                     break;
@@ -179,8 +179,8 @@ impl Superblocks {
 
     /// Joins the paths of the first transitions of a superblock, unless the sink takes them one by one.
     #[inline(never)]
-    fn join(&mut self, place: usize, ways: usize, sink: &mut impl Sink) {
-        let Superblock { paths, joined, .. } = &mut self.kept[place];
+    fn join(&mut self, slot: usize, ways: usize, sink: &mut impl Sink) {
+        let Superblock { paths, joined, .. } = &mut self.kept[slot];
         for index in usize::from(*joined)..ways {
             let pair @ (first, second) = (paths[index - 1], paths[index]);
             let known = self.joined.get(&pair).copied();
@@ -218,7 +218,7 @@ impl Superblocks {
     pub(super) fn stop(&mut self) {
         let count = usize::from(self.next.count);
         if self.next.from != VACANT && count >= FEWEST && count > self.known {
-            self.kept[self.place] = self.next;
+            self.kept[self.slot] = self.next;
         }
         self.next.from = VACANT;
     }

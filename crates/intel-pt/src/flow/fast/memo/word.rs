@@ -36,13 +36,13 @@ pub(super) fn begins_flow(word: u64) -> bool {
 /// Converts a TNT-64 to TNT-8 packets, the first in the lowest byte; returns 0 if it is malformed.
 pub(super) fn short_tnts(long: u64) -> u64 {
     let field = long >> 16;
-    let (mut left, mut shorts, mut place) = (field.checked_ilog2().unwrap_or(0), 0, 0);
+    let (mut left, mut shorts, mut shift) = (field.checked_ilog2().unwrap_or(0), 0, 0);
     while left > 0 {
         let count = left.min(6);
         left -= count;
         let branches = field >> left & ((1 << count) - 1) | 1 << count;
-        shorts |= branches << 1 << place;
-        place += 8;
+        shorts |= branches << 1 << shift;
+        shift += 8;
     }
     shorts
 }
