@@ -90,7 +90,7 @@ fuzz_target!(|input: Input| {
     assert!(seen.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", seen.gaps);
     if let Some((place, removed, inserted, count)) = input.damage {
         let damage = Damage {
-            place: usize::from(place) % ran.trace.len(),
+            position: usize::from(place) % ran.trace.len(),
             removed: usize::from(removed % 4),
             inserted: inserted[..usize::from(count % 4)].to_vec(),
         };
