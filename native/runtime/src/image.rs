@@ -9,6 +9,7 @@ mod cache;
 mod calls;
 mod context;
 mod copy;
+mod cpuid;
 mod decode;
 mod dispatch;
 mod effect;

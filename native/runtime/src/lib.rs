@@ -22,6 +22,7 @@ pub mod cache;
 pub mod calls;
 pub mod context;
 pub mod copy;
+pub mod cpuid;
 pub mod decode;
 pub mod dispatch;
 pub mod effect;
