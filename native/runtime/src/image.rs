@@ -21,6 +21,7 @@ mod frame;
 mod guided;
 mod hold;
 mod layout;
+mod limits;
 mod link;
 mod log;
 mod pack;

@@ -34,6 +34,7 @@ pub mod frame;
 pub mod guided;
 pub mod hold;
 pub mod layout;
+pub mod limits;
 pub mod link;
 pub mod log;
 pub mod pack;
