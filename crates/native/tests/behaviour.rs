@@ -14,7 +14,10 @@ use std::{
 
 use hodo_native::{Control, Error, Options, Outcome, Select, record};
 use hodo_native_log::{Item, Recording};
-use hodo_native_runtime::wire::{exit, note};
+use hodo_native_runtime::{
+    emit::Emitter,
+    wire::{exit, note},
+};
 use tempfile::TempDir;
 
 fn compile(folder: &TempDir, name: &str) -> PathBuf {
@@ -399,6 +402,43 @@ fn snapshots_of_a_running_program() {
     assert!(taken > 2, "{taken} snapshots");
     let (threads, _) = consistent(&file);
     assert!(threads > 100, "{threads} threads");
+}
+
+/// The processor of the tests may have no transactional memory, so the translation also runs with an instruction in place of
+/// `CPUID` that tells of everything.
+#[test]
+fn transactions_are_hidden() {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&folder, "cpuid.c");
+    same(Command::new(&program), Command::new(&program));
+
+    let mut code = vec![0u8; 256];
+    let at = code.as_mut_ptr() as u64;
+    let mut emitter = Emitter { at, limit: at + code.len() as u64, full: false };
+    // mov eax, 1; mov ecx, 2; mov edx, 3; mov ebx, -1
+    emitter.cpuid(&[0xb8, 1, 0, 0, 0, 0xb9, 2, 0, 0, 0, 0xba, 3, 0, 0, 0, 0xbb, 0xff, 0xff, 0xff, 0xff]);
+    assert!(!emitter.full);
+    code.truncate((emitter.at - at) as usize);
+    let bytes: Vec<_> = code.iter().map(u8::to_string).collect();
+    std::fs::write(
+        folder.path().join("translated.h"),
+        format!("#define CPUID \".byte {}\"\n", bytes.join(",")),
+    )
+    .expect("a file");
+    let translated = folder.path().join("translated");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/cpuid.c");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-include"])
+        .arg(folder.path().join("translated.h"))
+        .arg(source)
+        .arg("-o")
+        .arg(&translated);
+    assert!(gcc.status().expect("gcc").success());
+    let output = Command::new(&translated).output().expect("it runs").stdout;
+    let output = String::from_utf8(output).expect("text");
+    let all = "1 ffffffff 2 3 flags kept";
+    let hidden = "1 fffff7ef 2 3 flags kept";
+    assert_eq!(output.lines().collect::<Vec<_>>(), [all, hidden, all, all, all]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::{
     emit::Emitter,
+    limits,
     raw::{self, Table},
     state::CACHE_HEAP,
     stubs, sys,
@@ -90,7 +91,7 @@ fn create(pc: u64, count: u32) -> Option<u32> {
         .chain(low)
         .chain(high)
         .filter(|&at| at > 1 << 20 && at + LENGTH < 0x7fff_ffff_f000 && at.abs_diff(pc) < REACH)
-        .find(|&at| sys::map(at, LENGTH, 7))?;
+        .find(|&at| limits::map(at, LENGTH, 7) == at)?;
     for (offset, stub) in [(0, stubs::hodo_enter_link as stubs::Stub), (8, stubs::hodo_enter_miss)] {
         raw::write(address + offset, stubs::address(stub));
     }

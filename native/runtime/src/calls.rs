@@ -5,7 +5,7 @@ use crate::{
     context::{Context, pending, register},
     exec,
     layout::{END, IMAGE},
-    log, pages, raw, regions, signal,
+    limits, log, pages, raw, regions, signal,
     state::{LINKS, lock},
     stubs::{self, INTERRUPTED},
     sys::{self, errno, failed, nr},
@@ -129,6 +129,13 @@ fn choose(context: &Context, next: u64) -> Outcome {
         nr::EXIT_GROUP => {
             log::push(context, &[escape::END]);
             plain(context)
+        }
+        number @ (nr::GETRLIMIT | nr::SETRLIMIT | nr::PRLIMIT64) => {
+            let answer = {
+                let _lock = lock();
+                limits::call(context, number, arguments)
+            };
+            answer.map_or_else(|| plain(context), Outcome::Done)
         }
         nr::RSEQ => Outcome::Done(crate::attach::sequences(context, arguments)),
         nr::RT_SIGSUSPEND => waits(context, register::RDI, false),

@@ -41,6 +41,9 @@ impl Builder {
             table::note(crate::wire::note::SEGMENT, pc);
             return self.refuse();
         }
+        if (i.map, i.opcode, i.vector) == (1, 0xa2, false) {
+            return self.e.cpuid(code);
+        }
         let mut own = [0; LONGEST];
         let own = &mut own[..code.len()];
         own.copy_from_slice(code);

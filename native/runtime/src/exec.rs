@@ -6,6 +6,7 @@ use crate::{
     calls::Outcome,
     context::{Context, register},
     layout::follow,
+    limits,
     log::{self, arena},
     raw,
     signal::{self, Action, RAISED},
@@ -37,7 +38,9 @@ pub fn execute(context: &Context, arguments: [u64; 6]) -> Outcome {
     };
     restore_dispositions(context, true);
     signal::set_mask(mask | context.blocked.get());
+    limits::hand_over(true);
     let result = stubs::program_call(context);
+    limits::hand_over(false);
     signal::set_mask(mask & !RAISED);
     restore_dispositions(context, false);
     if follows {

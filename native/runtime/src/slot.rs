@@ -12,19 +12,23 @@ use crate::{
         GUARD_BYTES, HOST_STACK, LOG_BYTES, PRIVATE_END, SIGNAL_STACK, SIGNAL_STACK_BYTES, SLOTS,
         TARGET_BITS, TARGETS, TARGETS_OF, TO_PRIVATE, slot_address, slot_state,
     },
+    limits,
     log::arena,
     raw, stubs, sys,
 };
 
-/// Takes a slot. `None` if all are in use.
+/// Takes a slot. `None` if all are in use, or there is no memory.
 pub fn take(kind: u32) -> Option<&'static Context> {
     // Slots of threads that ended become free when the recorder has read them.
     for _ in 0..200 {
         let found = (0..SLOTS).find_map(|index| Some((index, try_take(slot_address(index))?)));
         if let Some((index, slot)) = found {
             arena().slots_used.fetch_max(index as u32 + 1, AcqRel);
-            prepare(slot, kind);
-            return Some(slot);
+            if prepare(slot, kind) {
+                return Some(slot);
+            }
+            state_of(slot_of(slot)).store(slot_state::FREE, Release);
+            return None;
         }
         if !crate::log::open() {
             return None;
@@ -47,11 +51,15 @@ fn try_take(address: u64) -> Option<&'static Context> {
     Some(raw::shared(address))
 }
 
-fn prepare(slot: &Context, kind: u32) {
+/// Returns whether there was memory.
+fn prepare(slot: &Context, kind: u32) -> bool {
     let address = slot_of(slot);
     sys::protect(address + crate::layout::LOG + crate::layout::LOG_BYTES, GUARD_BYTES, 0);
     // It is mapped already if an earlier thread of this process had the slot.
-    sys::map(address + TO_PRIVATE, PRIVATE_END, 3);
+    let mapped = limits::map(address + TO_PRIVATE, PRIVATE_END, 3);
+    if sys::failed(mapped) && mapped != sys::errno::EEXIST {
+        return false;
+    }
     slot.address.set(address);
     let every = u64::from(arena().every.load(Relaxed)) * 4;
     // The table of a process is no log.
@@ -80,6 +88,7 @@ fn prepare(slot: &Context, kind: u32) {
     slot.forked.set(0);
     slot.since_search.set(0);
     slot.host_stack.set(slot.private() + HOST_STACK);
+    true
 }
 
 fn slot_of(slot: &Context) -> u64 {

@@ -26,6 +26,9 @@ pub mod nr {
     pub const EXECVE: u64 = 59;
     pub const EXIT: u64 = 60;
     pub const KILL: u64 = 62;
+    pub const GETRLIMIT: u64 = 97;
+    pub const SETRLIMIT: u64 = 160;
+    pub const PRLIMIT64: u64 = 302;
     pub const READLINK: u64 = 89;
     pub const SIGALTSTACK: u64 = 131;
     pub const PRCTL: u64 = 157;
@@ -56,6 +59,7 @@ pub mod errno {
     pub const EPERM: u64 = -1i64 as u64;
     pub const EINTR: u64 = -4i64 as u64;
     pub const ENOMEM: u64 = -12i64 as u64;
+    pub const EEXIST: u64 = -17i64 as u64;
     pub const EAGAIN: u64 = -11i64 as u64;
     pub const EFAULT: u64 = -14i64 as u64;
     pub const EINVAL: u64 = -22i64 as u64;
@@ -87,9 +91,14 @@ pub fn call3(number: u64, a: u64, b: u64, c: u64) -> u64 {
 
 /// Maps zeroed memory of this process at an address where nothing is mapped.
 pub fn map(address: u64, length: u64, protection: u64) -> bool {
+    try_map(address, length, protection) == address
+}
+
+/// As [`map`]; returns the kernel's result.
+pub fn try_map(address: u64, length: u64, protection: u64) -> u64 {
     // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE
     let flags = 0x2 | 0x20 | 0x4000 | 0x10_0000;
-    call(nr::MMAP, [address, length, protection, flags, u64::MAX, 0]) == address
+    call(nr::MMAP, [address, length, protection, flags, u64::MAX, 0])
 }
 
 /// Sets the protection of pages.
