@@ -33,8 +33,15 @@ use super::{
 };
 use crate::{Outcome, command, setup, setup::Need, workloads};
 
-/// Programs of `crates/native/tests/programs`, which are hard to record.
-const HARD: [&str; 5] = ["hello.c", "faults.c", "far.c", "waiting.c", "exceptions.cpp"];
+/// Programs of `crates/native/tests/programs`, which are hard to record. `signals.c` gets one each 100 µs for ten seconds.
+const HARD: [(&str, &[&str]); 6] = [
+    ("hello.c", &[]),
+    ("faults.c", &[]),
+    ("far.c", &[]),
+    ("waiting.c", &[]),
+    ("exceptions.cpp", &[]),
+    ("signals.c", &["10"]),
+];
 
 /// Programs that run billions of instructions, on eight million bytes of text.
 const LONG: [(&str, &[&str]); 2] = [("gzip-9", &["gzip", "-9", "-c"]), ("bzip2-9", &["bzip2", "-9", "-c"])];
@@ -69,7 +76,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
         "{:16} {:>14} {:>7} {:>8} {:>27}  result",
         "program", "instructions", "threads", "changing", "equal to the emulator's"
     );
-    let all = HARD.iter().chain(PROGRAMS.iter().map(|program| &program.name));
+    let all = HARD.iter().map(|(name, _)| name).chain(PROGRAMS.iter().map(|program| &program.name));
     for name in all.chain(LONG.iter().map(|(name, _)| name)) {
         if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
             continue;
@@ -107,7 +114,11 @@ fn prepare(name: &str, folder: &Path) -> Outcome<Ready> {
         let words = words.iter().map(|&word| word.to_owned());
         return Ok(Ready { command: words.chain([input.display().to_string()]).collect() });
     }
-    Ok(Ready { command: vec![compiled(folder, name)?.display().to_string()] })
+    let arguments = HARD.iter().find(|(hard, _)| *hard == name).map_or(&[][..], |(_, arguments)| *arguments);
+    let arguments = arguments.iter().map(|&word| word.to_owned());
+    Ok(Ready {
+        command: [compiled(folder, name)?.display().to_string()].into_iter().chain(arguments).collect(),
+    })
 }
 
 /// Records a program, and compares.
