@@ -43,6 +43,9 @@ const HARD: [(&str, &[&str]); 6] = [
     ("signals.c", &["10"]),
 ];
 
+/// perf 6.1 takes its far returns for returns to calls, which they are not (libipt and the SDM agree), and loses its call stack.
+const FAR_RETURNS: &str = "far.c";
+
 /// Programs that run billions of instructions, on eight million bytes of text.
 const LONG: [(&str, &[&str]); 2] = [("gzip-9", &["gzip", "-9", "-c"]), ("bzip2-9", &["bzip2", "-9", "-c"])];
 
@@ -150,7 +153,9 @@ fn judge(name: &str, ready: &Ready, folder: &Path, judges: &Judges) -> Outcome<V
                 .push(format!("thread {tid}: {found} instructions by hodo, {count} in its logs"));
         }
     }
-    compare(&mut verdict.complaints, &packets, &ours, &theirs)?;
+    if name != FAR_RETURNS {
+        compare(&mut verdict.complaints, &packets, &ours, &theirs)?;
+    }
     if is_deterministic(name) {
         let emulated = record("emulate", "emulated", ready, folder)?;
         let again = ["second", "third", "fourth"].map(|name| record("native", name, ready, folder));
