@@ -98,6 +98,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
         if !verdict.complaints.is_empty() {
             different.push(*name);
         }
+        fs::remove_dir_all(folder.with_extension("recordings"))?;
         fs::remove_dir_all(folder)?;
     }
     if names.is_empty() {
@@ -127,7 +128,7 @@ fn prepare(name: &str, folder: &Path) -> Outcome<Ready> {
 /// Records a program, and compares.
 fn judge(name: &str, ready: &Ready, folder: &Path, judges: &Judges) -> Outcome<Verdict> {
     let recording = record("native", "first", ready, folder)?;
-    let packets = folder.join("packets.data");
+    let packets = recording.with_file_name("packets.data");
     let mut export = Command::new(command::hodo());
     export.args(["export", "-q", "--to", "intel-pt", "-o"]).arg(&packets).arg(&recording);
     command::quietly(&mut export)?;
@@ -168,7 +169,10 @@ fn judge(name: &str, ready: &Ready, folder: &Path, judges: &Judges) -> Outcome<V
 }
 
 fn record(engine: &str, name: &str, ready: &Ready, folder: &Path) -> Outcome<PathBuf> {
-    let recording = folder.join(name).with_extension("data");
+    // Python reads the names in the folder where it runs.
+    let recordings = folder.with_extension("recordings");
+    fs::create_dir_all(&recordings)?;
+    let recording = recordings.join(name).with_extension("data");
     let mut hodo = Command::new(command::hodo());
     hodo.args(["record", "-q", "--engine", engine, "-o"]).arg(&recording).arg("--").args(&ready.command);
     hodo.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));

@@ -99,7 +99,7 @@ fn sqlite(folder: &Path) -> Outcome<Ready> {
 fn python(_folder: &Path) -> Outcome<Ready> {
     let script = "import json; d = {str(i): [i, i * i, {'half': i / 2}] for i in range(500)}; \
                   print(len(json.dumps(json.loads(json.dumps(d)), indent=1, sort_keys=True)))";
-    words(&[&workloads::python()?, "-I", "-S", "-c", script])
+    words(&[&workloads::python()?, "-s", "-S", "-c", script])
 }
 
 fn perl(_folder: &Path) -> Outcome<Ready> {
