@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
         over.store(true, Relaxed);
         samples
     })?;
-    kill_process(Pid::from_child(&recorder), Signal::INT)?;
+    kill_process(Pid::from_child(&recorder), Signal::TERM)?;
     let status = recorder.wait()?;
     let (answers, wrong) = (answers.into_inner(), wrong.into_inner());
     let info = json(&["info"], &recording)?;
