@@ -405,7 +405,7 @@ fn snapshots_of_a_running_program() {
 }
 
 /// The processor of the tests may have no transactional memory, so the translation also runs with an instruction in place of
-/// `CPUID` that tells of everything.
+/// Stands for `CPUID`: sets all bits of its results.
 #[test]
 fn transactions_are_hidden() {
     let folder = TempDir::new().expect("a folder");

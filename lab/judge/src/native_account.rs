@@ -20,8 +20,8 @@ use crate::{Outcome, command};
 const OF_SYSTEM: [&str; 5] =
     ["ld-linux-x86-64.so.2", "libc.so.6", "libgcc_s.so.1", "libstdc++.so.6.0.30", "[generated code]"];
 
-/// Other functions that depend on it: Python asks the system for the size of a signal's stack, and compares characters in steps
-/// that begin at aligned addresses.
+/// Functions of Python that differ too: two ask the system for the size of a signal's stack; why `PyUnicode_FromWideChar` has
+/// five instructions fewer in the emulator is not known.
 const DEPENDENT: [&str; 3] = ["_PyFaulthandler_Init", "sysconf@plt", "PyUnicode_FromWideChar"];
 
 /// What a function did: its calls, and its own instructions.

@@ -1,4 +1,4 @@
-//! `CPUID` tells the program of no transactional memory: transactions that never succeed would only cost time.
+//! Hides transactional memory in the results of `CPUID`: transactions would always fail here, and only cost time.
 
 use crate::{
     context::offset,
@@ -12,8 +12,8 @@ const FEATURES: u8 = 7;
 const TRANSACTIONS: u32 = 1 << 4 | 1 << 11;
 
 impl Emitter {
-    /// Writes `CPUID`, and clears the bits of transactional memory in what it tells. The flags stay as they are. `code`: the
-    /// instruction's bytes. Where it faults, `rax` and `rcx` are still the program's.
+    /// Writes `CPUID`, whose bytes are `code`, and clears the bits of transactional memory in its result. Flags are kept. If
+    /// `CPUID` faults, `rax` and `rcx` are still the program's.
     pub fn cpuid(&mut self, code: &[u8]) {
         self.save(RAX, offset::SCRATCH);
         self.save(RCX, offset::SAVED_RDX);
