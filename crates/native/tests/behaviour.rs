@@ -404,8 +404,8 @@ fn snapshots_of_a_running_program() {
     assert!(threads > 100, "{threads} threads");
 }
 
-/// The processor of the tests may have no transactional memory, so the translation also runs with an instruction in place of
-/// Stands for `CPUID`: sets all bits of its results.
+/// The processor of the tests may have no transactional memory. So the translation also runs with another instruction in place
+/// of `CPUID`, which sets all bits.
 #[test]
 fn transactions_are_hidden() {
     let folder = TempDir::new().expect("a folder");
