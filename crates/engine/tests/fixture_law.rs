@@ -9,8 +9,8 @@ use hodo_engine::{
 use hodo_model::{Edge, FlowInterest, Parameters, Period, Selection, Table};
 use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 
-/// Number of random plans of each fixture.
-const PLANS: u32 = 200;
+/// Number of random plans of each fixture, others each time.
+const PLANS: u32 = 80;
 
 /// The size of chunks, the number of portions, and which neighbours are merged next.
 type Plan = (u64, u32, Vec<Index>);

@@ -141,7 +141,7 @@ fn holds(
         any::<u64>(),
         prop::collection::vec(0usize..400, 1..8),
     );
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(100));
     let run = runner.run(&plan, |(start, length, share, seed, choices)| {
         let mut events = events.borrow_mut();
         let start = start.index(events.len());

@@ -3,8 +3,9 @@
 use hodo_native_runtime::wire::{escape, note};
 
 use crate::{
+    entries::{DecodedBlock, other_item},
     file::{Block, FileError},
-    table::{Path, Table},
+    table::{Part, Path, Table},
 };
 
 /// A digest of instruction addresses in order. Digests of parts can be joined.
@@ -45,6 +46,11 @@ impl Digest {
     pub fn value(self) -> u64 {
         self.sum
     }
+
+    /// The sum of the addresses, modulo 2^64.
+    pub fn addresses(self) -> u64 {
+        self.addresses
+    }
 }
 
 /// What a thread did.
@@ -68,25 +74,6 @@ pub enum Item<'a> {
     Contradiction,
     /// The thread ended.
     End,
-}
-
-/// The words of a block.
-#[derive(Clone, Debug)]
-pub(crate) struct DecodedBlock {
-    pub(crate) words: Vec<u32>,
-    /// The time-stamp counter at its begin and at its end.
-    pub(crate) times: (u64, u64),
-}
-
-impl DecodedBlock {
-    pub(crate) fn read(block: &Block<'_>) -> Result<DecodedBlock, FileError> {
-        Ok(DecodedBlock { words: block.words()?, times: (block.header.first_tsc, block.header.last_tsc) })
-    }
-
-    /// Whether it takes the last instruction of the exit before it back.
-    pub(crate) fn retracts(&self) -> bool {
-        self.words.first() == Some(&escape::RETRACT)
-    }
 }
 
 /// The items of a thread.
@@ -166,11 +153,6 @@ impl<'a> Items<'a> {
         self.digest.value()
     }
 
-    /// The sum of all instruction addresses so far, modulo 2^64.
-    pub(crate) fn addresses(&self) -> u64 {
-        self.digest.addresses
-    }
-
     /// The number of instructions so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
@@ -226,21 +208,21 @@ impl<'a> Items<'a> {
     /// The exit that was held, as an item; without its last instruction if `retracted`.
     fn release(&mut self, exit: u32, retracted: bool) -> Option<Item<'a>> {
         if retracted {
-            let (count, ..) = self.table.summary(exit)?;
-            return self.partial(exit, count as u32 - 1);
+            let instructions = self.table.summary(exit)?.instructions;
+            return self.partial(exit, instructions as u32 - 1);
         }
         Some(Item::Path(self.table.path(exit)?))
     }
 
     fn partial(&mut self, exit: u32, count: u32) -> Option<Item<'a>> {
         let table = self.table;
-        let Some((path, digest, stands)) = table.part(exit, count) else {
+        let Some(Part { path, digest, stands }) = table.part(exit, count) else {
             return Some(self.contradiction());
         };
         let begins = table.start(exit)?;
         let known = self.expected;
         self.expected = stands;
-        if known != 0 && known != begins && !self.table.selected {
+        if known != 0 && known != begins && !self.table.is_of_selection() {
             return Some(self.contradiction());
         }
         self.digest.append(digest);
@@ -250,42 +232,14 @@ impl<'a> Items<'a> {
 
     /// Counts an exit, and checks that it begins where the one before led.
     fn count(&mut self, exit: u32) -> bool {
-        let (Some((count, target, digest)), Some(start)) = (self.table.summary(exit), self.table.start(exit))
-        else {
+        let Some((summary, start)) = self.table.summary(exit).zip(self.table.start(exit)) else {
             return false;
         };
         let fits = self.expected == 0 || self.expected == start;
-        self.expected = target;
-        self.digest.append(digest);
-        self.instructions += count;
+        self.expected = summary.target;
+        self.digest.append(summary.digest);
+        self.instructions += summary.instructions;
         fits
-    }
-
-    fn escape(&mut self, word: u32) -> Option<Item<'a>> {
-        let count = escape::words(word)?;
-        let payload = self.words.get(self.at..self.at + count)?;
-        self.at += count;
-        let long = |index: usize| u64::from(payload[index]) | u64::from(payload[index + 1]) << 32;
-        let item = match word {
-            escape::TIME => Item::Time(long(0)),
-            escape::SIGNAL => {
-                self.expected = long(1);
-                Item::Signal(payload[0], long(1))
-            }
-            escape::CONTINUE => {
-                self.expected = long(0);
-                Item::Continue(long(0))
-            }
-            escape::CALL => Item::Call(payload[0], long(1)),
-            escape::CALL_END => Item::CallEnd(long(0)),
-            escape::LOSS => {
-                self.expected = 0;
-                Item::Loss(payload[0])
-            }
-            escape::END => Item::End,
-            _ => return None,
-        };
-        Some(item)
     }
 
     fn step(&mut self) -> Step<'a> {
@@ -312,10 +266,15 @@ impl<'a> Items<'a> {
             self.at += 2;
             return self.partial(exit, count).map_or(Step::Again, Step::Item);
         }
-        match self.escape(word) {
-            Some(item) => Step::Item(item),
-            None => Step::Item(self.contradiction()),
+        let Some(item) = other_item(word, &self.words, &mut self.at) else {
+            return Step::Item(self.contradiction());
+        };
+        match item {
+            Item::Signal(_, next) | Item::Continue(next) => self.expected = next,
+            Item::Loss(_) => self.expected = 0,
+            _ => {}
         }
+        Step::Item(item)
     }
 }
 
@@ -356,12 +315,12 @@ impl<'a> Iterator for Items<'a> {
                 }
             }
             if !self.count(exit) {
-                if self.table.selected && self.table.start(exit).is_some() {
+                if self.table.is_of_selection() && self.table.start(exit).is_some() {
                     self.due = Some(exit);
                     return Some(Item::Loss(note::UNSELECTED));
                 }
                 let item = self.contradiction();
-                self.expected = self.table.summary(exit).map_or(0, |(_, target, _)| target);
+                self.expected = self.table.summary(exit).map_or(0, |summary| summary.target);
                 return Some(item);
             }
             return self.release(exit, false);

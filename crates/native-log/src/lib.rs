@@ -6,6 +6,7 @@
 //!                                   └─ threads ──items──► Item: path, signal, system call, time, loss ──packets──► Intel PT
 //! ```
 
+mod entries;
 mod file;
 mod items;
 pub mod packets;
@@ -14,8 +15,9 @@ mod table;
 
 pub use hodo_native_runtime::wire::{exit, note};
 
+pub use entries::{DecodedBlock, Entries, Entry};
 pub use file::{Block, BlockHeader, BlockKind, Codec, FileError, MAGIC, Writer, empty};
 pub use items::{Digest, Item, Items};
 pub use packets::Log;
 pub use recording::{Recording, Snapshot, Thread};
-pub use table::{Code, Map, Name, Note, Parent, Path, Span, Table, Unmap};
+pub use table::{Code, Map, Name, Note, Parent, Part, Path, Span, Summary, Table, Unmap};

@@ -14,8 +14,9 @@ use hodo_intel_pt::encoder::{Encoder, Settings, Sink, Timing};
 use hodo_native_runtime::wire::{exit, note};
 
 use crate::{
+    entries::DecodedBlock,
     file::{Block, FileError},
-    items::{DecodedBlock, Item, Items},
+    items::{Item, Items},
     table::{Path, Span, Table},
 };
 
@@ -46,10 +47,6 @@ pub struct Segment {
     pub bytes: Vec<u8>,
     /// Where those of the next block begin.
     pub length: usize,
-    /// The instructions that the block says ran.
-    pub instructions: u64,
-    /// The sum of their addresses, modulo 2^64.
-    pub addresses: u64,
 }
 
 /// Writes the blocks of a log as packets. Blocks in order are unpacked once.
@@ -111,12 +108,12 @@ impl<'l, 'a> Converter<'l, 'a> {
     pub fn segment(&mut self, index: usize) -> Result<Segment, FileError> {
         let (block, begin) = self.take(index)?;
         let mut bytes = Vec::with_capacity(block.words.len());
-        let (length, [instructions, addresses]) = self.write(index, &block, begin, &mut bytes, Vec::len);
+        let length = self.write(index, &block, begin, &mut bytes, Vec::len);
         if length > MOST_BYTES {
             self.next = None;
             return Err(FileError::Damaged(self.log.blocks[index].at));
         }
-        Ok(Segment { bytes, length, instructions, addresses })
+        Ok(Segment { bytes, length })
     }
 
     /// The words of a block, and the state at its begin.
@@ -146,8 +143,7 @@ impl<'l, 'a> Converter<'l, 'a> {
         this == before + 1
     }
 
-    /// Writes a block, and the PSB of the next. Returns how much was written before that PSB, the number of instructions
-    /// and the sum of their addresses.
+    /// Writes a block, and the PSB of the next. Returns how much was written before that PSB.
     fn write<S: Sink>(
         &mut self,
         index: usize,
@@ -155,7 +151,7 @@ impl<'l, 'a> Converter<'l, 'a> {
         begin: Begin,
         sink: &mut S,
         length: impl Fn(&S) -> usize,
-    ) -> (usize, [u64; 2]) {
+    ) -> usize {
         let following = (index + 1 < self.log.blocks.len() && self.follows(index + 1))
             .then(|| DecodedBlock::read(&self.log.blocks[index + 1]).ok())
             .flatten();
@@ -183,7 +179,7 @@ impl<'l, 'a> Converter<'l, 'a> {
             writer.begin(end);
             self.next = Some((index + 1, following, end));
         }
-        (written, [items.instructions(), items.addresses()])
+        written
     }
 }
 

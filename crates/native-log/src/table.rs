@@ -106,6 +106,28 @@ pub struct Note {
     pub value: u64,
 }
 
+/// What an exit stands for, without its path.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// The number of instructions before the exit.
+    pub instructions: u64,
+    /// Where it leads; 0 if only the next entry says it.
+    pub target: u64,
+    /// The digest of the addresses of the instructions.
+    pub digest: Digest,
+}
+
+/// The first instructions of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Their path; `None` if there are none.
+    pub path: Option<Path<'a>>,
+    /// The digest of their addresses.
+    pub digest: Digest,
+    /// The address of the next instruction.
+    pub stands: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct ExitEntry {
     block: u32,
@@ -159,7 +181,7 @@ pub struct Table {
     /// The process that it is a copy of.
     pub parent: Option<Parent>,
     /// Only selected code is recorded.
-    pub(crate) selected: bool,
+    selected: bool,
     /// Exits below this number are the parent's.
     inherited: u32,
     /// The length of the chain of copies that leads to this process.
@@ -481,15 +503,20 @@ impl Table {
         Some(home.blocks[home.entry(exit)?.block as usize].pc)
     }
 
-    /// The number of instructions before an exit, where it leads (0: unknown), and the digest of their addresses.
+    /// What an exit stands for. `None` if there is no such exit.
     #[inline]
-    pub fn summary(&self, exit: u32) -> Option<(u64, u64, Digest)> {
+    pub fn summary(&self, exit: u32) -> Option<Summary> {
         let entry = self.home(exit).entry(exit)?;
-        Some((entry.instructions.into(), entry.target, entry.digest))
+        Some(Summary { instructions: entry.instructions.into(), target: entry.target, digest: entry.digest })
     }
 
-    /// The first `count` instructions of the block of an exit: their path, and the digest of their addresses.
-    pub fn part(&self, exit: u32, count: u32) -> Option<(Option<Path<'_>>, Digest, u64)> {
+    /// Whether only selected code is recorded.
+    pub fn is_of_selection(&self) -> bool {
+        self.selected
+    }
+
+    /// The first `count` instructions of the block of an exit. `None` if it has fewer.
+    pub fn part(&self, exit: u32, count: u32) -> Option<Part<'_>> {
         let home = self.home(exit);
         let block = &home.blocks[home.entry(exit)?.block as usize];
         if count > u32::from(block.instructions) {
@@ -510,7 +537,7 @@ impl Table {
             left -= ran;
             if left == 0 {
                 let whole = ran == span.count && span.kind != 0;
-                let continues = if whole { span.target } else { at };
+                let stands = if whole { span.target } else { at };
                 let first = block.spans as usize;
                 let cut = if whole {
                     *span
@@ -521,7 +548,7 @@ impl Table {
                 let not_taken = home.not_taken(home.entry(exit)?.block, count as u16);
                 let instructions = count.into();
                 let path = Path { spans, last: cut, instructions, since: block.since, not_taken };
-                return Some(((count != 0).then_some(path), digest, continues));
+                return Some(Part { path: (count != 0).then_some(path), digest, stands });
             }
         }
         None

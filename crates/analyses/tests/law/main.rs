@@ -126,9 +126,9 @@ fn any_tasks_in_any_grouping_give_the_table_of_one(all: Vec<Each>) -> Vec<String
             "Made::of_flow is for control flow"
         );
         match (made, interest.counts) {
-            (Made::Flow(analysis), _) => flow::holds_always(&**analysis, 250),
-            (Made::Events(analysis), CountInterest::None) => events::holds_always(&**analysis, views, 400),
-            (Made::Events(analysis), _) => counts::holds_always(&**analysis, views, config(400)),
+            (Made::Flow(analysis), _) => flow::holds_always(&**analysis, 120),
+            (Made::Events(analysis), CountInterest::None) => events::holds_always(&**analysis, views, 200),
+            (Made::Events(analysis), _) => counts::holds_always(&**analysis, views, config(200)),
         }
     };
     let broken = |each: Each| Some(format!("{:?} {:?}: {}", each.2, each.1.every, holds(&each).err()?));
@@ -208,7 +208,7 @@ fn a_broken_merge_is_caught(all: Vec<Each>) -> Vec<String> {
                 (Made::Flow(_), _) => flow::is_caught(&broken),
                 (Made::Events(_), CountInterest::None) => events::is_caught(&broken, &views),
                 (Made::Events(_), _) => {
-                    let config = ProptestConfig { max_shrink_iters: 0, ..config(400) };
+                    let config = ProptestConfig { cases: 200, max_shrink_iters: 0, ..config(200) };
                     counts::holds_always(&broken, &views, config).is_err()
                 }
             };

@@ -3,10 +3,7 @@
 use hodo_clock::Tsc;
 
 use crate::{
-    flow::{
-        stream::{Chunk, SegmentReader},
-        trace::Trace,
-    },
+    flow::{stream::Chunk, trace::Trace},
     parallel::in_order,
     reading::Reading,
 };
@@ -35,15 +32,15 @@ pub fn convert_logs(
 ) {
     let convert = |(): &mut (), chunk: &Chunk| {
         let extent = &trace.tracks[chunk.track].extents[chunk.extent];
-        let mut reader = SegmentReader::new(extent);
+        let mut converter = extent.converter();
         let (mut packets, mut time, mut damaged) = (Vec::new(), None, 0);
         let mut next = extent.find_segment_within(chunk.span.clone());
         while let Some(start) = next.filter(|&start| start < chunk.span.end) {
             next = extent.segment_after(start);
             time = extent.tsc_at(start);
-            match reader.packets(start..next.unwrap_or(extent.length())) {
-                Some(segment) => packets.extend_from_slice(&segment.bytes[..segment.length]),
-                None => damaged += 1,
+            match converter.as_mut().map(|converter| converter.segment(extent.block_at(start))) {
+                Some(Ok(segment)) => packets.extend_from_slice(&segment.bytes[..segment.length]),
+                _ => damaged += 1,
             }
         }
         ConvertedChunk { track: chunk.track, packets, time, damaged, bytes: chunk.bytes() }

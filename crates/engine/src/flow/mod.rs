@@ -21,7 +21,8 @@
 //!   numbering the instructions.
 //! * `border` and `own_share` change what sinks see: code beyond an address filter's range, and what the recorder of a
 //!   machine made the machine do.
-//! * `convert` makes packets of the logs of native recordings, as `stream` does for each segment that is decoded.
+//! * `log` decodes the logs of native recordings, of which a block is a segment. `convert` makes packets of them, for
+//!   programs that read Intel PT.
 //! * `self_check` compares what was decoded with what the emulated processor says it ran.
 
 pub(crate) mod annotate;
@@ -34,6 +35,7 @@ pub(crate) mod event;
 pub(crate) mod event_sink;
 pub(crate) mod fold;
 pub(crate) mod info;
+pub(crate) mod log;
 pub(crate) mod own_share;
 pub(crate) mod passes;
 pub mod path;

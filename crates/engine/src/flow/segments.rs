@@ -18,8 +18,9 @@ use hodo_model::{Cause, Loss};
 
 use crate::{
     flow::{
+        log::{LogContext, LogMemos, LogReader},
         self_check::{PathAccounts, SelfCheck},
-        stream::{Chunk, Extent, Packets, SegmentReader, TraceStream},
+        stream::{Chunk, Extent, TraceStream},
         trace::Trace,
     },
     losses::Losses,
@@ -65,10 +66,10 @@ pub fn decode_all<S: TrackSink, M: Default, R: Send>(
 /// Decodes chunks in the given order; see [`decode_all`]. A sink may return a `part` of its result before the chunk is
 /// done, to limit its memory: `consume` gets the parts of a chunk one after the other.
 #[allow(clippy::too_many_arguments, reason = "each is a step of the same pipeline")]
-pub fn decode_chunks<S: TrackSink, M: Default, R: Send>(
-    trace: &Trace<'_>,
+pub fn decode_chunks<'x, 'f, S: TrackSink, M: Default, R: Send>(
+    trace: &'x Trace<'f>,
     chunks: &[Chunk],
-    reading: Reading<'_>,
+    reading: Reading<'x>,
     start: impl Fn(&Chunk, M) -> S + Sync,
     part: impl Fn(&mut S) -> Option<R> + Sync,
     finish: impl Fn(S) -> (R, M) + Sync,
@@ -78,7 +79,7 @@ pub fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     let mut order = chunks.iter().peekable();
     let mut losses = trace.losses_in(reading.window);
     let mut done = 0;
-    let work = |(programs, memos, paths, memory): &mut (Vec<_>, Memos, PathAccounts, M),
+    let work = |(worker, memory): &mut (Worker<'x, 'f>, M),
                 chunk: &Chunk,
                 hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
         let mut losses = Losses::default();
@@ -88,7 +89,7 @@ pub fn decode_chunks<S: TrackSink, M: Default, R: Send>(
                 hand_over((part, None));
             }
         };
-        decode(trace, chunk, reading, (programs, memos, paths), &mut losses, &mut sink, &mut give);
+        decode(trace, chunk, reading, worker, &mut losses, &mut sink, &mut give);
         let (rest, learned) = finish(sink);
         *memory = learned;
         (rest, Some(losses))
@@ -97,7 +98,7 @@ pub fn decode_chunks<S: TrackSink, M: Default, R: Send>(
         chunks,
         Chunk::bytes,
         reading.threads,
-        || (trace.programs(), Memos::default(), PathAccounts::default(), M::default()),
+        || (Worker::new(trace), M::default()),
         work,
         |(result, of_chunk)| {
             let chunk = *order.peek().expect("a result for each chunk");
@@ -153,19 +154,35 @@ impl Decoded {
     }
 }
 
+/// What a decoding thread keeps from chunk to chunk.
+struct Worker<'x, 'f> {
+    programs: Vec<Program<'x, Modules<'f>>>,
+    memos: Memos,
+    log_memos: LogMemos,
+    paths: PathAccounts,
+}
+
+impl<'x, 'f> Worker<'x, 'f> {
+    fn new(trace: &'x Trace<'f>) -> Worker<'x, 'f> {
+        let (memos, log_memos, paths) = Default::default();
+        Worker { programs: trace.programs(), memos, log_memos, paths }
+    }
+}
+
 /// Decodes a chunk. What can't be decoded is added to `losses`, and reported to the sink at its position.
 fn decode<'x, 'f, S: TrackSink>(
     trace: &'x Trace<'f>,
     chunk: &Chunk,
     reading: Reading<'x>,
-    (programs, memos, paths): (&mut [Program<'x, Modules<'f>>], &mut Memos, &mut PathAccounts),
+    worker: &mut Worker<'x, 'f>,
     losses: &mut Losses,
     sink: &mut S,
     give: &mut impl FnMut(&mut S),
 ) {
+    let Worker { programs, memos, log_memos, paths } = worker;
     let track = &trace.tracks[chunk.track];
     let extent = &track.extents[chunk.extent];
-    let mut reader = SegmentReader::new(extent);
+    let mut log = extent.log().map(LogReader::new);
     let mut next = extent.find_segment_within(chunk.span.clone());
     let mut skipped = skipped_before(next, extent, chunk);
     while let Some(start) = next.filter(|&start| start < chunk.span.end) {
@@ -176,17 +193,10 @@ fn decode<'x, 'f, S: TrackSink>(
         if gap.is_none() && is_outside(times, reading) {
             continue;
         }
-        let packets = reader.packets(start..end);
         sink.segment_at(extent.file_offset(start));
         sink.begin_segment();
-        let of_log = packets.as_ref().and_then(|packets| packets.ran);
-        let check = SelfCheck::new(
-            &trace.recording,
-            track,
-            (chunk.extent, start..end, of_log),
-            S::TAKES_BLOCKS,
-            paths,
-        );
+        let check =
+            SelfCheck::new(&trace.recording, track, (chunk.extent, start..end), S::TAKES_BLOCKS, paths);
         let (ran, has_gap) = (false, false);
         let mut located = Located {
             trace,
@@ -203,9 +213,19 @@ fn decode<'x, 'f, S: TrackSink>(
         if let Some(bytes) = gap {
             located.skip(0..bytes, times[0]);
         }
-        match &packets {
-            Some(packets) => follow((trace, track), packets, reading, (programs, memos), &mut located),
-            None => located.skip(start..end, times[1]),
+        match &mut log {
+            Some(log) => {
+                let mut context = LogContext {
+                    programs,
+                    memos: log_memos,
+                    schedule: &track.schedule,
+                    learns: reading.memo,
+                };
+                if log.decode(extent.block_at(start), &mut context, &mut located).is_err() {
+                    located.skip(start..end, times[1]);
+                }
+            }
+            None => follow((trace, track), (extent, start..end), reading, (programs, memos), &mut located),
         }
         located.lose_untimed(end - start);
         located.lose_wrong(start..end, times);
@@ -225,12 +245,14 @@ fn decode<'x, 'f, S: TrackSink>(
 /// Decodes the packets of a segment.
 fn follow<'x, 'f>(
     (trace, track): (&'x Trace<'f>, &TraceStream<'f>),
-    packets: &Packets<'f>,
+    (extent, segment): (&Extent<'f>, Range<u64>),
     reading: Reading<'_>,
     (programs, memos): (&mut [Program<'x, Modules<'f>>], &mut Memos),
     sink: &mut impl Sink,
 ) {
-    let decoder = Decoder::new(&packets.bytes, 0..packets.length, &trace.recording.config, &track.schedule);
+    let length = (segment.end - segment.start) as usize;
+    let bytes = extent.with_psb_plus(segment);
+    let decoder = Decoder::new(&bytes, 0..length, &trace.recording.config, &track.schedule);
     let decoder = decoder.with_guests(&trace.guests);
     match reading.memo {
         true => decoder.decode_with_memo(programs, memos, sink),

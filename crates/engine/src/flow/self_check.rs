@@ -1,4 +1,5 @@
-//! Compares what was decoded with what the recorder says ran: the emulated processor, or the native recorder.
+//! Compares what was decoded with what the emulated processor says ran. The logs of the native recorder say it for each
+//! exit, which [`log`](crate::flow::log) compares.
 //!
 //! ```text
 //! recording: instructions and the sum of their addresses before each PSB ──► what ran in a segment ──┐
@@ -89,17 +90,15 @@ impl<'p> SelfCheck<'p> {
     pub(crate) fn new(
         recording: &Recording<'_>,
         track: &TraceStream<'_>,
-        (extent, span, ran): (usize, Range<u64>, Option<[u64; 2]>),
+        (extent, span): (usize, Range<u64>),
         of_blocks: bool,
         paths: &'p mut PathAccounts,
     ) -> SelfCheck<'p> {
-        let recorder = recording.recorder.as_ref();
         // A path that is learned in one segment may run in any other.
-        paths.is_needed =
-            ran.is_some() || recorder.is_some_and(|recorder| !recorder.notes.checkpoints.is_empty());
-        let of_log = ran.map(|[instructions, sum]| Account { instructions, sum });
+        let recorder = recording.recorder.as_ref();
+        paths.is_needed = recorder.is_some_and(|recorder| !recorder.notes.checkpoints.is_empty());
         SelfCheck {
-            expected: of_log.or_else(|| recorded(recording, track, extent, span)),
+            expected: recorded(recording, track, extent, span),
             of_blocks,
             ..SelfCheck::of_nothing(paths)
         }

@@ -14,7 +14,7 @@ use hodo_intel_pt::{
 };
 use hodo_native_log::{
     Log,
-    packets::{self, Converter},
+    packets::{self, Converter, Segment},
 };
 use memchr::memmem;
 
@@ -32,42 +32,6 @@ pub struct Extent<'f> {
     first_segment: OnceLock<Option<u64>>,
     /// The log of which each piece is a block, and the index of the first piece's block.
     log: Option<(Arc<Log<'f>>, usize)>,
-}
-
-/// The packets of a segment.
-pub(crate) struct Packets<'f> {
-    /// Those of the segment, and of the PSB+ at its end.
-    pub(crate) bytes: Cow<'f, [u8]>,
-    /// The end of those of the segment.
-    pub(crate) length: usize,
-    /// What a log says ran: the number of instructions, and the sum of their addresses.
-    pub(crate) ran: Option<[u64; 2]>,
-}
-
-/// Reads the packets of segments. Those of a log are made here; segments in order are read once.
-pub(crate) struct SegmentReader<'e, 'f> {
-    extent: &'e Extent<'f>,
-    converter: Option<Converter<'e, 'f>>,
-}
-
-impl<'e, 'f> SegmentReader<'e, 'f> {
-    pub(crate) fn new(extent: &'e Extent<'f>) -> SegmentReader<'e, 'f> {
-        let options = packets::Options { return_compression: true };
-        let converter = extent.log.as_ref().map(|(log, _)| Converter::new(log, options));
-        SegmentReader { extent, converter }
-    }
-
-    /// Returns the packets of the segment in `span`; `None` if it is a block that is damaged.
-    pub(crate) fn packets(&mut self, span: Range<u64>) -> Option<Packets<'f>> {
-        let (Some(converter), Some((_, first))) = (&mut self.converter, &self.extent.log) else {
-            let end = (span.end + PSB_PLUS).min(self.extent.length());
-            let bytes = self.extent.bytes(span.start..end);
-            return Some(Packets { bytes, length: (span.end - span.start) as usize, ran: None });
-        };
-        let segment = converter.segment(first + self.extent.piece_at(span.start)).ok()?;
-        let ran = Some([segment.instructions, segment.addresses]);
-        Some(Packets { bytes: Cow::Owned(segment.bytes), length: segment.length, ran })
-    }
 }
 
 /// Number of segments to search for a time if their PSB+ lacks it.
@@ -168,20 +132,19 @@ impl<'f> TraceStream<'f> {
     pub fn parts(&self, size: u64) -> impl Iterator<Item = Cow<'f, [u8]>> {
         self.extents.iter().flat_map(move |extent| {
             let mut next = extent.first_segment();
-            let mut reader = SegmentReader::new(extent);
+            let mut converter = extent.converter();
             std::iter::from_fn(move || {
                 let start = next?;
-                if extent.log.is_some() {
-                    next = extent.segment_after(start);
-                    let packets = reader.packets(start..next.unwrap_or(extent.length()));
-                    return Some(packets.map_or(Cow::Borrowed(&[][..]), |packets| {
-                        let mut bytes = packets.bytes.into_owned();
-                        bytes.truncate(packets.length);
-                        Cow::Owned(bytes)
-                    }));
-                }
-                next = extent.find_segment(start.saturating_add(size.max(PSB.len() as u64)));
-                Some(extent.bytes(start..next.unwrap_or(extent.length())))
+                let Some(converter) = &mut converter else {
+                    next = extent.find_segment(start.saturating_add(size.max(PSB.len() as u64)));
+                    return Some(extent.bytes(start..next.unwrap_or(extent.length())));
+                };
+                next = extent.segment_after(start);
+                let Ok(Segment { mut bytes, length }) = converter.segment(extent.block_at(start)) else {
+                    return Some(Cow::Borrowed(&[][..]));
+                };
+                bytes.truncate(length);
+                Some(Cow::Owned(bytes))
             })
         })
     }
@@ -223,6 +186,26 @@ impl<'f> Extent<'f> {
     /// Returns the index of the piece that contains `position`.
     fn piece_at(&self, position: u64) -> usize {
         self.starts.partition_point(|&start| start <= position).saturating_sub(1).min(self.pieces.len() - 1)
+    }
+
+    /// Returns the log of which it is a part, if it is one of a native recording.
+    pub(crate) fn log(&self) -> Option<&Log<'f>> {
+        self.log.as_ref().map(|(log, _)| &**log)
+    }
+
+    /// Returns the index of the block of the [log](Extent::log) at `position`.
+    pub(crate) fn block_at(&self, position: u64) -> usize {
+        self.log.as_ref().map_or(0, |&(_, first)| first) + self.piece_at(position)
+    }
+
+    /// Returns what makes packets of its log, if it is one.
+    pub(crate) fn converter(&self) -> Option<Converter<'_, 'f>> {
+        Some(Converter::new(self.log()?, packets::Options { return_compression: true }))
+    }
+
+    /// Returns the bytes of a segment, and of the PSB+ at its end.
+    pub(crate) fn with_psb_plus(&self, segment: Range<u64>) -> Cow<'f, [u8]> {
+        self.bytes(segment.start..(segment.end + PSB_PLUS).min(self.length()))
     }
 
     /// Returns the file offset of the byte at `position`.

@@ -6,7 +6,7 @@
 mod cases;
 mod plain;
 
-use std::path::Path;
+use std::{path::Path, thread};
 
 use cases::{Case, Writing};
 use fastrand::Rng;
@@ -112,25 +112,27 @@ const WAYS: &[Writing] = &[
 
 #[test]
 fn every_store_answers_as_a_plain_list_does() {
-    for case in CASES {
-        let plain = case.plain();
-        let folders: Vec<_> = WAYS.iter().map(|_| tempfile::tempdir().unwrap()).collect();
-        let written = WAYS.iter().zip(&folders).map(|(way, folder)| way.write(folder.path(), case, &plain));
-        let stores: Vec<Store> = written.collect();
-        for (store, way) in stores.iter().zip(WAYS) {
-            let state = if way.finished { State::Complete } else { State::CutShort };
-            assert_eq!((store.state(), store.identity()), (state, "a case"));
-            assert_eq!(store.table(case.name).unwrap().rows(), plain.records.len() as u64);
-        }
-        let mut rng = Rng::with_seed(1);
-        for query in 0..QUERIES {
-            let seed = rng.u64(..);
-            let tables: Vec<Table<'_>> = stores.iter().map(|store| store.table(case.name).unwrap()).collect();
-            ask(&tables, &plain, seed, &format!("{}, query {query}", case.name));
-            // Finished stores return equal slices, even where values are omitted.
-            let [one, two, three] = [0, 1, 2].map(|way| picture(&tables[way], seed));
-            assert!(one == two && two == three, "{}, query {query}", case.name);
-        }
+    thread::scope(|scope| CASES.iter().for_each(|case| _ = scope.spawn(|| check(case))));
+}
+
+fn check(case: &Case) {
+    let plain = case.plain();
+    let folders: Vec<_> = WAYS.iter().map(|_| tempfile::tempdir().unwrap()).collect();
+    let written = WAYS.iter().zip(&folders).map(|(way, folder)| way.write(folder.path(), case, &plain));
+    let stores: Vec<Store> = written.collect();
+    for (store, way) in stores.iter().zip(WAYS) {
+        let state = if way.finished { State::Complete } else { State::CutShort };
+        assert_eq!((store.state(), store.identity()), (state, "a case"));
+        assert_eq!(store.table(case.name).unwrap().rows(), plain.records.len() as u64);
+    }
+    let mut rng = Rng::with_seed(1);
+    for query in 0..QUERIES {
+        let seed = rng.u64(..);
+        let tables: Vec<Table<'_>> = stores.iter().map(|store| store.table(case.name).unwrap()).collect();
+        ask(&tables, &plain, seed, &format!("{}, query {query}", case.name));
+        // Finished stores return equal slices, even where values are omitted.
+        let [one, two, three] = [0, 1, 2].map(|way| picture(&tables[way], seed));
+        assert!(one == two && two == three, "{}, query {query}", case.name);
     }
 }
 

@@ -31,6 +31,11 @@ impl Step {
         Step { start, end, module, function, block: VACANT, instructions, transfer, place }
     }
 
+    /// Creates the step of a whole block.
+    pub fn of_block(id: BlockId, block: &Block) -> Step {
+        Step { block: id, ..Step::new(block, block.transfer()) }
+    }
+
     /// Returns the label of the code at `start`.
     #[inline]
     pub fn label(&self) -> Label {
@@ -38,7 +43,7 @@ impl Step {
     }
 
     /// Appends the next step; returns `false` if it is not part of the same function run.
-    pub(super) fn join(&mut self, next: &Step) -> bool {
+    pub fn join(&mut self, next: &Step) -> bool {
         let one =
             self.transfer == Transfer::None && (self.module, self.function) == (next.module, next.function);
         match self.instructions.checked_add(next.instructions).filter(|_| one) {

@@ -1,0 +1,212 @@
+//! The code that an exit stands for: the blocks of its path.
+
+use hodo_code::{BlockId, FunctionRun, Graph, Labels, Transfer};
+use hodo_intel_pt::flow::{Expected, Step, Trouble};
+use hodo_native_log::{Path, Span, Table, exit};
+use rustc_hash::FxHashMap;
+
+use super::ways::Ways;
+
+/// The exits of one program that are known so far, and the effect of some of them on the sink.
+#[derive(Debug, Default)]
+pub(super) struct Exits {
+    /// By number of the exit: the index of its code.
+    indices: FxHashMap<u32, u32>,
+    codes: Vec<ExitCode>,
+    /// The blocks of all codes, one after the other.
+    blocks: Vec<BlockId>,
+    /// The function runs of all codes.
+    runs: Vec<FunctionRun>,
+    pub(super) ways: Ways,
+}
+
+/// The code of an exit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExitCode {
+    /// Where it begins.
+    pub(super) start: u64,
+    /// Where the log continues; 0 if only the next entry says it.
+    pub(super) leads_to: u64,
+    /// Where the thread then is; 0 if only the next entry says it.
+    pub(super) stands: u64,
+    /// When its code was translated, if that is in no file.
+    pub(super) since: u64,
+    /// Whether it ends with a system call or another far transfer.
+    pub(super) is_far: bool,
+    /// Whether all of its blocks run to their end, never change, and are followed by traced code.
+    pub(super) is_plain: bool,
+    /// The number of instructions of its last block that run, if not all.
+    pub(super) tail: u32,
+    /// Why its code is not known beyond its blocks.
+    pub(super) trouble: Option<Trouble>,
+    blocks: (u32, u32),
+    runs: (u32, u32),
+}
+
+impl Exits {
+    /// The index of the code of an exit, if it was read.
+    #[inline]
+    pub(super) fn index(&self, exit: u32) -> Option<u32> {
+        self.indices.get(&exit).copied()
+    }
+
+    #[inline]
+    pub(super) fn code(&self, index: u32) -> ExitCode {
+        self.codes[index as usize]
+    }
+
+    /// The blocks of a code.
+    #[inline]
+    pub(super) fn blocks(&self, code: &ExitCode) -> &[BlockId] {
+        &self.blocks[code.blocks.0 as usize..code.blocks.1 as usize]
+    }
+
+    /// The function runs of a code, whose instructions are counted from its begin.
+    #[inline]
+    pub(super) fn runs(&self, code: &ExitCode) -> &[FunctionRun] {
+        &self.runs[code.runs.0 as usize..code.runs.1 as usize]
+    }
+
+    /// Reads the code of an exit as it is at tick `at`. `None`: there is no such exit.
+    pub(super) fn read<L: Labels>(
+        &mut self,
+        (table, exit): (&Table, u32),
+        graph: &mut Graph<'_, L>,
+        at: u64,
+    ) -> Option<u32> {
+        let (path, summary) = (table.path(exit)?, table.summary(exit)?);
+        let ran = (summary.instructions, summary.digest.addresses());
+        let code = self.of_path(&path, ran, graph, at);
+        let index = self.codes.len() as u32;
+        self.codes.push(ExitCode { leads_to: summary.target, ..code });
+        self.indices.insert(exit, index);
+        Some(index)
+    }
+
+    /// Finds the blocks of a path. `ran`: the number of its instructions, and the sum of their addresses.
+    pub(super) fn of_path<L: Labels>(
+        &mut self,
+        path: &Path<'_>,
+        ran: (u64, u64),
+        graph: &mut Graph<'_, L>,
+        at: u64,
+    ) -> ExitCode {
+        let (first_block, first_run) = (self.blocks.len() as u32, self.runs.len() as u32);
+        let mut walk = Walk { exits: self, is_lasting: true, tail: 0, ran: (0, 0) };
+        let mut trouble = path.all().find_map(|span| walk.span(&span, graph, at).err());
+        let Walk { is_lasting, tail, ran: walked, .. } = walk;
+        let start = path.all().next().map_or(0, |span| span.start);
+        if trouble.is_none() && walked != ran {
+            // The code is not what ran, so nothing of it is certain.
+            self.blocks.truncate(first_block as usize);
+            trouble = Some(Trouble::Contradiction { at: start, expected: Expected::Reach(path.last.last) });
+        }
+        let is_far = matches!(path.last.kind, exit::SYSCALL | exit::FAR);
+        let is_plain = trouble.is_none() && tail == 0 && is_lasting && !is_far;
+        if is_plain {
+            self.add_runs(first_block, graph);
+        }
+        ExitCode {
+            start,
+            leads_to: 0,
+            stands: stands(&path.last),
+            since: path.since,
+            is_far,
+            is_plain,
+            tail: if trouble.is_none() { tail } else { 0 },
+            trouble,
+            blocks: (first_block, self.blocks.len() as u32),
+            runs: (first_run, self.runs.len() as u32),
+        }
+    }
+
+    /// Joins the blocks from `first` on to function runs.
+    fn add_runs<L: Labels>(&mut self, first: u32, graph: &Graph<'_, L>) {
+        let begin = self.runs.len();
+        let mut until = 0;
+        for &id in &self.blocks[first as usize..] {
+            let (block, function) = (graph.block(id), graph.compact(id).function);
+            until += block.instructions;
+            let (transfer, end) = (block.transfer(), block.end);
+            let run = FunctionRun {
+                start: block.start,
+                begins: FunctionRun::begins(function, block.label.place),
+                until,
+                transfer,
+                end: if matches!(transfer, Transfer::Call | Transfer::PushOnly) { end } else { 0 },
+            };
+            append(&mut self.runs, begin, run);
+        }
+    }
+
+    /// The steps of a code: its blocks one by one, or joined as far as they are of one function.
+    pub(super) fn steps<L: Labels>(
+        &self,
+        code: &ExitCode,
+        graph: &Graph<'_, L>,
+        are_blocks: bool,
+        steps: &mut Vec<Step>,
+    ) {
+        steps.clear();
+        for &id in self.blocks(code) {
+            let step = Step::of_block(id, graph.block(id));
+            if are_blocks || !steps.last_mut().is_some_and(|last| last.join(&step)) {
+                steps.push(step);
+            }
+        }
+    }
+}
+
+/// Appends a run to those from `begin` on, or extends the last one if it goes on in the same function.
+#[inline]
+pub(super) fn append(runs: &mut Vec<FunctionRun>, begin: usize, run: FunctionRun) {
+    match runs[begin..].last_mut() {
+        Some(last) if last.transfer == Transfer::None && last.function() == run.function() => {
+            (last.until, last.transfer, last.end) = (run.until, run.transfer, run.end);
+        }
+        _ => runs.push(run),
+    }
+}
+
+/// Where a thread is after a span; 0 if only the next entry says it.
+fn stands(last: &Span) -> u64 {
+    match last.kind {
+        exit::NONE | exit::NOT_TAKEN => last.end,
+        _ => last.target,
+    }
+}
+
+/// The walk over the spans of a path.
+struct Walk<'e> {
+    exits: &'e mut Exits,
+    /// Whether none of the code so far changes.
+    is_lasting: bool,
+    /// See [`ExitCode::tail`].
+    tail: u32,
+    /// The number of instructions so far, and the sum of their addresses.
+    ran: (u64, u64),
+}
+
+impl Walk<'_> {
+    fn span<L: Labels>(&mut self, span: &Span, graph: &mut Graph<'_, L>, at: u64) -> Result<(), Trouble> {
+        let (mut address, mut left) = (span.start, span.count);
+        while left > 0 {
+            if self.tail > 0 {
+                return Err(Trouble::Contradiction { at: address, expected: Expected::Reach(span.start) });
+            }
+            let id = graph.at(address, at).map_err(Trouble::Code)?;
+            let block = graph.block(id);
+            let lengths = graph.lengths(block);
+            let count = block.instructions.min(left);
+            for &length in &lengths[..count as usize] {
+                self.ran = (self.ran.0 + 1, self.ran.1.wrapping_add(address));
+                address = address.wrapping_add(length.into());
+            }
+            self.tail = if count < block.instructions { count } else { 0 };
+            self.is_lasting &= graph.provenance(id).is_lasting();
+            self.exits.blocks.push(id);
+            left -= count;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! The entries of a log, one by one, without the table that says what they stand for.
+
+use hodo_native_runtime::wire::escape;
+
+use crate::{
+    file::{Block, FileError},
+    items::Item,
+};
+
+/// The words of a block.
+#[derive(Clone, Debug)]
+pub struct DecodedBlock {
+    pub(crate) words: Vec<u32>,
+    /// The time-stamp counter at its begin and at its end.
+    pub times: (u64, u64),
+}
+
+/// An entry of a log.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry {
+    /// The thread ran a block up to this exit.
+    Exit(u32),
+    /// As [`Entry::Exit`], but without the last instruction.
+    Retracted(u32),
+    /// It ran the first instructions of the block of an exit.
+    Partial {
+        /// The exit.
+        exit: u32,
+        /// How many instructions.
+        count: u32,
+    },
+    /// Anything but a path.
+    Item(Item<'static>),
+}
+
+impl DecodedBlock {
+    /// Unpacks a block of a log.
+    ///
+    /// # Errors
+    /// The block is damaged.
+    pub fn read(block: &Block<'_>) -> Result<DecodedBlock, FileError> {
+        Ok(DecodedBlock { words: block.words()?, times: (block.header.first_tsc, block.header.last_tsc) })
+    }
+
+    /// Whether it takes the last instruction of the exit before it back.
+    pub fn retracts(&self) -> bool {
+        self.words.first() == Some(&escape::RETRACT)
+    }
+
+    /// Its entries. `retracts`: the block after it takes the last instruction of its last exit back.
+    pub fn entries(&self, retracts: bool) -> Entries<'_> {
+        // One at the begin belongs to the block before.
+        Entries { words: &self.words[usize::from(self.retracts())..], at: 0, retracts }
+    }
+}
+
+/// The entries of a block.
+#[derive(Clone, Debug)]
+pub struct Entries<'b> {
+    words: &'b [u32],
+    at: usize,
+    retracts: bool,
+}
+
+impl Entries<'_> {
+    /// Whether the exit before the current position is taken back.
+    #[inline]
+    fn is_retracted(&mut self) -> bool {
+        match self.words.get(self.at) {
+            Some(&escape::RETRACT) => {
+                self.at += 1;
+                true
+            }
+            Some(_) => false,
+            None => self.retracts,
+        }
+    }
+
+    /// The next entry, if it is an [`Entry::Exit`]; nothing is passed otherwise.
+    #[inline]
+    pub fn next_exit(&mut self) -> Option<u32> {
+        let &word = self.words.get(self.at)?;
+        let retracts = self.words.get(self.at + 1).map_or(self.retracts, |&next| next == escape::RETRACT);
+        let is_exit = word < escape::FIRST && !retracts;
+        self.at += usize::from(is_exit);
+        is_exit.then_some(word)
+    }
+
+    #[cold]
+    fn escape(&mut self, word: u32) -> Entry {
+        if word == escape::PARTIAL
+            && let Some(&[exit, count]) = self.words.get(self.at..self.at + 2)
+        {
+            self.at += 2;
+            return Entry::Partial { exit, count };
+        }
+        Entry::Item(other_item(word, self.words, &mut self.at).unwrap_or(Item::Contradiction))
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry> {
+        let &word = self.words.get(self.at)?;
+        self.at += 1;
+        Some(match word {
+            escape::FIRST.. => self.escape(word),
+            _ if self.is_retracted() => Entry::Retracted(word),
+            _ => Entry::Exit(word),
+        })
+    }
+}
+
+/// The item that an escape begins; its further words are at `at`. `None` if there is no such escape, or words are missing.
+pub(crate) fn other_item(word: u32, words: &[u32], at: &mut usize) -> Option<Item<'static>> {
+    let count = escape::words(word)?;
+    let payload = words.get(*at..*at + count)?;
+    *at += count;
+    let long = |index: usize| u64::from(payload[index]) | u64::from(payload[index + 1]) << 32;
+    Some(match word {
+        escape::TIME => Item::Time(long(0)),
+        escape::SIGNAL => Item::Signal(payload[0], long(1)),
+        escape::CONTINUE => Item::Continue(long(0)),
+        escape::CALL => Item::Call(payload[0], long(1)),
+        escape::CALL_END => Item::CallEnd(long(0)),
+        escape::LOSS => Item::Loss(payload[0]),
+        escape::END => Item::End,
+        _ => return None,
+    })
+}
