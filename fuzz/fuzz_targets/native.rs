@@ -1,9 +1,11 @@
-//! Any blocks as a native recording: whatever is read becomes packets, block by block, of bounded length, and a file cut in
-//! half gives no more streams.
+//! Any blocks as a native recording: reports can be made of it, whatever is read becomes packets, block by block, of bounded
+//! length, and a file cut in half gives no more streams.
 
 #![no_main]
 
-use hodo_formats::{Input, Unpacked, native};
+use hodo_engine::{Experiment, Input, Needs, Options, Request, report};
+use hodo_formats::{Input as FormatInput, Unpacked, native};
+use hodo_model::Parameters;
 use hodo_native_log::{BlockHeader, BlockKind, Codec, Writer, empty, packets};
 use libfuzzer_sys::{
     arbitrary::{self, Arbitrary},
@@ -43,8 +45,9 @@ fuzz_target!(|blocks: Vec<FuzzedBlock>| {
         writer.block(header, &block.content).expect("memory");
     }
     let file = writer.into_inner();
+    make_reports(&file);
     let unpacked = Unpacked::default();
-    let Ok(read) = native::read(&Input::file(&file, &unpacked)) else { return };
+    let Ok(read) = native::read(&FormatInput::file(&file, &unpacked)) else { return };
     for log in read.streams.iter().filter_map(|stream| stream.log.as_ref()) {
         let mut converter = packets::Converter::new(log, packets::Options { return_compression: true });
         for index in 0..log.blocks.len() {
@@ -53,7 +56,18 @@ fuzz_target!(|blocks: Vec<FuzzedBlock>| {
             }
         }
     }
-    if let Ok(half) = native::read(&Input::file(&file[..file.len() / 2], &unpacked)) {
+    if let Ok(half) = native::read(&FormatInput::file(&file[..file.len() / 2], &unpacked)) {
         assert!(half.streams.len() <= read.streams.len());
     }
 });
+
+/// Makes reports by paths, by function runs and by blocks.
+fn make_reports(file: &[u8]) {
+    let path = std::env::temp_dir().join(format!("hodo-fuzz-native-{}.data", std::process::id()));
+    std::fs::write(&path, file).expect("space on the disk");
+    let opened = Experiment::open(vec![Input::File(path)], &Options::default(), Needs::ALL, 1, |_, _| ());
+    let Ok(experiment) = opened else { return };
+    let made = ["functions", "blocks", "tree"].into_iter().filter_map(report).collect();
+    let request = Request::of(made, Parameters::default());
+    _ = experiment.run(&request, &mut |_| true);
+}

@@ -62,7 +62,7 @@ pub struct Entries<'b> {
     retracts: bool,
 }
 
-impl Entries<'_> {
+impl<'b> Entries<'b> {
     /// Whether the exit before the current position is taken back.
     #[inline]
     fn is_retracted(&mut self) -> bool {
@@ -76,14 +76,25 @@ impl Entries<'_> {
         }
     }
 
-    /// The next entry, if it is an [`Entry::Exit`]; nothing is passed otherwise.
+    /// The exit of the next entry, if it is an [`Entry::Exit`].
     #[inline]
-    pub fn next_exit(&mut self) -> Option<u32> {
+    pub fn next_exit(&self) -> Option<u32> {
         let &word = self.words.get(self.at)?;
         let retracts = self.words.get(self.at + 1).map_or(self.retracts, |&next| next == escape::RETRACT);
-        let is_exit = word < escape::FIRST && !retracts;
-        self.at += usize::from(is_exit);
-        is_exit.then_some(word)
+        (word < escape::FIRST && !retracts).then_some(word)
+    }
+
+    /// The next words, if more follow and do not take the last exit among them back. They may be other entries than exits.
+    #[inline]
+    pub fn ahead<const COUNT: usize>(&self) -> Option<&'b [u32; COUNT]> {
+        let (words, rest) = self.words.get(self.at..)?.split_first_chunk()?;
+        (*rest.first()? != escape::RETRACT).then_some(words)
+    }
+
+    /// Passes this many exits.
+    #[inline]
+    pub fn pass(&mut self, count: usize) {
+        self.at += count;
     }
 
     #[cold]

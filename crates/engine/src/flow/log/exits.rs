@@ -5,11 +5,13 @@ use hodo_intel_pt::flow::{Expected, Step, Trouble};
 use hodo_native_log::{Path, Span, Table, exit};
 use rustc_hash::FxHashMap;
 
-use super::ways::Ways;
+use super::{superblocks::Superblocks, ways::Ways};
 
 /// The exits of one program that are known so far, and the effect of some of them on the sink.
 #[derive(Debug, Default)]
 pub(super) struct Exits {
+    /// By number of the exit, in pages.
+    plain: Vec<Option<Box<[PlainExit; PAGE]>>>,
     /// By number of the exit: the index of its code.
     indices: FxHashMap<u32, u32>,
     codes: Vec<ExitCode>,
@@ -18,7 +20,32 @@ pub(super) struct Exits {
     /// The function runs of all codes.
     runs: Vec<FunctionRun>,
     pub(super) ways: Ways,
+    pub(super) superblocks: Superblocks,
 }
+
+/// Number of exits in a page.
+const PAGE: usize = 64;
+
+/// What a sink that takes function runs needs of an [exit that is plain](ExitCode::is_plain): one line of the cache, because
+/// decoding much code mostly waits for memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(super) struct PlainExit {
+    /// The first function run. It begins where the exit's code does, and has no instructions if the exit is not plain.
+    pub(super) first: FunctionRun,
+    /// Where it leads; 0 if only the next entry says it.
+    pub(super) leads_to: u64,
+    /// The further function runs.
+    more: u32,
+    count: u32,
+}
+
+const NOT_PLAIN: PlainExit = PlainExit {
+    first: FunctionRun { start: 0, begins: 0, until: 0, transfer: Transfer::None, end: 0 },
+    leads_to: 0,
+    more: 0,
+    count: 0,
+};
 
 /// The code of an exit.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +60,7 @@ pub(super) struct ExitCode {
     pub(super) since: u64,
     /// Whether it ends with a system call or another far transfer.
     pub(super) is_far: bool,
-    /// Whether all of its blocks run to their end, never change, and are followed by traced code.
+    /// Whether all of its blocks run to their end, never change, and are followed by recorded code, where the log continues.
     pub(super) is_plain: bool,
     /// The number of instructions of its last block that run, if not all.
     pub(super) tail: u32,
@@ -44,6 +71,12 @@ pub(super) struct ExitCode {
 }
 
 impl Exits {
+    /// Forgets what depends on the sink.
+    pub(super) fn forget(&mut self) {
+        self.ways.clear();
+        self.superblocks.clear();
+    }
+
     /// The index of the code of an exit, if it was read.
     #[inline]
     pub(super) fn index(&self, exit: u32) -> Option<u32> {
@@ -61,10 +94,31 @@ impl Exits {
         &self.blocks[code.blocks.0 as usize..code.blocks.1 as usize]
     }
 
-    /// The function runs of a code, whose instructions are counted from its begin.
-    #[inline]
-    pub(super) fn runs(&self, code: &ExitCode) -> &[FunctionRun] {
-        &self.runs[code.runs.0 as usize..code.runs.1 as usize]
+    /// Returns an exit, if it is known to be plain.
+    #[inline(always)]
+    pub(super) fn plain(&self, exit: u32) -> Option<&PlainExit> {
+        let page = self.plain.get(exit as usize / PAGE)?.as_ref()?;
+        Some(&page[exit as usize % PAGE]).filter(|plain| plain.first.until > 0)
+    }
+
+    /// The function runs of a plain exit after its first, whose instructions are counted from the exit's begin.
+    #[inline(always)]
+    pub(super) fn further_runs(&self, plain: &PlainExit) -> &[FunctionRun] {
+        &self.runs[plain.more as usize..][..plain.count as usize]
+    }
+
+    fn add_plain(&mut self, exit: u32, code: &ExitCode) {
+        let (page, (begin, end)) = (exit as usize / PAGE, code.runs);
+        if self.plain.len() <= page {
+            self.plain.resize_with(page + 1, || None);
+        }
+        let page = self.plain[page].get_or_insert_with(|| Box::new([NOT_PLAIN; PAGE]));
+        page[exit as usize % PAGE] = PlainExit {
+            first: self.runs[begin as usize],
+            leads_to: code.leads_to,
+            more: begin + 1,
+            count: end - begin - 1,
+        };
     }
 
     /// Reads the code of an exit as it is at tick `at`. `None`: there is no such exit.
@@ -78,7 +132,13 @@ impl Exits {
         let ran = (summary.instructions, summary.digest.addresses());
         let code = self.of_path(&path, ran, graph, at);
         let index = self.codes.len() as u32;
-        self.codes.push(ExitCode { leads_to: summary.target, ..code });
+        let leads_to = summary.target;
+        let is_plain = code.is_plain && leads_to == code.stands;
+        let code = ExitCode { leads_to, is_plain, ..code };
+        if is_plain {
+            self.add_plain(exit, &code);
+        }
+        self.codes.push(code);
         self.indices.insert(exit, index);
         Some(index)
     }
@@ -118,6 +178,12 @@ impl Exits {
             blocks: (first_block, self.blocks.len() as u32),
             runs: (first_run, self.runs.len() as u32),
         }
+    }
+
+    /// Drops what the code that was found last consists of.
+    pub(super) fn drop_last(&mut self, code: &ExitCode) {
+        self.blocks.truncate(code.blocks.0 as usize);
+        self.runs.truncate(code.runs.0 as usize);
     }
 
     /// Joins the blocks from `first` on to function runs.

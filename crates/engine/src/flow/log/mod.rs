@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! block of a log ──entries──► exit ──exits──► blocks, function runs ─┐
-//!                                └───ways───► known path            ─┴► Sink
+//!                             exit ───ways──► known path            ─┼─► Sink
+//!                     eight exits ─superblocks─► one path           ─┘
 //! ```
 //!
 //! The table of the process says for each exit which instructions ran. They are looked up in the code once, and compared
@@ -11,6 +12,7 @@
 //! packets.
 
 mod exits;
+mod superblocks;
 mod ways;
 
 use hodo_clock::Tsc;
@@ -21,6 +23,7 @@ use rustc_hash::FxHashMap;
 
 use self::{
     exits::{ExitCode, Exits, append},
+    superblocks::{LENGTH, Superblock},
     ways::{BY_BLOCKS, Benefit},
 };
 
@@ -232,8 +235,12 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     fn entries(&mut self, entries: &mut Entries<'_>) {
         loop {
             self.known_paths(entries);
+            self.known_runs(entries);
             match entries.next_exit() {
-                Some(exit) => self.exit(exit),
+                Some(exit) => {
+                    entries.pass(1);
+                    self.exit(exit);
+                }
                 None => match entries.next() {
                     Some(entry) => self.entry(entry),
                     None => break,
@@ -248,16 +255,44 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     #[inline(never)]
     fn known_paths(&mut self, entries: &mut Entries<'_>) {
         let (Some(mut state), mut at, mut taken) = (self.state, self.position.at, 0) else { return };
-        let mut rest = entries.clone();
-        while let Some(exit) = rest.next_exit() {
-            let Some(way) = self.exits.ways.find(exit, state) else { break };
-            if way.start != at && at != 0 || way.path == BY_BLOCKS {
-                break;
+        loop {
+            let exits = entries.ahead::<LENGTH>();
+            if let Some(exits) = exits
+                && let Some(superblock) = self.exits.superblocks.find(state, exits)
+                && (superblock.start == at || at == 0)
+            {
+                self.sink.path(superblock.path);
+                (state, at) = (superblock.to, superblock.leads_to);
+                taken += LENGTH;
+                entries.pass(LENGTH);
+                continue;
             }
-            self.sink.path(way.path);
-            (state, at) = (way.to, way.leads_to);
-            taken += 1;
-            *entries = rest.clone();
+            let (from, mut start, mut paths, mut count) = (state, 0, [0; LENGTH], 0);
+            while count < LENGTH
+                && let Some(exit) = entries.next_exit()
+            {
+                let way = self.exits.ways.find(exit, state);
+                let Some(way) = way.filter(|way| (way.start == at || at == 0) && way.path != BY_BLOCKS)
+                else {
+                    break;
+                };
+                entries.pass(1);
+                self.sink.path(way.path);
+                if count == 0 {
+                    start = way.start;
+                }
+                (paths[count], state, at) = (way.path, way.to, way.leads_to);
+                count += 1;
+            }
+            taken += count;
+            match exits.filter(|_| count == LENGTH) {
+                Some(&exits) => {
+                    let superblock = Superblock { exits, from, to: state, path: 0, start, leads_to: at };
+                    self.exits.superblocks.add(superblock, &paths, self.sink);
+                }
+                None if count < LENGTH => break,
+                None => {}
+            }
         }
         (self.state, self.position.at) = (Some(state), at);
         self.context.memos.benefit.taken += taken;
@@ -291,9 +326,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
         self.begin_code(&code);
         if !self.by_path(exit, &code) {
             self.leave_paths();
-            if !self.by_runs(&code) {
-                self.by_blocks(&code);
-            }
+            self.by_blocks(&code);
         }
         self.end_code(&code);
     }
@@ -320,6 +353,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
             self.begin_code(&code);
             self.by_blocks(&code);
             self.end_code(&code);
+            self.exits.drop_last(&code);
         }
         self.position.expected = part.stands;
     }
@@ -378,8 +412,7 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
             benefit.pause = benefit.pause.saturating_sub(1);
             return false;
         }
-        let is_known = self.open.is_none() && self.gap.is_none() && code.leads_to == code.stands;
-        if !code.is_plain || !is_known || !self.sink.takes_paths() {
+        if !code.is_plain || self.open.is_some() || self.gap.is_some() || !self.sink.takes_paths() {
             return false;
         }
         if benefit.is_full() {
@@ -417,28 +450,51 @@ impl<'d, 'c, 'a, L: Labels, S: Sink> Decoder<'d, 'c, 'a, L, S> {
     fn forget(&mut self) {
         self.leave_paths();
         self.report_runs();
-        self.exits.ways.clear();
-        self.context.memos.exits.values_mut().for_each(|exits| exits.ways.clear());
+        self.exits.forget();
+        self.context.memos.exits.values_mut().for_each(Exits::forget);
         self.context.memos.benefit.restart();
         self.sink.forget();
     }
 
-    /// Reports code as function runs, later and together with others, if the sink takes it so.
-    fn by_runs(&mut self, code: &ExitCode) -> bool {
+    /// Follows plain exits as function runs, which are reported later and together, if the sink takes them and no paths.
+    ///
+    /// It is never inlined, so that its speed does not depend on code elsewhere (decision 14).
+    #[inline(never)]
+    fn known_runs(&mut self, entries: &mut Entries<'_>) {
         /// After that many runs or instructions they are reported.
         const MOST: (usize, u32) = (1 << 12, 1 << 30);
-        if !code.is_plain || self.open.is_some() || self.gap.is_some() || !self.sink.takes_function_runs() {
-            return false;
+        let takes_paths = self.context.learns && self.sink.takes_paths();
+        let most = if takes_paths { self.context.memos.benefit.pause } else { usize::MAX };
+        let is_in_plain_code = self.position.on && self.open.is_none() && self.gap.is_none();
+        if self.state.is_some() || !is_in_plain_code || !self.sink.takes_function_runs() {
+            return;
         }
-        let pending = &mut self.context.memos.runs;
-        let before = pending.last().map_or(0, |last| last.until);
-        for &run in self.exits.runs(code) {
-            append(pending, 0, FunctionRun { until: before + run.until, ..run });
+        let Position { mut at, mut expected, .. } = self.position;
+        let (mut count, runs) = (0, &mut self.context.memos.runs);
+        let mut until = runs.last().map_or(0, |last| last.until);
+        while count < most
+            && runs.len() < MOST.0
+            && until < MOST.1
+            && let Some(exit) = entries.next_exit()
+            && let Some(plain) = self.exits.plain(exit)
+            && (at == plain.first.start || at == 0)
+            && (expected == plain.first.start || expected == 0)
+        {
+            let before = until;
+            for &run in [plain.first].iter().chain(self.exits.further_runs(plain)) {
+                until = before + run.until;
+                append(runs, 0, FunctionRun { until, ..run });
+            }
+            (at, expected) = (plain.leads_to, plain.leads_to);
+            count += 1;
+            entries.pass(1);
         }
-        if pending.len() >= MOST.0 || before >= MOST.1 {
+        (self.position.at, self.position.expected) = (at, expected);
+        let pause = &mut self.context.memos.benefit.pause;
+        *pause = pause.saturating_sub(count);
+        if self.context.memos.runs.len() >= MOST.0 || until >= MOST.1 {
             self.report_runs();
         }
-        true
     }
 
     fn report_runs(&mut self) {
