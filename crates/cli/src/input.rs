@@ -34,7 +34,7 @@ pub fn threads(input: &Input) -> usize {
 /// error.
 pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     let (files, synchronised) = timeline::files(input)?;
-    // Events beside control flow may define the timeline, whatever is asked of it.
+    // Events beside control flow may define the timeline, even for a command that reads control flow only.
     let events = needs.events || (needs.flow && files.len() > 1);
     let mut experiment = opened(input, files, Needs { events, ..needs })?;
     timeline::place(&mut experiment, input, synchronised)?;
@@ -274,10 +274,7 @@ pub fn interrupted() -> ExitCode {
 
 /// Returns the exit code after reading, with or without losses.
 pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
-    match input.strict && !losses_are_empty {
-        true => LOSS.into(),
-        false => ExitCode::SUCCESS,
-    }
+    if input.strict && !losses_are_empty { LOSS.into() } else { ExitCode::SUCCESS }
 }
 
 /// Returns the exit code for an experiment, some inputs of which may be unreadable. Reports on standard error if
@@ -291,10 +288,7 @@ pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> E
         let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();
         message!("{}: none of its events can be read", names.join(", "));
     }
-    match nothing || !experiment.problems.is_empty() {
-        true => UNREADABLE.into(),
-        false => exit_code(input, lossless),
-    }
+    if nothing || !experiment.problems.is_empty() { UNREADABLE.into() } else { exit_code(input, lossless) }
 }
 
 /// Reports losses on standard error, for outputs that can't contain them.

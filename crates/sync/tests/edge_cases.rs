@@ -159,7 +159,7 @@ fn clocks_that_nothing_connects_stay_unknown() {
     );
 }
 
-/// What two clocks can't decide is neither before nor after.
+/// Two events have no order if the intervals of their times overlap.
 #[test]
 fn order_is_certain_only_where_intervals_lie_apart() {
     let timeline = solve(&[pair(A, 1_000_000, 501_000), pair(B, 502_000, 1_003_000)]);

@@ -194,13 +194,13 @@ pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is a line at all times");
         let fits = width.is_none_or(|width| line.chars().count() + 1 + word.chars().count() <= width);
-        match line.is_empty() {
-            true => line.push_str(word),
-            false if fits => line.extend([" ", word]),
-            false => {
-                line.truncate(line.trim_end().len());
-                lines.push(word.to_owned());
-            }
+        if line.is_empty() {
+            line.push_str(word);
+        } else if fits {
+            line.extend([" ", word]);
+        } else {
+            line.truncate(line.trim_end().len());
+            lines.push(word.to_owned());
         }
     }
     lines

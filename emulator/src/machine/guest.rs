@@ -22,7 +22,7 @@ pub(crate) struct Mode {
 impl Mode {
     /// The mode of a processor that starts: 16-bit code.
     pub(crate) const START: Mode = Mode { bits: 16, in_guest: false };
-    /// No mode: what runs after a VMRUN is unknown until it runs.
+    /// The mode after a VMRUN, before its first instruction runs.
     pub(crate) const UNKNOWN: Mode = Mode { bits: 0, in_guest: false };
 
     /// The mode that `hflags` describes.

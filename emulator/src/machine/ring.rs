@@ -6,7 +6,7 @@ use hodo_intel_pt::packet::PSB;
 
 use super::{spool::TracePiece, truth::Account};
 
-/// A place in a trace: the position of a PSB, or of the end of what was written; and what was traced before it.
+/// A position in a trace, of a PSB or of the end, and the account of the trace before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TracePosition {
     position: u64,

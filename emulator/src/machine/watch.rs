@@ -89,7 +89,7 @@ struct Names {
     offset: AtomicU64,
 }
 
-/// What a vCPU knows about what it watches for.
+/// The watches of a vCPU and their states.
 #[derive(Default)]
 pub(crate) struct Watcher {
     /// Whether interrupts are on; `None` at the begin.

@@ -85,11 +85,14 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     );
     let grew = |of: fn(&Sample) -> u64| of(end) as f64 > of(warm) as f64 * MOST_GROWTH;
     let streams = info["streams"].as_array().map_or(0, Vec::len);
-    match () {
-        () if wrong > 0 || answers == 0 => Err(format!("{wrong} of {answers} answers are wrong").into()),
-        () if grew(|sample| sample.recorder) || grew(|sample| sample.server) => Err("memory grew".into()),
-        () if streams == 0 || instructions == 0 => Err(format!("the recording is empty ({status})").into()),
-        () => Ok(()),
+    if wrong > 0 || answers == 0 {
+        Err(format!("{wrong} of {answers} answers are wrong").into())
+    } else if grew(|sample| sample.recorder) || grew(|sample| sample.server) {
+        Err("memory grew".into())
+    } else if streams == 0 || instructions == 0 {
+        Err(format!("the recording is empty ({status})").into())
+    } else {
+        Ok(())
     }
 }
 

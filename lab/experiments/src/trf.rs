@@ -70,23 +70,23 @@ const DISTANCES: [u32; 5] = [5, 10, 20, 40, 80];
 
 /// Prints a table for each figure, and the fit; or what is named of these.
 pub(super) fn run(arguments: &[String]) -> Outcome {
-    let which = match arguments {
-        [] => [true, true],
-        [one] if one == "sweeps" => [true, false],
-        [one] if one == "fit" => [false, true],
+    let (sweeps, fits) = match arguments {
+        [] => (true, true),
+        [one] if one == "sweeps" => (true, false),
+        [one] if one == "fit" => (false, true),
         _ => return Err("usage: cargo run -p lab -- trf [sweeps | fit]".into()),
     };
     setup::ensure(Need::Test)?;
     command::build_hodo()?;
     let folder = command::target().join("lab/trf");
     fs::create_dir_all(&folder)?;
-    if which[0] {
+    if sweeps {
         figures(&folder)?;
         println!("\n### With calls and returns");
         let swept = equidistant(DISTANCE, true, &folder)?;
         SWEEPS.iter().try_for_each(|sweep| self::sweep(sweep, &swept, &folder))?;
     }
-    if which[1] { fit(&folder) } else { Ok(()) }
+    if fits { fit(&folder) } else { Ok(()) }
 }
 
 /// Compiles the workload.

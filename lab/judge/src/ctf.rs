@@ -147,7 +147,7 @@ fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
     let (beside, file) =
         (path.parent().unwrap_or(path), path.file_name().unwrap_or_default().to_string_lossy());
     let Ok(counts) = fs::read_to_string(beside.join("COUNTS.tsv")) else {
-        verdict.only = Some("CTF 2, no counts to be");
+        verdict.only = Some("CTF 2, without counts:");
         return Ok(verdict);
     };
     let rows = counts.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| row[0] == file);

@@ -1,4 +1,4 @@
-//! `cargo judge damage`: damages real recordings and compares what we decode with what really ran; also measures how
+//! `cargo judge damage`: damages real recordings and compares the decoded flow with the true one; also measures how
 //! much perf recovers. `bin/damage` does the work.
 
 use std::process::Command;

@@ -48,7 +48,7 @@ const SCENARIOS: &[Scenario] = &[
     scenario(("network", "a server answers"), ("data", "running"), ("server", ""), 0.6),
 ];
 
-/// The names of the program's threads. What waits for the CPU of others waits for other programs.
+/// The names of the program's threads. Threads with other names, which may have the CPU, are of other programs.
 const OWN_THREADS: [&str; 9] =
     ["subject", "rival", "first", "second", "partner", "low", "middle", "server", "waits"];
 
@@ -167,7 +167,7 @@ fn judge(scenario: &Scenario, trace: &Path) -> Outcome {
         share * 100.0,
     );
     exact(&pieces)?;
-    nobody_slept(rows(&pieces), trace)?;
+    causes_ran(rows(&pieces), trace)?;
     if share < scenario.share {
         return Err(format!("the cause has {:.1} % of the span", share * 100.0).into());
     }
@@ -199,12 +199,12 @@ fn exact(table: &Value) -> Outcome {
     if now == end { Ok(()) } else { Err(format!("pieces end at {now} ns, the span at {end} ns").into()) }
 }
 
-/// Who ran on each CPU, by the switches of the trace: for each thread, from when to when.
+/// The times at which each thread ran, by the switches of the trace.
 fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--events", "--event", "sched_switch", "--quiet", "--format", "jsonl"]).arg(trace);
     let mut runs: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
-    // By CPU: who came last, and when.
+    // By CPU: the thread that the last switch names as next, and its time.
     let mut came: HashMap<u64, (u64, u64)> = HashMap::new();
     let mut wrong = None;
     command::each_line(hodo, |line| {
@@ -227,7 +227,7 @@ fn runs(trace: &Path) -> Outcome<HashMap<u64, Vec<(u64, u64)>>> {
 }
 
 /// The thread that a piece names as cause ran from its begin to its end.
-fn nobody_slept(pieces: &[Value], trace: &Path) -> Outcome {
+fn causes_ran(pieces: &[Value], trace: &Path) -> Outcome {
     let runs = runs(trace)?;
     for row in pieces {
         let detail = row["detail"].as_str().unwrap_or_default();

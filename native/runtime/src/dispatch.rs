@@ -78,7 +78,7 @@ fn unreachable_code(context: &Context, pc: u64, own: bool) {
         log::lost(context, note::NO_ROOM);
     }
     drop(lock);
-    // What is ours must not run: the guard page of the log is not executable.
+    // The program must not run code of the runtime: it continues in the guard page of the log, which is not executable.
     context.resume.set(if own { context.log_end() } else { pc });
 }
 

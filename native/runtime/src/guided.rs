@@ -31,7 +31,8 @@ impl Builder {
             let length = there.len().min(LONGEST);
             code[..length].copy_from_slice(&there[..length]);
             let decoded = decode(&code[..length], step.pc);
-            let Some(i) = decoded.filter(|_| self.side_count + 4 < SIDES) else {
+            // An instruction adds one side exit at most.
+            let Some(i) = decoded.filter(|_| self.side_count < SIDES) else {
                 self.leave(exit::NONE, step.pc);
                 break;
             };

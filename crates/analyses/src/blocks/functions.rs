@@ -44,7 +44,7 @@ pub(super) fn lines(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sou
             name.into(),
             module.into(),
         ];
-        (cost.instructions, (function, address, line), row)
+        ((cost.instructions, (function, address, line)), row)
     });
     let columns = vec![
         Column::integer("instructions", Unit::Instructions),
@@ -93,7 +93,7 @@ pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn S
             names.0.as_str().into(),
             names.1.as_str().into(),
         ];
-        (all.instructions, names, row)
+        ((all.instructions, names), row)
     });
     let columns = vec![
         Column::integer("self_instructions", Unit::Instructions),

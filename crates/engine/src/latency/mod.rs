@@ -20,5 +20,5 @@ pub use hodo_analyses::latency::{
     user_pairs,
 };
 pub use resolve::{function, markers};
-pub use slowest::{location, slowest, typical};
+pub use slowest::{ExecutionLocation, location, slowest, typical};
 pub use trees::{CallNode, CallTree, trees};

@@ -279,7 +279,7 @@ impl Processes {
         self.agree(pid, note.space, note.address..note.address + bytes.len() as u64, time);
     }
 
-    /// Keeps what is known at these addresses of an address space and what a decoder would not find in the process.
+    /// Keeps the known code at these addresses of an address space where it differs from what a decoder finds in the process.
     fn agree(&mut self, pid: u32, space: u64, range: Range<u64>, time: u64) {
         let Some(Space { image, .. }) = self.spaces.get(&space).filter(|_| !range.is_empty()) else { return };
         let view = self.views.entry(pid).or_default();
@@ -466,7 +466,7 @@ mod tests {
         case.records =
             vec![(1, 6, What::Switch(7)), (2, 7, What::Bare), (4, 7, What::Bare), (5, 7, What::File)];
         case.notes = vec![(3, SPACE, 0, &[0x90, 1]), (6, SPACE, 1, &[1, 2])];
-        // What the file has at the address is not what ran there last.
+        // The code that ran last at the address differs from the file.
         assert_eq!(case.pieces(), [(3, 7, 0, vec![0x90, 1]), (5, 7, 1, vec![1]), (6, 7, 2, vec![2])]);
     }
 

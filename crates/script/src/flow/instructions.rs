@@ -211,7 +211,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             Field::Insn => {
                 self.disassembly.clear();
                 match executed.code.instruction(address) {
-                    Ok((instruction, ..)) => self.formatter.format(&instruction, &mut self.disassembly),
+                    Ok(read) => self.formatter.format(&read.instruction, &mut self.disassembly),
                     Err(_) => self.disassembly.push('?'),
                 }
                 self.text.extend_from_slice(self.disassembly.as_bytes());

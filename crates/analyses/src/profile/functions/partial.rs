@@ -553,8 +553,8 @@ pub(super) struct WholeThread {
 }
 
 impl WholeThread {
-    /// Returns the accounts of functions, each with its inclusive costs.
-    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, &FunctionAccount, CostAmount)> {
+    /// Returns the accounts of functions, whose sums are their inclusive costs.
+    pub(super) fn by_function(&self) -> impl Iterator<Item = (&Holder, FunctionAccount)> {
         self.costs.by_function()
     }
 }

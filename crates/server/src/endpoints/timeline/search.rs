@@ -27,7 +27,7 @@ pub(super) fn search(question: &Question<'_>) -> Result<Answer, Failure> {
             continue;
         }
         for &name in &names {
-            let wanted = Wanted { value: Some(Some(name)), ..Wanted::ALL };
+            let wanted = Wanted { value: Some(name), ..Wanted::ALL };
             let records = table.records(&wanted, None, MOST, &budget)?;
             is_cut |= records.len() == MOST;
             found.extend(

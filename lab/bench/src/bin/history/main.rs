@@ -57,12 +57,14 @@ fn main() -> Outcome {
     }
 }
 
-/// Duration of a piece of work.
+/// What a piece of work took.
 #[derive(Clone, Copy)]
 struct Took {
     elapsed: Duration,
     /// CPU time of all its threads; unlike the elapsed time, it does not depend on other load of the machine.
     processor: Duration,
+    /// The peak of this process's private memory, in MB.
+    memory: u64,
 }
 
 /// Returns the CPU time so far of this process or of this thread.
@@ -71,8 +73,8 @@ fn processor(of: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Runs `work`; returns its result, its duration and the peak of this process's private memory, in MB.
-fn watched<R>(work: impl FnOnce() -> R) -> (R, Took, u64) {
+/// Runs `work`; returns its result and what it took.
+fn watched<R>(work: impl FnOnce() -> R) -> (R, Took) {
     let (peak, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -83,9 +85,9 @@ fn watched<R>(work: impl FnOnce() -> R) -> (R, Took, u64) {
         });
         let (begin, before) = (Instant::now(), processor(ClockId::ProcessCPUTime));
         let result = work();
-        let took = Took { elapsed: begin.elapsed(), processor: processor(ClockId::ProcessCPUTime) - before };
+        let (elapsed, processor) = (begin.elapsed(), processor(ClockId::ProcessCPUTime) - before);
         ended.store(true, Ordering::Relaxed);
-        (result, took, peak.load(Ordering::Relaxed) >> 10)
+        (result, Took { elapsed, processor, memory: peak.load(Ordering::Relaxed) >> 10 })
     })
 }
 
@@ -98,11 +100,11 @@ fn own_memory() -> Option<u64> {
 
 fn store(folder: &Path, size: Size) -> Outcome {
     let folder = folder.join("store");
-    let (fed, feeding, fed_memory) = watched(|| feed(&folder, size));
+    let (fed, feeding) = watched(|| feed(&folder, size));
     let (rows, writer) = fed?;
-    let (finished, finishing, memory) = watched(|| writer.finish(size.threads));
+    let (finished, finishing) = watched(|| writer.finish(size.threads));
     finished?;
-    let (store, opening, _) = watched(|| Store::open(&folder));
+    let (store, opening) = watched(|| Store::open(&folder));
     let store = store?;
     let table = store.table("states").ok_or("the table is there")?;
     println!(
@@ -112,7 +114,8 @@ fn store(folder: &Path, size: Size) -> Outcome {
         store.bytes() as f64 / rows as f64,
         opening.elapsed.as_secs_f64() * 1e3,
     );
-    let speed = |name: &str, times: &[Took], memory: u64| {
+    let speed = |name: &str, times: &[Took]| {
+        let memory = times.iter().map(|took| took.memory).max().unwrap_or(0);
         let sum = |of: fn(&Took) -> Duration| times.iter().map(of).sum::<Duration>().as_secs_f64();
         let (elapsed, processor) = (sum(|took| took.elapsed), sum(|took| took.processor));
         println!(
@@ -122,11 +125,11 @@ fn store(folder: &Path, size: Size) -> Outcome {
             rows as f64 / processor / 1e6,
         );
     };
-    speed("fed", &[feeding], fed_memory);
-    speed("finished", &[finishing], memory);
-    speed("together", &[feeding, finishing], memory.max(fed_memory));
-    let ((), _, memory) = watched(|| queries(&table, size.lanes));
-    println!("  {memory} MB of memory while querying");
+    speed("fed", &[feeding]);
+    speed("finished", &[finishing]);
+    speed("together", &[feeding, finishing]);
+    let ((), querying) = watched(|| queries(&table, size.lanes));
+    println!("  {} MB of memory while querying", querying.memory);
     Ok(())
 }
 
@@ -249,7 +252,7 @@ fn tree(folder: &Path, size: Size) -> Outcome {
     }
     all.sort_unstable_by_key(|state| (state.end, state.lane));
     let path = folder.join("tree");
-    let (tree, took, _) = watched(|| {
+    let (tree, took) = watched(|| {
         let mut builder = tree::Builder::new(&path)?;
         all.iter().try_for_each(|state| builder.add(*state))?;
         builder.finish(&path)
