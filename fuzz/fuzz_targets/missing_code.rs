@@ -38,7 +38,7 @@ struct Input {
     /// On average, one step in this many loses packets.
     loss: u8,
     events: bool,
-    /// Where bytes are changed, how many are removed, and which are inserted.
+    /// Where bytes are changed, how many are removed, the bytes to insert, and how many of these are inserted.
     damage: Option<(u16, u8, [u8; 3], u8)>,
 }
 

@@ -129,7 +129,7 @@ fn duration(nanoseconds: f64) -> String {
 /// Appends a ratio of two counts, rounded to hundredths.
 fn rate(real: f64, out: &mut String) {
     let hundredths = (real.abs() * 100.0).round();
-    // Where it has no hundredths, or is no number.
+    // Too large for hundredths, or not a number.
     if !hundredths.is_finite() || hundredths >= 1e15 {
         return *out += &format!("{real:e}");
     }

@@ -208,12 +208,11 @@ impl Ring {
         // SAFETY: the ring is mapped after the first page, and the kernel does not write between tail and head.
         let ring = unsafe { std::slice::from_raw_parts(self.page.add(PAGE), RING) };
         if head != tail {
-            match from < to {
-                true => self.out.write_all(&ring[from..to])?,
-                false => {
-                    self.out.write_all(&ring[from..])?;
-                    self.out.write_all(&ring[..to])?;
-                }
+            if from < to {
+                self.out.write_all(&ring[from..to])?
+            } else {
+                self.out.write_all(&ring[from..])?;
+                self.out.write_all(&ring[..to])?;
             }
         }
         self.pointer(DATA_TAIL).store(head, Ordering::Release);

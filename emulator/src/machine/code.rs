@@ -84,7 +84,7 @@ pub(crate) struct Sight {
     pub(crate) found: u64,
 }
 
-/// See [`Sight`].
+/// What was known of code before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Was {
     /// All of it was known.

@@ -10,6 +10,7 @@ use crate::qemu::{Id, Insn, Tb, function};
 
 /// The interface version of this module.
 pub(crate) const VERSION: c_int = 7;
+
 // Word indexes in `CPUX86State`, whose address QEMU 11.1 keeps in `rbp` (TCG_AREG0). The general registers come first, in the
 // order of their numbers.
 pub(crate) const ENV_RAX: usize = 0;
@@ -26,9 +27,9 @@ pub(crate) const ENV_HFLAGS: usize = 38;
 pub(crate) const ENV_CS_BASE: usize = 43;
 pub(crate) const ENV_CR3: usize = 72;
 
-/// `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_CB_R_REGS`.
+/// `QEMU_PLUGIN_CB_NO_REGS`.
 pub(crate) const NO_REGISTERS: c_int = 0;
-/// See [`NO_REGISTERS`].
+/// `QEMU_PLUGIN_CB_R_REGS`.
 pub(crate) const READ_REGISTERS: c_int = 1;
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
 pub(crate) const ADD: c_int = 0;

@@ -77,12 +77,11 @@ impl Ring {
         }
         let (begin, end) = (self.place(first.position), self.place(now.position));
         let length = now.position - first.position;
-        match begin < end {
-            true => out.write_all(&self.bytes[begin..end])?,
-            false => {
-                out.write_all(&self.bytes[begin..])?;
-                out.write_all(&self.bytes[..end])?;
-            }
+        if begin < end {
+            out.write_all(&self.bytes[begin..end])?
+        } else {
+            out.write_all(&self.bytes[begin..])?;
+            out.write_all(&self.bytes[..end])?;
         }
         let since = if again.is_some() { self.written.before } else { first.before };
         self.covered.append(traced.since(since));

@@ -68,7 +68,7 @@ const ALL_PACKETS: [&str; 2] =
 /// Distances of the branches of the workloads that the fit is over.
 const DISTANCES: [u32; 5] = [5, 10, 20, 40, 80];
 
-/// Prints a table for each figure, and the fit; or what is named of these.
+/// Prints a table for each figure, and the fit. An argument chooses one of the two.
 pub(super) fn run(arguments: &[String]) -> Outcome {
     let (sweeps, fits) = match arguments {
         [] => (true, true),
@@ -139,8 +139,8 @@ fn heading(setting: &str) -> String {
     )
 }
 
-/// The paper's temporal resolution factor: 0 for the best product of the two medians that was observed, of the intervals
-/// between clock readings and of the instructions in them, and 100 for the worst.
+/// The paper's temporal resolution factor. It maps the product of two medians, the interval between clock readings and the
+/// instructions in it, to 0 for the least product of all recordings and to 100 for the greatest.
 struct Factor {
     least: f64,
     greatest: f64,

@@ -53,27 +53,11 @@ const OWN_THREADS: [&str; 9] =
     ["subject", "rival", "first", "second", "partner", "low", "middle", "server", "waits"];
 
 /// The events that a path is made of.
-const EVENTS: &[&str] = &[
-    "sched:sched_switch",
-    "sched:sched_waking",
-    "sched:sched_wakeup",
-    "sched:sched_wakeup_new",
-    "sched:sched_migrate_task",
-    "sched:sched_process_fork",
-    "sched:sched_process_exec",
-    "sched:sched_process_exit",
-    "irq",
-    "timer:hrtimer_expire_entry",
-    "timer:hrtimer_expire_exit",
-    "timer:timer_expire_entry",
-    "timer:timer_expire_exit",
-    "block:block_rq_issue",
-    "block:block_rq_complete",
-    "net:net_dev_queue",
-    "net:netif_receive_skb",
-    "raw_syscalls",
-    "exceptions:page_fault_user",
-];
+const EVENTS: &str = "sched:sched_switch sched:sched_waking sched:sched_wakeup sched:sched_wakeup_new \
+    sched:sched_migrate_task sched:sched_process_fork sched:sched_process_exec sched:sched_process_exit \
+    irq timer:hrtimer_expire_entry timer:hrtimer_expire_exit timer:timer_expire_entry \
+    timer:timer_expire_exit block:block_rq_issue block:block_rq_complete net:net_dev_queue \
+    net:netif_receive_skb raw_syscalls exceptions:page_fault_user";
 
 /// Judges all scenarios, or those named.
 pub(super) fn run(names: &[String]) -> Outcome {
@@ -102,7 +86,7 @@ fn record(program: &Path, cause: &str, folder: &Path) -> Outcome<PathBuf> {
     let trace = folder.join(format!("{cause}.dat"));
     let mut record = Command::new(command::hodo());
     record.args(["record", "--quiet", "--engine", "ftrace", "--buffer-size", "32M", "-o"]).arg(&trace);
-    EVENTS.iter().for_each(|event| _ = record.args(["-e", event]));
+    EVENTS.split(' ').for_each(|event| _ = record.args(["-e", event]));
     command::quietly(record.arg("--").arg(program).arg(cause).arg(folder))?;
     Ok(trace)
 }

@@ -116,6 +116,7 @@ impl Builder {
     /// Compares `rcx` with an address, without flags; leads to a side exit if it is another one.
     fn compare(&mut self, address: u64, kind: u8, way: Way) {
         self.e.save(RDX, offset::SAVED_RDX);
+        // mov rdx, -address
         self.e.bytes(&[0x48, 0xba]);
         self.e.long(address.wrapping_neg());
         // lea rcx, [rcx+rdx]; jrcxz over the jump; jmp side

@@ -60,8 +60,7 @@ pub(super) fn lines(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sou
 /// The costs of a function that was inlined: in all, and without functions inlined into it.
 type InlinedCosts = [BlockCost; 2];
 
-/// Returns the functions that the compiler inlined into others, with what ran of them there, functions inlined into them
-/// included.
+/// Returns the functions that the compiler inlined into others, and their costs there.
 pub(super) fn inlined(blocks: &[CountedBlock], summary: Summary, sources: &dyn Sources) -> Table {
     let mut functions: BTreeMap<(String, String), InlinedCosts> = BTreeMap::new();
     for flow in Flow::of(blocks, sources) {

@@ -83,7 +83,7 @@ const SOFT: [&str; 10] =
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct HandlerSums {
-    /// Open intervals of each phase, by CPU and number.
+    /// Lengths of the intervals of each phase, by CPU and number.
     handlers: [FxHashMap<u64, Durations>; 3],
     /// By handler and CPU.
     longest: Longest<(Handler, u32)>,

@@ -41,14 +41,10 @@ impl Drop for Lttng {
 /// Returns a command that does not run as root: root's daemons are the machine's own.
 fn unprivileged(program: &OsStr, home: &Path) -> Command {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    let mut command = match is_root {
-        true => {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
-            command
-        }
-        false => Command::new(program),
-    };
+    let mut command = Command::new(if is_root { OsStr::new("setpriv") } else { program });
+    if is_root {
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+    }
     command.env("HOME", home).env("LTTNG_HOME", home).env("LTTNG_UST_ALLOW_BLOCKING", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command

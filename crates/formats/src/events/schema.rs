@@ -223,7 +223,7 @@ pub enum FieldClass {
     Integer(Integer),
     /// A LEB128 integer.
     VariableInteger(VariableInteger),
-    /// A binary floating-point number of 32 or 64 bits.
+    /// A binary floating-point number of 16, 32 or 64 bits.
     Real(Real),
     /// NUL-terminated text.
     String(Encoding),

@@ -134,7 +134,7 @@ impl View {
         self.maps.iter().map(|map| map.range.clone()).chain(unknown).collect()
     }
 
-    /// Maps something, in the same way as a decoder does: what is no file leaves all code there.
+    /// Maps something, in the same way as a decoder does: only a file replaces the code there.
     fn map(&mut self, mapping: &Mapping<'_>) -> Range<u64> {
         let range = mapping.address..mapping.address.saturating_add(mapping.length);
         if is_file(mapping.name) {
@@ -320,11 +320,14 @@ mod tests {
     const SPACE: u64 = 0x5000;
     const CODE: u64 = 0x40_1000;
 
-    /// A file of two pages of NOPs.
     struct Case {
+        /// Two pages of NOPs.
         file: tempfile::NamedTempFile,
+        /// Times, processes, and what they do.
         records: Vec<(u64, u32, What)>,
+        /// Times, address spaces, distances from the code's address, and bytes.
         notes: Vec<(u64, u64, u64, &'static [u8])>,
+        /// Times and address spaces.
         spaces: Vec<(u64, u64)>,
     }
 

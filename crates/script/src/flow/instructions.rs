@@ -438,11 +438,9 @@ impl Sink for InstructionSink<'_, '_> {
     }
 
     fn executed(&mut self, executed: Executed<'_>) {
-        let inside = self.filter.ran(executed.lengths.len() as u64);
-        if !inside
-            || !self.filter.wanted
-            || !(self.filter.open || self.takes_early(executed.lengths.len() as u64))
-        {
+        let count = executed.lengths.len() as u64;
+        let inside = self.filter.ran(count);
+        if !(inside && self.filter.wanted && (self.filter.open || self.takes_early(count))) {
             return;
         }
         if self.has_only_addresses() {

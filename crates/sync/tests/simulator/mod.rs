@@ -59,12 +59,8 @@ const PIECE_NS: f64 = 0.5e9;
 
 impl Oscillator {
     pub fn new(rng: &mut Rng, frequency_hz: u64, drift_ppm: f64, wander: Wander, seconds: f64) -> Oscillator {
-        let (mut drift, mut phase) = (0.0, 0.0);
+        let (mut drift, mut phase, mut turned) = (0.0, 0.0, 0.0f64);
         let mut pieces = Vec::new();
-        let mut turned = match wander {
-            Wander::Triangle { .. } => 0.0,
-            _ => 0.0f64,
-        };
         for index in 0..=(seconds * 1e9 / PIECE_NS) as usize + 1 {
             let turn = match wander {
                 Wander::None => 0.0,

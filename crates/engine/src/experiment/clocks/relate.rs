@@ -62,11 +62,10 @@ pub(super) fn relate(clock: &ClockIdentity, other: &ClockIdentity) -> Result<Rel
 /// Checks that two kernel clocks are of one host and one boot; returns the evidence in words.
 fn of_one_boot(clock: &ClockIdentity, other: &ClockIdentity, kind: &ClockKind) -> Result<String, String> {
     if let (Some(one), Some(two)) = (&clock.uid, &other.uid) {
-        return match one == two {
-            true => Ok(format!("one clock: {kind} of the boot {one}")),
-            false => {
-                Err(format!("{kind} starts again at each boot, and these are two boots: {one} and {two}"))
-            }
+        return if one == two {
+            Ok(format!("one clock: {kind} of the boot {one}"))
+        } else {
+            Err(format!("{kind} starts again at each boot, and these are two boots: {one} and {two}"))
         };
     }
     let (Some(host), Some(_)) = (&clock.host, &other.host) else {

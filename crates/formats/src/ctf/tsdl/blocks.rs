@@ -241,12 +241,10 @@ impl<'t> Parser<'t> {
             }
             Ok(())
         })?;
-        match trace.streams.contains_key(&stream.id) {
-            true => Err(self.there(format!("two streams have the id {}", stream.id))),
-            false => {
-                trace.streams.insert(stream.id, stream);
-                Ok(())
-            }
+        let id = stream.id;
+        match trace.streams.insert(id, stream) {
+            None => Ok(()),
+            Some(_) => Err(self.there(format!("two streams have the id {id}"))),
         }
     }
 

@@ -31,8 +31,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const USAGE: &str = "usage: history store|tree FOLDER [ROWS [LANES [THREADS]]]";
 /// Queries of each kind.
 const QUERIES: usize = 200;
-/// Number of lanes and of slices of a picture.
-const PICTURE: (u32, usize) = (50, 1000);
+/// Number of lanes of a picture.
+const LANES: u32 = 50;
+/// Number of slices of a picture.
+const SLICES: usize = 1000;
 
 /// Size of the history.
 #[derive(Clone, Copy)]
@@ -211,10 +213,10 @@ fn queries(table: &Table<'_>, lanes: u32) {
             let begin = first + rng.u64(0..=last - first - width);
             (begin, begin + width)
         };
-        timed(&format!("picture of {} lanes, {} slices, {name}", PICTURE.0, PICTURE.1), |rng| {
-            let from = rng.u32(0..=lanes.saturating_sub(PICTURE.0));
-            let some: Vec<u32> = (from..lanes.min(from + PICTURE.0)).collect();
-            let picture = table.slices(span(rng), Lanes::Some(&some), PICTURE.1, &budget).expect(expect);
+        timed(&format!("picture of {LANES} lanes, {SLICES} slices, {name}"), |rng| {
+            let from = rng.u32(0..=lanes.saturating_sub(LANES));
+            let some: Vec<u32> = (from..lanes.min(from + LANES)).collect();
+            let picture = table.slices(span(rng), Lanes::Some(&some), SLICES, &budget).expect(expect);
             picture.iter().map(|lane| count(&lane.slices)).sum()
         });
         let wanted = move |rng: &mut Rng| Wanted { span: span(rng), ..Wanted::ALL };
@@ -285,13 +287,13 @@ fn tree(folder: &Path, size: Size) -> Outcome {
         ask(&[rng.u64(0..last)], &|of| of == lane)
     });
     for (name, digits) in [("100 %", 0), ("25 %", 2), ("1.6 %", 6), ("0.02 %", 12), ("0.0004 %", 18)] {
-        timed(&format!("picture of {} lanes, {} times, {name}", PICTURE.0, PICTURE.1), |rng| {
-            let from = rng.u32(0..=size.lanes.saturating_sub(PICTURE.0));
+        timed(&format!("picture of {LANES} lanes, {SLICES} times, {name}"), |rng| {
+            let from = rng.u32(0..=size.lanes.saturating_sub(LANES));
             let width = (last >> digits).max(1);
             let begin = rng.u64(0..=last - width);
-            let time = |step: u64| begin + (u128::from(width) * u128::from(step) / PICTURE.1 as u128) as u64;
-            let times: Vec<u64> = (0..PICTURE.1 as u64).map(time).collect();
-            ask(&times, &|of| (from..from + PICTURE.0).contains(&of))
+            let time = |step: u64| begin + (u128::from(width) * u128::from(step) / SLICES as u128) as u64;
+            let times: Vec<u64> = (0..SLICES as u64).map(time).collect();
+            ask(&times, &|of| (from..from + LANES).contains(&of))
         });
     }
     Ok(())
