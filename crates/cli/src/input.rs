@@ -273,8 +273,8 @@ pub fn interrupted() -> ExitCode {
 }
 
 /// Returns the exit code after reading, with or without losses.
-pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
-    if input.strict && !losses_are_empty { LOSS.into() } else { ExitCode::SUCCESS }
+pub fn exit_code(input: &Input, lossless: bool) -> ExitCode {
+    if input.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS }
 }
 
 /// Returns the exit code for an experiment, some inputs of which may be unreadable. Reports on standard error if

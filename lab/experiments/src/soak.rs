@@ -30,7 +30,7 @@ const DEFAULT_MINUTES: u64 = 30;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Between two questions of the client, so that other programs run too.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Memory that is in use once all code is translated and all buffers are full.
+/// The part of the run after which all code is translated and all buffers are full.
 const WARM_UP: f64 = 0.1;
 /// By how much the memory at the end may exceed that after the warm-up.
 const MOST_GROWTH: f64 = 1.05;

@@ -69,14 +69,8 @@ impl Lttng {
         let url = |port: u16| format!("tcp://127.0.0.1:{port}");
         let mut relay = lttng.command("lttng-relayd");
         relay.arg(format!("--output={}", lttng.folder.path().join("relay").display()));
-        relay.args([
-            "--control-port",
-            &url(ports[0]),
-            "--data-port",
-            &url(ports[1]),
-            "--live-port",
-            &url(ports[2]),
-        ]);
+        relay.args(["--control-port", &url(ports[0]), "--data-port", &url(ports[1])]);
+        relay.args(["--live-port", &url(ports[2])]);
         lttng.daemons.push(relay.spawn().expect("lttng-relayd starts"));
         let sessions = lttng.command("lttng-sessiond").arg("--no-kernel").spawn();
         lttng.daemons.push(sessions.expect("lttng-sessiond starts"));

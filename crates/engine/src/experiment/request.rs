@@ -168,14 +168,15 @@ impl Request {
     /// Returns the option and the report that does not support it.
     pub fn check(&self) -> Result<(), Refusal> {
         let Parameters { selection, every, period, intervals, .. } = &self.parameters;
-        let any_thread = selection.tids.is_empty() && selection.pids.is_empty() && selection.comms.is_empty();
+        let Selection { tids, pids, comms, cpus, .. } = selection;
+        let selects_threads = !(tids.is_empty() && pids.is_empty() && comms.is_empty());
         for about in self.reports.iter().map(|report| report.description()) {
             let (name, takes) = (about.name, about.takes);
-            let wrong = if !any_thread && !takes.threads && self.views.is_empty() {
+            let wrong = if selects_threads && !takes.threads && self.views.is_empty() {
                 format!(
                     "--tid, --pid and --comm select threads, but the rows of `{name}` do not belong to threads"
                 )
-            } else if !selection.cpus.is_empty() && !takes.cpus {
+            } else if !cpus.is_empty() && !takes.cpus {
                 format!("--cpu-list selects CPUs, but the rows of `{name}` do not belong to CPUs")
             } else if (!self.events.is_empty() || self.condition.is_some()) && !takes.events {
                 format!("--event and --where select single events, but `{name}` needs all of its events")

@@ -13,7 +13,7 @@ mod resolve;
 mod slowest;
 mod trees;
 
-pub use compare::{Cause, Compared, Difference, Kind, aligned, compare};
+pub use compare::{Cause, Compared, Difference, ExtraSums, Kind, aligned, compare};
 pub use hodo_analyses::latency::{
     Grouping, HistogramBin, Interval, IntervalEnd, Measure, Named, NamedPair, PERCENTILES, PairsError, Scale,
     bins, grouped, histogram, may_be_written, nearest_of, of_table, parse, percentile, shipped, summary,
