@@ -165,10 +165,9 @@ pub fn times(input: &Input) -> Result<Option<TimeSpan>, Failure> {
 /// Resolves `--time` against the traces; also returns its time zone, for people.
 fn resolved(input: &Input, traces: &Traces<'_>) -> Result<Option<(TimeSpan, Option<String>)>, Failure> {
     match times(input)? {
-        // No open trace has times.
-        Some(_) if traces.span().is_none() => Ok(None),
-        Some(span) => Ok(Some(traces.resolve(&span)?)),
-        None => Ok(None),
+        Some(span) if traces.span().is_some() => Ok(Some(traces.resolve(&span)?)),
+        // No times are requested, or no open trace has times.
+        _ => Ok(None),
     }
 }
 

@@ -65,6 +65,7 @@ impl Vmcb {
 
     fn of(bytes: &[u8; 0x600]) -> Vmcb {
         let word = |at: usize| (0..8).rev().fold(0, |word, index| word << 8 | u64::from(bytes[at + index]));
+        // The code segment, whose attributes have L in bit 9 and D in bit 10; then EFER.LMA.
         let (attributes, base) = (word(0x412) as u16, word(0x418));
         let is_long = word(0x4d0) & 1 << 10 != 0;
         let (bits, base) = match (is_long && attributes & 1 << 9 != 0, attributes & 1 << 10) {

@@ -24,8 +24,8 @@ const RECORDINGS: &[(&str, &str, &str)] = &[
 pub(super) fn run(arguments: &[String]) -> Outcome {
     let mut given = arguments.iter();
     while let Some(argument) = given.next() {
-        let number = ["--count", "--seed", "--only"].contains(&argument.as_str());
-        if number && given.next().is_none() || !number && argument != "--without-perf" {
+        let takes_number = ["--count", "--seed", "--only"].contains(&argument.as_str());
+        if takes_number && given.next().is_none() || !takes_number && argument != "--without-perf" {
             return Err(USAGE.into());
         }
     }
